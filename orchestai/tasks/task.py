@@ -1,4 +1,4 @@
-"""A task: an instruction, and how its answer is judged. The schema holds BigCodeBench's fields under their own names."""
+"""A task: an instruction, and how its answer is judged. Holds BigCodeBench's fields under their own names."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Answer(BaseModel):
 class Worker(Protocol):
     """Carries out one subtask at a time; many requests may be in flight.
 
-    `answer` raises `WorkerFailure` when the worker itself could not answer (recorded, the fallback goes on) and
+    `answer` raises `WorkerError` when the worker itself could not answer (recorded, the fallback goes on) and
     `InfrastructureError` when the episode must not be judged (a recording is missing, a server is down for good).
     """
 
@@ -116,5 +116,5 @@ class Worker(Protocol):
     async def answer(self, request: Request) -> Answer: ...
 
 
-class WorkerFailure(Exception):
+class WorkerError(Exception):
     """The worker was asked and could not answer (for example, a tool that does not apply to the request)."""
