@@ -1,0 +1,102 @@
+"""Files that are either whole or absent: written under a temporary name, flushed, then moved into place."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from orchestai.config import Config
+from orchestai.errors import UserError
+
+_REPORTED_PACKAGES = ("orchestai", "torch", "transformers", "accelerate", "numpy", "pydantic")
+
+
+@contextmanager
+def replacing(path: Path | str) -> Iterator[BinaryIO]:
+    """A binary file that takes the place of `path` when the block ends well, and vanishes when it does not.
+
+    Raises:
+        UserError: the file cannot be written (no space, no permission, no such folder).
+    """
+    path = Path(path)
+    temporary: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+        temporary = None
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot write: {error.strerror or error}; free space or choose another folder"
+        ) from error
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def write_bytes(path: Path | str, data: bytes) -> None:
+    with replacing(path) as file:
+        file.write(data)
+
+
+def write_text(path: Path | str, text: str) -> None:
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path | str, value: Any) -> None:
+    """Indented JSON; NaN and infinities are refused (ValueError), since most readers refuse them."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def save_torch(path: Path | str, value: Any) -> None:
+    """`torch.save`, atomically. Serialised in memory first, so that a full disk is reported as such."""
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    write_bytes(path, buffer.getvalue())
+
+
+def save_run_info(output_dir: Path | str, config: Config, *, command: str, **facts: Any) -> None:
+    """Write `COMMAND.config.yaml` (resolved) and `COMMAND.run.json` (versions, machine, facts) into `output_dir`."""
+    output_dir = Path(output_dir)
+    write_text(output_dir / f"{command}.config.yaml", config.to_yaml())
+    info = {"command": command, "versions": versions(), "platform": platform.platform(), **facts}
+    write_json(output_dir / f"{command}.run.json", info)
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide a result."""
+    found = {"python": platform.python_version()}
+    for package in _REPORTED_PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def fingerprint(value: Any) -> str:
+    """sha256 of the canonical JSON of `value`, as 16 hexadecimal digits."""
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

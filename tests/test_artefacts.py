@@ -1,0 +1,36 @@
+"""An artefact is whole or absent: an interrupted or impossible write must leave what was there before."""
+
+import json
+import os
+
+import pytest
+
+from orchestai.artefacts import fingerprint, replacing, write_json
+from orchestai.errors import UserError
+
+
+def test_a_failure_half_way_keeps_the_old_file_and_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "result.json"
+    write_json(path, {"old": 1})
+    with pytest.raises(RuntimeError), replacing(path) as file:
+        file.write(b"{")
+        raise RuntimeError
+    assert json.loads(path.read_text()) == {"old": 1}
+    assert os.listdir(tmp_path) == ["result.json"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: os.write(os.open("/dev/full", os.O_WRONLY), b"x"))
+    with pytest.raises(UserError, match=r"result\.json: cannot write: No space left"):
+        write_json(tmp_path / "result.json", {})
+    assert os.listdir(tmp_path) == []
+
+
+def test_nan_is_not_json(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "x.json", {"reward": float("nan")})
+
+
+def test_fingerprints_ignore_key_order_and_see_values():
+    assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1}) != fingerprint({"a": 1, "b": 3})

@@ -1,0 +1,99 @@
+"""A newcomer's typing mistakes must be answered with the key, the value and the nearest valid name."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestai.config import load_config
+from orchestai.errors import UserError
+
+MINIMAL = """
+workers:
+  pool:
+    search: {kind: tool, tool: stdlib_search, card: finds functions}
+    sums: {kind: tool, tool: calculator, card: does sums}
+  cascade: [search]
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text(MINIMAL)
+    return file
+
+
+def test_the_repository_config_loads_and_survives_a_round_trip(tmp_path, repository):
+    config = load_config(repository / "config.yaml")
+    copy = tmp_path / "copy.yaml"
+    copy.write_text(config.to_yaml())
+    assert load_config(copy) == config
+
+
+def test_exponents_without_a_point_are_numbers(path):
+    path.write_text(MINIMAL + "training: {phase1_supervised: {learning_rate: 1e-4}}\n")
+    assert load_config(path).training.phase1_supervised.learning_rate == 1e-4
+
+
+def test_overrides_win_over_the_file(path):
+    config = load_config(path, ["training.phase1_supervised.lambda_dag=0.5", "workers.pool.search.concurrency=3"])
+    assert config.training.phase1_supervised.lambda_dag == 0.5
+    assert config.workers.pool["search"].concurrency == 3
+    assert config.workers.pool["search"].card == "finds functions"
+
+
+@pytest.mark.parametrize(
+    ("override", "parts"),
+    [
+        (
+            "training.phase1_supervised.lambda_dga=0.5",
+            ["training.phase1_supervised.lambda_dga", "0.5", "did you mean 'lambda_dag'"],
+        ),
+        ("training.phase2_rl.algorithm=GRP", ["training.phase2_rl.algorithm", "'GRP'", "did you mean 'GRPO'"]),
+        ("training.phase1_supervised.batch_size=many", ["training.phase1_supervised.batch_size", "'many'", "integer"]),
+        ("workers.cascade=[serch]", ["workers.cascade.0", "'serch'", "did you mean 'search'"]),
+        ("workers.pool.search.tol=text", ["workers.pool.search.tol", "did you mean 'tool'"]),
+        ("workers.pool.new.kind=tool", ["workers.pool.new.card", "missing"]),
+        ("planer.encoder=minilm", ["planer", "did you mean 'planner'"]),
+        ("planner=3", ["planner", "3"]),
+        ("no_equals_sign", ["no_equals_sign", "section.key=value"]),
+        ("planner.encoder={a", ["planner.encoder={a"]),
+    ],
+)
+def test_a_wrong_override_is_refused_with_its_path_value_and_fix(path, override, parts):
+    with pytest.raises(UserError) as error:
+        load_config(path, [override])
+    message = str(error.value)
+    assert "\n" not in message
+    for part in parts:
+        assert part in message
+
+
+@pytest.mark.parametrize("text", ["a: [1", "- 1\n- 2\n", "workers: {pool: {}}\n", "\t", "x: ${nowhere}\n", ""])
+def test_a_broken_file_is_refused_in_one_line(path, text):
+    path.write_text(text)
+    with pytest.raises(UserError) as error:
+        load_config(path)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"absent\.yaml.*--config"):
+        load_config(tmp_path / "absent.yaml")
+
+
+def test_a_worker_must_name_a_model_that_exists(path):
+    path.write_text(
+        "workers: {models: {big: {kind: huggingface, name: x}}, pool: {a: {kind: model, model: bgi, card: c}}}"
+    )
+    with pytest.raises(UserError, match=r"workers\.pool\.a\.model: no model 'bgi'.*'big'"):
+        load_config(path)
+
+
+@given(st.text(min_size=1, max_size=30))
+def test_no_override_text_ever_crashes(repository, text):
+    try:
+        load_config(repository / "config.yaml", [text])
+    except UserError as error:
+        assert "\n" not in str(error)

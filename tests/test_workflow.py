@@ -1,0 +1,124 @@
+"""Everything rests on a Workflow being a DAG: invalid ones must not exist, valid ones must survive serialisation."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestai import Subtask, Workflow, WorkflowError
+
+
+@st.composite
+def workflows(draw: st.DrawFn) -> Workflow:
+    """Random DAGs whose listing order is unrelated to their topological order."""
+    n = draw(st.integers(1, 8))
+    names = draw(st.lists(st.text("abcdefgh123", min_size=1, max_size=4), min_size=n, max_size=n, unique=True))
+    subtasks = []
+    for i, name in enumerate(names):
+        parents = draw(st.lists(st.sampled_from(names[:i]), unique=True)) if i else []
+        workers = draw(st.lists(st.sampled_from(["w1", "w2", "w3"]), min_size=1, max_size=3))
+        subtasks.append(
+            Subtask(id=name, instruction=f"do {name}", worker=workers[0], fallback=workers[1:], depends_on=parents)
+        )
+    return Workflow(draw(st.permutations(subtasks)))
+
+
+@given(workflows())
+def test_json_gives_the_same_workflow_back(workflow):
+    assert Workflow(**json.loads(json.dumps(workflow.to_dict()))) == workflow
+
+
+@given(workflows())
+def test_order_puts_every_parent_before_its_children(workflow):
+    seen: set[str] = set()
+    for subtask in workflow.order():
+        assert set(subtask.depends_on) <= seen
+        seen.add(subtask.id)
+    assert len(seen) == len(workflow)
+
+
+@given(workflows())
+def test_adjacency_and_dependencies_describe_the_same_edges(workflow):
+    matrix = workflow.adjacency()
+    edges = {(i, j) for i, row in enumerate(matrix) for j, edge in enumerate(row) if edge}
+    assert edges == {(p, j) for j, parents in enumerate(workflow.dependencies()) for p in parents}
+    assert all(matrix[i][i] == 0 for i in range(len(workflow)))
+
+
+@given(workflows())
+def test_sinks_are_the_subtasks_nobody_needs(workflow):
+    matrix = workflow.adjacency()
+    assert [s.id for s in workflow.sinks()] == [
+        s.id for s, row in zip(workflow.subtasks, matrix, strict=True) if not any(row)
+    ]
+
+
+@given(workflows(), st.data())
+def test_any_edge_against_the_order_is_refused_as_a_cycle(workflow, data):
+    order = workflow.order()
+    child = data.draw(st.sampled_from(order))
+    ancestors = workflow.graph().reverse()
+    reachable = [a for a in order if a.id in {n for _, n in _edges_from(ancestors, child.id)}]
+    if not reachable:
+        return
+    parent = data.draw(st.sampled_from(reachable))
+    with pytest.raises(WorkflowError, match="cycle"):
+        workflow.replace({parent.id: {"depends_on": (*parent.depends_on, child.id)}})
+
+
+def _edges_from(graph, start):
+    stack, seen = [start], set()
+    while stack:
+        node = stack.pop()
+        for _, successor in graph.out_edges(node):
+            if successor not in seen:
+                seen.add(successor)
+                stack.append(successor)
+                yield node, successor
+
+
+@given(workflows())
+def test_critical_path_is_bounded_by_the_longest_node_and_the_sum(workflow):
+    weights = {s.id: float(i + 1) for i, s in enumerate(workflow.subtasks)}
+    assert max(weights.values()) <= workflow.critical_path(weights) <= sum(weights.values())
+
+
+def test_critical_path_of_a_diamond():
+    diamond = Workflow(
+        [
+            Subtask(id="a", instruction=""),
+            Subtask(id="b", instruction="", depends_on=("a",)),
+            Subtask(id="c", instruction="", depends_on=("a",)),
+            Subtask(id="d", instruction="", depends_on=("b", "c")),
+        ]
+    )
+    assert diamond.critical_path({"a": 1, "b": 5, "c": 2, "d": 1}) == 7
+
+
+@pytest.mark.parametrize(
+    ("subtasks", "reason"),
+    [
+        ([], "at least one"),
+        ([{"id": "a", "instruction": "", "depends_on": ["a"]}], "'a' depends on itself"),
+        ([{"id": "a", "instruction": "", "depends_on": ["b"]}], "'b', which does not exist"),
+        ([{"id": "a", "instruction": ""}, {"id": "a", "instruction": ""}], "used more than once"),
+        (
+            [
+                {"id": "a", "instruction": "", "depends_on": ["b"]},
+                {"id": "b", "instruction": "", "depends_on": ["a"]},
+            ],
+            "cycle",
+        ),
+        ([{"id": "a"}], "instruction"),
+        ([{"id": "a", "instruction": "", "colour": "red"}], "colour"),
+    ],
+)
+def test_what_is_not_a_workflow_is_refused_with_the_reason(subtasks, reason):
+    with pytest.raises(WorkflowError, match=reason):
+        Workflow(subtasks)
+
+
+def test_workers_are_asked_once_each_in_order():
+    subtask = Subtask(id="a", instruction="", worker="w1", fallback=("w2", "w1", "w3"))
+    assert subtask.workers == ("w1", "w2", "w3")
