@@ -1,0 +1,117 @@
+"""What planners take and give. A planner turns tasks into plans; a trainable one also says how likely each choice was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+from orchestai.tasks.task import Task
+from orchestai.workflow import Workflow
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+DecisionKind: TypeAlias = Literal["stop", "span", "type", "worker", "fallback", "edge"]
+"""What can be decided: whether to go on, a subtask's words, its type, its worker, its fallbacks, who depends on whom."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """Everything that was decided for one plan of n subtasks. Small CPU tensors.
+
+    Attributes:
+        length: n, at least 1.
+        spans: (n, 2) int64; first and last token of each subtask's words, both inclusive.
+        types: (n,) int64; indices into `planner.task_types`.
+        workers: (n,) int64; indices into the pool of W workers.
+        fallbacks: (n, F) int64; indices into the pool, W meaning none (and then none follows).
+        edges: (n, n) bool; entry [i, j] says that subtask j depends on subtask i. As chosen, before repair.
+    """
+
+    length: int
+    spans: Tensor
+    types: Tensor
+    workers: Tensor
+    fallbacks: Tensor
+    edges: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A planner's answer to one task.
+
+    Attributes:
+        workflow: None where there is no valid plan; `error` then says why.
+        raw_valid: whether the edges were acyclic before repair.
+        decisions: what was chosen, for learning; None from planners that do not learn.
+        logp: (slots,) float32; log-probability of each decision when it was made, at the sampling temperature; 0 where
+            a decision was not sampled. None where nothing was sampled.
+        error: why there is no workflow.
+    """
+
+    workflow: Workflow | None
+    raw_valid: bool
+    decisions: Decisions | None = None
+    logp: Tensor | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class SampleSpec:
+    """How plans are sampled.
+
+    Attributes:
+        explore: kinds of decision that are sampled; the others are taken greedily.
+        temperature: divides the logits of sampled decisions.
+        seeds: one per task, so that a sample depends neither on the rest of its batch nor on the process.
+    """
+
+    explore: frozenset[DecisionKind]
+    temperature: float
+    seeds: Sequence[int]
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """What a trainable planner thinks of given decisions; every tensor is (rows, slots).
+
+    The slots are, for each of `max_subtasks` steps: stop, start, end, type, worker, and each fallback; then all ordered
+    pairs of steps [i, j], row by row. The layout is fixed, so rows of any batch can be put together.
+
+    Attributes:
+        logp: log-probability of the decision, 0 where `mask` is False. With gradient.
+        entropy: of the distribution that it was drawn from, 0 where `mask` is False. With gradient.
+        value: expected return before the decision, for PPO; 0 where `mask` is False. With gradient.
+        mask: bool; the explored decisions that exist. A decision without alternatives is none.
+    """
+
+    logp: Tensor
+    entropy: Tensor
+    value: Tensor
+    mask: Tensor
+
+
+class Planner(Protocol):
+    """Anything that plans. Plans come in the order of the tasks."""
+
+    def plan(self, tasks: Sequence[Task]) -> list[Plan]: ...
+
+
+class TrainablePlanner(Planner, Protocol):
+    """A planner that reinforcement learning can improve."""
+
+    def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
+        """Plan greedily, or sample as `sample` says; without dropout and without gradient."""
+        ...
+
+    def score(
+        self,
+        tasks: Sequence[Task],
+        decisions: Sequence[Decisions],
+        *,
+        explore: frozenset[DecisionKind],
+        temperature: float,
+    ) -> Scores:
+        """Log-probabilities of `decisions` under the current weights; equal to `Plan.logp` under the same weights."""
+        ...
