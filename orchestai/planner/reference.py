@@ -7,28 +7,22 @@ from collections.abc import Sequence
 
 from orchestai.planner.assignment import Assignment, Draws, FixedAssignment, assign
 from orchestai.planner.base import Plan
-from orchestai.planner.clauses import guess_type
 from orchestai.tasks.task import Task
 from orchestai.workflow import Subtask, Workflow
 
 
 class ReferencePlanner:
-    """The task's reference decomposition, or the whole task where nobody knows one, with workers by `assignment`.
+    """The task's reference decomposition, or the whole task where nobody knows one, with workers by `assignment`."""
 
-    Args:
-        task_types: the vocabulary from which a whole task gets its type, by keywords.
-    """
-
-    def __init__(self, assignment: Assignment, task_types: Sequence[str], seed: int = 0) -> None:
+    def __init__(self, assignment: Assignment, seed: int = 0) -> None:
         self._assignment = assignment
-        self._task_types = tuple(task_types)
         self._draws = Draws(seed)
 
     def plan(self, tasks: Sequence[Task]) -> list[Plan]:
         return [Plan(workflow=self._workflow(task), raw_valid=True) for task in tasks]
 
     def _workflow(self, task: Task) -> Workflow:
-        return assign(task.reference or whole_task(task, self._task_types), self._assignment, self._draws.next(task))
+        return assign(task.reference or whole_task(task), self._assignment, self._draws.next(task))
 
 
 class WholePlanner:
@@ -42,8 +36,6 @@ class WholePlanner:
         return [Plan(workflow=assign(whole_task(task), self._assignment, unused), raw_valid=True) for task in tasks]
 
 
-def whole_task(task: Task, task_types: Sequence[str] = ()) -> Workflow:
-    """The task as a workflow of one subtask without a worker, typed by keywords if there are types to choose from."""
-    text = task.instruction
-    kind = guess_type(text, task_types) if task_types else ""
-    return Workflow([Subtask(id="1", instruction=text, task_type=kind, span=(0, len(text)))])
+def whole_task(task: Task) -> Workflow:
+    """The task as a workflow of one subtask, without a type or a worker."""
+    return Workflow([Subtask(id="1", instruction=task.instruction, span=(0, len(task.instruction)))])
