@@ -1,8 +1,24 @@
-"""Visible examples: input and output literals that an instruction shows. They are the only check a worker may use."""
+"""Visible examples: input and output literals that an instruction shows. They are the only check a worker may use.
+
+Two kinds are understood. *Step examples* show what one step does: `` `[3, 1]` -> `[1, 3]` ``. *Calls* show what the
+whole function does: `` `task_func([3, 1])` returns `4` ``, `task_func([3, 1]) == 4`, or a doctest. Only literals count.
+"""
 
 from __future__ import annotations
 
+import ast
+import re
 from dataclasses import dataclass
+
+_STEP = re.compile(r"`([^`]+)`\s*(?:->|→|=>|becomes?|gives?|returns?|turns? into|yields?)\s*`([^`]+)`")
+_CALL_RESULT = re.compile(
+    r"`?\s*(?:->|→|➞|=>|⇒|==|=|becomes?|gives?|yields?|(?:should |must |will )?returns?|outputs?|is)[ \t]*"
+)
+_DOCTEST_RESULT = re.compile(r"[ \t]*\n[ \t]*")
+_OPENING = re.compile(r"^(?:(?:and|then)\b\s*)+", re.IGNORECASE)
+_QUOTED = re.compile(r"`[^`]*`")
+_SPACE = re.compile(r"`[^`]*`|\s+")
+_PUNCTUATION = " \t\r\n,;:.!-–—"
 
 
 @dataclass(frozen=True)
@@ -14,5 +30,100 @@ class Example:
 
 
 def parse_examples(text: str) -> tuple[Example, ...]:
-    """The examples that `text` shows, in order; see the composition suite's docs for the wordings understood."""
-    raise NotImplementedError
+    """The step examples that `text` shows, in order; calls of a named function are left to `parse_calls`."""
+    found = []
+    for match in _STEP.finditer(text):
+        args, result = _arguments(f"step({match[1]})"), match[2].strip()
+        if args and _is_literal(result):
+            found.append(Example(args, result))
+    return tuple(found)
+
+
+def parse_calls(text: str, entry_point: str) -> tuple[Example, ...]:
+    """The example calls of `entry_point` that `text` shows with their results, in order, each once."""
+    found = []
+    for match in re.finditer(rf"(>>>[ \t]*)?(?<![\w.]){re.escape(entry_point)}\(", text):
+        start = match.start() + len(match[1] or "")
+        call = _call_at(text, start)
+        args = _arguments(call) if call else None
+        if args is None:
+            continue
+        end = start + len(call)
+        separator = (match[1] and _DOCTEST_RESULT.match(text, end)) or _CALL_RESULT.match(text, end)
+        result = _literal_at(text, separator.end()) if separator else ""
+        if result:
+            found.append(Example(args, result))
+    return tuple(dict.fromkeys(found))
+
+
+def clean(text: str) -> str:
+    """Normalise the words of one step, so that spans which differ by a bracket, comma or connective read the same.
+
+    White space outside backticks is collapsed, punctuation at both ends and a leading "and" or "then" are dropped, and
+    a parenthesis that is opened outside backticks and not closed is closed (one closed and never opened is dropped).
+    """
+    text = _SPACE.sub(lambda match: match[0] if match[0].startswith("`") else " ", text)
+    previous = None
+    while text != previous:
+        previous = text
+        text = _OPENING.sub("", text.strip(_PUNCTUATION))
+        text = text.lstrip(")")
+        depth = _depth(text)
+        if depth < 0 and text.endswith(")"):
+            text = text[:-1]
+        elif depth > 0 and text.startswith("("):
+            text = text[1:]
+        elif text.endswith("("):
+            text = text[:-1]
+    return text + ")" * max(_depth(text), 0)
+
+
+def _depth(text: str) -> int:
+    """Parentheses opened less those closed, outside backticks."""
+    plain = _QUOTED.sub("", text)
+    return plain.count("(") - plain.count(")")
+
+
+def _is_literal(source: str) -> bool:
+    try:
+        ast.literal_eval(source)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+def _arguments(call: str) -> tuple[str, ...] | None:
+    """Sources of the arguments of a call; None unless all are positional literals."""
+    try:
+        node = ast.parse(call, mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return None
+    if not isinstance(node, ast.Call) or node.keywords:
+        return None
+    sources = [ast.get_source_segment(call, argument) or "" for argument in node.args]
+    return tuple(sources) if all(map(_is_literal, sources)) else None
+
+
+def _call_at(text: str, start: int) -> str:
+    """The call that starts at `start`, up to the parenthesis that closes it; empty if none does."""
+    for match in re.finditer(r"\)", text[start : start + 4000]):
+        source = text[start : start + match.end()]
+        try:
+            ast.parse(source, mode="eval")
+        except (SyntaxError, ValueError):
+            continue
+        return source
+    return ""
+
+
+def _literal_at(text: str, start: int) -> str:
+    """The longest literal on the line that starts at `start` (inside backticks if it opens with one)."""
+    line = text[start:].partition("\n")[0].strip()
+    if line.startswith("`"):
+        quoted = line[1:].partition("`")[0].strip()
+        return quoted if _is_literal(quoted) else ""
+    for end in range(len(line), 0, -1):
+        source = line[:end].rstrip(" .,;`")
+        if _is_literal(source):
+            return source
+    return ""

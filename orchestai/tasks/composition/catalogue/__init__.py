@@ -1,0 +1,13 @@
+"""The catalogue of one-step operations, by the type of what they work on."""
+
+from orchestai.tasks.composition.catalogue import combine, dates, dicts, integers, lists, strings
+from orchestai.tasks.composition.operation import Operation
+
+EVERY: tuple[Operation, ...] = (
+    *strings.OPERATIONS,
+    *lists.OPERATIONS,
+    *integers.OPERATIONS,
+    *dicts.OPERATIONS,
+    *dates.OPERATIONS,
+    *combine.OPERATIONS,
+)
