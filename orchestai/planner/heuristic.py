@@ -9,6 +9,7 @@ from orchestai.config import PlannerConfig
 from orchestai.planner.assignment import FixedAssignment, assign
 from orchestai.planner.base import Plan
 from orchestai.planner.clauses import clauses, guess_type
+from orchestai.tasks.examples import clean
 from orchestai.tasks.task import Task
 from orchestai.workflow import Subtask, Workflow
 
@@ -34,7 +35,7 @@ class HeuristicPlanner:
             [
                 Subtask(
                     id=str(i + 1),
-                    instruction=task.instruction[start:end],
+                    instruction=clean(task.instruction[start:end]),
                     span=(start, end),
                     task_type=guess_type(task.instruction[start:end], self._config.task_types),
                     depends_on=(str(i),) if i else (),

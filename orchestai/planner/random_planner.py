@@ -9,6 +9,7 @@ from orchestai.config import PlannerConfig
 from orchestai.planner.assignment import Draws, RandomAssignment, assign
 from orchestai.planner.base import Plan
 from orchestai.planner.clauses import clauses
+from orchestai.tasks.examples import clean
 from orchestai.tasks.task import Task
 from orchestai.workflow import Subtask, Workflow
 
@@ -32,7 +33,7 @@ class RandomPlanner:
         subtasks = [
             Subtask(
                 id=str(i + 1),
-                instruction=task.instruction[start:end],
+                instruction=clean(task.instruction[start:end]),
                 span=(start, end),
                 task_type=rng.choice(self._config.task_types),
                 depends_on=tuple(str(j + 1) for j in range(i) if rng.random() < _EDGE_PROBABILITY),

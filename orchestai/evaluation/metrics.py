@@ -1,0 +1,81 @@
+"""Means with intervals. An entry that is NaN stands for an attempt that could not be judged, and is left out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+
+_Z95 = 1.959963984540054
+_BLOCK = 4_000_000
+"""Numbers drawn at a time, to bound memory."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and its 95 % interval over `n` entries; NaN throughout where n is 0."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+    def excludes_zero(self) -> bool:
+        return self.low > 0 or self.high < 0
+
+    def to_dict(self) -> dict[str, float | int | None]:
+        """JSON-ready: NaN becomes null."""
+        return {"mean": number(self.mean), "low": number(self.low), "high": number(self.high), "n": self.n}
+
+
+_NOTHING = Interval(math.nan, math.nan, math.nan, 0)
+
+
+def number(value: float) -> float | None:
+    """The value, or None where JSON has no number for it."""
+    return float(value) if math.isfinite(value) else None
+
+
+def mean(values: Values) -> float:
+    """Mean of the entries that are not NaN; NaN where there are none."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else math.nan
+
+
+def bootstrap_mean(values: Values, *, draws: int = 10_000, seed: int = 0) -> Interval:
+    """Mean of `values` (n,) with the percentile bootstrap interval."""
+    known = values[~np.isnan(values)]
+    n = known.size
+    if n == 0:
+        return _NOTHING
+    rng = np.random.default_rng(seed)
+    rows = max(1, _BLOCK // n)
+    means = np.concatenate(
+        [known[rng.integers(0, n, (min(rows, draws - done), n))].mean(axis=1) for done in range(0, draws, rows)]
+    )
+    low, high = np.quantile(means, (0.025, 0.975))
+    return Interval(float(known.mean()), float(low), float(high), n)
+
+
+def paired_difference(ours: Values, theirs: Values, *, draws: int = 10_000, seed: int = 0) -> Interval:
+    """Mean of `ours - theirs` over the same tasks (both (n,)), with the bootstrap interval over tasks.
+
+    A task counts where both were judged.
+    """
+    return bootstrap_mean(ours - theirs, draws=draws, seed=seed)
+
+
+def proportion(successes: Values) -> Interval:
+    """Share of ones in `successes` (n,) with Wilson's interval, which stays honest at 0 % and at 100 %."""
+    known = successes[~np.isnan(successes)]
+    n = known.size
+    if n == 0:
+        return _NOTHING
+    share = float(known.mean())
+    centre = (share + _Z95**2 / (2 * n)) / (1 + _Z95**2 / n)
+    half = _Z95 / (1 + _Z95**2 / n) * math.sqrt(share * (1 - share) / n + _Z95**2 / (4 * n**2))
+    return Interval(share, max(0.0, centre - half), min(1.0, centre + half), n)

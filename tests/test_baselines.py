@@ -1,0 +1,225 @@
+"""Planners without learning: what they give on real wordings, and that they repeat themselves exactly when they must."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from orchestai.config import PlannerConfig
+from orchestai.planner.assignment import FixedAssignment, RandomAssignment
+from orchestai.planner.clauses import clauses, guess_type
+from orchestai.planner.few_shot import FewShotPlanner, parse_plan
+from orchestai.planner.heuristic import HeuristicPlanner
+from orchestai.planner.random_planner import RandomPlanner
+from orchestai.planner.reference import ReferencePlanner, WholePlanner
+from orchestai.tasks.task import Task
+from orchestai.workers.base import Completion, WorkerCard
+from orchestai.workers.generation import Prompt, SamplingParams
+from orchestai.workflow import Subtask, Workflow, WorkflowError
+
+CONFIG = PlannerConfig()
+NAMES = ("cheap", "middle", "dear", "tool")
+WORDS = "split it into words (for example `'a b'` -> `['a', 'b']`)"
+VOWELS = "count its vowels (for example `'hello'` -> `2`)"
+REPEAT = "repeat the first argument as often as the second says (for example `['a'], 2` -> `['a', 'a']`)"
+INSTRUCTION = (
+    f"Write a function `task_func(text)`. First, {WORDS}. Separately, starting again from the input, {VOWELS}. "
+    f"Finally, with the words and the vowel count, {REPEAT}. For instance, `task_func('to be')` returns `['to', 'be']`."
+)
+REFERENCE = Workflow(
+    [
+        Subtask(id="1", instruction=WORDS, task_type="string"),
+        Subtask(id="2", instruction=VOWELS, task_type="string"),
+        Subtask(id="3", instruction=REPEAT, task_type="combine", depends_on=("1", "2")),
+    ]
+)
+TASK = Task(task_id="t/1", suite="composition", instruct_prompt=INSTRUCTION, test="", reference=REFERENCE)
+DOCSTRING = 'def add(x, y):\n    """Add two numbers x and y.\n    >>> add(2, 3)\n    5\n    """\n'
+UNKNOWN = Task(task_id="HumanEval/53", suite="humaneval", instruct_prompt=DOCSTRING, test="", entry_point="add")
+
+
+def workflow_of(plan) -> Workflow:
+    assert plan.workflow is not None, plan.error
+    return plan.workflow
+
+
+def test_clauses_are_the_steps_with_their_examples() -> None:
+    """A step's words must stand alone: connectives and the sentences about the whole function are not part of it."""
+    assert [INSTRUCTION[start:end] for start, end in clauses(INSTRUCTION)] == [WORDS, VOWELS, REPEAT]
+
+
+@pytest.mark.parametrize("text", ["", "x", "Write a function `f(x)`.", DOCSTRING, "```", "((("])
+def test_every_instruction_has_a_clause_inside_it(text: str) -> None:
+    """Planners rely on at least one clause, whatever the text."""
+    found = clauses(text)
+    assert found
+    assert all(0 <= start <= end <= len(text) for start, end in found)
+
+
+@pytest.mark.parametrize(
+    ("clause", "kind"),
+    [
+        (WORDS, "string"),
+        (REPEAT, "combine"),
+        ("sort the list (`[3, 1]` -> `[1, 3]`)", "list"),
+        ("find the year of the date (`'2024-03-15'` -> `2024`)", "date"),
+        ("multiply the number by 3 (`2` -> `6`)", "integer"),
+        ("look up nothing at all", "string"),
+    ],
+)
+def test_types_are_guessed_from_words_and_examples(clause: str, kind: str) -> None:
+    assert guess_type(clause, CONFIG.task_types) == kind
+
+
+def test_reference_keeps_the_decomposition_and_draws_distinct_workers() -> None:
+    workflow = workflow_of(ReferencePlanner(RandomAssignment(NAMES, 2)).plan([TASK])[0])
+    assert workflow.dependencies() == REFERENCE.dependencies()
+    assert [s.instruction for s in workflow.subtasks] == [WORDS, VOWELS, REPEAT]
+    assert all(len(set(s.workers)) == 3 and set(s.workers) <= set(NAMES) for s in workflow.subtasks)
+
+
+def test_random_workers_depend_on_the_task_the_seed_and_the_repetition_alone() -> None:
+    """A continued collection must make the plans that the interrupted one would have made."""
+    other = TASK.model_copy(update={"task_id": "t/2"})
+
+    def draw(tasks: list[Task], seed: int = 0) -> list[Workflow]:
+        return [workflow_of(plan) for plan in ReferencePlanner(RandomAssignment(NAMES, 2), seed).plan(tasks)]
+
+    first, second, again = draw([TASK, other, TASK])
+    assert draw([other, TASK, TASK]) == [second, first, again]
+    assert len({json.dumps(w.to_dict()) for w in (first, second, again, *draw([TASK], seed=1))}) == 4
+
+
+def test_small_pools_give_as_many_fallbacks_as_they_can() -> None:
+    planner = ReferencePlanner(RandomAssignment(("only",), 2))
+    assert [s.workers for s in workflow_of(planner.plan([TASK])[0]).subtasks] == [("only",)] * 3
+
+
+def test_a_task_without_reference_is_one_subtask() -> None:
+    """HumanEval and BigCodeBench are collected with the same planner, without a special case."""
+    workflow = workflow_of(ReferencePlanner(RandomAssignment(NAMES, 2)).plan([UNKNOWN])[0])
+    assert len(workflow) == 1
+    assert workflow.subtasks[0].instruction == DOCSTRING
+    assert workflow.subtasks[0].span == (0, len(DOCSTRING))
+    assert workflow.subtasks[0].worker in NAMES
+
+
+def test_whole_asks_the_given_workers_in_order() -> None:
+    workflow = workflow_of(WholePlanner("dear", ["cheap"]).plan([TASK])[0])
+    assert [s.workers for s in workflow.subtasks] == [("dear", "cheap")]
+    assert workflow.subtasks[0].instruction == INSTRUCTION
+
+
+def test_heuristic_chains_the_clauses_and_cascades() -> None:
+    workflow = workflow_of(HeuristicPlanner(["tool", "cheap", "middle", "dear"], CONFIG).plan([TASK])[0])
+    assert workflow.dependencies() == [[], [0], [1]]
+    assert {s.workers for s in workflow.subtasks} == {("tool", "cheap", "middle")}
+    assert [s.task_type for s in workflow.subtasks] == ["string", "string", "combine"]
+    assert all(s.span and INSTRUCTION[slice(*s.span)] == s.instruction for s in workflow.subtasks)
+
+
+def test_random_plans_are_valid_differ_and_repeat() -> None:
+    """The floor of the comparison must still be executable."""
+    tasks = [TASK.model_copy(update={"task_id": f"t/{i}"}) for i in range(40)] + [UNKNOWN]
+    plans = [workflow_of(plan) for plan in RandomPlanner(NAMES, CONFIG, seed=3).plan(tasks)]
+    assert plans == [workflow_of(plan) for plan in RandomPlanner(NAMES, CONFIG, seed=3).plan(tasks)]
+    assert {len(w) for w in plans} == {1, 2, 3}
+    assert len({json.dumps(w.to_dict()) for w in plans}) > 30
+    assert all(s.task_type in CONFIG.task_types and s.worker in NAMES for w in plans for s in w.subtasks)
+
+
+CARDS = [WorkerCard(name=name, text=f"The {name} one.", price_usd=1.0, kind="model") for name in NAMES]
+GOOD = {"id": "1", "instruction": WORDS, "task_type": "string", "worker": "cheap", "depends_on": []}
+LAST = {"id": 2, "instruction": "own words", "task_type": "list", "worker": "dear", "depends_on": [1], "why": "so"}
+
+
+def reply(*subtasks: dict) -> str:
+    return json.dumps({"subtasks": subtasks})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        reply(GOOD, LAST),
+        f"Here is the plan:\n```json\n{reply(GOOD, LAST)}\n```\nIt has two steps.",
+        json.dumps([GOOD, LAST]),
+        reply(GOOD, LAST)[:-2] + ', {"id": "3", "instruction": "cut o',
+    ],
+    ids=["plain", "fenced", "list", "cut off"],
+)
+def test_plans_are_read_from_whatever_surrounds_them(text: str) -> None:
+    workflow = parse_plan(text, INSTRUCTION, NAMES, CONFIG)
+    assert workflow.dependencies() == [[], [0]]
+    assert workflow.subtasks[0].span == (INSTRUCTION.index(WORDS), INSTRUCTION.index(WORDS) + len(WORDS))
+    assert workflow.subtasks[1].span is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("I cannot do that.", "no subtask"),
+        (reply(GOOD | {"worker": "nobody"}), "no worker 'nobody'"),
+        (reply(GOOD | {"task_type": "poem"}), "no task type 'poem'"),
+        (reply(GOOD | {"depends_on": ["1"]}), "depends on itself"),
+        (reply(GOOD, GOOD), "used more than once"),
+        (reply(*[GOOD] * 9), "max_subtasks is 8"),
+        (reply({"instruction": "x"}), "id"),
+        ('{"subtasks": 3}', "no subtask"),
+    ],
+)
+def test_a_reply_that_is_no_plan_says_why(text: str, said: str) -> None:
+    with pytest.raises(WorkflowError, match=said):
+        parse_plan(text, INSTRUCTION, NAMES, CONFIG)
+
+
+class Scripted:
+    """A generator whose replies are known."""
+
+    identity = "scripted"
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.prompts: list[Prompt] = []
+
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
+        self.prompts.append(prompt)
+        return Completion(text=self.text, prompt_tokens=1, completion_tokens=1, latency_ms=1.0)
+
+    async def check(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+async def test_llm_planner_plans_from_a_thread_and_reports_bad_replies() -> None:
+    """The commands are asynchronous and the planner interface is not; the bridge must neither block nor deadlock."""
+    generator = Scripted(reply(GOOD).removeprefix('{"subtasks": ['))
+    planner = FewShotPlanner(generator, CARDS, CONFIG)
+    (plan,) = await asyncio.to_thread(planner.plan, [TASK])
+    assert workflow_of(plan).subtasks[0].worker == "cheap"
+    asked = generator.prompts[0]
+    assert asked.messages[-1] == ("user", INSTRUCTION)
+    assert all(card.text in asked.messages[0][1] for card in CARDS)
+    generator.text = "nonsense"
+    (bad,) = await planner.aplan([TASK])
+    assert bad.workflow is None
+    assert not bad.raw_valid
+    assert "no subtask" in bad.error
+    with pytest.raises(RuntimeError, match="to_thread"):
+        planner.plan([TASK])
+
+
+def test_the_worked_example_is_itself_a_plan() -> None:
+    """A model that copies the example's form must be understood."""
+
+    async def prompt() -> Prompt:
+        return FewShotPlanner(Scripted(""), CARDS, CONFIG).prompt("x")
+
+    example = asyncio.run(prompt()).messages[2][1]
+    assert parse_plan(example, "", NAMES, CONFIG).dependencies() == [[], [], [0, 1]]
+
+
+def test_fixed_assignment_asks_the_same_everywhere() -> None:
+    workflow = workflow_of(ReferencePlanner(FixedAssignment(("dear",))).plan([TASK])[0])
+    assert [s.workers for s in workflow.subtasks] == [("dear",)] * 3
