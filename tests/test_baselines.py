@@ -1,4 +1,4 @@
-"""Planners without learning: what they give on real wordings, and that they repeat themselves exactly when they must."""
+"""Planners without learning: what they give on real wordings, and that they repeat themselves when they must."""
 
 from __future__ import annotations
 
