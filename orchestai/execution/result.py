@@ -29,7 +29,12 @@ class Attempt(BaseModel):
 
 
 class SubtaskResult(BaseModel):
-    """All attempts at one subtask; the last one gives its output."""
+    """All attempts at one subtask, in the order in which they were made.
+
+    Attributes:
+        kept: index of the attempt whose answer is the output: the first that was not refused by the subtask's own
+            check, else the first that answered at all.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -37,17 +42,18 @@ class SubtaskResult(BaseModel):
     status: Literal["done", "failed", "skipped"]
     """`done`: has an output. `failed`: no worker answered. `skipped`: a parent failed, time or budget ran out."""
     attempts: tuple[Attempt, ...] = ()
+    kept: int = -1
     output: str = ""
     error: str | None = None
 
     @property
     def worker(self) -> str:
         """The worker whose answer counts; empty if none answered."""
-        return self.attempts[-1].worker if self.attempts and self.status == "done" else ""
+        return self.attempts[self.kept].worker if self.attempts and self.status == "done" else ""
 
     @property
     def passed_check(self) -> bool | None:
-        return self.attempts[-1].passed_check if self.attempts else None
+        return self.attempts[self.kept].passed_check if self.attempts and self.status == "done" else None
 
     @property
     def cost_usd(self) -> float:
@@ -64,8 +70,9 @@ class Execution(BaseModel):
     Attributes:
         answer: the assembled final answer (a program for `dataflow`).
         outcome: `Scored(fraction of hidden tests passed)`, or `Unscorable`.
-        tests: verdict per hidden test.
-        total_latency_ms: the measured critical path through the subtasks that ran.
+        total_cost: US dollars, of all attempts.
+        total_latency_ms: the critical path, from the measured latencies of the answers; checks and tests are not in it.
+        error: the first thing that went wrong, if anything did.
     """
 
     model_config = ConfigDict(frozen=True)

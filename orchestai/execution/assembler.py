@@ -1,0 +1,94 @@
+"""From the subtasks' outputs to the final answer."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Mapping
+from typing import Literal
+
+import networkx as nx
+
+from orchestai.execution.signature import STEP, entry_point
+from orchestai.tasks.task import Task
+from orchestai.workflow import Workflow
+
+LOADER = f'''\
+def load(source):
+    """The function `{STEP}` that `source` defines, in its own namespace. What fails here fails when it is called."""
+    namespace = {{"__name__": "{STEP}"}}
+    try:
+        exec(source, namespace)
+        return namespace["{STEP}"]
+    except (Exception, SystemExit) as error:
+        message = f"{{type(error).__name__}}: {{error}}"
+
+    def fail(*args):
+        raise RuntimeError("the step did not load: " + message)
+
+    return fail
+'''
+
+
+def assemble(task: Task, workflow: Workflow, outputs: Mapping[str, str], kind: Literal["dataflow", "sink"]) -> str:
+    """The final answer.
+
+    `sink`: the text of the last sink. `dataflow`: a program that defines `task.entry_point`, in which each subtask is a
+    function and each edge an argument: roots get the task's parameters, the others their parents' values in the order
+    of `depends_on`; the value of the last sink is returned. Subtasks that the last sink does not need are left out.
+    The only subtask of a workflow answers for the whole task: its source is the program.
+
+    Args:
+        outputs: output of each subtask by id; a missing or broken one fails when the program calls it.
+    """
+    sinks = {subtask.id for subtask in workflow.sinks()}
+    last = [subtask.id for subtask in workflow.order() if subtask.id in sinks][-1]
+    if kind == "sink" or len(workflow) == 1:
+        return outputs.get(last, "")
+    return _compose(task, workflow, outputs, last)
+
+
+def _compose(task: Task, workflow: Workflow, outputs: Mapping[str, str], last: str) -> str:
+    entry = entry_point(task)
+    needed = nx.ancestors(workflow.graph(), last) | {last}
+    number = {subtask.id: i for i, subtask in enumerate(workflow.subtasks, start=1)}
+    steps = [subtask for subtask in workflow.order() if subtask.id in needed]
+    arguments = {
+        subtask.id: [f"value_{number[parent]}" for parent in subtask.depends_on] or list(entry.values)
+        for subtask in steps
+    }
+    uses = Counter(value for values in arguments.values() for value in values)
+    shared = any(count > 1 for count in uses.values())
+
+    parts = [entry.preamble] if entry.preamble else []
+    if shared:
+        parts.append("from copy import deepcopy")
+    parts.append(LOADER)
+    for subtask in steps:
+        title = " ".join(subtask.instruction.split())
+        parts.append(f"# {title}\nstep_{number[subtask.id]} = load({_literal(outputs.get(subtask.id, ''))})\n")
+    body = []
+    for subtask in steps:
+        given = ", ".join(_own(value) if uses[value] > 1 else value for value in arguments[subtask.id])
+        body.append(f"    value_{number[subtask.id]} = step_{number[subtask.id]}({given})")
+    body.append(f"    return value_{number[last]}")
+    parts.append("\n".join([f"def {task.entry_point}({entry.arguments}):", *body]) + "\n")
+    return "\n\n".join(parts)
+
+
+def _own(value: str) -> str:
+    """A copy for each of several readers, so that a step that changes its argument does not change another's."""
+    return f"*deepcopy({value[1:]})" if value.startswith("*") else f"deepcopy({value})"
+
+
+def _literal(source: str) -> str:
+    """A Python literal of `source`, as readable as it can be written exactly."""
+    text = "\n" + source.strip("\n") + "\n"
+    for quotes in ("'''", '"""'):
+        literal = f"r{quotes}{text}{quotes}"
+        try:
+            if ast.literal_eval(literal) == text:
+                return literal
+        except (SyntaxError, ValueError):
+            continue
+    return repr(text)

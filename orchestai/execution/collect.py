@@ -1,0 +1,216 @@
+"""Plans and executes tasks and logs each execution; an interrupted collection goes on where it stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from orchestai.errors import UserError
+from orchestai.execution.executor import Executor
+from orchestai.execution.log import ExecutionLog
+from orchestai.execution.record import ExecutionRecord
+from orchestai.execution.result import Execution
+from orchestai.outcome import Outcome, Scored
+from orchestai.planner.base import Plan, Planner
+from orchestai.tasks.task import Task
+
+MIN_JUDGED = 20
+"""Executions before the share of unscorable ones is held against its limit."""
+
+Job: TypeAlias = tuple[Task, int]
+"""A task and the index of the repetition."""
+
+
+@dataclass
+class Collected:
+    """How a collection stands.
+
+    Attributes:
+        total: executions asked for.
+        continued: of those, logged by earlier runs.
+        succeeded: of this run's executions, those that passed all hidden tests.
+        cost_usd: of this run.
+        reasons: why executions were unscorable, with their numbers.
+        problems: lines of the earlier log that could not be read.
+    """
+
+    total: int
+    continued: int = 0
+    executed: int = 0
+    succeeded: int = 0
+    cost_usd: float = 0.0
+    reasons: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def unscorable(self) -> int:
+        return sum(self.reasons.values())
+
+    @property
+    def success_rate(self) -> float:
+        """Among this run's executions that could be judged."""
+        return self.succeeded / max(self.executed - self.unscorable, 1)
+
+    def add(self, record: ExecutionRecord) -> None:
+        self.executed += 1
+        self.succeeded += record.success
+        self.cost_usd += record.cost
+        if record.outcome == "unscorable":
+            self.reasons[record.error or "unknown"] += 1
+
+
+async def collect(
+    tasks: Sequence[Task],
+    planner_for: Callable[[int], Planner],
+    executor: Executor,
+    log: ExecutionLog,
+    *,
+    num_executions: int,
+    planner_name: str,
+    pool: Sequence[str],
+    seed: int = 0,
+    reward: Callable[[Execution], Outcome] | None = None,
+    progress: Callable[[Collected], None] | None = None,
+) -> Collected:
+    """Execute plans for `num_executions` (task, repetition) pairs and log each as it finishes.
+
+    All tasks come once, in an order drawn with `seed`, before any comes again. Pairs that the log's directory already
+    holds for this planner are skipped, unless they were unscorable. Planning runs beside the executions.
+
+    Args:
+        planner_for: the planner of a repetition (a random planner draws anew for each).
+        planner_name: what the log calls the planner.
+        pool: names of the workers, in the order in which planners number them.
+        reward: of an execution, for the log.
+        progress: called after each execution.
+
+    Raises:
+        UserError: there are no tasks, the log cannot be written, or more than `execution.unscorable_limit` of the
+            executions are unscorable.
+    """
+    if not tasks:
+        raise UserError("no tasks to collect from; choose another suite or split")
+    contents = log.read()
+    done = {
+        (record.suite, record.task_id, record.repetition)
+        for record in contents.records
+        if record.planner == planner_name and record.outcome == "scored"
+    }
+    jobs = _jobs(tasks, num_executions, seed)
+    missing = [(task, repetition) for task, repetition in jobs if (task.suite, task.task_id, repetition) not in done]
+    state = Collected(total=len(jobs), continued=len(jobs) - len(missing), problems=contents.problems)
+    slots = asyncio.Semaphore(executor.config.concurrency)
+    running: set[asyncio.Task[None]] = set()
+
+    async def run(task: Task, repetition: int, plan: Plan) -> None:
+        try:
+            record = await _record(executor, task, repetition, plan, planner_name, pool, reward)
+            log.append(record)
+            state.add(record)
+            if progress is not None:
+                progress(state)
+            _stop_if_hopeless(state, executor.config.unscorable_limit)
+        finally:
+            slots.release()
+
+    try:
+        for batch in _batches(missing, executor.config.concurrency):
+            planner = planner_for(batch[0][1])
+            plans = await asyncio.to_thread(planner.plan, [task for task, _ in batch])
+            for (task, repetition), plan in zip(batch, plans, strict=True):
+                await slots.acquire()
+                _raise_first(running)
+                running.add(asyncio.ensure_future(run(task, repetition, plan)))
+        if running:
+            await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
+        _raise_first(running)
+    finally:
+        for job in running:
+            job.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+    return state
+
+
+@contextmanager
+def progress_bar(total: int) -> Iterator[Callable[[Collected], None]]:
+    """A progress line on the terminal with rate, success, cost and unscorable share; gives what `collect` calls."""
+    columns = (
+        TextColumn("collect"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[figures]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns) as bar:
+        line = bar.add_task("collect", total=total, figures="")
+
+        def show(state: Collected) -> None:
+            rate = f"{speed:.1f}/s  " if (speed := bar.tasks[line].speed) else ""
+            unscorable = f"  unscorable {state.unscorable / state.executed:.0%}" if state.unscorable else ""
+            figures = f"{rate}success {state.success_rate:.0%}  {state.cost_usd:.4f} USD{unscorable}"
+            bar.update(line, completed=state.continued + state.executed, figures=figures)
+
+        yield show
+
+
+def _jobs(tasks: Sequence[Task], num_executions: int, seed: int) -> list[Job]:
+    order = random.Random(seed).sample(list(tasks), len(tasks))
+    return [(order[i % len(order)], i // len(order)) for i in range(num_executions)]
+
+
+def _batches(jobs: Sequence[Job], size: int) -> Iterator[list[Job]]:
+    """At most `size` jobs of one repetition at a time."""
+    batch: list[Job] = []
+    for job in jobs:
+        if batch and (len(batch) == size or batch[0][1] != job[1]):
+            yield batch
+            batch = []
+        batch.append(job)
+    if batch:
+        yield batch
+
+
+async def _record(
+    executor: Executor,
+    task: Task,
+    repetition: int,
+    plan: Plan,
+    planner: str,
+    pool: Sequence[str],
+    reward: Callable[[Execution], Outcome] | None,
+) -> ExecutionRecord:
+    if plan.workflow is None:
+        return ExecutionRecord.from_failed_plan(plan.error, task, planner=planner, pool=pool, repetition=repetition)
+    execution = await executor.execute(task, plan.workflow, sample=repetition)
+    worth = reward(execution) if reward is not None else None
+    return ExecutionRecord.from_execution(
+        execution,
+        task,
+        planner=planner,
+        pool=pool,
+        repetition=repetition,
+        reward=worth.value if isinstance(worth, Scored) else None,
+    )
+
+
+def _stop_if_hopeless(state: Collected, limit: float) -> None:
+    if state.executed >= min(MIN_JUDGED, state.total - state.continued) and state.unscorable > limit * state.executed:
+        reason, count = state.reasons.most_common(1)[0]
+        raise UserError(
+            f"{state.unscorable} of {state.executed} executions are unscorable, more than "
+            f"execution.unscorable_limit={limit:g} allows; the commonest reason ({count} times): {reason}"
+        )
+
+
+def _raise_first(running: set[asyncio.Task[None]]) -> None:
+    for job in running:
+        if job.done():
+            job.result()

@@ -1,0 +1,180 @@
+"""The execution log: JSON lines, each appended whole, read back with every fault reported and skipped."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from orchestai.errors import UserError
+from orchestai.execution.record import SCHEMA_VERSION, ExecutionRecord, PlannerOutputs, RunOutputs
+from orchestai.execution.result import Execution
+
+
+class ExecutionLog:
+    """Appends executions to one file of a directory; every run writes a file of its own.
+
+    A line is appended by a single write under a lock, so several processes may share a directory, and even a file. A
+    crash loses at most the line that was being written; the next append begins on a line of its own.
+
+    Args:
+        directory: created when the first line is written.
+        run_id: name of the file, without `.jsonl`; a new one unless given.
+    """
+
+    def __init__(self, directory: Path | str, run_id: str | None = None) -> None:
+        self.directory = Path(directory)
+        self.run_id = run_id or f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+
+    @property
+    def path(self) -> Path:
+        return self.directory / f"{self.run_id}.jsonl"
+
+    def append(self, record: ExecutionRecord) -> None:
+        """Append one line; on return it is on the disk.
+
+        Raises:
+            UserError: it could not be written; the file is then as it was before.
+        """
+        line = record.model_copy(update={"run_id": self.run_id}).model_dump_json().encode() + b"\n"
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                _append_line(descriptor, line)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise UserError(
+                f"{self.path}: cannot write: {error.strerror or error}; free space or choose another folder"
+            ) from error
+
+    def log_execution(
+        self,
+        *,
+        instruction: str,
+        planner_outputs: Mapping[str, Any],
+        execution_result: Execution | Mapping[str, Any],
+    ) -> None:
+        """Append an execution of one's own orchestration, given as plain lists (or arrays) and numbers.
+
+        Args:
+            planner_outputs: `model_selections` and `workflow_graph.adjacency`, and `task_types` if known.
+            execution_result: `success`, `outputs`, `total_cost` (US dollars) and `total_latency_ms`.
+
+        Raises:
+            UserError: a field is missing or has a wrong type, or the line could not be written.
+        """
+        try:
+            result = RunOutputs.model_validate(execution_result, from_attributes=True)
+            self.append(
+                ExecutionRecord(
+                    instruction=instruction,
+                    success=result.success,
+                    cost=result.total_cost,
+                    latency_ms=result.total_latency_ms,
+                    planner_outputs=PlannerOutputs.model_validate(_plain(planner_outputs)),
+                    execution_result=result,
+                )
+            )
+        except ValidationError as error:
+            raise UserError(f"log_execution: {_first(error)}") from None
+
+    def read(self) -> LogContents:
+        """Everything in the directory, whoever wrote it; nothing if it does not exist yet."""
+        return read_log(self.directory) if self.directory.exists() else LogContents()
+
+
+@dataclass(frozen=True)
+class LogContents:
+    """What a log holds.
+
+    Attributes:
+        records: in the order of the files' names and of their lines.
+        problems: `FILE:LINE: what is wrong` for each line that was skipped.
+    """
+
+    records: list[ExecutionRecord] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def read_log(paths: Path | str | Sequence[Path | str]) -> LogContents:
+    """Read log files, and all `.jsonl` files of directories.
+
+    Raises:
+        UserError: a path does not exist or cannot be read, or a line was written by a newer version.
+    """
+    contents = LogContents()
+    for path in [paths] if isinstance(paths, str | Path) else paths:
+        for file in _files(Path(path)):
+            try:
+                data = file.read_bytes()
+            except OSError as error:
+                raise UserError(f"{file}: cannot read: {error.strerror or error}") from None
+            for number, line in enumerate(data.split(b"\n"), start=1):
+                if line.strip():
+                    _read_line(line, f"{file}:{number}", contents)
+    return contents
+
+
+def _read_line(line: bytes, where: str, contents: LogContents) -> None:
+    try:
+        raw = json.loads(line)
+    except ValueError:
+        contents.problems.append(f"{where}: not whole (its writer was cut off, or the file was damaged); skipped")
+        return
+    if isinstance(raw, dict) and isinstance(version := raw.get("schema_version"), int) and version > SCHEMA_VERSION:
+        raise UserError(
+            f"{where}: schema_version is {version}, this program reads up to {SCHEMA_VERSION}; "
+            "use the version that wrote it, or leave the file out"
+        )
+    try:
+        contents.records.append(ExecutionRecord.model_validate(raw))
+    except ValidationError as error:
+        contents.problems.append(f"{where}: not an execution: {_first(error)}; skipped")
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from sorted(path.glob("*.jsonl"))
+    elif path.exists():
+        yield path
+    else:
+        raise UserError(f"{path}: no such log; collect executions first, or pass --logs PATH")
+
+
+def _append_line(descriptor: int, line: bytes) -> None:
+    """Append under the caller's lock; take back a line that did not fit on the disk."""
+    size = os.fstat(descriptor).st_size
+    torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+    data = b"\n" + line if torn else line
+    try:
+        written = os.write(descriptor, data)
+        if written < len(data):
+            raise OSError(f"only {written} of {len(data)} bytes fitted")
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
+
+
+def _plain(value: Any) -> Any:
+    """Arrays and tensors as lists."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else first["msg"]

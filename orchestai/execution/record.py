@@ -1,0 +1,177 @@
+"""One line of the execution log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from orchestai.execution.result import Attempt, Execution
+from orchestai.outcome import Scored
+from orchestai.tasks.task import Task
+from orchestai.workflow import Subtask, Workflow
+
+SCHEMA_VERSION: Final = 1
+
+
+class WorkflowGraph(BaseModel):
+    """`adjacency[i][j]` is 1 where subtask j depends on subtask i."""
+
+    model_config = ConfigDict(frozen=True)
+
+    adjacency: tuple[tuple[int, ...], ...] = ()
+
+
+class PlannerOutputs(BaseModel):
+    """The plan as a planner gives it, one entry per subtask.
+
+    Attributes:
+        model_selections: index into the pool of the worker asked first; -1 for a worker outside the pool.
+        task_types: names of types (or indices, from orchestrations that know only those).
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    model_selections: tuple[int, ...] = ()
+    task_types: tuple[str | int, ...] = ()
+    workflow_graph: WorkflowGraph = WorkflowGraph()
+
+
+class RunOutputs(BaseModel):
+    """What running the plan gave; costs in US dollars."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+    success: bool
+    outputs: dict[str, Any] = {}
+    total_cost: float = Field(ge=0)
+    total_latency_ms: float = Field(ge=0)
+
+
+class SubtaskRecord(Subtask):
+    """A subtask, and what became of it; see `SubtaskResult`."""
+
+    status: Literal["done", "failed", "skipped"]
+    answered_by: str = ""
+    passed_check: bool | None = None
+    error: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+
+    def subtask(self) -> Subtask:
+        return Subtask(**self.model_dump(include=set(Subtask.model_fields)))
+
+
+class ExecutionRecord(BaseModel):
+    """One execution. Only the fields without a default are required, so logs of other orchestrations can be read.
+
+    Attributes:
+        success: all hidden tests passed.
+        cost: US dollars.
+        latency_ms: critical path.
+        repetition: index of this execution of the task by this planner.
+        pool: worker names, which `planner_outputs.model_selections` indexes.
+        outcome: `unscorable` executions say nothing about the plan; `error` says why.
+        score: share of hidden tests passed; None where unscorable.
+        reward: as configured when the execution was logged.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: int = SCHEMA_VERSION
+    timestamp: str = Field(default_factory=lambda: datetime.now(timezone.utc).isoformat(timespec="milliseconds"))
+    run_id: str = ""
+    task_id: str = ""
+    suite: str = ""
+    split: str = ""
+    planner: str = ""
+    repetition: int = 0
+    instruction: str
+    success: bool
+    cost: float = Field(ge=0)
+    latency_ms: float = Field(ge=0)
+    planner_outputs: PlannerOutputs
+    execution_result: RunOutputs
+    outcome: Literal["scored", "unscorable"] = "scored"
+    score: float | None = None
+    reward: float | None = None
+    tests_passed: int = 0
+    tests_total: int = 0
+    error: str | None = None
+    pool: tuple[str, ...] = ()
+    subtasks: tuple[SubtaskRecord, ...] = ()
+
+    @classmethod
+    def from_execution(
+        cls,
+        execution: Execution,
+        task: Task,
+        *,
+        planner: str,
+        pool: Sequence[str],
+        repetition: int = 0,
+        reward: float | None = None,
+    ) -> ExecutionRecord:
+        scored = isinstance(execution.outcome, Scored)
+        subtasks = execution.workflow.subtasks
+        place = {name: i for i, name in enumerate(pool)}
+        return cls(
+            **_about(task),
+            planner=planner,
+            repetition=repetition,
+            success=execution.success,
+            cost=execution.total_cost,
+            latency_ms=execution.total_latency_ms,
+            planner_outputs=PlannerOutputs(
+                model_selections=tuple(place.get(subtask.worker, -1) for subtask in subtasks),
+                task_types=tuple(subtask.task_type for subtask in subtasks),
+                workflow_graph=WorkflowGraph(adjacency=tuple(map(tuple, execution.workflow.adjacency()))),
+            ),
+            execution_result=RunOutputs.model_validate(execution),
+            outcome="scored" if scored else "unscorable",
+            score=execution.outcome.value if isinstance(execution.outcome, Scored) else None,
+            reward=reward,
+            tests_passed=execution.tests_passed,
+            tests_total=execution.tests_total,
+            error=execution.error,
+            pool=tuple(pool),
+            subtasks=tuple(
+                SubtaskRecord(
+                    **subtask.model_dump(),
+                    status=result.status,
+                    answered_by=result.worker,
+                    passed_check=result.passed_check,
+                    error=result.error,
+                    attempts=result.attempts,
+                )
+                for subtask, result in zip(subtasks, execution.results, strict=True)
+            ),
+        )
+
+    @classmethod
+    def from_failed_plan(
+        cls, error: str, task: Task, *, planner: str, pool: Sequence[str], repetition: int = 0
+    ) -> ExecutionRecord:
+        """A planner that gave no valid workflow has failed the task, at no cost."""
+        return cls(
+            **_about(task),
+            planner=planner,
+            repetition=repetition,
+            success=False,
+            cost=0.0,
+            latency_ms=0.0,
+            planner_outputs=PlannerOutputs(),
+            execution_result=RunOutputs(success=False, total_cost=0.0, total_latency_ms=0.0),
+            score=0.0,
+            error=f"no valid plan: {error}",
+            pool=tuple(pool),
+        )
+
+    def workflow(self) -> Workflow | None:
+        """The workflow that was run; None where there was no valid plan or the subtasks were not logged."""
+        return Workflow([record.subtask() for record in self.subtasks]) if self.subtasks else None
+
+
+def _about(task: Task) -> dict[str, Any]:
+    return {"task_id": task.task_id, "suite": task.suite, "split": task.split, "instruction": task.instruction}
