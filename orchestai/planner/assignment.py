@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from orchestai.tasks.task import Task
@@ -40,20 +39,9 @@ class RandomAssignment:
         return [tuple(rng.sample(self.names, asked)) for _ in subtasks]
 
 
-@dataclass
-class Draws:
-    """Random numbers that depend on the seed, the task and how often this planner met the task; on nothing else.
-
-    So plans do not depend on the order or grouping of the tasks, and a task that is planned again gets another plan.
-    """
-
-    seed: int
-    _met: Counter[str] = field(default_factory=Counter)
-
-    def next(self, task: Task) -> random.Random:
-        repetition = self._met[task.task_id]
-        self._met[task.task_id] += 1
-        return random.Random(f"{self.seed}/{task.suite}/{task.task_id}/{repetition}")
+def randomness(seed: int, task: Task) -> random.Random:
+    """Random numbers that depend on the seed and the task alone, not on the order or grouping of the tasks."""
+    return random.Random(f"{seed}/{task.suite}/{task.task_id}")
 
 
 def assign(workflow: Workflow, assignment: Assignment, rng: random.Random) -> Workflow:

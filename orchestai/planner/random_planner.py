@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from orchestai.config import PlannerConfig
-from orchestai.planner.assignment import Draws, RandomAssignment, assign
+from orchestai.planner.assignment import RandomAssignment, assign, randomness
 from orchestai.planner.base import Plan
 from orchestai.planner.clauses import clauses
 from orchestai.tasks.examples import clean
@@ -22,10 +22,10 @@ class RandomPlanner:
     def __init__(self, names: Sequence[str], config: PlannerConfig, seed: int = 0) -> None:
         self._assignment = RandomAssignment(tuple(names), config.max_fallbacks)
         self._config = config
-        self._draws = Draws(seed)
+        self._seed = seed
 
     def plan(self, tasks: Sequence[Task]) -> list[Plan]:
-        return [Plan(workflow=self._workflow(task, self._draws.next(task)), raw_valid=True) for task in tasks]
+        return [Plan(workflow=self._workflow(task, randomness(self._seed, task)), raw_valid=True) for task in tasks]
 
     def _workflow(self, task: Task, rng: random.Random) -> Workflow:
         spans = clauses(task.instruction)

@@ -5,24 +5,28 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from orchestai.planner.assignment import Assignment, Draws, FixedAssignment, assign
+from orchestai.planner.assignment import Assignment, FixedAssignment, assign, randomness
 from orchestai.planner.base import Plan
 from orchestai.tasks.task import Task
 from orchestai.workflow import Subtask, Workflow
 
 
 class ReferencePlanner:
-    """The task's reference decomposition, or the whole task where nobody knows one, with workers by `assignment`."""
+    """The task's reference decomposition, or the whole task where nobody knows one, with workers by `assignment`.
+
+    Args:
+        seed: another one for each repetition, where the assignment is random.
+    """
 
     def __init__(self, assignment: Assignment, seed: int = 0) -> None:
         self._assignment = assignment
-        self._draws = Draws(seed)
+        self._seed = seed
 
     def plan(self, tasks: Sequence[Task]) -> list[Plan]:
         return [Plan(workflow=self._workflow(task), raw_valid=True) for task in tasks]
 
     def _workflow(self, task: Task) -> Workflow:
-        return assign(task.reference or whole_task(task), self._assignment, self._draws.next(task))
+        return assign(task.reference or whole_task(task), self._assignment, randomness(self._seed, task))
 
 
 class WholePlanner:
