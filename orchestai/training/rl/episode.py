@@ -1,0 +1,95 @@
+"""What happened: an episode holds what each role did (trajectories), and a trajectory what it decided (turns)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from orchestai.outcome import Outcome, Scored
+from orchestai.planner.base import Decisions
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """One act: decisions, and what the policy that made them thought of them. Every tensor is (slots,) on the CPU.
+
+    Attributes:
+        logp: log-probability of each decision when it was sampled.
+        mask: bool; the slots that exist and were explored.
+        value: the expected return before each decision, for PPO.
+        policy_version: optimiser steps taken before the act.
+    """
+
+    decisions: Decisions
+    logp: Tensor
+    mask: Tensor
+    value: Tensor
+    policy_version: int
+
+    def __post_init__(self) -> None:
+        shapes = {"logp": self.logp.shape, "mask": self.mask.shape, "value": self.value.shape}
+        if self.logp.dim() != 1 or len(set(shapes.values())) != 1:
+            raise ValueError(f"a turn's tensors must be (slots,) of one length, not {shapes}")
+        if self.mask.dtype != torch.bool:
+            raise ValueError(f"a turn's mask must be bool, not {self.mask.dtype}")
+        if not torch.isfinite(self.logp[self.mask]).all():
+            raise ValueError("a sampled decision has no finite log-probability; the planner's weights may be broken")
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    """What one role did in an episode.
+
+    Attributes:
+        role: e.g. `planner`.
+        policy: name of the weights that acted, and that learn from it.
+        turns: in order of time.
+        reward: this role's own reward, where it has another than the episode.
+    """
+
+    role: str
+    policy: str
+    turns: tuple[Turn, ...]
+    reward: float | None = None
+
+    def __post_init__(self) -> None:
+        if len({len(turn.logp) for turn in self.turns}) > 1:
+            raise ValueError(f"turns of role {self.role!r} have different numbers of slots")
+        if self.reward is not None and not math.isfinite(self.reward):
+            raise ValueError(f"reward of role {self.role!r} is {self.reward}")
+
+
+@dataclass(frozen=True, eq=False)
+class Episode:
+    """One attempt at a task.
+
+    Attributes:
+        group_id: episodes with the same one are compared with each other.
+        outcome: the reward, or why there is none; without one, the episode is in neither baseline nor loss.
+        metrics: figures of its executions (`success`, `cost_usd`, `latency_ms`, ...); empty where nothing ran.
+        valid: whether there was a plan to execute.
+        text: the plan, for people.
+    """
+
+    task_id: str
+    group_id: str
+    trajectories: tuple[Trajectory, ...]
+    outcome: Outcome
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    valid: bool = True
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.outcome, Scored) and not math.isfinite(self.outcome.value):
+            raise ValueError(
+                f"reward of task {self.task_id!r} is {self.outcome.value}; make it Unscorable, or fix the reward"
+            )
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns of all its trajectories."""
+        return tuple(turn for trajectory in self.trajectories for turn in trajectory.turns)

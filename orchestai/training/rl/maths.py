@@ -1,0 +1,272 @@
+"""The formulas of policy optimisation: pure functions on (rows, slots) tensors.
+
+A row is one turn of one episode, a slot one decision with a log-probability (a planner's choice, or a token). `mask` is
+True for slots that exist; what a tensor holds elsewhere never matters. Nothing here knows a model or a configuration.
+
+Sources (arXiv): GRPO (Shao et al. 2024, 2402.03300), Dr. GRPO (Liu et al. 2025, 2503.20783), DAPO (Yu et al. 2025,
+2503.14476), GSPO (Zheng et al. 2025, 2507.18071), CISPO (MiniMax 2025, 2506.13585), RLOO (Kool et al. 2019; Ahmadian et
+al. 2024, 2402.14740), PPO (Schulman et al. 2017, 1707.06347), GAE (Schulman et al. 2016, 1506.02438), KL estimators
+(Schulman 2020, joschu.net/blog/kl-approx.html).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+Scale: TypeAlias = Literal["group", "batch", "none"]
+Level: TypeAlias = Literal["token", "sequence"]
+Surrogate: TypeAlias = Literal["clip", "cispo", "reinforce"]
+KL: TypeAlias = Literal["k1", "k2", "k3"]
+Mode: TypeAlias = Literal["sequence_mean", "sequence_sum", "slot_mean", "constant_length", "rollout_mean"]
+
+
+class GroupAdvantages(NamedTuple):
+    """Advantages of (rows,) rewards, with what the groups had to say.
+
+    Attributes:
+        values: (rows,); 0 for rows that cannot be scored and for flat groups.
+        groups: groups with a scorable row.
+        flat: of them, those that teach nothing because they have one row or equal rewards.
+    """
+
+    values: Tensor
+    groups: int
+    flat: int
+
+
+class _Groups(NamedTuple):
+    of_row: Tensor
+    """(rows,) group of each row, numbered from 0."""
+    size: Tensor
+    """(groups,) scorable rows."""
+    mean: Tensor
+    """(groups,) mean reward of the scorable rows."""
+    flat: Tensor
+    """(groups,) bool: at most one scorable row, or all rewards equal."""
+
+
+def _groups(rewards: Tensor, group_ids: Tensor, scorable: Tensor) -> _Groups:
+    names, index = torch.unique(group_ids, return_inverse=True)
+    weight = scorable.to(rewards.dtype)
+    zeros = rewards.new_zeros(len(names))
+    size = zeros.index_add(0, index, weight)
+    mean = zeros.index_add(0, index, rewards) / size.clamp(min=1)
+    low = zeros.scatter_reduce(0, index[scorable], rewards[scorable], "amin", include_self=False)
+    high = zeros.scatter_reduce(0, index[scorable], rewards[scorable], "amax", include_self=False)
+    return _Groups(index, size, mean, (size <= 1) | (low == high))
+
+
+def group_advantages(
+    rewards: Tensor, group_ids: Tensor, scorable: Tensor, *, scale: Scale = "group", ddof: int = 1, eps: float = 1e-4
+) -> GroupAdvantages:
+    """GRPO's advantage: the reward above the mean of its group, in standard deviations.
+
+    Groups are named by `group_ids`, never by position, so the order of the rows does not matter. With `scale="group"`
+    this is TRL's formula for (ddof, eps) = (1, 1e-4), verl's for (1, 1e-6) and rLLM's for (0, 1e-6), but for one thing:
+    a group of one row gets 0.
+
+    Args:
+        rewards: (rows,).
+        group_ids: (rows,) integers.
+        scorable: (rows,) bool; the other rows are in no mean and no deviation, whatever their reward holds.
+        scale: divide by the standard deviation of the group, by that of all scorable rows, or by nothing (Dr. GRPO).
+        ddof: 1 divides the variance by n - 1, 0 by n.
+        eps: added to the standard deviation.
+    """
+    rewards = torch.where(scorable, rewards, 0.0)
+    groups = _groups(rewards, group_ids, scorable)
+    above = torch.where(scorable, rewards - groups.mean[groups.of_row], 0.0)
+    if scale == "group":
+        squares = torch.zeros_like(groups.mean).index_add(0, groups.of_row, above**2)
+        above = above / ((squares / (groups.size - ddof).clamp(min=1)).sqrt()[groups.of_row] + eps)
+    elif scale == "batch" and scorable.sum() > 1:
+        above = above / (rewards[scorable].std(correction=ddof) + eps)
+    return _without_flat(above, scorable, groups)
+
+
+def rloo(rewards: Tensor, group_ids: Tensor, scorable: Tensor) -> GroupAdvantages:
+    """Leave-one-out advantage: the reward above the mean of the others of its group. Arguments as above."""
+    rewards = torch.where(scorable, rewards, 0.0)
+    groups = _groups(rewards, group_ids, scorable)
+    factor = groups.size / (groups.size - 1).clamp(min=1)
+    return _without_flat((rewards - groups.mean[groups.of_row]) * factor[groups.of_row], scorable, groups)
+
+
+def _without_flat(above: Tensor, scorable: Tensor, groups: _Groups) -> GroupAdvantages:
+    exists = groups.size > 0
+    values = torch.where(scorable & ~groups.flat[groups.of_row], above, 0.0)
+    return GroupAdvantages(values, int(exists.sum()), int((exists & groups.flat).sum()))
+
+
+def at_last_slot(values: Tensor, mask: Tensor) -> Tensor:
+    """(rows,) values at the last existing slot of each row, 0 elsewhere: (rows, slots). Empty rows stay 0."""
+    later = mask.flip(1).cumsum(1).flip(1)
+    return torch.where(mask & (later == 1), values[:, None], 0.0)
+
+
+def returns_to_go(rewards: Tensor, mask: Tensor, gamma: float) -> Tensor:
+    """(rows, slots) discounted sum of the rewards from each slot on. Only existing slots discount; others get 0."""
+    returns = torch.zeros_like(rewards)
+    following = rewards.new_zeros(len(rewards))
+    for t in reversed(range(rewards.shape[1])):
+        following = torch.where(mask[:, t], rewards[:, t] + gamma * following, following)
+        returns[:, t] = torch.where(mask[:, t], following, 0.0)
+    return returns
+
+
+def gae(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> tuple[Tensor, Tensor]:
+    """Generalised advantage estimation, A_t = sum_k (gamma lam)^k (r_{t+k} + gamma V_{t+k+1} - V_{t+k}).
+
+    A slot that does not exist is stepped over: the next value and the running sum are carried across it, as if the row
+    had been written without it. The value after the last slot is 0.
+
+    Returns:
+        (rows, slots) advantages and (rows, slots) returns A + V, the target of the value; both 0 where `mask` is False.
+    """
+    advantages = torch.zeros_like(values)
+    running = values.new_zeros(len(values))
+    next_value = values.new_zeros(len(values))
+    for t in reversed(range(values.shape[1])):
+        exists = mask[:, t]
+        delta = rewards[:, t] + gamma * next_value - values[:, t]
+        running = torch.where(exists, delta + gamma * lam * running, running)
+        next_value = torch.where(exists, values[:, t], next_value)
+        advantages[:, t] = torch.where(exists, running, 0.0)
+    return advantages, torch.where(mask, advantages + values, 0.0)
+
+
+def whiten(values: Tensor, mask: Tensor, eps: float = 1e-8) -> Tensor:
+    """Shift and scale the existing slots to mean 0 and (unbiased) variance 1; the others get 0."""
+    count = mask.sum().clamp(min=1)
+    mean = torch.where(mask, values, 0.0).sum() / count
+    centred = torch.where(mask, values - mean, 0.0)
+    variance = (centred**2).sum() / (count - 1).clamp(min=1)
+    return centred * torch.rsqrt(variance + eps)
+
+
+def policy_ratio(logp: Tensor, old_logp: Tensor, mask: Tensor, level: Level = "token") -> Tensor:
+    """(rows, slots) probability now over probability when it was sampled; 1 where `mask` is False.
+
+    `sequence` (GSPO) gives every slot of a row the geometric mean of the row's ratios.
+    """
+    log_ratio = torch.where(mask, logp - old_logp, 0.0)
+    if level == "sequence":
+        log_ratio = log_ratio.sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)
+        log_ratio = torch.where(mask, log_ratio, 0.0)
+    return log_ratio.exp()
+
+
+def policy_loss(
+    kind: Surrogate,
+    logp: Tensor,
+    ratio: Tensor,
+    advantages: Tensor,
+    *,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+    max_ratio: float = 5.0,
+) -> Tensor:
+    """(rows, slots) loss whose gradient improves the policy.
+
+    - `clip` (PPO, GRPO, Dr. GRPO, DAPO; GSPO with a sequence ratio): -min(ratio A, clip(ratio, 1 - low, 1 + high) A).
+    - `cispo`: -min(ratio, max_ratio) A logp with no gradient through the ratio, so that no slot loses its gradient.
+    - `reinforce` (RLOO too): -A logp, right only for samples of the current policy.
+
+    Args:
+        logp, ratio, advantages: (rows, slots); advantages without gradient.
+    """
+    if kind == "clip":
+        clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
+        return -torch.minimum(ratio * advantages, clipped * advantages)
+    if kind == "cispo":
+        return -ratio.detach().clamp(max=max_ratio) * advantages * logp
+    if kind == "reinforce":
+        return -advantages * logp
+    raise ValueError(f"no surrogate {kind!r}")
+
+
+def clipped(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> Tensor:
+    """(rows, slots) bool: where the `clip` surrogate has no gradient."""
+    return ((ratio < 1 - clip_low) & (advantages < 0)) | ((ratio > 1 + clip_high) & (advantages > 0))
+
+
+def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, clip: float | None) -> Tensor:
+    """(rows, slots) half the squared error; the larger of plain and with the value held within `clip` of its old."""
+    plain = (values - returns) ** 2
+    if clip is None:
+        return plain / 2
+    held = old_values + (values - old_values).clamp(-clip, clip)
+    return torch.maximum(plain, (held - returns) ** 2) / 2
+
+
+def kl(logp: Tensor, reference_logp: Tensor, kind: KL = "k3") -> Tensor:
+    """(rows, slots) estimate of KL(policy || reference) from samples of the policy.
+
+    k1 = log p/q is unbiased and may be negative; k2 = (log p/q)^2 / 2 has less variance; k3 = q/p - 1 - log q/p is
+    unbiased and never negative.
+    """
+    difference = reference_logp - logp
+    if kind == "k1":
+        return -difference
+    if kind == "k2":
+        return difference**2 / 2
+    if kind == "k3":
+        return difference.exp() - difference - 1
+    raise ValueError(f"no KL estimator {kind!r}")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What one optimiser step covers, over all its micro-batches and all processes.
+
+    Attributes:
+        rows: rows in the loss.
+        slots: existing slots in them.
+        rollouts: episodes that the rows belong to.
+        length: the constant of `constant_length`.
+    """
+
+    rows: int
+    slots: int
+    rollouts: int
+    length: int = 1
+
+
+def slot_weights(mask: Tensor, mode: Mode, counts: Counts, rollout_slots: Tensor | None = None) -> Tensor:
+    """(rows, slots) weight of each slot in the loss of one optimiser step; 0 where `mask` is False.
+
+    The weights depend on a row and on `counts` alone: however the rows are cut into micro-batches or dealt to
+    processes, the sum of the parts is the same loss.
+
+    - `sequence_mean` (GRPO): mean over rows of the mean over a row's slots.
+    - `sequence_sum` (REINFORCE, RLOO): mean over rows of the sum over a row's slots.
+    - `slot_mean` (DAPO, PPO): mean over all slots.
+    - `constant_length` (Dr. GRPO): sum over all slots by rows times a constant length.
+    - `rollout_mean`: mean over episodes of the mean over an episode's slots, into however many rows it was split.
+
+    Args:
+        rollout_slots: (rows,) slots of the whole episode that a row belongs to; for `rollout_mean`.
+    """
+    exists = mask.to(torch.get_default_dtype())
+    if mode == "sequence_mean":
+        return exists / exists.sum(1, keepdim=True).clamp(min=1) / max(counts.rows, 1)
+    if mode == "sequence_sum":
+        return exists / max(counts.rows, 1)
+    if mode == "slot_mean":
+        return exists / max(counts.slots, 1)
+    if mode == "constant_length":
+        return exists / (max(counts.rows, 1) * counts.length)
+    if mode == "rollout_mean":
+        if rollout_slots is None:
+            raise ValueError("rollout_mean needs rollout_slots")
+        return exists / rollout_slots.clamp(min=1)[:, None] / max(counts.rollouts, 1)
+    raise ValueError(f"no aggregation {mode!r}")
+
+
+def aggregate(loss: Tensor, mask: Tensor, mode: Mode, counts: Counts, rollout_slots: Tensor | None = None) -> Tensor:
+    """This part's share of the optimiser step's scalar loss: the sum of `loss` under `slot_weights`."""
+    return (torch.where(mask, loss, 0.0) * slot_weights(mask, mode, counts, rollout_slots)).sum()

@@ -1,0 +1,49 @@
+"""A wrong shape or a broken reward must stop where it is made, not as a strange loss much later."""
+
+import math
+
+import pytest
+import torch
+
+from orchestai.outcome import Scored, Unscorable
+from orchestai.planner.base import Decisions
+from orchestai.training.rl.episode import Episode, Trajectory, Turn
+
+NOTHING = torch.zeros(0)
+DECISIONS = Decisions(1, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING)
+
+
+def turn(slots: int = 3, **changes) -> Turn:
+    fields = {"logp": torch.zeros(slots), "mask": torch.ones(slots, dtype=torch.bool), "value": torch.zeros(slots)}
+    return Turn(DECISIONS, policy_version=0, **(fields | changes))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"logp": torch.zeros(2)},
+        {"mask": torch.ones(4, dtype=torch.bool)},
+        {"value": torch.zeros(1, 3)},
+        {"mask": torch.ones(3)},
+        {"logp": torch.tensor([0.0, math.nan, 0.0])},
+        {"logp": torch.tensor([0.0, -math.inf, 0.0])},
+    ],
+)
+def test_inconsistent_turns_are_refused(wrong):
+    with pytest.raises(ValueError, match=r"turn's|finite"):
+        turn(**wrong)
+
+
+def test_a_log_probability_outside_the_mask_may_be_anything():
+    assert len(turn(logp=torch.tensor([0.0, math.nan, 0.0]), mask=torch.tensor([True, False, True])).logp) == 3
+
+
+def test_turns_of_one_role_have_the_same_slots():
+    with pytest.raises(ValueError, match="different numbers"):
+        Trajectory("planner", "planner", (turn(3), turn(4)))
+
+
+def test_a_reward_is_a_number_or_a_reason():
+    with pytest.raises(ValueError, match="Unscorable"):
+        Episode("t", "t", (), Scored(math.nan))
+    assert Episode("t", "t", (Trajectory("planner", "planner", (turn(),)),), Unscorable("server down")).turns
