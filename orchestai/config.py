@@ -194,13 +194,17 @@ class Phase2Config(Section):
     num_episodes: int = Field(1000, ge=1)
     """Tasks attempted in total; each is planned `num_generations` times."""
     max_steps_per_episode: int = Field(50, ge=1)
-    """Most decisions in one plan that are trained; a plan with more is an invalid plan."""
+    """Most steps (subtasks) of one plan; a longer plan counts as invalid."""
     gamma: float = Field(0.99, ge=0, le=1)
     """PPO: discount per decision."""
     lambda_gae: float = Field(0.95, ge=0, le=1)
     """PPO: lambda of generalised advantage estimation."""
     epsilon: float = Field(0.2, gt=0)
     """Clip range of the ratio."""
+    epsilon_high: float | None = Field(None, gt=0)
+    """Upper clip range where it differs from the lower (DAPO's clip-higher: 0.28)."""
+    max_ratio: float = Field(5.0, ge=1)
+    """cispo: largest ratio with which a decision is weighed."""
     alpha: float = 10.0
     """Reward for success."""
     beta: float = 0.1
@@ -221,8 +225,8 @@ class Phase2Config(Section):
     """Optimiser steps per pass."""
     micro_batch_size: int = Field(64, ge=1)
     """Plans in one forward pass; changes memory, never the result."""
-    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "reinforce", "rloo"] = "dapo"
-    """GRPO's variant: how advantages are scaled and slots are averaged."""
+    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "gspo", "cispo", "reinforce", "rloo"] = "dapo"
+    """GRPO's variant: how advantages are scaled, ratios are bounded and slots are averaged (PPO ignores it)."""
     value_coef: float = Field(0.5, ge=0)
     """PPO: weight of the value loss."""
     value_clip: float | None = Field(0.2, gt=0)
@@ -240,6 +244,8 @@ class Phase2Config(Section):
     """Updates between evaluations on validation tasks."""
     eval_tasks: int = Field(64, ge=1)
     """Validation tasks per evaluation."""
+    flat_patience: int = Field(20, ge=1)
+    """Updates in a row in which no group's rewards differ before training stops."""
     seed: int = 0
 
 
