@@ -1,0 +1,174 @@
+"""Execution logs to training data: the best execution of every task, as the plan that should have been made."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from rich.table import Table
+
+from orchestai.config import Config
+from orchestai.errors import UserError
+from orchestai.execution.log import read_log
+from orchestai.execution.record import ExecutionRecord
+from orchestai.training.augment import augment
+from orchestai.training.data_format import TrainingExample, save_training_data
+from orchestai.training.targets import TargetsError, targets_of
+
+Candidate: TypeAlias = tuple[ExecutionRecord, TrainingExample]
+EVALUATION_SPLITS = frozenset({"test", "longer"})
+
+
+@dataclass(frozen=True)
+class PrepareReport:
+    """What `prepare` kept, added and left out.
+
+    Attributes:
+        executions: lines read.
+        tasks: different tasks among them.
+        kept: tasks that gave an example.
+        augmented: further examples made from those.
+        train, validation: examples by split.
+        dropped: reason -> number of executions, and of tasks where the reason says so.
+        problems: log lines that could not be read.
+        warnings: what the user should know before training on this.
+    """
+
+    executions: int
+    tasks: int
+    kept: int
+    augmented: int
+    train: int
+    validation: int
+    dropped: dict[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def table(self) -> Table:
+        """For the terminal."""
+        table = Table("prepare", "number", title_justify="left")
+        for name in ("executions", "tasks", "kept", "augmented", "train", "validation"):
+            table.add_row(name, str(getattr(self, name)))
+        for reason, count in self.dropped.items():
+            table.add_row(f"dropped: {reason}", str(count))
+        return table
+
+
+def prepare(
+    logs: Path | str | Sequence[Path | str],
+    config: Config,
+    output: Path | str,
+    *,
+    keep: Literal["success", "best"] = "success",
+) -> PrepareReport:
+    """Write the training file and its sidecar.
+
+    For each task the best execution is kept: most hidden tests passed, then cheapest, then fastest. Its targets name
+    the workers whose answers counted. At most `train_data_size` tasks are written, and `synthetic_augmentations`
+    further examples that reword them; those are in the split of their task.
+
+    Args:
+        keep: `success` leaves out tasks that no execution solved; `best` keeps their best execution too.
+
+    Raises:
+        UserError: there is no log, nothing in it can be learned from, or the file cannot be written.
+    """
+    contents = read_log(logs)
+    if not contents.records:
+        raise UserError(f"{_shown(logs)}: no executions in the log; collect some first")
+    dropped: Counter[str] = Counter()
+    candidates = sorted(_with_targets(contents.records, config, keep, dropped), key=lambda pair: _rank(pair[0]))
+    best = _best_per_task(candidates, dropped)
+    size = config.training.phase1_supervised.train_data_size
+    if len(best) > size:
+        dropped[f"tasks beyond train_data_size={size}"] = len(best) - size
+        best = sorted(best, key=_place)[:size]
+    if not best:
+        reasons = "; ".join(f"{reason}: {count}" for reason, count in dropped.most_common())
+        raise UserError(f"{_shown(logs)}: no execution can be learned from ({reasons}); collect more, or other tasks")
+    examples = _split(best, config.training.phase1_supervised.val_fraction)
+    added = augment(
+        examples,
+        config.training.phase1_supervised.synthetic_augmentations,
+        evidence=[example for record, example in candidates if record.success],
+        seed=config.training.phase1_supervised.seed,
+    )
+    splits = Counter(example.split for example in [*examples, *added])
+    held_out = sum(record.split in EVALUATION_SPLITS for record, _ in best)
+    report = PrepareReport(
+        executions=len(contents.records),
+        tasks=len({_task(record) for record in contents.records}),
+        kept=len(examples),
+        augmented=len(added),
+        train=splits["train"],
+        validation=splits["validation"],
+        dropped=dict(dropped.most_common()),
+        problems=contents.problems,
+        warnings=[f"{held_out} tasks are of a test split; do not report results on them"] if held_out else [],
+    )
+    counts = {"train": report.train, "validation": report.validation, "augmented": report.augmented}
+    save_training_data(output, [*examples, *added], config, counts=counts, dropped=report.dropped)
+    return report
+
+
+def _with_targets(
+    records: Iterable[ExecutionRecord], config: Config, keep: str, dropped: Counter[str]
+) -> list[Candidate]:
+    found = []
+    for record in records:
+        if record.outcome == "unscorable":
+            dropped["unscorable"] += 1
+        elif keep == "success" and not record.success:
+            dropped["failed hidden tests, or gave no plan"] += 1
+        else:
+            try:
+                found.append((record, targets_of(record, config)))
+            except TargetsError as reason:
+                dropped[str(reason)] += 1
+    return found
+
+
+def _best_per_task(candidates: Iterable[Candidate], dropped: Counter[str]) -> list[Candidate]:
+    """The first of each task; `candidates` come best first."""
+    best: dict[tuple[str, str], Candidate] = {}
+    for candidate in candidates:
+        if best.setdefault(_task(candidate[0]), candidate) is not candidate:
+            dropped["a better execution of the same task was kept"] += 1
+    return list(best.values())
+
+
+def _rank(record: ExecutionRecord) -> tuple[float, float, float, str]:
+    score = record.score if record.score is not None else float(record.success)
+    return -score, record.cost, record.latency_ms, record.timestamp
+
+
+def _task(record: ExecutionRecord) -> tuple[str, str]:
+    return record.suite, record.task_id or record.instruction
+
+
+def _place(candidate: Candidate) -> float:
+    """A number in [0, 1) that depends on the task alone, so that splits stay as logs grow."""
+    digest = hashlib.sha256("\0".join(_task(candidate[0])).encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def _split(best: Sequence[Candidate], val_fraction: float) -> list[TrainingExample]:
+    """Tasks of a suite's own validation split, and a share of the others, are held out; neither side stays empty."""
+    ordered = sorted(best, key=_place)
+    held_out = [pair[0].split == "validation" or _place(pair) < val_fraction for pair in ordered]
+    if len(ordered) > 1 and not any(held_out):
+        held_out[0] = True
+    if all(held_out):
+        held_out[-1] = False
+    return [
+        example.model_copy(update={"split": "validation" if out else "train"})
+        for out, (_, example) in zip(held_out, ordered, strict=True)
+    ]
+
+
+def _shown(logs: Path | str | Sequence[Path | str]) -> str:
+    return str(logs) if isinstance(logs, str | Path) else ", ".join(map(str, logs))
