@@ -160,6 +160,8 @@ class SandboxConfig(Section):
     """Wall-clock limit of one test."""
     memory_mb: int = Field(1024, ge=64)
     """Address space of one process beyond what the sandbox itself needs."""
+    preload: tuple[str, ...] = ()
+    """Modules that the sandbox imports once, so that programs that use them load quickly, e.g. [numpy, pandas]."""
 
 
 class RewardsConfig(Section):

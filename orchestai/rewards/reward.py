@@ -1,0 +1,37 @@
+"""The reward of an execution: success, less its cost and latency, plus what its subtasks achieved."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from orchestai.config import Phase2Config, RewardsConfig
+from orchestai.outcome import Outcome, Scored, Unscorable
+
+
+class Judged(Protocol):
+    """What the reward reads of an `Execution`."""
+
+    @property
+    def outcome(self) -> Outcome: ...
+    @property
+    def total_cost(self) -> float: ...
+    @property
+    def total_latency_ms(self) -> float: ...
+    @property
+    def checks_passed(self) -> int: ...
+
+
+def reward(execution: Judged, weights: Phase2Config, rewards: RewardsConfig) -> Outcome:
+    """`alpha * success - beta * cost_usd - gamma_latency * latency_ms + shaped_reward * checks_passed`.
+
+    Success is the fraction of hidden tests passed, or with `rewards.success: all` 1 only if all passed. With
+    `rewards.gate_costs` the cost and latency terms are multiplied by success, so that failing cheaply never beats
+    succeeding dearly. An execution that could not be judged has no reward: its Unscorable is returned as it is.
+    """
+    if isinstance(execution.outcome, Unscorable):
+        return execution.outcome
+    fraction = execution.outcome.value
+    success = fraction if rewards.success == "fraction" else float(fraction >= 1.0)
+    price = weights.beta * execution.total_cost + weights.gamma_latency * execution.total_latency_ms
+    gate = success if rewards.gate_costs else 1.0
+    return Scored(weights.alpha * success - gate * price + weights.shaped_reward * execution.checks_passed)

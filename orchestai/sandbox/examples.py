@@ -1,0 +1,81 @@
+"""Checking a function against the examples that its instruction shows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Protocol
+
+from orchestai.errors import InfrastructureError
+from orchestai.outcome import Unscorable
+from orchestai.sandbox.program import Program
+from orchestai.sandbox.sandbox import Sandbox
+from orchestai.tasks.examples import Example
+
+_HEAD = """\
+import unittest
+
+
+def same(a, b):
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return same(sorted(a.items(), key=repr), sorted(b.items(), key=repr))
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+class Examples(unittest.TestCase):
+"""
+
+
+class Named(Protocol):
+    """Whatever names the function wanted, such as a worker's `Signature`."""
+
+    @property
+    def name(self) -> str: ...
+
+
+def example_tests(function: str, examples: Sequence[Example]) -> str:
+    """Source of a test class with one test per example: the result must be equal, and of the same types."""
+    tests = [
+        f"    def test_{i}(self):\n"
+        f"        result, expected = {function}({', '.join(example.args)}), {example.result}\n"
+        f"        self.assertTrue(same(result, expected), f'{{result!r}} is not {{expected!r}}')\n"
+        for i, example in enumerate(examples)
+    ]
+    return _HEAD + "\n".join(tests)
+
+
+async def passes_examples(sandbox: Sandbox, code: str, signature: Named, examples: Sequence[Example]) -> bool:
+    """Whether `code` defines the function and the function gives every example's result.
+
+    Raises:
+        InfrastructureError: the sandbox could not judge it.
+    """
+    if not defines(code, signature.name):
+        return False
+    report = await sandbox.arun(Program(code, example_tests(signature.name, examples), signature.name))
+    outcome = report.outcome()
+    if isinstance(outcome, Unscorable):
+        raise InfrastructureError(outcome.reason)
+    return report.success
+
+
+def defines(code: str, name: str) -> bool:
+    """Whether `code` parses and binds `name` at its top level, as far as one sees without running it."""
+    try:
+        body = ast.parse(code).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    for statement in body:
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            if statement.name == name:
+                return True
+        elif not isinstance(statement, ast.Expr):
+            bound = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+            imported = isinstance(statement, (ast.Import, ast.ImportFrom))
+            if name in bound or imported:
+                return True
+    return False

@@ -1,0 +1,146 @@
+"""The parent's side of the fork server: start it, hand it programs over its channels, end it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.sandbox.inside.wire import ChannelClosedError, LineReader
+
+_INSIDE = Path(__file__).parent / "inside"
+_BOOT = """
+import importlib.util, json, sys
+sys.path[:] = [entry for entry in sys.path if entry]
+folder, settings = sys.argv[1:]
+spec = importlib.util.spec_from_file_location("sandbox_inside", f"{folder}/__init__.py")
+sys.modules["sandbox_inside"] = importlib.util.module_from_spec(spec)
+from sandbox_inside.server import main
+sys.exit(main(json.loads(settings)))
+"""
+_START_TIMEOUT_S = 120.0
+_ENVIRONMENT = {
+    "PATH": os.defpath,
+    "LANG": "C.UTF-8",
+    "LC_ALL": "C.UTF-8",
+    "TZ": "UTC",
+    "MPLBACKEND": "Agg",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTHONIOENCODING": "utf-8:surrogateescape",
+    "PYTHONNOUSERSITE": "1",
+}
+
+
+class SlotLostError(Exception):
+    """The slot that ran a program, or the whole fork server, ended before it gave a verdict."""
+
+
+class ForkServer:
+    """A clean interpreter that forks a process, or two, per program. `slots` programs may run at a time.
+
+    Raises:
+        UserError: a module of `preload` cannot be imported.
+        InfrastructureError: the server does not start.
+    """
+
+    def __init__(self, slots: int, preload: Sequence[str] = ()) -> None:
+        self._home = tempfile.mkdtemp(prefix="sandbox-")
+        pairs = [socket.socketpair() for _ in range(slots)]
+        self._channels = [ours for ours, _ in pairs]
+        theirs = [channel for _, channel in pairs]
+        descriptors = [channel.fileno() for channel in theirs]
+        settings = {"channels": descriptors, "preload": list(preload), "home": self._home}
+        self._process = subprocess.Popen(
+            [sys.executable, "-s", "-c", _BOOT, str(_INSIDE), json.dumps(settings)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self._home,
+            env=_ENVIRONMENT | {"HOME": self._home, "TMPDIR": self._home},
+            pass_fds=descriptors,
+            start_new_session=True,
+        )
+        for channel in theirs:
+            channel.close()
+        self._readers = [LineReader(channel) for channel in self._channels]
+        self._ids = count()
+        try:
+            for channel, reader in zip(self._channels, self._readers, strict=True):
+                channel.settimeout(_START_TIMEOUT_S)
+                hello, _ = reader.read()
+                channel.settimeout(None)
+                if "failed" in hello:
+                    raise UserError(f"sandbox: {hello['failed']}; install it or take it out of sandbox.preload")
+        except ChannelClosedError as error:
+            self.close()
+            raise InfrastructureError(f"the sandbox's fork server did not start: {error}") from None
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def judge(self, slot: int, code: str, tests: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
+        """Have `slot` run a program and wait for the verdict. One caller per slot at a time. Raises SlotLostError."""
+        number = next(self._ids)
+        order = json.dumps({"id": number, "job": job}).encode() + b"\n"
+        channel = self._channels[slot]
+        try:
+            with _file_with(code) as code_file, _file_with(json.dumps(tests)) as tests_file:
+                socket.send_fds(channel, [order], [code_file, tests_file])
+            while True:
+                verdict, _ = self._readers[slot].read()
+                if "ready" in verdict:
+                    raise SlotLostError("its slot was killed")
+                if verdict["id"] == number:
+                    return verdict
+        except (ChannelClosedError, OSError) as error:
+            raise SlotLostError(f"the fork server is gone: {error}") from None
+
+    def close(self) -> None:
+        """End the server with all it runs, and remove its files. Whoever waits in `judge` gets SlotLostError."""
+        for channel in self._channels:
+            with suppress(OSError):
+                channel.shutdown(socket.SHUT_RDWR)
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self._home, ignore_errors=True)
+
+
+@contextmanager
+def _file_with(text: str) -> Iterator[int]:
+    """A descriptor of a nameless file that holds `text`."""
+    data = text.encode("utf-8", "surrogatepass")
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("program")
+    else:
+        descriptor, path = tempfile.mkstemp()
+        os.unlink(path)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,64 @@
+"""Loading a program's source, and saying why it could not be loaded."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import traceback
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+MODULE = "__test__"
+MAX_MESSAGE = 300
+
+
+class LoadError(Exception):
+    """`status` is `syntax_error`, `import_error`, `no_entry_point` or `memory`."""
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+def new_module() -> ModuleType:
+    """An empty module under the name that BigCodeBench's own judge uses, with the names that it defines."""
+    module = ModuleType(MODULE)
+    module.__dict__.update(__file__=f"{MODULE}.py", __package__=None)
+    sys.modules[MODULE] = module
+    return module
+
+
+def run_source(source: str, module: ModuleType, filename: str) -> None:
+    """Run `source` in `module`. Raises LoadError, whatever happens in it short of the process's end."""
+    try:
+        code = compile(source, filename, "exec", dont_inherit=True)
+    except Exception as error:
+        raise LoadError("syntax_error", describe(error)) from None
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    try:
+        exec(code, module.__dict__)
+    except MemoryError as error:
+        raise LoadError("memory", describe(error)) from None
+    except BaseException as error:
+        raise LoadError("import_error", describe(error)) from None
+
+
+def load_candidate(source: str, entry_point: str, module: ModuleType) -> Callable[..., Any]:
+    """Run a candidate and find its entry point in `module`. Raises LoadError."""
+    run_source(source, module, "solution.py")
+    function = module.__dict__.get(entry_point)
+    if not callable(function):
+        raise LoadError("no_entry_point", f"the program defines no function {entry_point}")
+    return function
+
+
+def describe(error: BaseException) -> str:
+    """The exception's last line, cut to MAX_MESSAGE characters; never raises."""
+    try:
+        text = "".join(traceback.format_exception_only(type(error), error)).strip()
+        text = text.splitlines()[-1] if isinstance(error, SyntaxError) else text
+    except Exception:
+        text = type(error).__name__
+    return text[:MAX_MESSAGE]

@@ -1,0 +1,89 @@
+"""Running tests one by one and writing down what came of each, as it comes."""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from .loading import describe
+from .wire import VerdictWriter
+
+
+class Recorder(unittest.TestResult):
+    """Sends `start` and `end` with the test's number; the outcome is `passed` only if unittest says success."""
+
+    def __init__(self, numbers: dict[unittest.TestCase, int], verdicts: VerdictWriter) -> None:
+        super().__init__()
+        self._numbers = {id(test): number for test, number in numbers.items()}
+        self._verdicts = verdicts
+        self._outcome = ""
+        self._message = ""
+        self.unheard = set(self._numbers.values())
+        self.fixture_error = ""
+
+    def startTest(self, test: unittest.TestCase) -> None:  # noqa: N802
+        super().startTest(test)
+        self._outcome = self._message = ""
+        self._verdicts.send("start", test=self._numbers[id(test)])
+
+    def stopTest(self, test: unittest.TestCase) -> None:  # noqa: N802
+        super().stopTest(test)
+        outcome, message = (self._outcome, self._message) if self._outcome else ("error", "unittest gave no verdict")
+        self.unheard.discard(self._numbers[id(test)])
+        self._verdicts.send("end", test=self._numbers[id(test)], outcome=outcome, message=message)
+
+    def addSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
+        self._note("passed", "")
+
+    def addExpectedFailure(self, test: unittest.TestCase, err: Any) -> None:  # noqa: N802
+        self._note("passed", "")
+
+    def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
+        self._note("failed", "unexpected success")
+
+    def addFailure(self, test: unittest.TestCase, err: Any) -> None:  # noqa: N802
+        self._note("failed", describe(err[1]))
+
+    def addError(self, test: unittest.TestCase, err: Any) -> None:  # noqa: N802
+        if isinstance(test, unittest.TestCase):
+            self._note("memory" if issubclass(err[0], MemoryError) else "error", describe(err[1]))
+        else:
+            self.fixture_error = f"{test}: {describe(err[1])}"
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:  # noqa: N802
+        if isinstance(test, unittest.TestCase):
+            self._note("skipped", reason)
+        else:
+            self.fixture_error = f"{test}: skipped: {reason}"
+
+    def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, err: Any) -> None:  # noqa: N802
+        if err is not None:
+            self._note("failed", describe(err[1]))
+
+    def _note(self, outcome: str, message: str) -> None:
+        if self._outcome in ("", "passed"):
+            self._outcome, self._message = outcome, message[:300]
+
+
+def run_tests(module: ModuleType, names: Sequence[str], numbers: Sequence[int], verdicts: VerdictWriter) -> None:
+    """Run the tests `names[i]` ("Class.method") for i in `numbers`; each of them gets a verdict."""
+    groups: dict[str, list[int]] = {}
+    for number in numbers:
+        groups.setdefault(names[number].partition(".")[0], []).append(number)
+    for class_name, group in groups.items():
+        cls = module.__dict__.get(class_name)
+        cases: dict[unittest.TestCase, int] = {}
+        for number in group:
+            method = names[number].partition(".")[2]
+            if isinstance(cls, type) and issubclass(cls, unittest.TestCase) and hasattr(cls, method):
+                cases[cls(method)] = number
+            else:
+                verdicts.send("end", test=number, outcome="error", message="the loaded tests do not have this one")
+        recorder = Recorder(cases, verdicts)
+        unittest.TestSuite(cases).run(recorder)
+        for number in sorted(recorder.unheard):
+            message = recorder.fixture_error or "unittest did not run it"
+            verdicts.send("end", test=number, outcome="error", message=message)
+    verdicts.send("done")

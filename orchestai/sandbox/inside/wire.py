@@ -1,0 +1,121 @@
+"""How processes of the sandbox talk: lines of JSON for orders and verdicts, frames of bytes for calls."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+from typing import Any
+
+MAX_FRAME = 256 << 20
+_HEADER = struct.Struct("!cQ")
+
+
+class ChannelClosedError(Exception):
+    """The process at the other end is gone."""
+
+
+def send_line(channel: socket.socket, message: dict[str, Any]) -> None:
+    channel.sendall(json.dumps(message).encode() + b"\n")
+
+
+class LineReader:
+    """Reads lines of JSON, and the descriptors sent with them, from a stream socket."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self.channel = channel
+        self._buffer = b""
+        self._files: list[int] = []
+
+    def read(self) -> tuple[dict[str, Any], list[int]]:
+        """The next message and its descriptors. Raises ChannelClosedError at the end of the stream."""
+        while b"\n" not in self._buffer:
+            try:
+                data, files, _, _ = socket.recv_fds(self.channel, 1 << 16, 4)
+            except OSError as error:
+                raise ChannelClosedError(str(error)) from None
+            self._files += files
+            if not data:
+                raise ChannelClosedError("end of stream")
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        files, self._files = self._files, []
+        return json.loads(line), files
+
+
+def send_frame(channel: socket.socket, kind: bytes, payload: bytes) -> None:
+    """Send `payload` under a one-byte kind."""
+    channel.sendall(_HEADER.pack(kind, len(payload)))
+    channel.sendall(payload)
+
+
+def receive_frame(channel: socket.socket) -> tuple[bytes, bytes]:
+    """Raises ChannelClosedError when the other end is gone or claims a frame of more than MAX_FRAME bytes."""
+    kind, size = _HEADER.unpack(_receive(channel, _HEADER.size))
+    if size > MAX_FRAME:
+        raise ChannelClosedError(f"a frame of {size} bytes")
+    return kind, _receive(channel, size)
+
+
+def _receive(channel: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        try:
+            chunk = channel.recv(min(size - len(data), 1 << 20))
+        except OSError as error:
+            raise ChannelClosedError(str(error)) from None
+        if not chunk:
+            raise ChannelClosedError("end of stream")
+        data += chunk
+    return bytes(data)
+
+
+def read_whole(descriptor: int) -> str:
+    """The text of a file from its beginning, wherever its offset is."""
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode("utf-8", "surrogatepass")
+
+
+class VerdictWriter:
+    """Writes events, each as one line that carries the nonce; a line without it is ignored by the reader."""
+
+    def __init__(self, descriptor: int, nonce: str) -> None:
+        self._descriptor = descriptor
+        self._nonce = nonce
+
+    def send(self, event: str, **facts: Any) -> None:
+        line = json.dumps({"nonce": self._nonce, "event": event, **facts}).encode() + b"\n"
+        while line:
+            line = line[os.write(self._descriptor, line) :]
+
+
+class VerdictReader:
+    """Collects events from a pipe; drops what is no event or lacks the nonce, and stops after `max_bytes`."""
+
+    def __init__(self, descriptor: int, nonce: str, max_bytes: int = 16 << 20) -> None:
+        self.descriptor = descriptor
+        self._nonce = nonce
+        self._left = max_bytes
+        self._buffer = b""
+        os.set_blocking(descriptor, False)
+
+    def read(self) -> list[dict[str, Any]]:
+        """The events that have arrived; never blocks."""
+        while self._left > 0:
+            try:
+                data = os.read(self.descriptor, 1 << 16)
+            except BlockingIOError:
+                break
+            if not data:
+                break
+            self._left -= len(data)
+            self._buffer += data
+        *lines, self._buffer = self._buffer.split(b"\n")
+        return [event for event in map(self._parse, lines) if event is not None]
+
+    def _parse(self, line: bytes) -> dict[str, Any] | None:
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        return event if isinstance(event, dict) and event.get("nonce") == self._nonce else None

@@ -1,0 +1,49 @@
+"""Which tests a source defines, read from the source alone, so that no program can make one of them vanish."""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+
+
+@lru_cache(maxsize=1024)
+def test_names(source: str) -> tuple[str, ...]:
+    """`Class.method` of every test, classes and methods in the order of the source, inherited methods first.
+
+    A class counts if it descends, within the file, from a class whose name ends in `TestCase`.
+
+    Raises:
+        SyntaxError: `source` is not Python.
+    """
+    classes = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
+    return tuple(
+        f"{name}.{method}"
+        for name, node in classes.items()
+        if _is_test_case(node, classes)
+        for method in _test_methods(node, classes)
+    )
+
+
+test_names.__test__ = False  # type: ignore[attr-defined]
+
+
+def _base_names(node: ast.ClassDef) -> list[str]:
+    return [ast.unparse(base).rpartition(".")[2] for base in node.bases]
+
+
+def _is_test_case(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> bool:
+    return any(
+        _is_test_case(classes[base], classes) if base in classes and base != node.name else base.endswith("TestCase")
+        for base in _base_names(node)
+    )
+
+
+def _test_methods(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> dict[str, None]:
+    methods: dict[str, None] = {}
+    for base in _base_names(node):
+        if base in classes and base != node.name:
+            methods |= _test_methods(classes[base], classes)
+    for item in node.body:
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name.startswith("test"):
+            methods[item.name] = None
+    return methods

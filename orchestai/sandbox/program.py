@@ -1,0 +1,106 @@
+"""What the sandbox takes and gives: a program with its tests, its limits, and the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from orchestai.outcome import Outcome, Scored, Unscorable
+
+Isolation: TypeAlias = Literal["split", "shared"]
+Status: TypeAlias = Literal[
+    "ok",
+    "syntax_error",
+    "import_error",
+    "no_entry_point",
+    "timeout",
+    "died",
+    "memory",
+    "broken",
+    "infra_error",
+]
+TestOutcome: TypeAlias = Literal["passed", "failed", "error", "skipped", "timeout", "died", "memory", "not_run"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one program may use.
+
+    Attributes:
+        wall_s: seconds for everything, restarts after a hang or a crash included.
+        load_s: seconds until program and tests are loaded.
+        test_s: seconds for one test (or one class fixture).
+        memory_mb: address space of each process beyond what the sandbox itself needs; all processes of a program
+            together may hold half as much again.
+        processes: most processes at a time besides the sandbox's own.
+        file_mb: largest file it may write.
+        open_files: most open descriptors per process.
+    """
+
+    wall_s: float = 20.0
+    load_s: float = 10.0
+    test_s: float = 6.0
+    memory_mb: int = 1024
+    processes: int = 64
+    file_mb: int = 64
+    open_files: int = 256
+
+
+@dataclass(frozen=True)
+class Program:
+    """A candidate's source and the source of its tests (`unittest.TestCase` classes that call `entry_point`).
+
+    `split` isolation runs the tests in another process than the candidate: plain values in and out, and a verdict that
+    the candidate cannot touch. `shared` runs both in one process, for tests that mock, plot or exchange objects.
+    """
+
+    code: str
+    tests: str
+    entry_point: str = "task_func"
+    isolation: Isolation = "split"
+
+
+@dataclass(frozen=True)
+class TestVerdict:
+    """What came of one test, `Class.method`."""
+
+    __test__ = False
+
+    name: str
+    outcome: TestOutcome
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The verdict on a program.
+
+    Attributes:
+        status: `ok` if every test ran to its end; else the first thing that went wrong: the program could not be
+            loaded (`syntax_error`, `import_error`, `no_entry_point`), it took too long (`timeout`), ended its process
+            (`died`) or ran out of memory (`memory`). `broken`: there are no tests, or they cannot be loaded.
+            `infra_error`: the sandbox itself failed.
+        passed: tests passed; a skipped, missing or unfinished one is not.
+        total: tests that the source of the tests defines.
+        tests: a verdict for each, in the order of the source.
+        wall_s: seconds that the judgement took.
+        reason: says why the status is not `ok`.
+    """
+
+    status: Status
+    passed: int = 0
+    total: int = 0
+    tests: tuple[TestVerdict, ...] = field(default=())
+    wall_s: float = 0.0
+    reason: str = ""
+
+    @property
+    def success(self) -> bool:
+        """All tests passed, and there were some."""
+        return 0 < self.total == self.passed
+
+    def outcome(self) -> Outcome:
+        """Fraction of tests passed; Unscorable where the fault is not the program's."""
+        if self.status in ("infra_error", "broken") or self.total == 0:
+            return Unscorable(f"sandbox: {self.status}: {self.reason}")
+        return Scored(self.passed / self.total)
