@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -50,6 +50,8 @@ class Operation:
         noun: how later steps refer to the result, e.g. `the sorted list`.
         source: canonical program, defines `step`.
         phrasings: its wordings.
+        needs_items: the wording leaves open what an empty argument gives, so that no task may lead to one.
+        commutative: the order of the two arguments does not matter.
     """
 
     name: str
@@ -58,6 +60,12 @@ class Operation:
     noun: str
     source: str
     phrasings: tuple[Phrasing, ...]
+    needs_items: bool = False
+    commutative: bool = False
+
+    def accepts(self, args: Sequence[Value]) -> bool:
+        """Whether the wording says what these arguments give."""
+        return not self.needs_items or all(not hasattr(arg, "__len__") or len(arg) > 0 for arg in args)
 
     @property
     def task_type(self) -> str:
@@ -77,31 +85,50 @@ def load_step(source: str) -> Callable[..., Value]:
     return namespace["step"]
 
 
-def unary(kind: Kind, output: Kind, name: str, noun: str, code: str, wordings: Mapping[str, Value]) -> Operation:
+def unary(
+    kind: Kind,
+    output: Kind,
+    name: str,
+    noun: str,
+    code: str,
+    wordings: Mapping[str, Value],
+    *,
+    needs_items: bool = False,
+) -> Operation:
     """An operation on `x`; `wordings` maps each phrase to its example's argument."""
-    return _operation((kind,), output, name, noun, code, {phrase: (value,) for phrase, value in wordings.items()})
+    source = _source(code, "x")
+    phrasings = _phrasings(source, {phrase: (value,) for phrase, value in wordings.items()})
+    return Operation(name, (kind,), output, noun, source, phrasings, needs_items=needs_items)
 
 
 def binary(
-    kinds: tuple[Kind, Kind], output: Kind, name: str, noun: str, code: str, wordings: Mapping[str, tuple[Value, Value]]
+    kinds: tuple[Kind, Kind],
+    output: Kind,
+    name: str,
+    noun: str,
+    code: str,
+    wordings: Mapping[str, tuple[Value, Value]],
+    *,
+    commutative: bool = False,
 ) -> Operation:
     """An operation on `a` and `b`; `wordings` maps each phrase to its example's arguments."""
-    return _operation(kinds, output, name, noun, code, wordings)
+    source = _source(code, "a, b")
+    return Operation(name, kinds, output, noun, source, _phrasings(source, wordings), commutative=commutative)
 
 
-def _operation(
-    inputs: tuple[Kind, ...], output: Kind, name: str, noun: str, code: str, wordings: Mapping[str, tuple[Value, ...]]
-) -> Operation:
-    """`code` is lines of imports, if any, then an expression in the parameters; or a whole function `step`."""
-    source = code.strip()
-    if "def step(" not in source:
-        *imports, expression = source.split("\n")
-        parameters = "x" if len(inputs) == 1 else "a, b"
-        source = "\n".join([*imports, f"def step({parameters}):", f"    return {expression}"])
+def _source(code: str, parameters: str) -> str:
+    """`code` is a whole function `step`, or lines of imports, if any, and then an expression in the parameters."""
+    *imports, expression = code.strip().split("\n")
+    if "def step(" in code:
+        return code.strip()
+    return "\n".join([*imports, f"def step({parameters}):", f"    return {expression}"])
+
+
+def _phrasings(source: str, wordings: Mapping[str, tuple[Value, ...]]) -> tuple[Phrasing, ...]:
     step = load_step(source)
     phrasings = []
     for index, (text, args) in enumerate(wordings.items()):
         shown = f"`{', '.join(map(repr, args))}`", f"`{step(*args)!r}`"
         example = _EXAMPLE_WORDINGS[index % len(_EXAMPLE_WORDINGS)].format(*shown)
         phrasings.append(Phrasing(text, f"{text} ({example})", args))
-    return Operation(name, inputs, output, noun, source, tuple(phrasings))
+    return tuple(phrasings)

@@ -1,0 +1,165 @@
+"""The composition suite from its seed: compositions, wordings, visible examples and hidden tests."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import get_args
+
+from orchestai.tasks.composition.graph import Composition
+from orchestai.tasks.composition.grow import Grower
+from orchestai.tasks.composition.operation import Kind, Operation, Phrasing
+from orchestai.tasks.composition.operations import OPERATIONS
+from orchestai.tasks.composition.probes import Probe, matters, probe
+from orchestai.tasks.composition.wording import PARAMETERS, Worded, word
+from orchestai.tasks.task import Task
+from orchestai.workflow import Subtask, Workflow
+
+SEED = 20
+HIDDEN_TESTS = 8
+LONGEST_SHOWN = 90
+"""Characters of a visible call and its result together."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """How many tasks, of how many steps (each length with its weight), from which buckets of compositions."""
+
+    name: str
+    size: int
+    lengths: dict[int, int]
+    buckets: range
+
+
+_LENGTHS = {2: 3, 3: 6, 4: 6, 5: 5}
+BUCKETS = 10
+SPLITS: dict[str, Split] = {
+    split.name: split
+    for split in (
+        Split("train", 2400, _LENGTHS, range(3, BUCKETS)),
+        Split("validation", 240, _LENGTHS, range(0, 1)),
+        Split("test", 320, _LENGTHS, range(1, 3)),
+        Split("longer", 160, {6: 1}, range(BUCKETS)),
+    )
+}
+"""A composition's bucket is a hash of its graph, so that no composition is in two splits; `longer` has other lengths."""
+
+
+def bucket(composition: Composition) -> int:
+    return int(composition.signature[:8], 16) % BUCKETS
+
+
+def generate(split: Split, operations: Sequence[Operation] = OPERATIONS, seed: int = SEED) -> list[Task]:
+    """The tasks of a split; the same every time, whichever other splits are generated."""
+    rng = Random(f"{seed}/{split.name}")
+    phrases = _Phrases(operations, rng)
+    tasks = []
+    for composition, probes in compositions(split, operations, rng):
+        task = _task(f"composition/{split.name}/{len(tasks)}", split.name, composition, phrases, probes, rng)
+        if task is not None:
+            tasks.append(task)
+        if len(tasks) == split.size:
+            break
+    return tasks
+
+
+def compositions(
+    split: Split, operations: Sequence[Operation], rng: Random
+) -> Iterator[tuple[Composition, list[Probe]]]:
+    """Endless distinct compositions of a split, each with inputs on which all of its steps are defined."""
+    grower = Grower(operations)
+    seen: set[str] = set()
+    kinds: tuple[Kind, ...] = get_args(Kind)
+    lengths = [length for length, weight in split.lengths.items() for _ in range(weight)]
+    length = rng.choice(lengths)
+    while True:
+        composition = grower.grow(rng, rng.choice(kinds), length)
+        if composition is None or composition.signature in seen or bucket(composition) not in split.buckets:
+            continue
+        probes = probe(composition, rng)
+        if matters(composition, probes):
+            seen.add(composition.signature)
+            grower.count(composition)
+            yield composition, probes
+            length = rng.choice(lengths)
+
+
+class _Phrases:
+    """Deals out the phrasings of each operation in turn, so that all are used about equally often."""
+
+    def __init__(self, operations: Sequence[Operation], rng: Random) -> None:
+        self._next = {operation.name: rng.randrange(len(operation.phrasings)) for operation in operations}
+
+    def deal(self, operation: Operation) -> Phrasing:
+        index = self._next[operation.name]
+        self._next[operation.name] = (index + 1) % len(operation.phrasings)
+        return operation.phrasings[index]
+
+
+def _task(
+    task_id: str, split: str, composition: Composition, phrases: _Phrases, probes: Sequence[Probe], rng: Random
+) -> Task | None:
+    """None where the probes are too few for the visible calls and the hidden tests."""
+    short = [p for p in probes if len(repr(p.value)) + len(repr(p.result)) <= LONGEST_SHOWN]
+    calls = _diverse(short, 2)
+    hidden = _diverse([p for p in probes if p not in calls], HIDDEN_TESTS)
+    if len(calls) < 2 or len(hidden) < HIDDEN_TESTS:
+        return None
+    parameter = rng.choice(PARAMETERS[composition.kind])
+    phrasings = [phrases.deal(node.operation) for node in composition.nodes]
+    worded = word(composition, phrasings, parameter, [(p.value, p.result) for p in calls], rng)
+    return Task(
+        task_id=task_id,
+        suite="composition",
+        split=split,
+        instruct_prompt=worded.text,
+        code_prompt=f"def task_func({parameter}):\n",
+        canonical_solution=composition.program(parameter),
+        test=_tests(hidden),
+        entry_point="task_func",
+        parameters=(parameter,),
+        reference=_reference(composition, worded),
+        source="generated by orchestai.tasks.composition, Apache-2.0",
+    )
+
+
+def _diverse(probes: Sequence[Probe], count: int) -> list[Probe]:
+    """Up to `count` probes, those first whose result no probe before them has."""
+    fresh: dict[str, Probe] = {}
+    for p in probes:
+        fresh.setdefault(repr(p.result), p)
+    first = list(fresh.values())
+    return [*first, *(p for p in probes if p not in first)][:count]
+
+
+def _tests(hidden: Sequence[Probe]) -> str:
+    methods = (
+        f"    def test_{number}(self):\n        self.assertEqual(task_func({p.value!r}), {p.result!r})\n"
+        for number, p in enumerate(hidden, start=1)
+    )
+    return "import unittest\n\n\nclass TestCases(unittest.TestCase):\n" + "\n".join(methods)
+
+
+def _reference(composition: Composition, worded: Worded) -> Workflow:
+    return Workflow(
+        [
+            Subtask(
+                id=str(index + 1),
+                instruction=worded.text[start:end],
+                task_type=node.operation.task_type,
+                depends_on=tuple(str(parent + 1) for parent in node.parents if parent >= 0),
+                span=(start, end),
+            )
+            for index, (node, (start, end)) in enumerate(zip(composition.nodes, worded.spans, strict=True))
+        ]
+    )
+
+
+def fingerprint(tasks: Sequence[Task]) -> str:
+    """sha256 over everything that the tasks say."""
+    digest = hashlib.sha256()
+    for task in tasks:
+        digest.update(task.model_dump_json().encode())
+    return digest.hexdigest()

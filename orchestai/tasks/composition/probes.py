@@ -1,0 +1,121 @@
+"""Trying a composition on random inputs, and refusing those in which a step does not matter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from orchestai.tasks.composition.graph import INPUT, Composition, OutOfDomain
+from orchestai.tasks.composition.operation import Value
+from orchestai.tasks.composition.values import bounded, sample
+
+PROBES = 20
+"""Random inputs on which a composition is examined."""
+DEFINED = 0.75
+"""Least share of inputs on which all steps are defined and all values are small."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """An input and the values of all nodes on it."""
+
+    value: Value
+    values: tuple[Value, ...]
+
+    @property
+    def result(self) -> Value:
+        return self.values[-1]
+
+
+def probe(composition: Composition, rng: Random, count: int = PROBES) -> list[Probe]:
+    """Distinct inputs, `count` at most, on which every step is defined and every value is small; none if these are few.
+
+    An empty list also where the first inputs show that a step is idle.
+    """
+    probes: dict[str, Probe] = {}
+    for tried in range(count):
+        value = sample(composition.kind, rng)
+        values = _bounded_values(composition, value)
+        if values is not None:
+            probes[repr(value)] = Probe(value, values)
+        if tried == 3 and (len(probes) < 3 or _idle(composition, list(probes.values()))):
+            return []
+    return list(probes.values()) if len(probes) >= DEFINED * count else []
+
+
+def _bounded_values(composition: Composition, value: Value) -> tuple[Value, ...] | None:
+    try:
+        values = composition.run(value)
+    except OutOfDomain:
+        return None
+    small = all(bounded(node.operation.output, v) for node, v in zip(composition.nodes, values, strict=True))
+    return tuple(values) if small else None
+
+
+def _idle(composition: Composition, probes: Sequence[Probe]) -> bool:
+    """Whether a step gives an argument unchanged, or the same value, on all of these probes."""
+    for index, node in enumerate(composition.nodes):
+        if _most_common([p.values[index] for p in probes]) == len(probes):
+            return True
+        if any(all(_argument(p, parent) == p.values[index] for p in probes) for parent in node.parents):
+            return True
+    return False
+
+
+def matters(composition: Composition, probes: Sequence[Probe]) -> bool:
+    """Whether every step varies, changes its argument, and shows in the result, on these probes.
+
+    Refused are steps that mostly give the same value or the task's input, steps that can be skipped mostly unnoticed,
+    arguments whose value is mostly not needed, and results of which one is frequent.
+    """
+    count = len(probes)
+    if not count or _most_common([p.result for p in probes]) > 0.3 * count:
+        return False
+    for index in range(len(composition.nodes)):
+        if _most_common([p.values[index] for p in probes]) > 0.7 * count:
+            return False
+        if sum(p.values[index] == p.value for p in probes) > 0.2 * count:
+            return False
+    return all(
+        _skipping_shows(composition, probes, index, parent) and _argument_shows(composition, probes, index, parent)
+        for index, node in enumerate(composition.nodes)
+        for parent in node.parents
+    )
+
+
+def _skipping_shows(composition: Composition, probes: Sequence[Probe], index: int, parent: int) -> bool:
+    """Whether the result changes, on 40 % of the probes, when a node hands on the value of a parent of its own kind."""
+    if composition.kind_of(parent) != composition.kind_of(index):
+        return True
+    changed = sum(_changes(composition, p, index, _argument(p, parent)) for p in probes)
+    return changed >= 0.4 * len(probes)
+
+
+def _argument_shows(composition: Composition, probes: Sequence[Probe], index: int, parent: int) -> bool:
+    """Whether the result changes, on 30 % of the probes, when a node takes a parent's value from another probe."""
+    node = composition.nodes[index]
+    changed = 0
+    for p, other in zip(probes, [*probes[1:], probes[0]], strict=True):
+        args = [_argument(other if source == parent else p, source) for source in node.parents]
+        changed += not node.operation.accepts(args) or _changes(composition, p, index, node.operation.function(*args))
+    return changed >= 0.3 * len(probes)
+
+
+def _changes(composition: Composition, probe: Probe, index: int, value: Value) -> bool:
+    """Whether the result changes when a node's value is replaced."""
+    if value == probe.values[index]:
+        return False
+    try:
+        return composition.rerun(probe.value, [*probe.values[:index], value])[-1] != probe.result
+    except OutOfDomain:
+        return True
+
+
+def _argument(probe: Probe, parent: int) -> Value:
+    return probe.value if parent == INPUT else probe.values[parent]
+
+
+def _most_common(values: Sequence[Value]) -> int:
+    return Counter(map(repr, values)).most_common(1)[0][1]
