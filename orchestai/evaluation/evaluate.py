@@ -1,0 +1,242 @@
+"""Compares planners with every baseline on the same tasks, by paired differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from orchestai import artefacts
+from orchestai.config import Config, WorkersConfig
+from orchestai.errors import UserError
+from orchestai.evaluation import baselines, picture
+from orchestai.evaluation.assignments import Embed
+from orchestai.evaluation.credit import trials
+from orchestai.evaluation.metrics import mean
+from orchestai.evaluation.oracle import Hindsight, best_of
+from orchestai.evaluation.report import (
+    Difference,
+    Summary,
+    conclusion,
+    decompositions,
+    difference,
+    oracle_share,
+    summarise,
+)
+from orchestai.evaluation.results import Row
+from orchestai.evaluation.runner import Runner
+from orchestai.evaluation.table import table
+from orchestai.execution.executor import Executor
+from orchestai.execution.record import ExecutionRecord
+from orchestai.planner.base import Plan, Planner
+from orchestai.planner.encoder import TextEncoder, UnreadableTextError
+from orchestai.planner.reference import WholePlanner
+from orchestai.tasks.task import Task
+from orchestai.workers.base import WorkerCard
+
+SCHEMA_VERSION = 1
+
+OpenExecutor: TypeAlias = Callable[[WorkersConfig], AbstractAsyncContextManager[Executor]]
+"""Opens an executor on other workers than the evaluated pool's."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The figures of one evaluation.
+
+    Attributes:
+        planners: names of the evaluated planners, in the order given; the last is the one that is spoken of.
+        differences: of each planner to every row before it or beside it.
+        oracle_shares: mean reward of each planner over the oracle's.
+        decompositions: closeness of each planner's plans to the reference.
+        facts: how the figures came about: task fingerprint, derived baselines, configuration, versions.
+    """
+
+    planners: tuple[str, ...]
+    summaries: tuple[Summary, ...]
+    differences: tuple[Difference, ...]
+    oracle_shares: dict[str, float | None]
+    decompositions: dict[str, dict[str, float]]
+    facts: dict[str, Any]
+
+    @property
+    def ours(self) -> str:
+        return self.planners[-1]
+
+    @property
+    def conclusion(self) -> str:
+        """Two lines that say what was learned."""
+        return conclusion(self.ours, self.summaries, self.differences, self.oracle_shares)
+
+    def table(self) -> Table:
+        first = self.summaries[0]
+        title = f"{first.n} {first.suite} tasks"
+        return table(self.ours, self.summaries, self.differences, title)
+
+    def write(self, output_dir: Path | str) -> None:
+        """Write `evaluation.json` and `evaluation.png`.
+
+        Raises:
+            UserError: a file cannot be written.
+        """
+        artefacts.write_json(Path(output_dir) / "evaluation.json", self.to_dict())
+        picture.draw(Path(output_dir) / "evaluation.png", self.planners, self.summaries)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "rows": [asdict(summary) for summary in self.summaries],
+            "differences": [compared.to_dict() for compared in self.differences],
+            "oracle_shares": self.oracle_shares,
+            "decompositions": self.decompositions,
+            "conclusion": self.conclusion.split("\n"),
+            **self.facts,
+        }
+
+
+async def evaluate(
+    config: Config,
+    planners: Mapping[str, Planner],
+    tasks: Sequence[Task],
+    executor: Executor,
+    *,
+    cards: Sequence[WorkerCard],
+    embed: Embed,
+    records: Sequence[ExecutionRecord] = (),
+    open_executor: OpenExecutor | None = None,
+    console: Console | None = None,
+) -> Evaluation:
+    """Run the planners and all baselines on `tasks`.
+
+    Args:
+        planners: by row name; the first one's decompositions are given to the baselines that choose workers alone, the
+            last one is compared with every other row.
+        cards: of the pool.
+        embed: reads subtasks for the kNN baseline.
+        records: logged executions, for the baselines that learn by counting; those of `tasks` themselves are not used,
+            and without any others these rows are left out.
+        open_executor: for sample-k-and-check, whose worker is not in the pool; without it that row is left out.
+        console: where the progress bar is shown.
+
+    Raises:
+        UserError: there is nothing to evaluate, or more executions are unscorable than `execution.unscorable_limit`
+            allows.
+    """
+    if not tasks or not planners:
+        raise UserError("evaluate: no tasks or no planners; choose another tasks.eval_split, or pass a checkpoint")
+    known = _of_other_tasks(records, tasks)
+    names = [card.name for card in cards]
+    log = [t for t in trials(known, config.training.phase2_rl) if t.worker in names]
+    runner = Runner(executor, config, tasks)
+    facts: dict[str, Any] = {}
+    with _bar(console) as progress:
+        bar = _Bar(progress, len(tasks))
+        rows = [await runner.row(name, planner, bar.start(name)) for name, planner in planners.items()]
+        plans = {task.task_id: _plan_of(rows[0], i) for i, task in enumerate(tasks)}
+        others = baselines.whole_rows(config) | baselines.step_rows(config, cards, plans, log, embed)
+        rows += [await runner.row(name, planner, bar.start(name)) for name, planner in others.items()]
+        budget = rows[len(planners) - 1]
+        if open_executor is not None and (sampled := await _sample_k(config, rows, budget, open_executor, tasks, bar)):
+            rows.append(sampled[0])
+            facts["sample_k"] = sampled[1]
+        hindsight = Hindsight(executor, names, config.training.phase2_rl, config.execution.concurrency)
+        found = await hindsight.plans(tasks, bar.start(baselines.ORACLE))
+        informed = await runner.run("hindsight", found, bar.start(baselines.ORACLE))
+    oracle = best_of(baselines.ORACLE, [*rows, informed])
+    trained = rows[: len(planners)]
+    suite = tasks[0].suite
+    return Evaluation(
+        planners=tuple(planners),
+        summaries=tuple(summarise(row, suite) for row in [*rows, oracle]),
+        differences=_differences(trained, [*rows, oracle]),
+        oracle_shares={row.name: oracle_share(row, oracle) for row in trained},
+        decompositions=decompositions(trained, tasks),
+        facts=facts
+        | {
+            "suite": suite,
+            "tasks_fingerprint": artefacts.fingerprint([task.model_dump(mode="json") for task in tasks]),
+            "log_executions": len(known),
+            "config": config.model_dump(mode="json"),
+            "versions": artefacts.versions(),
+        },
+    )
+
+
+def embedder(encoder: TextEncoder) -> Embed:
+    """Unit vectors by `encoder`; of a text that it cannot take, the zero vector, which is near to nothing."""
+
+    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors = np.zeros((len(texts), encoder.width), dtype=np.float32)
+        for i, text in enumerate(texts):
+            try:
+                vectors[i] = encoder.embed([text])[0].numpy()
+            except UnreadableTextError:
+                continue
+        return vectors
+
+    return embed
+
+
+def _of_other_tasks(records: Sequence[ExecutionRecord], tasks: Sequence[Task]) -> list[ExecutionRecord]:
+    """Without the executions of tasks that are evaluated on: the baselines must not have seen them."""
+    evaluated = {(task.suite, task.task_id) for task in tasks}
+    return [record for record in records if (record.suite, record.task_id) not in evaluated]
+
+
+def _plan_of(row: Row, i: int) -> Plan:
+    return Plan(workflow=row.results[i].workflow, raw_valid=row.results[i].raw_valid)
+
+
+def _differences(trained: Sequence[Row], rows: Sequence[Row]) -> tuple[Difference, ...]:
+    """The last trained planner to every other row, and each trained one to those trained before it."""
+    pairs = [(trained[-1], row) for row in rows if row is not trained[-1]]
+    pairs += [(of, to) for i, of in enumerate(trained[:-1]) for to in trained[:i]]
+    return tuple(difference(of, to) for of, to in pairs)
+
+
+async def _sample_k(
+    config: Config, rows: Sequence[Row], budget: Row, open_executor: OpenExecutor, tasks: Sequence[Task], bar: _Bar
+) -> tuple[Row, dict[str, Any]] | None:
+    """The strongest sampling worker asked for the whole task, with as many samples as the planner's money buys."""
+    name = baselines.strongest_sampler(config)
+    if name is None:
+        return None
+    asked_whole = next(row for row in rows if row.name == baselines.WHOLE + name)
+    spent, cost = mean(budget.values("cost_usd")), mean(asked_whole.values("cost_usd"))
+    if not (np.isfinite(spent) and np.isfinite(cost)):
+        return None
+    worker = baselines.sample_k(config.workers.pool[name], cost, spent)
+    workers = config.workers.model_copy(update={"pool": {baselines.SAMPLE_K: worker}, "cascade": ()})
+    async with open_executor(workers) as executor:
+        runner = Runner(executor, config, tasks)
+        row = await runner.row(baselines.SAMPLE_K, WholePlanner(baselines.SAMPLE_K), bar.start(baselines.SAMPLE_K))
+    return row, {"worker": name, "k": worker.samples, "budget_usd": spent}
+
+
+def _bar(console: Console | None) -> Progress:
+    columns = (TextColumn("evaluate"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, TextColumn("{task.description}"), console=console, disable=console is None)
+
+
+class _Bar:
+    """A bar that goes once over the tasks for each row."""
+
+    def __init__(self, progress: Progress, tasks: int) -> None:
+        self._progress = progress
+        self._tasks = tasks
+        self._line: TaskID = progress.add_task("", total=tasks)
+        self._rows = 0
+
+    def start(self, row: str) -> Callable[[], None]:
+        """Begin a row; call the result after each of its tasks."""
+        self._rows += 1
+        self._progress.reset(self._line, total=self._tasks, description=f"row {self._rows}: {row}")
+        return lambda: self._progress.advance(self._line)

@@ -1,0 +1,94 @@
+"""Runs the plans of many planners on the same tasks; equal plans of one task run once."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+
+from orchestai.artefacts import fingerprint
+from orchestai.config import Config
+from orchestai.errors import UserError
+from orchestai.evaluation.results import Result, Row
+from orchestai.execution.executor import Executor
+from orchestai.execution.result import Execution
+from orchestai.outcome import Unscorable
+from orchestai.planner.base import Plan, Planner
+from orchestai.rewards.reward import reward
+from orchestai.tasks.task import Task
+from orchestai.workflow import Workflow
+
+
+class Runner:
+    """Executes plans and remembers what it executed.
+
+    Raises (from `row`):
+        UserError: more of all executions so far are unscorable than `execution.unscorable_limit` allows.
+    """
+
+    def __init__(self, executor: Executor, config: Config, tasks: Sequence[Task]) -> None:
+        self.tasks = tuple(tasks)
+        self._executor = executor
+        self._config = config
+        self._slots = asyncio.Semaphore(config.execution.concurrency)
+        self._known: dict[str, asyncio.Task[Execution]] = {}
+
+    async def row(self, name: str, planner: Planner, advance: Callable[[], None]) -> Row:
+        """Plan all tasks, run the plans and call `advance` after each."""
+        plans = await asyncio.to_thread(planner.plan, self.tasks)
+        return await self.run(name, plans, advance)
+
+    async def run(self, name: str, plans: Sequence[Plan], advance: Callable[[], None]) -> Row:
+        """Run one plan per task."""
+
+        async def one(task: Task, plan: Plan) -> Result:
+            result = await self._result(task, plan)
+            advance()
+            return result
+
+        jobs = [asyncio.ensure_future(one(task, plan)) for task, plan in zip(self.tasks, plans, strict=True)]
+        try:
+            row = Row(name, tuple(await asyncio.gather(*jobs)))
+        finally:
+            for job in (*jobs, *self._known.values()):
+                job.cancel()
+        self._refuse_if_broken(row)
+        return row
+
+    async def _result(self, task: Task, plan: Plan) -> Result:
+        if plan.workflow is None:
+            return Result(0.0, 0.0, 0.0, 0.0, plan.raw_valid, None)
+        execution = await self._execute(task, plan.workflow)
+        outcome = reward(execution, self._config.training.phase2_rl, self._config.rewards)
+        if isinstance(outcome, Unscorable):
+            return Result(math.nan, math.nan, math.nan, math.nan, plan.raw_valid, plan.workflow, outcome.reason)
+        return Result(
+            success=float(execution.success),
+            reward=outcome.value,
+            cost_usd=execution.total_cost,
+            latency_ms=execution.total_latency_ms,
+            raw_valid=plan.raw_valid,
+            workflow=plan.workflow,
+        )
+
+    async def _execute(self, task: Task, workflow: Workflow) -> Execution:
+        key = fingerprint([task.task_id, workflow.to_dict()])
+        if key not in self._known:
+            self._known[key] = asyncio.ensure_future(self._in_turn(task, workflow))
+        return await self._known[key]
+
+    async def _in_turn(self, task: Task, workflow: Workflow) -> Execution:
+        async with self._slots:
+            return await self._executor.execute(task, workflow)
+
+    def _refuse_if_broken(self, row: Row) -> None:
+        executions = [job.result() for job in self._known.values()]
+        lost = [execution for execution in executions if isinstance(execution.outcome, Unscorable)]
+        limit = self._config.execution.unscorable_limit
+        if executions and len(lost) > limit * len(executions):
+            outcome = lost[0].outcome
+            reason = outcome.reason if isinstance(outcome, Unscorable) else ""
+            raise UserError(
+                f"evaluate: {len(lost)} of {len(executions)} executions could not be judged, in row {row.name!r} "
+                f"{row.unscorable}: {reason}; mend that, or raise execution.unscorable_limit"
+            )
