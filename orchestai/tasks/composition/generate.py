@@ -44,7 +44,7 @@ SPLITS: dict[str, Split] = {
         Split("longer", 160, {6: 1}, range(BUCKETS)),
     )
 }
-"""A composition's bucket is a hash of its graph, so that no composition is in two splits; `longer` has other lengths."""
+"""A composition's bucket is a hash of its graph, so no composition is in two splits; `longer` differs by length."""
 
 
 def bucket(composition: Composition) -> int:
@@ -55,7 +55,7 @@ def generate(split: Split, operations: Sequence[Operation] = OPERATIONS, seed: i
     """The tasks of a split; the same every time, whichever other splits are generated."""
     rng = Random(f"{seed}/{split.name}")
     phrases = _Phrases(operations, rng)
-    tasks = []
+    tasks: list[Task] = []
     for composition, probes in compositions(split, operations, rng):
         task = _task(f"composition/{split.name}/{len(tasks)}", split.name, composition, phrases, probes, rng)
         if task is not None:

@@ -13,7 +13,7 @@ INPUT = -1
 """Index of the task's input among the parents of a node."""
 
 
-class OutOfDomain(ValueError):
+class OutOfDomainError(ValueError):
     """An operation met an argument on which its wording does not say what it does."""
 
 
@@ -37,7 +37,7 @@ class Composition:
         return self.kind if index == INPUT else self.nodes[index].operation.output
 
     def run(self, value: Value) -> list[Value]:
-        """The values of all nodes; raises `OutOfDomain` where the wording of a step leaves its argument open."""
+        """The values of all nodes; raises `OutOfDomainError` where the wording of a step leaves its argument open."""
         return self.rerun(value, ())
 
     def rerun(self, value: Value, known: Sequence[Value]) -> list[Value]:
@@ -45,8 +45,8 @@ class Composition:
         values = list(known)
         for node in self.nodes[len(values) :]:
             args = [value if parent == INPUT else values[parent] for parent in node.parents]
-            if not node.operation.accepts(args):
-                raise OutOfDomain(f"{node.operation.name} got {args!r}")
+            if not node.operation.domain(*args):
+                raise OutOfDomainError(f"{node.operation.name} got {args!r}")
             values.append(node.operation.function(*args))
         return values
 

@@ -32,7 +32,7 @@ class Grower:
         self._used.update(node.operation.name for node in composition.nodes)
 
     def grow(self, rng: Random, kind: Kind, length: int) -> Composition | None:
-        """A composition of `length` distinct operations with one sink, the last; None if this try came to a dead end."""
+        """A composition of `length` distinct operations with one sink, the last; None where this try ends dead."""
         nodes: list[Node] = []
         loose: list[int] = []
         for index in range(length):

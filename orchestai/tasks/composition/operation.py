@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -22,6 +22,21 @@ _TYPES: dict[Kind, str] = {
     "date": "date",
 }
 _EXAMPLE_WORDINGS = ("for example {} -> {}", "e.g. {} becomes {}", "so {} gives {}", "{} -> {}")
+
+
+def anything(*args: Value) -> bool:
+    """The domain of an operation whose wording covers every argument."""
+    return True
+
+
+def not_empty(x: Value) -> bool:
+    """The domain of an operation that needs an item."""
+    return len(x) > 0
+
+
+def not_negative(x: Value) -> bool:
+    """The domain of an operation on digits."""
+    return x >= 0
 
 
 @dataclass(frozen=True)
@@ -50,7 +65,7 @@ class Operation:
         noun: how later steps refer to the result, e.g. `the sorted list`.
         source: canonical program, defines `step`.
         phrasings: its wordings.
-        needs_items: the wording leaves open what an empty argument gives, so that no task may lead to one.
+        domain: on which arguments the wording says what is wanted; no task leads to others.
         commutative: the order of the two arguments does not matter.
     """
 
@@ -60,12 +75,8 @@ class Operation:
     noun: str
     source: str
     phrasings: tuple[Phrasing, ...]
-    needs_items: bool = False
+    domain: Callable[..., bool] = anything
     commutative: bool = False
-
-    def accepts(self, args: Sequence[Value]) -> bool:
-        """Whether the wording says what these arguments give."""
-        return not self.needs_items or all(not hasattr(arg, "__len__") or len(arg) > 0 for arg in args)
 
     @property
     def task_type(self) -> str:
@@ -93,12 +104,12 @@ def unary(
     code: str,
     wordings: Mapping[str, Value],
     *,
-    needs_items: bool = False,
+    domain: Callable[..., bool] = anything,
 ) -> Operation:
     """An operation on `x`; `wordings` maps each phrase to its example's argument."""
     source = _source(code, "x")
     phrasings = _phrasings(source, {phrase: (value,) for phrase, value in wordings.items()})
-    return Operation(name, (kind,), output, noun, source, phrasings, needs_items=needs_items)
+    return Operation(name, (kind,), output, noun, source, phrasings, domain)
 
 
 def binary(
@@ -109,11 +120,12 @@ def binary(
     code: str,
     wordings: Mapping[str, tuple[Value, Value]],
     *,
+    domain: Callable[..., bool] = anything,
     commutative: bool = False,
 ) -> Operation:
     """An operation on `a` and `b`; `wordings` maps each phrase to its example's arguments."""
     source = _source(code, "a, b")
-    return Operation(name, kinds, output, noun, source, _phrasings(source, wordings), commutative=commutative)
+    return Operation(name, kinds, output, noun, source, _phrasings(source, wordings), domain, commutative)
 
 
 def _source(code: str, parameters: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from orchestai.tasks.composition.graph import INPUT, Composition, OutOfDomain
+from orchestai.tasks.composition.graph import INPUT, Composition, OutOfDomainError
 from orchestai.tasks.composition.operation import Value
 from orchestai.tasks.composition.values import bounded, sample
 
@@ -48,7 +48,7 @@ def probe(composition: Composition, rng: Random, count: int = PROBES) -> list[Pr
 def _bounded_values(composition: Composition, value: Value) -> tuple[Value, ...] | None:
     try:
         values = composition.run(value)
-    except OutOfDomain:
+    except OutOfDomainError:
         return None
     small = all(bounded(node.operation.output, v) for node, v in zip(composition.nodes, values, strict=True))
     return tuple(values) if small else None
@@ -99,7 +99,7 @@ def _argument_shows(composition: Composition, probes: Sequence[Probe], index: in
     changed = 0
     for p, other in zip(probes, [*probes[1:], probes[0]], strict=True):
         args = [_argument(other if source == parent else p, source) for source in node.parents]
-        changed += not node.operation.accepts(args) or _changes(composition, p, index, node.operation.function(*args))
+        changed += not node.operation.domain(*args) or _changes(composition, p, index, node.operation.function(*args))
     return changed >= 0.3 * len(probes)
 
 
@@ -109,7 +109,7 @@ def _changes(composition: Composition, probe: Probe, index: int, value: Value) -
         return False
     try:
         return composition.rerun(probe.value, [*probe.values[:index], value])[-1] != probe.result
-    except OutOfDomain:
+    except OutOfDomainError:
         return True
 
 

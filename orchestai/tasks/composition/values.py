@@ -7,11 +7,13 @@ from random import Random
 
 from orchestai.tasks.composition.operation import Kind, Value
 
-VOCABULARY = (
-    "a an at be to of on in it we red fox owl sea tea old new big cat dog sun moon lamp tree house river stone apple "
-    "pear plum fig lemon green blue grey quick brown quiet music paper train ocean winter summer orange yellow window "
-    "garden market village banana kitchen morning evening picture umbrella mountain"
-).split()
+_WORDS = """
+a an at be to of on in it we red fox owl sea tea old new big cat dog sun moon lamp tree house river
+stone apple pear plum fig lemon green blue grey quick brown quiet music paper train ocean winter
+summer orange yellow window garden market village banana kitchen morning evening picture umbrella
+mountain
+"""
+VOCABULARY = tuple(_WORDS.split())
 LONGEST_TEXT = 72
 LONGEST_LIST = 24
 LARGEST_INTEGER = 10**6

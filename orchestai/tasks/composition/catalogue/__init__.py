@@ -1,11 +1,12 @@
 """The catalogue of one-step operations, by the type of what they work on."""
 
-from orchestai.tasks.composition.catalogue import combine, dates, dicts, integers, lists, strings
+from orchestai.tasks.composition.catalogue import combine, dates, dicts, integers, numbers, strings, words
 from orchestai.tasks.composition.operation import Operation
 
 EVERY: tuple[Operation, ...] = (
     *strings.OPERATIONS,
-    *lists.OPERATIONS,
+    *numbers.OPERATIONS,
+    *words.OPERATIONS,
     *integers.OPERATIONS,
     *dicts.OPERATIONS,
     *dates.OPERATIONS,

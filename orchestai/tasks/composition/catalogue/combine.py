@@ -15,6 +15,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "add the second argument to the first": (10, 3),
             "take the first number plus the second": (5, 6),
         },
+        commutative=True,
     ),
     binary(
         ("int", "int"),
@@ -41,6 +42,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "take the first number times the second": (10, 3),
             "multiply the first argument by the second": (5, 6),
         },
+        commutative=True,
     ),
     binary(
         ("int", "int"),
@@ -54,6 +56,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "pick whichever number is greater": (10, 3),
             "choose the bigger one of the first and the second argument": (5, 6),
         },
+        commutative=True,
     ),
     binary(
         ("str", "str"),
@@ -86,38 +89,40 @@ OPERATIONS: tuple[Operation, ...] = (
         "str",
         "repeat_text",
         "the repeated text",
-        "a * min(b, 5)",
+        "a * b",
         {
-            "repeat the string as often as the number says, at most 5 times": ("ab", 3),
-            "write the first argument as many times in a row as the second says, but no more than 5 times": ("x y", 2),
-            "multiply the string by the number, using 5 if the number is larger": ("z", 9),
-            "give the string repeated the second argument's number of times, never more than 5": ("moon", 1),
+            "repeat the string as often as the number says": ("ab", 3),
+            "write the first argument as many times in a row as the second says": ("x y", 2),
+            "multiply the string by the number": ("z", 4),
+            "give the string repeated the second argument's number of times": ("moon", 1),
         },
+        domain=lambda a, b: 0 <= b <= 6,
     ),
     binary(
         ("words", "int"),
         "words",
         "first_words",
         "the first words",
-        "a[:max(b, 0)]",
+        "a[:b]",
         {
-            "keep as many words from the start of the list as the number says, none if it is negative": (
+            "keep as many words from the start of the list as the number says": (
                 ["to", "be", "or"],
                 2,
             ),
-            "take the first items of the list, as many as the second argument says (none below zero)": (
+            "take the first items of the list, as many as the second argument says": (
                 ["red", "fox"],
                 1,
             ),
-            "cut the list of words to the length that the number gives, treating a negative number as 0": (
+            "cut the list of words to the length that the number gives": (
                 ["a", "b", "c", "d"],
                 3,
             ),
-            "return the first n words of the list, where n is the second argument or 0 if that is negative": (
+            "return the first n words of the list, where n is the second argument": (
                 ["pear", "fig"],
                 0,
             ),
         },
+        domain=lambda a, b: b >= 0,
     ),
     binary(
         ("words", "str"),
@@ -248,6 +253,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "sum the lists pairwise, stopping at the end of the shorter": ([2, 1, 6], [3, 1]),
             "add each number of the second list to the one at the same place in the first": ([7], [-7]),
         },
+        commutative=True,
     ),
     binary(
         ("ints", "ints"),
@@ -274,6 +280,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "sum the pairwise products of the lists, stopping at the end of the shorter": ([2, 1, 6], [3, 1]),
             "add up each number of the first list times the one at the same place in the second": ([7], [-7]),
         },
+        commutative=True,
     ),
     binary(
         ("date", "int"),

@@ -1,6 +1,6 @@
 """Operations on dictionaries from strings to integers."""
 
-from orchestai.tasks.composition.operation import Operation, unary
+from orchestai.tasks.composition.operation import Operation, not_empty, unary
 
 OPERATIONS: tuple[Operation, ...] = (
     unary(
@@ -75,11 +75,12 @@ OPERATIONS: tuple[Operation, ...] = (
         "the largest value",
         "max(x.values(), default=0)",
         {
-            "find its largest value, or 0 if it is empty": {"pear": 7, "fig": 5},
-            "take the maximum of the dictionary's values (0 for an empty one)": {"b": 4, "c": 9, "a": 1},
-            "pick the highest value in the dictionary, or 0 when there is none": {"to": 3, "be": 8},
-            "return the greatest number stored in it, 0 if it has none": {"red": 2, "blue": 0},
+            "find its largest value": {"pear": 7, "fig": 5},
+            "take the maximum of the dictionary's values": {"b": 4, "c": 9, "a": 1},
+            "pick the highest value in the dictionary": {"to": 3, "be": 8},
+            "return the greatest number stored in it": {"red": 2, "blue": 0},
         },
+        domain=not_empty,
     ),
     unary(
         "dict",
@@ -88,18 +89,19 @@ OPERATIONS: tuple[Operation, ...] = (
         "the key of the largest value",
         "max(x, key=x.get, default='')",
         {
-            "find the key with its largest value, the first if several have it, or '' if it is empty": {"a": 7, "b": 9},
-            "take the key whose value is highest (first of equals; '' for an empty dictionary)": {
+            "find the key with its largest value, the first if several have it": {"a": 7, "b": 9},
+            "take the key whose value is highest, first of equals": {
                 "x": 4,
                 "y": 9,
                 "z": 1,
             },
-            "pick the key that maps to the maximum value, the earliest on a tie, '' when there is none": {
+            "pick the key that maps to the maximum value, the earliest on a tie": {
                 "to": 3,
                 "be": 1,
             },
-            "return the dictionary's key of greatest value, first of several, '' if it has none": {"red": 2, "blue": 8},
+            "return the dictionary's first key of greatest value": {"red": 2, "blue": 8},
         },
+        domain=not_empty,
     ),
     unary(
         "dict",

@@ -1,6 +1,6 @@
 """Operations on integers."""
 
-from orchestai.tasks.composition.operation import Operation, unary
+from orchestai.tasks.composition.operation import Operation, not_negative, unary
 
 OPERATIONS: tuple[Operation, ...] = (
     unary(
@@ -26,7 +26,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "take the remainder after dividing it by 7": 23,
             "compute it modulo 7": 40,
             "find what is left over when it is divided by 7": 15,
-            "reduce it modulo 7": 4,
+            "reduce it modulo 7": 10,
         },
     ),
     unary(
@@ -51,9 +51,10 @@ OPERATIONS: tuple[Operation, ...] = (
         {
             "divide it by 2, rounding down": 9,
             "take half of it, rounded down": 14,
-            "halve it with integer division": -5,
+            "halve it with integer division": 5,
             "compute it floor-divided by 2": 31,
         },
+        domain=not_negative,
     ),
     unary(
         "int",
@@ -101,11 +102,12 @@ OPERATIONS: tuple[Operation, ...] = (
         "the digit sum",
         "sum(int(d) for d in str(abs(x)))",
         {
-            "add up its decimal digits, ignoring the sign": 472,
-            "compute the sum of its digits (without a minus sign)": -35,
-            "find its digit sum, sign ignored": 1090,
-            "sum the digits of its absolute value": 68,
+            "add up its decimal digits": 472,
+            "compute the sum of its digits": 35,
+            "find its digit sum": 1090,
+            "sum the digits of the number": 68,
         },
+        domain=not_negative,
     ),
     unary(
         "int",
@@ -114,11 +116,12 @@ OPERATIONS: tuple[Operation, ...] = (
         "the number of digits",
         "len(str(abs(x)))",
         {
-            "count its decimal digits, ignoring the sign": 472,
-            "find how many digits it has (without a minus sign)": -35,
-            "take the number of digits in it, sign ignored": 1090,
-            "compute how many decimal digits its absolute value has": 8,
+            "count its decimal digits": 472,
+            "find how many digits it has": 35,
+            "take the number of digits in it": 1090,
+            "compute how many decimal digits the number has": 8,
         },
+        domain=not_negative,
     ),
     unary(
         "int",
@@ -130,8 +133,9 @@ OPERATIONS: tuple[Operation, ...] = (
             "write it in binary, without a prefix": 10,
             "convert it to a string of binary digits": 5,
             "give its base-2 representation as a string without '0b'": 12,
-            "turn it into binary notation": -6,
+            "turn it into binary notation": 6,
         },
+        domain=not_negative,
     ),
     unary(
         "int",
@@ -166,11 +170,12 @@ OPERATIONS: tuple[Operation, ...] = (
         "the digits",
         "[int(d) for d in str(abs(x))]",
         {
-            "list its decimal digits, ignoring the sign": 472,
-            "split it into a list of its digits (without a minus sign)": -35,
-            "make a list of the digits of it, sign ignored": 1090,
-            "break its absolute value into single digits, as a list": 88,
+            "list its decimal digits": 472,
+            "split it into a list of its digits": 35,
+            "make a list of the digits of it": 1090,
+            "break the number into single digits, as a list": 88,
         },
+        domain=not_negative,
     ),
     unary(
         "int",
@@ -190,13 +195,14 @@ OPERATIONS: tuple[Operation, ...] = (
         "ints",
         "count_up",
         "the numbers counted up",
-        "list(range(1, min(x, 20) + 1))",
+        "list(range(1, x + 1))",
         {
-            "list the whole numbers from 1 up to it, stopping at 20 at the latest": 4,
-            "count from 1 to it as a list, never beyond 20": 6,
-            "make the list 1, 2, 3 and so on up to and including it, at most up to 20": 2,
-            "give all integers from 1 to the smaller of it and 20, as a list": 25,
+            "list the whole numbers from 1 up to it": 4,
+            "count from 1 to it as a list": 6,
+            "make the list 1, 2, 3 and so on up to and including it": 2,
+            "give all integers from 1 to the number, as a list": 5,
         },
+        domain=lambda x: 0 <= x <= 20,
     ),
     unary(
         "int",
