@@ -68,7 +68,7 @@ class Executor:
             outcome=outcome,
             tests_passed=passed,
             tests_total=total,
-            total_cost=run.cost_usd,
+            total_cost=sum(result.cost_usd for result in results),
             total_latency_ms=workflow.critical_path({result.id: result.latency_ms for result in results}),
             error=run.unscorable or next((result.error for result in results if result.error), None) or problem,
         )
@@ -121,13 +121,10 @@ class _Run:
         self.workflow = workflow
         self.sample = sample
         self.unscorable = ""
+        self.spent_usd = 0.0
         self.attempts: dict[str, list[Attempt]] = {subtask.id: [] for subtask in workflow.subtasks}
         self.results: dict[str, SubtaskResult] = {}
         self.finished_ms: dict[str, float] = {}
-
-    @property
-    def cost_usd(self) -> float:
-        return sum(attempt.cost_usd for attempts in self.attempts.values() for attempt in attempts)
 
     async def subtasks(self) -> tuple[SubtaskResult, ...]:
         """Run all subtasks; the results come in the order in which the workflow lists them."""
@@ -177,7 +174,7 @@ class _Run:
         attempts = self.attempts[subtask.id]
         limit_ms, over = self.config.timeout_s * 1000, f"the workflow's time of {self.config.timeout_s:g} s"
         for worker in subtask.workers:
-            if (budget := self.config.max_cost_usd) is not None and self.cost_usd >= budget:
+            if (budget := self.config.max_cost_usd) is not None and self.spent_usd >= budget:
                 return f"not asked after the workflow's budget of {budget:g} USD"
             if start_ms + sum(attempt.latency_ms for attempt in attempts) >= limit_ms:
                 return f"not asked after {over}"
@@ -207,6 +204,7 @@ class _Run:
                 logger.exception("worker %s broke down", worker)
             self._lose(f"{worker}: {error}" if str(error) else f"{worker}: {type(error).__name__}")
             return Attempt(worker=worker, prompt=request.instruction, error=str(error) or type(error).__name__)
+        self.spent_usd += answer.cost_usd
         return Attempt(
             worker=worker,
             prompt=answer.prompt,

@@ -14,9 +14,9 @@ from random import Random
 import networkx as nx
 
 from orchestai.tasks.composition.graph import INPUT, Composition, Node
-from orchestai.tasks.composition.grow import probe
 from orchestai.tasks.composition.operation import Operation
 from orchestai.tasks.composition.operations import OPERATIONS
+from orchestai.tasks.composition.probes import probe
 from orchestai.tasks.composition.wording import PARAMETERS, word
 from orchestai.tasks.examples import clean
 from orchestai.training.data_format import Targets, TrainingExample

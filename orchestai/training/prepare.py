@@ -53,6 +53,8 @@ class PrepareReport:
         table = Table("prepare", "number", title_justify="left")
         for name in ("executions", "tasks", "kept", "augmented", "train", "validation"):
             table.add_row(name, str(getattr(self, name)))
+        if self.problems:
+            table.add_row("unreadable lines", str(len(self.problems)))
         for reason, count in self.dropped.items():
             table.add_row(f"dropped: {reason}", str(count))
         return table
@@ -86,7 +88,7 @@ def prepare(
     size = config.training.phase1_supervised.train_data_size
     if len(best) > size:
         dropped[f"tasks beyond train_data_size={size}"] = len(best) - size
-        best = sorted(best, key=_place)[:size]
+        best = sorted(best, key=lambda candidate: _place(candidate, "choice"))[:size]
     if not best:
         reasons = "; ".join(f"{reason}: {count}" for reason, count in dropped.most_common())
         raise UserError(f"{_shown(logs)}: no execution can be learned from ({reasons}); collect more, or other tasks")
@@ -135,9 +137,16 @@ def _with_targets(
 def _best_per_task(candidates: Iterable[Candidate], dropped: Counter[str]) -> list[Candidate]:
     """The first of each task; `candidates` come best first."""
     best: dict[tuple[str, str], Candidate] = {}
+    instructions: set[str] = set()
     for candidate in candidates:
-        if best.setdefault(_task(candidate[0]), candidate) is not candidate:
+        task, instruction = _task(candidate[0]), candidate[0].instruction
+        if task in best:
             dropped["a better execution of the same task was kept"] += 1
+        elif instruction in instructions:
+            dropped["another task has the same instruction"] += 1
+        else:
+            best[task] = candidate
+            instructions.add(instruction)
     return list(best.values())
 
 
@@ -150,9 +159,9 @@ def _task(record: ExecutionRecord) -> tuple[str, str]:
     return record.suite, record.task_id or record.instruction
 
 
-def _place(candidate: Candidate) -> float:
+def _place(candidate: Candidate, purpose: str = "split") -> float:
     """A number in [0, 1) that depends on the task alone, so that splits stay as logs grow."""
-    digest = hashlib.sha256("\0".join(_task(candidate[0])).encode()).digest()
+    digest = hashlib.sha256("\0".join((purpose, *_task(candidate[0]))).encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 
 

@@ -1,0 +1,327 @@
+"""Assembling and executing workflows: edges are arguments, fallbacks and limits hold, and no fault becomes a zero."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from orchestai.config import ExecutionConfig
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.execution.assembler import assemble
+from orchestai.execution.executor import Executor
+from orchestai.execution.request import build_request
+from orchestai.outcome import Scored, Unscorable
+from orchestai.sandbox import Sandbox
+from orchestai.tasks.task import Task
+from orchestai.workers.base import Answer, Request, WorkerError
+from orchestai.workflow import Workflow
+
+SPLIT = "split it into words (for example `'a b'` -> `['a', 'b']`)"
+COUNT = "count its letters (for example `'a b'` -> `2`)"
+REPEAT = "repeat the first as often as the second says (for example `['a'], 2` -> `['a', 'a']`)"
+TASK = Task(
+    task_id="composition/0",
+    suite="composition",
+    instruct_prompt=f"Write `task_func(text)`. First, {SPLIT}. Also, {COUNT}. Finally, {REPEAT}. "
+    "For example, `task_func('a b')` returns `['a', 'b', 'a', 'b']`.",
+    test="import unittest\n\n\nclass TestCases(unittest.TestCase):\n"
+    "    def test_1(self):\n        self.assertEqual(task_func('a b'), ['a', 'b', 'a', 'b'])\n"
+    "    def test_2(self):\n        self.assertEqual(task_func('x'), ['x'])\n",
+    parameters=("text",),
+)
+SOLUTIONS = {
+    SPLIT: "def step(x):\n    return x.split()",
+    COUNT: "import re\n\ndef step(x):\n    return len(re.findall(r'\\w', x))",
+    REPEAT: "def step(a, b):\n    return a * b",
+    TASK.instruction: "def task_func(text):\n    return text.split() * sum(map(str.isalpha, text))",
+}
+WRONG = "def step(*args):\n    return None"
+
+
+class Scripted:
+    """Workers that answer from a script: a source, an error to raise, or seconds to sleep before answering."""
+
+    def __init__(self, scripts: Mapping[str, Any], *, cost_usd: float = 0.5, latency_ms: float = 100.0) -> None:
+        self.scripts = scripts
+        self.cost_usd = cost_usd
+        self.latency_ms = latency_ms
+        self.asked: list[tuple[str, Request]] = []
+        self.in_flight = self.most_in_flight = 0
+
+    async def answer(self, name: str, request: Request) -> Answer:
+        self.asked.append((name, request))
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            said = self.scripts[name]
+            said = said.get(request.instruction, WRONG) if isinstance(said, Mapping) else said
+            if isinstance(said, Exception):
+                raise said
+            await asyncio.sleep(said if isinstance(said, float) else 0.001)
+            text = said if isinstance(said, str) else SOLUTIONS[request.instruction]
+            return Answer(
+                text=text, prompt=f"write {request.signature}", cost_usd=self.cost_usd, latency_ms=self.latency_ms
+            )
+        finally:
+            self.in_flight -= 1
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.asked]
+
+
+class ScriptedExecutor(Executor):
+    pool: Scripted
+
+
+def workflow(
+    first: str = "good", second: str = "good", third: str = "good", fallback: tuple[str, ...] = ()
+) -> Workflow:
+    return Workflow(
+        [
+            {"id": "words", "instruction": SPLIT, "worker": first, "fallback": fallback},
+            {"id": "letters", "instruction": COUNT, "worker": second},
+            {"id": "all", "instruction": REPEAT, "worker": third, "depends_on": ("words", "letters")},
+        ]
+    )
+
+
+def whole(worker: str = "good") -> Workflow:
+    return Workflow([{"id": "0", "instruction": TASK.instruction, "worker": worker}])
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox(workers=2) as sandbox:
+        yield sandbox
+
+
+def executor(
+    sandbox: Sandbox, scripts: Mapping[str, Any], config: Mapping[str, Any] | None = None, **pool: Any
+) -> ScriptedExecutor:
+    workers = Scripted({"good": SOLUTIONS} | dict(scripts), **pool)
+    return ScriptedExecutor(workers, sandbox, ExecutionConfig(**(config or {})))
+
+
+def run(program: str, *args: Any) -> Any:
+    namespace: dict[str, Any] = {}
+    exec(program, namespace)
+    return namespace["task_func"](*args)
+
+
+OUTPUTS = {"words": SOLUTIONS[SPLIT], "letters": SOLUTIONS[COUNT], "all": SOLUTIONS[REPEAT]}
+
+
+def test_edges_are_arguments() -> None:
+    assert run(assemble(TASK, workflow(), OUTPUTS, "dataflow"), "to be") == ["to", "be"] * 4
+
+
+def test_a_wrong_edge_is_a_wrong_program() -> None:
+    swapped = workflow().replace(
+        {"all": {"depends_on": ("letters", "letters_again")}, "words": {"id": "letters_again"}}
+    )
+    outputs = OUTPUTS | {"all": "def step(a, b):\n    return a[0] * b", "letters_again": OUTPUTS["words"]}
+    with pytest.raises(TypeError):
+        run(assemble(TASK, swapped, outputs, "dataflow"), "to be")
+
+
+@pytest.mark.parametrize(
+    "broken", ["def step(x):\n    return (", "x = 1", "raise SystemExit", "import nothing_such", ""]
+)
+def test_a_broken_step_fails_when_it_is_called(broken: str) -> None:
+    """The program still loads, so that the failure is the step's and the tests can be counted."""
+    program = assemble(TASK, workflow(), OUTPUTS | {"words": broken}, "dataflow")
+    exec(program, {})
+    with pytest.raises(RuntimeError, match="did not load"):
+        run(program, "to be")
+
+
+def test_steps_share_neither_names_nor_values() -> None:
+    """Two steps may use the same helper name, and one that changes its argument changes only its own."""
+    greedy = "def helper(x):\n    x.clear()\n    return 0\n\n\ndef step(x):\n    return helper(x)"
+    outputs = {
+        "a": "def helper(x):\n    return list(x)\n\n\ndef step(x):\n    return helper(x)",
+        "b": greedy,
+        "c": "def step(x):\n    return len(x)",
+        "d": "def step(a, b):\n    return [a, b]",
+    }
+    graph = {"a": (), "b": ("a",), "c": ("a",), "d": ("b", "c")}
+    steps = Workflow([{"id": i, "instruction": "", "depends_on": parents} for i, parents in graph.items()])
+    assert run(assemble(TASK, steps, outputs, "dataflow"), "xyz") == [0, 3]
+
+
+def test_sources_survive_quotes_and_backslashes() -> None:
+    tricky = "def step(x):\n    '''doc \\''' '''\n    return [\"\"\"'''\"\"\", '\\\\n', r'\\d']"
+    steps = Workflow([{"id": "a", "instruction": "x\ny"}, {"id": "b", "instruction": "", "depends_on": ("a",)}])
+    program = assemble(TASK, steps, {"a": tricky, "b": "def step(x):\n    return x"}, "dataflow")
+    assert run(program, "") == ["'''", "\\n", "\\d"]
+
+
+def test_defaults_and_imports_come_from_the_programs_head() -> None:
+    """BigCodeBench's tests call functions without arguments that have defaults."""
+    head = "import string\n\nMOST = 3\n\ndef task_func(text: str = string.digits, count: int = MOST):\n    '''Doc.'''\n"
+    task = TASK.model_copy(update={"complete_prompt": head, "parameters": ()})
+    steps = Workflow([{"id": "a", "instruction": "cut"}, {"id": "b", "instruction": "same", "depends_on": ("a",)}])
+    outputs = {"a": "def step(text, count):\n    return text[:count]", "b": "def step(x):\n    return x"}
+    program = assemble(task, steps, outputs, "dataflow")
+    assert run(program) == "012"
+    assert run(program, "abcdef", 2) == "ab"
+    unknown = TASK.model_copy(update={"parameters": ()})
+    assert run(assemble(unknown, steps, outputs, "dataflow"), "abc", 1) == "a"
+
+
+def test_sink_is_the_last_text() -> None:
+    assert assemble(TASK, workflow(), {"words": "a", "all": "b"}, "sink") == "b"
+
+
+def test_signatures_follow_the_subtasks_own_example() -> None:
+    """A worker's prompt depends on its words alone, so a wrong edge does not change what is asked."""
+    wrong_edges = workflow().replace({"all": {"depends_on": ("words",)}, "letters": {"depends_on": ("words",)}})
+    for steps in (workflow(), wrong_edges):
+        requests = [build_request(TASK, steps, subtask, kind="dataflow") for subtask in steps.subtasks]
+        assert [str(request.signature) for request in requests] == ["step(x)", "step(x)", "step(a, b)"]
+    bare = Workflow([{"id": "a", "instruction": "cut"}, {"id": "b", "instruction": "glue", "depends_on": ("a",)}])
+    two = TASK.model_copy(update={"parameters": ("left", "right")})
+    asked = [str(build_request(two, bare, subtask, kind="dataflow").signature) for subtask in bare.subtasks]
+    assert asked == ["step(left, right)", "step(x)"]
+
+
+def test_a_whole_task_is_checked_by_its_calls_and_not_by_its_steps_examples() -> None:
+    request = build_request(TASK, whole(), whole().subtasks[0], kind="dataflow")
+    assert str(request.signature) == "task_func(text)"
+    assert [example.args for example in request.examples] == [("'a b'",)]
+    assert request.examples[0].result == "['a', 'b', 'a', 'b']"
+
+
+async def test_a_right_workflow_passes_the_hidden_tests(sandbox: Sandbox) -> None:
+    """Costs add up; latency is the critical path and not the sum."""
+    execution = await executor(sandbox, {}).execute(TASK, workflow())
+    assert (execution.outcome, execution.success, execution.error) == (Scored(1.0), True, None)
+    assert (execution.tests_passed, execution.tests_total) == (2, 2)
+    assert (execution.total_cost, execution.total_latency_ms) == (1.5, 200.0)
+    assert execution.checks_passed == 3
+    asked_whole = await executor(sandbox, {}).execute(TASK, whole())
+    assert asked_whole.success
+    assert asked_whole.answer == SOLUTIONS[TASK.instruction]
+
+
+async def test_the_fallback_takes_over_where_the_check_fails_or_the_worker_cannot(sandbox: Sandbox) -> None:
+    scripts = {"wrong": WRONG, "unable": WorkerError("numbers only")}
+    execution = await executor(sandbox, scripts).execute(
+        TASK, workflow("unable", fallback=("wrong", "good", "unasked"))
+    )
+    result = execution.results[0]
+    assert [(a.worker, a.passed_check, a.error) for a in result.attempts] == [
+        ("unable", None, "numbers only"),
+        ("wrong", False, None),
+        ("good", True, None),
+    ]
+    assert (result.worker, result.output, execution.success) == ("good", SOLUTIONS[SPLIT], True)
+    assert execution.total_cost == 2.0
+    assert execution.total_latency_ms == 300.0
+
+
+async def test_where_no_answer_holds_the_first_is_kept(sandbox: Sandbox) -> None:
+    scripts = {"wrong": WRONG, "worse": "def step(x):\n    return 1 / 0", "unable": WorkerError("no")}
+    execution = await executor(sandbox, scripts).execute(TASK, workflow("unable", fallback=("wrong", "worse")))
+    result = execution.results[0]
+    assert (result.status, result.worker, result.passed_check, result.output) == ("done", "wrong", False, WRONG)
+    assert execution.outcome == Scored(0.0)
+
+
+async def test_one_failing_worker_does_not_lose_the_others(sandbox: Sandbox) -> None:
+    """Where no worker answers the program cannot be right, which the hidden tests say."""
+    execution = await executor(sandbox, {"unable": WorkerError("no")}).execute(TASK, workflow("unable"))
+    assert [result.status for result in execution.results] == ["failed", "done", "done"]
+    assert (execution.outcome, execution.tests_total) == (Scored(0.0), 2)
+    assert execution.error == "words: no"
+
+
+async def test_children_of_a_failed_parent_are_skipped_where_edges_carry_text(sandbox: Sandbox) -> None:
+    pool_config = {"assembler": "sink"}
+    one = executor(sandbox, {"unable": WorkerError("no"), "text": "anything"}, pool_config)
+    execution = await one.execute(TASK, workflow("unable", "text", "text"))
+    assert [result.status for result in execution.results] == ["failed", "done", "skipped"]
+    fine = await one.execute(TASK, workflow("text", "text", "text"))
+    assert fine.answer == "anything"
+    assert one.pool.asked[-1][1].inputs == {"words": "anything", "letters": "anything"}
+
+
+@pytest.mark.parametrize("fault", [InfrastructureError("no recording of step"), ZeroDivisionError("a bug of ours")])
+async def test_nobodys_fault_is_unscorable_and_keeps_the_other_results(sandbox: Sandbox, fault: Exception) -> None:
+    execution = await executor(sandbox, {"down": fault}).execute(TASK, workflow("down"))
+    assert execution.outcome == Unscorable(f"down: {fault}")
+    assert [result.status for result in execution.results] == ["failed", "done", "done"]
+    assert execution.results[1].output == SOLUTIONS[COUNT]
+
+
+async def test_subtasks_start_when_their_parents_are_done(sandbox: Sandbox) -> None:
+    one = executor(sandbox, {"slow": 0.1, "slower": 0.15})
+    began = time.perf_counter()
+    await one.execute(TASK, workflow("slow", "slower"))
+    assert one.pool.names == ["slow", "slower", "good"]
+    assert one.pool.most_in_flight == 2
+    assert time.perf_counter() - began < 5
+
+
+async def test_a_worker_that_hangs_is_cut_off(sandbox: Sandbox) -> None:
+    """Waiting is nobody's fault (the queue may have been ours), so there is no score; what was done is kept."""
+    one = executor(sandbox, {"hangs": 60.0}, {"timeout_s": 0.5})
+    began = time.perf_counter()
+    execution = await one.execute(TASK, workflow("hangs"))
+    assert time.perf_counter() - began < 5
+    assert isinstance(execution.outcome, Unscorable)
+    assert "within 0.5 s" in execution.outcome.reason
+    assert [result.status for result in execution.results] == ["failed", "done", "skipped"]
+    assert one.pool.in_flight == 0
+
+
+async def test_measured_time_over_the_limit_fails_the_subtask(sandbox: Sandbox) -> None:
+    """The same limit on latencies as they were measured, so that a replayed answer fails as the live one did."""
+    one = executor(sandbox, {}, {"timeout_s": 30}, latency_ms=20_000.0)
+    execution = await one.execute(TASK, workflow())
+    assert [result.status for result in execution.results] == ["done", "done", "failed"]
+    assert execution.outcome == Scored(0.0)
+    assert "workflow's time of 30 s" in (execution.error or "")
+
+
+async def test_no_further_worker_is_asked_past_the_budget(sandbox: Sandbox) -> None:
+    one = executor(sandbox, {"wrong": WRONG}, {"max_cost_usd": 0.4})
+    execution = await one.execute(TASK, workflow("wrong", "good", fallback=("good",)))
+    assert [result.status for result in execution.results] == ["done", "done", "skipped"]
+    assert len(execution.results[0].attempts) == 1
+    assert "budget of 0.4 USD" in (execution.error or "")
+
+
+async def test_an_unassigned_subtask_fails_and_an_unknown_worker_stops_the_command(sandbox: Sandbox) -> None:
+    execution = await executor(sandbox, {}).execute(TASK, workflow(""))
+    assert execution.error == "words: no worker is assigned"
+    with pytest.raises(UserError, match="no such worker"):
+        await executor(sandbox, {"?": UserError("no such worker")}).execute(TASK, workflow("?"))
+
+
+async def test_many_keep_their_order_and_their_limit(sandbox: Sandbox) -> None:
+    one = executor(sandbox, {"slow": 0.05}, {"concurrency": 2})
+    finished: list[str] = []
+    pairs = [(TASK.model_copy(update={"task_id": str(i)}), whole("slow" if i == 0 else "good")) for i in range(6)]
+    executions = await one.execute_many(pairs, lambda e: finished.append(e.task_id), samples=range(6))
+    assert [execution.task_id for execution in executions] == list("012345")
+    assert sorted(finished) == list("012345")
+    assert one.pool.most_in_flight <= 2
+    assert [request.sample for _, request in one.pool.asked] == list(range(6))
+
+
+async def test_cancelling_leaves_nothing_running(sandbox: Sandbox) -> None:
+    one = executor(sandbox, {"hangs": 60.0})
+    job = asyncio.ensure_future(one.execute_many([(TASK, workflow("hangs", "hangs"))] * 3))
+    await asyncio.sleep(0.1)
+    assert one.pool.in_flight == 6
+    job.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await job
+    assert one.pool.in_flight == 0
+    assert len(asyncio.all_tasks()) == 1

@@ -1,0 +1,368 @@
+"""From logs to training data: what is kept, what it says, and that rewordings stay true."""
+
+from __future__ import annotations
+
+import json
+from ast import literal_eval
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from orchestai.config import Config, load_config
+from orchestai.errors import UserError
+from orchestai.execution.log import ExecutionLog
+from orchestai.execution.record import ExecutionRecord
+from orchestai.execution.result import Attempt, Execution, SubtaskResult
+from orchestai.outcome import Scored
+from orchestai.tasks.composition.generate import SPLITS, generate
+from orchestai.tasks.composition.graph import INPUT, Composition, Node
+from orchestai.tasks.composition.operations import OPERATIONS
+from orchestai.tasks.composition.wording import word
+from orchestai.tasks.examples import clean, parse_calls
+from orchestai.tasks.task import Task
+from orchestai.training.augment import augment, recover
+from orchestai.training.data_format import TrainingExample, load_training_data, meta_path
+from orchestai.training.prepare import prepare
+from orchestai.workflow import Workflow
+
+CONFIG = """
+planner: {task_types: [string, list, integer, dict, date, combine], max_subtasks: 5}
+workers:
+  pool:
+    cheap: {kind: tool, tool: text, card: cheap}
+    middle: {kind: tool, tool: text, card: middle}
+    strong: {kind: tool, tool: text, card: strong}
+training: {phase1_supervised: {synthetic_augmentations: 0}}
+"""
+SIZE = "training.phase1_supervised.train_data_size"
+AUGMENTATIONS = "training.phase1_supervised.synthetic_augmentations"
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Path:
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+@pytest.fixture
+def config(config_file: Path) -> Config:
+    return load_config(config_file)
+
+
+@pytest.fixture(scope="module")
+def tasks() -> list[Task]:
+    split = SPLITS["train"]
+    return generate(type(split)("train", 40, split.lengths, split.buckets))
+
+
+def record(
+    task: Task,
+    *,
+    workers: Sequence[str] = ("cheap", "middle", "strong"),
+    answered: int = 0,
+    passed: int = 8,
+    cost: float = 1.0,
+    latency: float = 10.0,
+) -> ExecutionRecord:
+    """The reference plan run on `workers`, of which number `answered` was the first whose answer held."""
+    assigned = {"worker": workers[0], "fallback": tuple(workers[1:])}
+    workflow = reference(task).replace({subtask.id: assigned for subtask in reference(task).subtasks})
+    attempts = tuple(Attempt(worker=name, passed_check=i == answered) for i, name in enumerate(workers[: answered + 1]))
+    execution = Execution(
+        task_id=task.task_id,
+        workflow=workflow,
+        results=tuple(
+            SubtaskResult(id=subtask.id, status="done", attempts=attempts, kept=answered)
+            for subtask in workflow.subtasks
+        ),
+        outcome=Scored(passed / 8),
+        tests_passed=passed,
+        tests_total=8,
+        total_cost=cost,
+        total_latency_ms=latency,
+    )
+    return ExecutionRecord.from_execution(execution, task, planner="reference", pool=("cheap", "middle", "strong"))
+
+
+def reference(task: Task) -> Workflow:
+    assert task.reference is not None
+    return task.reference
+
+
+def write(directory: Path, records: Sequence[ExecutionRecord]) -> Path:
+    log = ExecutionLog(directory)
+    for one in records:
+        log.append(one)
+    return directory
+
+
+def test_the_best_execution_is_kept_and_the_rest_counted(tmp_path: Path, tasks: list[Task], config: Config) -> None:
+    """Passes all tests, then cheapest, then fastest; what is left out is reported with its reason."""
+    first, second, third = tasks[:3]
+    unscorable = record(third).model_copy(update={"outcome": "unscorable", "score": None, "success": False})
+    logs = write(
+        tmp_path / "logs",
+        [
+            record(first, passed=7, cost=0.1),
+            record(first, cost=3.0, latency=1.0),
+            record(first, cost=2.0, latency=9.0),
+            record(first, cost=2.0, latency=5.0),
+            record(second, passed=0),
+            unscorable,
+            record(third),
+        ],
+    )
+    report = prepare(logs, config, tmp_path / "data.json")
+    examples = load_training_data(tmp_path / "data.json", config)
+    assert {example.task_id for example in examples} == {first.task_id, third.task_id}
+    kept = next(example for example in examples if example.task_id == first.task_id)
+    assert (kept.rewards.success, kept.rewards.cost, kept.rewards.latency) == (1.0, -2.0, -0.005)
+    assert (report.executions, report.tasks, report.kept) == (7, 3, 2)
+    assert report.dropped == {
+        "failed hidden tests, or gave no plan": 2,
+        "a better execution of the same task was kept": 2,
+        "unscorable": 1,
+    }
+
+
+def test_targets_have_hindsight_and_exact_spans(tmp_path: Path, tasks: list[Task], config: Config) -> None:
+    """The worker whose answer held is the target; those still to be asked are its fallback."""
+    task = next(task for task in tasks if len(reference(task)) > 2)
+    prepare(write(tmp_path / "logs", [record(task, answered=1)]), config, tmp_path / "data.json")
+    (example,) = json.loads((tmp_path / "data.json").read_text())
+    targets, plan = example["targets"], reference(task)
+    assert targets["model_selections"] == [1] * len(plan)
+    assert targets["fallback"] == [[2]] * len(plan)
+    assert targets["dependencies"] == plan.dependencies()
+    types = config.planner.task_types
+    assert [types[i] for i in targets["task_types"]] == [subtask.task_type for subtask in plan.subtasks]
+    words = [example["instruction"][start:end] for start, end in targets["spans"]]
+    assert words == targets["instructions"] == [subtask.instruction for subtask in plan.subtasks]
+
+
+def test_validation_is_a_share_of_tasks_that_stays_as_the_log_grows(
+    tmp_path: Path, tasks: list[Task], config: Config
+) -> None:
+    def splits(count: int) -> dict[str, str]:
+        logs = write(tmp_path / f"logs{count}", [record(task) for task in tasks[:count]])
+        prepare(logs, config, tmp_path / "data.json")
+        return {example.task_id: example.split for example in load_training_data(tmp_path / "data.json", config)}
+
+    few, many = splits(30), splits(40)
+    assert few.items() <= many.items()
+    assert 0 < list(many.values()).count("validation") < 16
+
+
+def test_train_data_size_limits_tasks_without_emptying_a_split(
+    tmp_path: Path, tasks: list[Task], config_file: Path
+) -> None:
+    config = load_config(config_file, [f"{SIZE}=20"])
+    report = prepare(write(tmp_path / "logs", [record(task) for task in tasks]), config, tmp_path / "data.json")
+    assert report.kept == 20
+    assert min(report.train, report.validation) > 0
+    assert report.dropped["tasks beyond train_data_size=20"] == len(tasks) - 20
+
+
+def test_augmentations_are_new_true_and_only_of_training_tasks(
+    tmp_path: Path, tasks: list[Task], config_file: Path
+) -> None:
+    """Each says the same composition: its visible calls are computed again, its spans are whole wordings."""
+    config = load_config(config_file, [f"{AUGMENTATIONS}=150"])
+    report = prepare(write(tmp_path / "logs", [record(task) for task in tasks]), config, tmp_path / "data.json")
+    examples = load_training_data(tmp_path / "data.json", config)
+    assert report.augmented == 150
+    assert len({example.instruction for example in examples}) == len(examples) == report.kept + 150
+    split_of = {example.task_id: example.split for example in examples if not example.augmented}
+    original = {example.task_id: signature(example) for example in examples if not example.augmented}
+    phrases = {phrasing.span for operation in OPERATIONS for phrasing in operation.phrasings}
+    for example in examples:
+        if example.augmented:
+            assert example.split == split_of[example.task_id] == "train"
+            spans = [example.instruction[slice(*span)] for span in example.targets.spans if span]
+            assert set(spans) <= phrases
+            assert tuple(map(clean, spans)) == example.targets.instructions
+            assert signature(example) == original[example.task_id]
+
+
+def signature(example: TrainingExample) -> str:
+    composition = recover(example)
+    assert composition is not None
+    return composition.signature
+
+
+def test_rewordings_take_their_worker_from_evidence(tasks: list[Task]) -> None:
+    """A wording that nobody was seen to do well is not used."""
+    examples = [as_example(task, worker=i % 3) for i, task in enumerate(tasks)]
+    shown: dict[str, int] = {}
+    for example in examples:
+        for words in example.targets.instructions:
+            shown.setdefault(clean(words), example.targets.model_selections[0])
+    own = {example.task_id: example.targets for example in examples}
+    for example in augment(examples, 200, evidence=examples, seed=1):
+        for words, worker in zip(example.targets.instructions, example.targets.model_selections, strict=True):
+            if words in map(clean, own[example.task_id].instructions):
+                assert worker == own[example.task_id].model_selections[0]
+            else:
+                assert worker == shown[words]
+    assert not augment(examples, 0, evidence=examples, seed=1)
+
+
+def test_branches_change_places_with_all_that_belongs_to_them() -> None:
+    """Two branches that meet in a step without an order of its arguments may be told in either order."""
+    unary = [op for op in OPERATIONS if op.inputs == ("int",) and op.output == "int"][:2]
+    join = next(op for op in OPERATIONS if op.commutative and op.inputs == ("int", "int"))
+    composition = Composition("int", (Node(unary[0], (INPUT,)), Node(unary[1], (INPUT,)), Node(join, (0, 1))))
+    phrasings = [node.operation.phrasings[0] for node in composition.nodes]
+    worded = word(composition, phrasings, "n", [(2, 0), (3, 0)], Random(0))
+    example = TrainingExample.model_validate(
+        {
+            "instruction": worded.text,
+            "targets": {
+                "model_selections": [0, 1, 2],
+                "task_types": [3, 4, 5],
+                "dependencies": [[], [], [0, 1]],
+                "spans": worded.spans,
+                "fallback": [[1], [2], [0]],
+                "instructions": [phrasing.span for phrasing in phrasings],
+            },
+            "rewards": {"success": 1, "cost": 0, "latency": 0},
+        }
+    )
+    seen = set()
+    for other in augment([example], 20, evidence=[example], seed=0):
+        targets = other.targets
+        first = targets.instructions.index(clean(phrasings[0].span))
+        seen.add(first)
+        place = {0: first, 1: 1 - first, 2: 2}
+        assert targets.dependencies == ((), (), (0, 1))
+        assert [targets.model_selections[place[i]] for i in range(3)] == [0, 1, 2]
+        assert [targets.task_types[place[i]] for i in range(3)] == [3, 4, 5]
+        assert [targets.fallback[place[i]] for i in range(3)] == [(1,), (2,), (0,)]
+        words = [other.instruction[slice(*span)] for span in targets.spans if span]
+        assert [words[place[i]] for i in range(3)] == [phrasing.span for phrasing in phrasings]
+    assert seen == {0, 1}
+
+
+def as_example(task: Task, worker: int) -> TrainingExample:
+    plan = reference(task)
+    return TrainingExample.model_validate(
+        {
+            "instruction": task.instruction,
+            "task_id": task.task_id,
+            "targets": {
+                "model_selections": [worker] * len(plan),
+                "task_types": [0] * len(plan),
+                "dependencies": plan.dependencies(),
+                "spans": [subtask.span for subtask in plan.subtasks],
+                "instructions": [subtask.instruction for subtask in plan.subtasks],
+            },
+            "rewards": {"success": 1, "cost": 0, "latency": 0},
+        }
+    )
+
+
+def test_reference_plans_are_recovered_as_compositions_that_compute_the_visible_calls(tasks: list[Task]) -> None:
+    for task in tasks:
+        composition = recover(as_example(task, 0))
+        assert composition is not None
+        for call in parse_calls(task.instruction, task.entry_point):
+            assert composition.call(literal_eval(call.args[0])) == literal_eval(call.result)
+
+
+def test_a_whole_task_is_an_example_like_any_other(tmp_path: Path, config: Config) -> None:
+    """HumanEval has no decomposition: one subtask whose words are the instruction, of no named type."""
+    task = Task(task_id="HumanEval/0", suite="humaneval", instruct_prompt="Add two numbers.", test="")
+    task = task.model_copy(update={"reference": Workflow([{"id": "0", "instruction": task.instruction}])})
+    report = prepare(write(tmp_path / "logs", [record(task)]), config, tmp_path / "data.json")
+    (example,) = load_training_data(tmp_path / "data.json", config)
+    assert example.targets.task_types == (None,)
+    assert example.targets.spans == ((0, len(task.instruction)),)
+    assert "test split" in report.warnings[0]
+
+
+def test_lines_of_other_orchestrations_are_prepared(tmp_path: Path, config: Config) -> None:
+    """A log line with the documented fields alone is enough."""
+    log = ExecutionLog(tmp_path / "logs")
+    log.log_execution(
+        instruction="Summarize document...",
+        planner_outputs={
+            "model_selections": [2, 0, 1],
+            "workflow_graph": {"adjacency": [[0, 1, 0], [0, 0, 1], [0] * 3]},
+        },
+        execution_result={"success": True, "outputs": {}, "total_cost": 0.045, "total_latency_ms": 1200.0},
+    )
+    prepare(log.directory, config, tmp_path / "data.json")
+    (example,) = json.loads((tmp_path / "data.json").read_text())
+    assert example["targets"]["model_selections"] == [2, 0, 1]
+    assert example["targets"]["dependencies"] == [[], [0], [1]]
+    assert example["rewards"] == {"success": 1.0, "cost": -0.045, "latency": -1.2}
+
+
+def test_what_cannot_be_learned_from_is_said_in_one_line(tmp_path: Path, tasks: list[Task], config: Config) -> None:
+    foreign = record(tasks[0], workers=("other", "cheap"))
+    failed = [record(task, passed=3) for task in tasks[:2]]
+    with pytest.raises(UserError, match=r"failed hidden tests.*: 2.*'other' is not in workers\.pool: 1") as caught:
+        prepare(write(tmp_path / "logs", [*failed, foreign]), config, tmp_path / "data.json")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "data.json").exists()
+    with pytest.raises(UserError, match="no such log"):
+        prepare(tmp_path / "nowhere", config, tmp_path / "data.json")
+
+
+GOOD: dict[str, Any] = {
+    "instruction": "Summarize document...",
+    "targets": {"model_selections": [2, 0, 1], "task_types": [3, 5, 4], "dependencies": [[], [0], [1]]},
+    "rewards": {"success": 1.0, "cost": -0.045, "latency": -1.2},
+}
+
+
+def test_the_short_form_written_by_hand_loads(tmp_path: Path, config: Config) -> None:
+    (tmp_path / "data.json").write_text(json.dumps([GOOD]))
+    (example,) = load_training_data(tmp_path / "data.json", config)
+    assert example.targets.dependencies == ((), (0,), (1,))
+    assert example.targets.spans == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"targets": {**GOOD["targets"], "model_selections": [2, 0]}}, "task_types has 3 entries"),
+        ({"targets": {**GOOD["targets"], "model_selections": [2, 0, 3]}}, "index 3, but workers.pool has 3"),
+        ({"targets": {**GOOD["targets"], "task_types": [6, 0, 0]}}, "index 6, but planner.task_types has 6"),
+        ({"targets": {**GOOD["targets"], "dependencies": [[1], [0], []]}}, "cycle"),
+        ({"targets": {**GOOD["targets"], "spans": [[0, 99], None, None]}}, r"targets.spans.0: \[0, 99\]"),
+        ({"rewards": {"success": 1.0, "cost": 0.045, "latency": 0}}, "rewards.cost"),
+        ({"schema_version": 2}, "schema_version is 2"),
+        ({"prompt": "x"}, "prompt: Extra inputs"),
+    ],
+)
+def test_a_file_of_another_schema_is_refused_at_its_first_fault(
+    tmp_path: Path, config: Config, change: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / "data.json"
+    path.write_text(json.dumps([GOOD, GOOD | change]))
+    with pytest.raises(UserError, match=message) as caught:
+        load_training_data(path, config)
+    assert str(caught.value).startswith(f"{path}: example 1: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_for_another_pool_or_a_foreign_sidecar_is_refused(
+    tmp_path: Path, tasks: list[Task], config: Config, config_file: Path
+) -> None:
+    path = tmp_path / "data.json"
+    prepare(write(tmp_path / "logs", [record(tasks[0])]), config, path)
+    config_file.write_text(CONFIG.replace("middle", "medium"))
+    with pytest.raises(UserError, match=r"made for workers\.pool"):
+        load_training_data(path, load_config(config_file))
+    path.write_text(json.dumps([GOOD]))
+    with pytest.raises(UserError, match="belongs to another training file"):
+        load_training_data(path, config)
+    meta_path(path).unlink()
+    path.write_text("{}")
+    with pytest.raises(UserError, match="is a JSON list"):
+        load_training_data(path, config)
