@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
@@ -81,14 +82,18 @@ class Evaluation:
         title = f"{first.n} {first.suite} tasks"
         return table(self.ours, self.summaries, self.differences, title)
 
-    def write(self, output_dir: Path | str) -> None:
-        """Write `evaluation.json` and `evaluation.png`.
+    def write(self, path: Path | str) -> None:
+        """Write the figures to `path` (JSON), and beside it the picture (.png) and the table with conclusion (.txt).
 
         Raises:
             UserError: a file cannot be written.
         """
-        artefacts.write_json(Path(output_dir) / "evaluation.json", self.to_dict())
-        picture.draw(Path(output_dir) / "evaluation.png", self.planners, self.summaries)
+        path = Path(path)
+        artefacts.write_json(path, self.to_dict())
+        picture.draw(path.with_suffix(".png"), self.planners, self.summaries)
+        page = Console(width=200, file=io.StringIO(), record=True)
+        page.print(self.table())
+        artefacts.write_text(path.with_suffix(".txt"), f"{page.export_text()}\n{self.conclusion}\n")
 
     def to_dict(self) -> dict[str, Any]:
         return {
