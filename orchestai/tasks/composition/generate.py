@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -155,11 +154,3 @@ def _reference(composition: Composition, worded: Worded) -> Workflow:
             for index, (node, (start, end)) in enumerate(zip(composition.nodes, worded.spans, strict=True))
         ]
     )
-
-
-def fingerprint(tasks: Sequence[Task]) -> str:
-    """sha256 over everything that the tasks say."""
-    digest = hashlib.sha256()
-    for task in tasks:
-        digest.update(task.model_dump_json().encode())
-    return digest.hexdigest()

@@ -1,0 +1,87 @@
+"""Reading task files and hub data sets as records, with errors that name the file and the line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pydantic import ValidationError
+
+from orchestai.errors import UserError
+from orchestai.tasks.task import Task
+
+Record: TypeAlias = dict[str, Any]
+
+
+def read_records(source: str, hub_split: str) -> list[tuple[str, Record]]:
+    """Records with where each stands, from a .json, .jsonl or .gz file, or from a Hugging Face data set's split.
+
+    Raises:
+        UserError: there is no such file or data set, or it is not JSON records.
+    """
+    path = Path(source)
+    if path.is_file():
+        return _read_file(path)
+    if path.suffix in {".json", ".jsonl", ".gz"} or path.is_absolute():
+        raise UserError(f"{source}: no such task file")
+    return _read_hub(source, hub_split)
+
+
+def to_tasks(records: Sequence[tuple[str, Record]], convert: Callable[[Record], Task]) -> list[Task]:
+    """Convert records; raises `UserError` naming the place and the field of the first that does not fit."""
+    tasks = []
+    for where, record in records:
+        try:
+            tasks.append(convert(record))
+        except KeyError as error:
+            raise UserError(f"{where}: field {error.args[0]!r} is missing; is this a file of another suite?") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"]))
+            raise UserError(f"{where}: field {field!r}: {first['msg']}") from None
+        except (SyntaxError, TypeError, AttributeError, ValueError) as error:
+            raise UserError(f"{where}: not a task: {type(error).__name__}: {error}") from None
+    return tasks
+
+
+def _read_file(path: Path) -> list[tuple[str, Record]]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from None
+    if text.lstrip().startswith("["):
+        records = [(f"{path}, item {number}", item) for number, item in enumerate(_parse(text, str(path)), start=1)]
+    else:
+        lines = [(f"{path}, line {number}", line) for number, line in enumerate(text.split("\n"), start=1)]
+        records = [(where, _parse(line, where)) for where, line in lines if line.strip()]
+    for where, record in records:
+        if not isinstance(record, dict):
+            raise UserError(f"{where}: a task must be a JSON object, not {type(record).__name__}")
+    if not records:
+        raise UserError(f"{path}: holds no tasks")
+    return records
+
+
+def _parse(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UserError(f"{where}: not JSON: {error}") from None
+
+
+def _read_hub(name: str, split: str) -> list[tuple[str, Record]]:
+    from datasets import load_dataset
+
+    try:
+        rows = load_dataset(name, split=split)
+    except Exception as error:  # the hub's client raises many unrelated types; all mean that the data is not there
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"data set {name!r} (split {split!r}) cannot be loaded: {reason}; pass a file as tasks.path"
+        ) from None
+    return [(f"{name}, row {number}", dict(row)) for number, row in enumerate(rows, start=1)]

@@ -1,0 +1,40 @@
+"""What the loaders read from a program's syntax tree."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+
+def functions(source: str) -> dict[str, ast.FunctionDef]:
+    """Top-level functions by name; raises `SyntaxError` where `source` is no Python."""
+    return {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
+
+
+def parameters(function: ast.FunctionDef) -> tuple[str, ...]:
+    """Names of the positional parameters."""
+    return tuple(argument.arg for argument in [*function.args.posonlyargs, *function.args.args])
+
+
+def names(nodes: Iterable[ast.AST]) -> set[str]:
+    """Every plain name that is read or written below these nodes."""
+    return {node.id for root in nodes for node in ast.walk(root) if isinstance(node, ast.Name)}
+
+
+def top_level_names(source: str) -> set[str]:
+    """What a module defines: functions, classes and variables."""
+    body = ast.parse(source).body
+    defined = {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    return defined | names(node for node in body if isinstance(node, ast.Assign))
+
+
+def rename(root: ast.AST, old: str, new: str) -> None:
+    """Rename a plain name below `root`, in place."""
+    for node in ast.walk(root):
+        if isinstance(node, ast.Name) and node.id == old:
+            node.id = new
+
+
+def imports(body: Iterable[ast.stmt]) -> list[ast.stmt]:
+    """The import statements among these."""
+    return [node for node in body if isinstance(node, (ast.Import, ast.ImportFrom))]
