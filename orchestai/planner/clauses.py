@@ -11,10 +11,10 @@ _QUOTED = re.compile(r"`[^`]*`")
 _PARENTHESES = re.compile(r"\([^()]*\)")
 _BOUNDARY = re.compile(r"(?<=[.;:!?])\s+|,?\s+(?:and\s+)?then\b,?\s*|,\s+and\s+(?=\w)|\n\s*\n", re.IGNORECASE)
 _CONNECTIVE = re.compile(
-    r"(?:(?:and|then|also|next|last|lastly|first|firstly|second|secondly|third|finally|separately|afterwards|meanwhile"
-    r"|to\s+(?:begin|start|finish|end))\b[^,`(]*,\s*"
-    r"|(?:after|before|in|on|with|using|from|for|given|starting|taking|combining|going|once)\b[^,`(]*,\s*"
-    r"|(?:and|then|also|next|finally|first)\s+)",
+    r"(?:(?:and|then|also|next|now|last|lastly|first|firstly|second|secondly|third|finally|separately|independently"
+    r"|afterwards|meanwhile|to\s+(?:begin|start|finish|end))\b[^,`(]*,\s*"
+    r"|(?:after|as|before|in|on|with|using|from|for|given|starting|taking|combining|going|once)\b[^,(]*,\s*"
+    r"|(?:and|then|also|next|now|finally|first)\s+)",
     re.IGNORECASE,
 )
 _PREAMBLE = re.compile(
@@ -25,12 +25,15 @@ _EDGES = " \t\n.,;:"
 _SHORTEST = 4
 """Characters; anything shorter is punctuation or a stray word."""
 
+_DATE = re.compile(r"'\d{4}-\d\d-\d\d'")
+_LITERALS = {"'": "string", '"': "string", "[": "list", "(": "list", "{": "dict"}
+"""How a literal begins, and its type; one that begins otherwise is a number."""
 _KEYWORDS = {
-    "date": re.compile(r"\b(dates?|days?|weeks?|months?|years?|weekdays?|calendar|leap)\b|'\d{4}-\d\d-\d\d'"),
-    "dict": re.compile(r"\b(dict(ionary|ionaries)?|mapping|keys?|values?)\b|`?\{"),
-    "list": re.compile(r"\b(lists?|items?|elements?|numbers|sort(ed)?|entries|values)\b|`\["),
-    "integer": re.compile(r"\b(integers?|number|digits?|multiply|add|subtract|divide|square|prime|factorial)\b|`-?\d"),
-    "string": re.compile(r"\b(strings?|text|words?|letters?|characters?|vowels?|upper|lower|case|sentence)\b|`'"),
+    "date": re.compile(r"\b(dates?|days?|weeks?|months?|years?|weekdays?|calendar|leap)\b"),
+    "dict": re.compile(r"\b(dict(ionary|ionaries)?|mapping|keys?)\b"),
+    "list": re.compile(r"\b(lists?|items?|elements?|numbers|sort(ed)?|entries|values)\b"),
+    "integer": re.compile(r"\b(integers?|number|digits?|multiply|add|subtract|divide|square|prime|factorial)\b"),
+    "string": re.compile(r"\b(strings?|text|words?|letters?|characters?|vowels?|upper|lower|case|sentence)\b"),
 }
 
 
@@ -38,8 +41,8 @@ def clauses(instruction: str) -> list[tuple[int, int]]:
     """[start, end) offsets of the clauses that ask for something, in the order of the text.
 
     A clause keeps its inline example and loses its connective ("First,", "with the words,"). The sentence that asks for
-    a function and the sentences that show calls of it are left out. An instruction in which nothing is found is one
-    clause as a whole, so there is always at least one.
+    a function and the sentences that show calls of it are left out, and where some clauses show examples of their own,
+    those that show none. An instruction in which nothing is found is one clause as a whole, so there is always one.
     """
     shield = _PARENTHESES.sub(_blank, _QUOTED.sub(_blank, instruction))
     found: list[tuple[int, int]] = []
@@ -50,19 +53,28 @@ def clauses(instruction: str) -> list[tuple[int, int]]:
         text = instruction[span[0] : span[1]]
         if len(text) >= _SHORTEST and not _PREAMBLE.match(text) and not _CALL.search(text):
             found.append(span)
-    return found or [_strip(instruction, 0, len(instruction))]
+    exemplified = [(start, end) for start, end in found if parse_examples(instruction[start:end])]
+    return exemplified or found or [_strip(instruction, 0, len(instruction))]
 
 
 def guess_type(clause: str, task_types: Sequence[str]) -> str:
-    """The type whose keywords the clause holds most of; `combine` where its example takes two arguments.
+    """The type of what the clause works on: that of its example's argument, else the one most of its words speak of.
 
-    Ties, and clauses without a keyword, go to the type that comes first in `task_types`.
+    An example with several arguments is of type `combine`. Only `task_types` are given; ties, and clauses that say
+    nothing, go to the first of them.
     """
     examples = parse_examples(clause)
-    if "combine" in task_types and examples and len(examples[0].args) > 1:
-        return "combine"
+    shown = _type_of(examples[0].args) if examples else ""
+    if shown in task_types:
+        return shown
     counts = {kind: len(_KEYWORDS[kind].findall(clause.lower())) if kind in _KEYWORDS else 0 for kind in task_types}
     return max(task_types, key=counts.__getitem__)
+
+
+def _type_of(args: Sequence[str]) -> str:
+    if len(args) > 1:
+        return "combine"
+    return "date" if _DATE.fullmatch(args[0]) else _LITERALS.get(args[0][0], "integer")
 
 
 def _blank(match: re.Match[str]) -> str:
