@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 _STEP = re.compile(r"`([^`]+)`\s*(?:->|→|=>|becomes?|gives?|returns?|turns? into|yields?)\s*`([^`]+)`")
 _CALL_RESULT = re.compile(
-    r"`?\s*(?:->|→|➞|=>|⇒|==|=|becomes?|gives?|yields?|(?:should |must |will )?returns?|outputs?|is)[ \t]*"
+    r"`?\s*(?:#\s*)?(?:->|→|➞|==?>|⇒|==?|becomes?|gives?|yields?|(?:should |must |will )?returns?|outputs?|is)[ \t]*"
 )
 _DOCTEST_RESULT = re.compile(r"[ \t]*\n[ \t]*")
+_CONTINUES = re.compile(r"\w|\s*[-+*/%=<>]")
 _OPENING = re.compile(r"^(?:(?:and|then)\b\s*)+", re.IGNORECASE)
 _QUOTED = re.compile(r"`[^`]*`")
 _SPACE = re.compile(r"`[^`]*`|\s+")
@@ -117,7 +118,7 @@ def _call_at(text: str, start: int) -> str:
 
 
 def _literal_at(text: str, start: int) -> str:
-    """The longest literal on the line that starts at `start` (inside backticks if it opens with one)."""
+    """The literal that the line from `start` begins with, in backticks or not; empty if it is part of an expression."""
     line = text[start:].partition("\n")[0].strip()
     if line.startswith("`"):
         quoted = line[1:].partition("`")[0].strip()
@@ -125,5 +126,5 @@ def _literal_at(text: str, start: int) -> str:
     for end in range(len(line), 0, -1):
         source = line[:end].rstrip(" .,;`")
         if _is_literal(source):
-            return source
+            return "" if _CONTINUES.match(line, len(source)) else source
     return ""

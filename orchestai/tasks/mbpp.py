@@ -37,11 +37,12 @@ def _task(record: Record) -> Task:
     code = record["code"].replace("\r\n", "\n")
     asserts = [line.replace("\r\n", "\n") for line in record["test_list"]]
     body = [statement for line in asserts for statement in ast.parse(line).body]
+    setup = _setup(record)
     defined, used = functions(code), names(body)
     tested = [name for name in defined if name in used]
     if not tested:
         raise ValueError(f"MBPP {number}: no function of its code is tested")
-    helpers = used & (top_level_names(code) - {tested[0]})
+    helpers = (used | names(setup)) & (top_level_names(code) - {tested[0]})
     text = (record["text"] if "text" in record else record["prompt"]).strip()
     shown = "\n".join(asserts[:_SHOWN])
     return Task(
@@ -50,7 +51,7 @@ def _task(record: Record) -> Task:
         split=next(name for name, numbers in SPLITS.items() if number in numbers),
         instruct_prompt=f"{text}\nYour code should satisfy:\n{shown}",
         canonical_solution=code,
-        test=as_test_case(body, _setup(record)),
+        test=as_test_case(body, setup),
         entry_point=tested[0],
         parameters=parameters(defined[tested[0]]),
         isolation="shared" if helpers else "split",
