@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -64,18 +65,25 @@ async def passes_examples(sandbox: Sandbox, code: str, signature: Named, example
 
 
 def defines(code: str, name: str) -> bool:
-    """Whether `code` parses and binds `name` at its top level, as far as one sees without running it."""
+    """Whether `code` parses and seems to bind `name` at its top level; spares the sandbox what cannot pass."""
     try:
-        body = ast.parse(code).body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            body = ast.parse(code).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    for statement in body:
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            if statement.name == name:
-                return True
-        elif not isinstance(statement, ast.Expr):
-            bound = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-            imported = isinstance(statement, (ast.Import, ast.ImportFrom))
-            if name in bound or imported:
-                return True
-    return False
+    return any(name in bound or "*" in bound for bound in map(_bound_names, body))
+
+
+def _bound_names(statement: ast.stmt) -> set[str]:
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return {statement.name}
+    names = set()
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.alias):
+            names.add(node.asname or node.name)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+    return names

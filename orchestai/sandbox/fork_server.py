@@ -9,14 +9,17 @@ import socket
 import subprocess
 import sys
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox.inside.wire import ChannelClosedError, LineReader
+from orchestai.sandbox.program import Limits, Program
 
 _INSIDE = Path(__file__).parent / "inside"
 _BOOT = """
@@ -77,16 +80,9 @@ class ForkServer:
             channel.close()
         self._readers = [LineReader(channel) for channel in self._channels]
         self._ids = count()
+        self._finalizer = weakref.finalize(self, _end, self._process, self._channels, self._home)
         try:
-            for channel, reader in zip(self._channels, self._readers, strict=True):
-                channel.settimeout(_START_TIMEOUT_S)
-                hello, _ = reader.read()
-                channel.settimeout(None)
-                if "failed" in hello:
-                    raise UserError(f"sandbox: {hello['failed']}; install it or take it out of sandbox.preload")
-        except ChannelClosedError as error:
-            self.close()
-            raise InfrastructureError(f"the sandbox's fork server did not start: {error}") from None
+            self._await_slots()
         except BaseException:
             self.close()
             raise
@@ -98,13 +94,26 @@ class ForkServer:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def judge(self, slot: int, code: str, tests: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
-        """Have `slot` run a program and wait for the verdict. One caller per slot at a time. Raises SlotLostError."""
+    def judge(self, slot: int, program: Program, names: Sequence[str], limits: Limits) -> dict[str, Any]:
+        """Have `slot` run a program and wait for the verdict. One caller per slot at a time.
+
+        Gives `status`, `reason`, `wall_s` and `tests`, an [outcome, message] for each of `names`.
+
+        Raises:
+            SlotLostError: the slot or the server died of it, or of something else.
+        """
         number = next(self._ids)
+        job = {
+            "total": len(names),
+            "entry_point": program.entry_point,
+            "isolation": program.isolation,
+            "limits": asdict(limits),
+        }
         order = json.dumps({"id": number, "job": job}).encode() + b"\n"
+        tests = json.dumps({"source": program.tests, "names": names})
         channel = self._channels[slot]
         try:
-            with _file_with(code) as code_file, _file_with(json.dumps(tests)) as tests_file:
+            with _file_with(program.code) as code_file, _file_with(tests) as tests_file:
                 socket.send_fds(channel, [order], [code_file, tests_file])
             while True:
                 verdict, _ = self._readers[slot].read()
@@ -117,15 +126,32 @@ class ForkServer:
 
     def close(self) -> None:
         """End the server with all it runs, and remove its files. Whoever waits in `judge` gets SlotLostError."""
-        for channel in self._channels:
-            with suppress(OSError):
-                channel.shutdown(socket.SHUT_RDWR)
+        self._finalizer()
+
+    def _await_slots(self) -> None:
         try:
-            self._process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        shutil.rmtree(self._home, ignore_errors=True)
+            for channel, reader in zip(self._channels, self._readers, strict=True):
+                channel.settimeout(_START_TIMEOUT_S)
+                hello, _ = reader.read()
+                channel.settimeout(None)
+                if "failed" in hello:
+                    raise UserError(f"sandbox: {hello['failed']}; install it or take it out of sandbox.preload")
+        except ChannelClosedError as error:
+            raise InfrastructureError(f"the sandbox's fork server did not start: {error}") from None
+
+
+def _end(process: subprocess.Popen[bytes], channels: Sequence[socket.socket], home: str) -> None:
+    for channel in channels:
+        with suppress(OSError):
+            channel.shutdown(socket.SHUT_RDWR)
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for channel in channels:
+        channel.close()
+    shutil.rmtree(home, ignore_errors=True)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any
@@ -17,6 +16,16 @@ from orchestai.errors import InfrastructureError
 from orchestai.sandbox.fork_server import ForkServer, SlotLostError
 from orchestai.sandbox.inventory import test_names
 from orchestai.sandbox.program import Limits, Program, Report, TestVerdict
+
+_SELF_TEST = Program(
+    code="def task_func(a, b): return a + b",
+    tests="""\
+import unittest
+class SelfTestCase(unittest.TestCase):
+    def test_right(self): self.assertEqual(task_func(1, 2), 3)
+    def test_wrong(self): self.assertEqual(task_func(1, 2), 4)
+""",
+)
 
 
 class Sandbox:
@@ -87,16 +96,15 @@ class Sandbox:
             future = self._cache[program] = self._threads.submit(self._judge, program)
             while len(self._cache) > self._cache_size:
                 self._cache.popitem(last=False)
+        future.add_done_callback(lambda done: self._forget_unless_judged(program, done))
         return future
 
-    def _judge(self, program: Program) -> Report:
-        report = self._report(program)
-        if report.status == "infra_error":
+    def _forget_unless_judged(self, program: Program, done: Future[Report]) -> None:
+        if done.exception() or done.result().status == "infra_error":
             with self._lock:
                 self._cache.pop(program, None)
-        return report
 
-    def _report(self, program: Program) -> Report:
+    def _judge(self, program: Program) -> Report:
         try:
             names = test_names(program.tests)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -110,6 +118,8 @@ class Sandbox:
             return Report("died", total=len(names), tests=unfinished, reason=f"ended the sandbox twice: {error}")
         except (InfrastructureError, OSError) as error:
             return Report("infra_error", total=len(names), reason=str(error))
+        if verdict["status"] == "infra_error":
+            return Report("infra_error", total=len(names), reason=verdict["reason"])
         tests = tuple(
             TestVerdict(name, outcome, message)
             for name, (outcome, message) in zip(names, verdict["tests"], strict=True)
@@ -119,27 +129,20 @@ class Sandbox:
 
     def _verdict(self, program: Program, names: Sequence[str]) -> dict[str, Any]:
         """The slot's verdict. A program whose slot is lost runs once more, with a fork server to itself."""
-        tests = {"source": program.tests, "names": names}
-        job = {
-            "total": len(names),
-            "entry_point": program.entry_point,
-            "isolation": program.isolation,
-            "limits": asdict(self.limits),
-        }
         slot = self._slots.get()
         try:
             server = self._running()
             try:
-                return server.judge(slot, program.code, tests, job)
+                return server.judge(slot, program, names, self.limits)
             except SlotLostError:
                 self._replace(server)
         finally:
             self._slots.put(slot)
         if self._closed:
             raise InfrastructureError("the sandbox was closed")
-        alone = ForkServer(1, self._preload)
+        alone = self._start(1)
         try:
-            return alone.judge(0, program.code, tests, job)
+            return alone.judge(0, program, names, self.limits)
         finally:
             alone.close()
 
@@ -149,8 +152,20 @@ class Sandbox:
             if self._closed:
                 raise InfrastructureError("the sandbox was closed")
             if self._server is None:
-                self._server = ForkServer(self._workers, self._preload)
+                self._server = self._start(self._workers)
             return self._server
+
+    def _start(self, slots: int) -> ForkServer:
+        """A fork server that has judged a program of ours rightly; without that proof a failure of ours looks like 0."""
+        server = ForkServer(slots, self._preload)
+        try:
+            verdict = server.judge(0, _SELF_TEST, test_names(_SELF_TEST.tests), self.limits)
+        except SlotLostError as error:
+            verdict = {"status": "infra_error", "reason": str(error)}
+        if verdict["status"] != "ok" or verdict["tests"] != [["passed", ""], ["failed", "AssertionError: 3 != 4"]]:
+            server.close()
+            raise InfrastructureError(f"the sandbox cannot run programs here: {verdict['status']} {verdict['reason']}")
+        return server
 
     def _replace(self, server: ForkServer) -> None:
         """Forget `server` if it is dead, so that the next program starts another."""

@@ -7,11 +7,13 @@ import select
 import signal
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from . import census, roles
 from .cage import confine, fork
+from .proxy import CANDIDATE_GONE
 from .wire import VerdictReader, VerdictWriter
 
 _CENSUS_EVERY_S = 0.1
@@ -114,8 +116,8 @@ class Attempt:
             fate = _fate(self.pids) if wake in ready and os.read(wake, 4096) else ""
             if self._take_events():
                 stage = min(deadline, time.monotonic() + limits["test_s"])
-            if self._ending:
-                return self._ending
+            if self._ending or len(self.verdicts) == len(self.todo):
+                return self._ending or Ending("done")
             if fate:
                 return self._fault("died", fate)
             now = time.monotonic()
@@ -166,18 +168,16 @@ class Attempt:
 
 
 def _fate(pids: list[int]) -> str:
-    """How the first of our processes that has ended did so; empty if all live. Reaps orphans on the way."""
-    fate = ""
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return fate or "its processes ended"
-        if not pid:
-            return fate
-        if pid in pids and not fate:
-            code = os.waitstatus_to_exitcode(status)
-            fate = f"killed by {signal.Signals(-code).name}" if code < 0 else f"the process ended with exit code {code}"
+    """How our processes that have ended did so; empty if all live. Reaps orphans on the way."""
+    fates = []
+    with suppress(ChildProcessError):
+        while (child := os.waitpid(-1, os.WNOHANG))[0]:
+            pid, code = child[0], os.waitstatus_to_exitcode(child[1])
+            if pid in pids and code == CANDIDATE_GONE:
+                fates.append("the candidate's process ended")
+            elif pid in pids:
+                fates.append(f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}")
+    return ", ".join(fates)
 
 
 def _excess(pids: list[int], limits: dict[str, Any]) -> tuple[str, str] | None:

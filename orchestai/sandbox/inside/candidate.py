@@ -1,8 +1,8 @@
 """The candidate's process in split mode: loads the program and answers calls. It never sees the tests.
 
 Frames received: `c`, a pickled (args, kwargs). Frames sent: `l` loaded (1: the entry point is async), `f` failed to
-load (status and reason), `a` an answer. An answer is a pickled dict with `stdout` and either `value` (or
-`same`, the index of the argument that was returned) or `error`, and `changed`, the arguments that were mutated.
+load (status and reason), `a` an answer. An answer is a pickled dict with `stdout` and one of `value`, `same` (the index
+of the argument that was returned), `error` and `refused`, and with `changed`, the arguments that were mutated.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .loading import LoadError, describe, load_candidate, new_module
+from .values import decode
 from .wire import ChannelClosedError, read_whole, receive_frame, send_frame
 
 _MUTABLE = (list, dict, set, bytearray, deque)
@@ -63,13 +64,16 @@ def serve(channel: socket.socket, code: int, entry_point: str) -> None:
             _, payload = receive_frame(channel)
         except ChannelClosedError:
             return
-        args, kwargs = pickle.loads(payload)
-        answer = _call(function, args, kwargs)
+        answer = _call(function, payload)
         answer["stdout"] = stdout.take()
         send_frame(channel, b"a", _pickle(answer))
 
 
-def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def _call(function: Callable[..., Any], payload: bytes) -> dict[str, Any]:
+    try:
+        args, kwargs = pickle.loads(payload)
+    except Exception as error:
+        return {"refused": f"the arguments cannot enter the candidate's process: {describe(error)}"}
     arguments = (*args, *kwargs.values())
     before = {i: pickle.dumps(value) for i, value in enumerate(arguments) if type(value) in _MUTABLE}
     try:
@@ -80,28 +84,30 @@ def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         answer: dict[str, Any] = {"value": value} if same is None else {"same": same}
     except BaseException as error:
         answer = {"error": _exception(error)}
-    answer["changed"] = {}
-    for i, pickled in before.items():
-        try:
-            if pickle.dumps(arguments[i]) != pickled:
-                answer["changed"][i] = arguments[i]
-        except Exception:
-            answer["changed"][i] = arguments[i]
+    answer["changed"] = {
+        i: arguments[i] for i, pickled in before.items() if pickled != (now := _plain(arguments[i])) and now
+    }
     return answer
 
 
 def _exception(error: BaseException) -> dict[str, Any]:
-    try:
-        args = error.args
-        pickle.dumps(args)
-    except Exception:
-        args = (describe(error),)
+    args = error.args if _plain(error.args) else (describe(error),)
     return {"classes": [(cls.__module__, cls.__qualname__) for cls in type(error).__mro__], "args": args}
+
+
+def _plain(value: Any) -> bytes:
+    """`value` pickled, or nothing if the other side would refuse it."""
+    try:
+        pickled = pickle.dumps(value)
+        decode(pickled)
+    except Exception:
+        return b""
+    return pickled
 
 
 def _pickle(answer: dict[str, Any]) -> bytes:
     try:
-        return pickle.dumps(answer, protocol=4)
+        return pickle.dumps(answer)
     except Exception as error:
         reason = f"the answer cannot leave the candidate's process: {describe(error)}"
-        return pickle.dumps({"refused": reason, "stdout": answer["stdout"]}, protocol=4)
+        return pickle.dumps({"refused": reason, "stdout": answer["stdout"]})

@@ -61,7 +61,7 @@ def end_all(groups: list[int], patience_s: float = 5.0) -> bool:
                 pass
         except ChildProcessError:
             return True
-        for pid in {*groups, *descendants(os.getpid())}:
+        for pid in descendants(os.getpid()) or groups:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(pause)

@@ -9,6 +9,7 @@ import os
 import pickle
 import socket
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -31,9 +32,14 @@ def connect(channel: socket.socket, name: str) -> Callable[..., Any]:
         status, reason = json.loads(payload)
         raise LoadError(status if status in _LOAD_FAULTS else "import_error", str(reason))
 
+    one_at_a_time = threading.Lock()
+
     def call(*args: Any, **kwargs: Any) -> Any:
-        send_frame(channel, b"c", pickle.dumps((args, kwargs)))
-        return _answer(_receive(channel)[1], (*args, *kwargs.values()))
+        question = pickle.dumps((args, kwargs))
+        with one_at_a_time:
+            send_frame(channel, b"c", question)
+            answer = _receive(channel)[1]
+        return _answer(answer, (*args, *kwargs.values()))
 
     async def call_async(*args: Any, **kwargs: Any) -> Any:
         return call(*args, **kwargs)
@@ -88,7 +94,10 @@ def _exception(facts: Any) -> BaseException:
             continue
         cls = getattr(builtins if module == "builtins" else importlib.import_module(module), name, None)
         if isinstance(cls, type) and issubclass(cls, BaseException):
-            error = cls.__new__(cls, *args)
+            try:
+                error = cls.__new__(cls, *args)
+            except Exception:
+                continue
             error.args = tuple(args)
             return error
     return NotPlainError("the function raised something that is no exception")

@@ -18,6 +18,10 @@ from .cage import die_with_parent, hide_memory
 from .wire import ChannelClosedError, LineReader, send_line
 
 _MAX_STARTS = 100
+_OFTEN_IMPORTED = (
+    *("bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "json", "math", "operator"),
+    *("random", "re", "statistics", "string", "textwrap", "typing", "unittest.mock"),
+)
 
 
 def main(settings: dict[str, Any]) -> int:
@@ -30,6 +34,8 @@ def main(settings: dict[str, Any]) -> int:
         for channel in channels:
             send_line(channel, {"failed": f"cannot preload {name}: {error}"})
         return 1
+    for name in _OFTEN_IMPORTED:
+        importlib.import_module(name)
     hide_memory()
     gc.collect()
     gc.freeze()
@@ -76,11 +82,13 @@ def _serve(channel: socket.socket, home: str) -> None:
             order, files = orders.read()
             code, tests = files
             try:
-                job = Job(code=code, tests=tests, **order["job"])
-                send_line(channel, {"id": order["id"], **_judge(job, wake, channel, home)})
+                verdict = _judge(Job(code=code, tests=tests, **order["job"]), wake, channel, home)
+            except (OSError, MemoryError, RuntimeError) as error:
+                verdict = {"status": "infra_error", "reason": f"{type(error).__name__}: {error}"}
             finally:
                 os.close(code)
                 os.close(tests)
+            send_line(channel, {"id": order["id"], **verdict})
         except (ChannelClosedError, AbandonedError, BrokenPipeError):
             return
 

@@ -48,7 +48,10 @@ class _Primitive(pickle.Unpickler):
         raise _NamesClassError
 
 
-class _Careful(pickle._Unpickler):  # type: ignore[name-defined, misc]
+_PythonUnpickler: Any = pickle._Unpickler  # type: ignore[attr-defined]
+
+
+class _Careful(_PythonUnpickler):
     def find_class(self, module: str, name: str) -> Any:
         try:
             return ALLOWED[module, name]
@@ -62,7 +65,7 @@ class _Careful(pickle._Unpickler):  # type: ignore[name-defined, misc]
         super().load_reduce()
 
     dispatch: ClassVar = {
-        **{code: load for code, load in pickle._Unpickler.dispatch.items() if code not in _REFUSED_OPCODES},  # type: ignore[attr-defined]
+        **{code: load for code, load in _PythonUnpickler.dispatch.items() if code not in _REFUSED_OPCODES},
         pickle.REDUCE[0]: load_reduce,
     }
 
