@@ -15,7 +15,7 @@ import pytest
 from orchestai.config import Config, Phase2Config, WorkersConfig
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.evaluation.assignments import NearestAssignment, PriorAssignment
-from orchestai.evaluation.baselines import ORACLE, SAMPLE_K, ReassignedPlanner, sample_k
+from orchestai.evaluation.baselines import ORACLE, SAMPLE_K, ReassignedPlanner
 from orchestai.evaluation.credit import Trial, infer_right, trials
 from orchestai.evaluation.decomposition import compare
 from orchestai.evaluation.evaluate import evaluate
@@ -25,6 +25,7 @@ from orchestai.evaluation.picture import frontier
 from orchestai.evaluation.report import Difference, conclusion, difference, oracle_share, summarise
 from orchestai.evaluation.results import Result, Row
 from orchestai.evaluation.runner import Runner
+from orchestai.evaluation.sample_k import next_k
 from orchestai.execution.executor import Executor
 from orchestai.execution.record import ExecutionRecord
 from orchestai.planner.assignment import FixedAssignment, RandomAssignment
@@ -251,10 +252,10 @@ def test_oracle_takes_the_best_of_everything_task_by_task() -> None:
     assert [result.reward for result in oracle.results] == [9.0, 8.0]
 
 
-def test_sample_k_spends_at_least_the_budget() -> None:
-    config = CONFIG.workers.pool["strong"]
-    assert sample_k(config, sampler_cost_usd=0.8, budget_usd=0.95).samples == 10
-    assert sample_k(config, sampler_cost_usd=0.8, budget_usd=0.01).samples == 1
+def test_the_budget_buys_samples_rounded_up() -> None:
+    assert next_k(8, cost_usd=0.8, budget_usd=0.95) == 10
+    assert next_k(8, cost_usd=0.8, budget_usd=0.8) == 8
+    assert next_k(8, cost_usd=0.8, budget_usd=0.01) == 1
 
 
 # ----------------------------------------------------------------------------------------------- the whole comparison
@@ -325,8 +326,9 @@ def chain(number: int) -> Task:
 class Scripted:
     """`strong` writes every step and no whole task; `weak` writes steps on strings alone."""
 
-    def __init__(self, tasks: list[Task], broken: bool = False) -> None:
+    def __init__(self, tasks: list[Task], broken: bool = False, cost_usd: dict[str, float] | None = None) -> None:
         self.broken = broken
+        self.cost_usd = cost_usd or {"weak": 0.001, "strong": 0.01}
         self.sources: dict[str, str] = {}
         self.easy: set[str] = set()
         for task in tasks:
@@ -341,7 +343,7 @@ class Scripted:
             raise InfrastructureError("the server is down")
         knows = request.instruction in self.sources and (name == "strong" or request.instruction in self.easy)
         text = self.sources[request.instruction] if knows else "def step(x):\n    return 'no idea'\n"
-        return Answer(text=text, cost_usd=0.001 if name == "weak" else 0.01, latency_ms=1.0)
+        return Answer(text=text, cost_usd=self.cost_usd[name], latency_ms=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -376,7 +378,8 @@ async def test_evaluation_end_to_end(sandbox: Sandbox, tmp_path: Path) -> None:
     @asynccontextmanager
     async def open_executor(workers: WorkersConfig) -> AsyncIterator[Executor]:
         opened.append(workers)
-        yield executor
+        scripted = Scripted(tasks, cost_usd={SAMPLE_K: 0.006 + 0.0005 * workers.pool[SAMPLE_K].samples})
+        yield Executor(scripted, sandbox, CONFIG.execution)
 
     records = await logged(others, executor)
     evaluation = await evaluate(
@@ -403,7 +406,10 @@ async def test_evaluation_end_to_end(sandbox: Sandbox, tmp_path: Path) -> None:
     # weak, then strong: the cheapest right plan.
     assert rows[ORACLE].cost_usd == pytest.approx(0.011)
     assert rows["phase2"].cost_usd == pytest.approx(0.012)
-    assert opened[0].pool[SAMPLE_K].samples == math.ceil(0.012 / (0.01 / 8))
+    # Eight samples cost 0.0100, so ten are tried: 0.0110; eleven: 0.0115; twelve cost what phase 2 costs.
+    assert [workers.pool[SAMPLE_K].samples for workers in opened] == [10, 11, 12]
+    assert evaluation.facts["sample_k"]["k"] == 12
+    assert rows[SAMPLE_K].cost_usd == pytest.approx(0.012)
     assert evaluation.facts["log_executions"] == len(records)
     gains = {(d.of, d.to): d for d in evaluation.differences}
     assert gains["phase2", "phase1"].success.mean == 1.0

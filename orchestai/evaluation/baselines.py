@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 
-from orchestai.config import Config, WorkerConfig
+from orchestai.config import Config
 from orchestai.evaluation.assignments import Embed, NearestAssignment, PriorAssignment
 from orchestai.evaluation.credit import Trial
 from orchestai.planner.assignment import Assignment, FixedAssignment, RandomAssignment, assign, randomness
@@ -79,19 +78,3 @@ def step_rows(
     if log:
         rows[REFERENCE] = ReferencePlanner(PriorAssignment(log, fallbacks))
     return rows
-
-
-def strongest_sampler(config: Config) -> str | None:
-    """The last worker of the cascade that can answer the same request in more than one way."""
-    return next((name for name in reversed(config.workers.cascade) if config.workers.pool[name].temperature > 0), None)
-
-
-def sample_k(sampler: WorkerConfig, sampler_cost_usd: float, budget_usd: float) -> WorkerConfig:
-    """`sampler` drawing so many samples that asking it for a whole task costs about `budget_usd`, and not less.
-
-    Args:
-        sampler_cost_usd: measured mean cost of asking `sampler`, as it is configured, for a whole task.
-    """
-    cost_of_one = sampler_cost_usd / sampler.samples
-    k = math.ceil(budget_usd / cost_of_one) if cost_of_one > 0 else sampler.samples
-    return sampler.model_copy(update={"samples": max(1, k)})

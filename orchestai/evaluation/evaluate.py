@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from orchestai import artefacts
-from orchestai.config import Config, WorkersConfig
+from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.evaluation import baselines, picture
 from orchestai.evaluation.assignments import Embed
@@ -34,19 +33,16 @@ from orchestai.evaluation.report import (
 )
 from orchestai.evaluation.results import Row
 from orchestai.evaluation.runner import Runner
+from orchestai.evaluation.sample_k import OpenExecutor, SampleK, sample_k, strongest_sampler
 from orchestai.evaluation.table import table
 from orchestai.execution.executor import Executor
 from orchestai.execution.record import ExecutionRecord
 from orchestai.planner.base import Plan, Planner
 from orchestai.planner.encoder import TextEncoder, UnreadableTextError
-from orchestai.planner.reference import WholePlanner
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard
 
 SCHEMA_VERSION = 1
-
-OpenExecutor: TypeAlias = Callable[[WorkersConfig], AbstractAsyncContextManager[Executor]]
-"""Opens an executor on other workers than the evaluated pool's."""
 
 
 @dataclass(frozen=True)
@@ -144,14 +140,14 @@ async def evaluate(
     facts: dict[str, Any] = {}
     with _bar(console) as progress:
         bar = _Bar(progress, len(tasks))
-        rows = [await runner.row(name, planner, bar.start(name)) for name, planner in planners.items()]
+        rows = await _run(runner, planners, bar)
         plans = {task.task_id: _plan_of(rows[0], i) for i, task in enumerate(tasks)}
         others = baselines.whole_rows(config) | baselines.step_rows(config, cards, plans, log, embed)
-        rows += [await runner.row(name, planner, bar.start(name)) for name, planner in others.items()]
-        budget = rows[len(planners) - 1]
-        if open_executor is not None and (sampled := await _sample_k(config, rows, budget, open_executor, tasks, bar)):
-            rows.append(sampled[0])
-            facts["sample_k"] = sampled[1]
+        rows += await _run(runner, others, bar)
+        sampled = await _sampled(config, rows, len(planners) - 1, tasks, open_executor, bar)
+        if sampled is not None:
+            rows.append(sampled.row)
+            facts["sample_k"] = {"worker": sampled.worker, "k": sampled.k, "budget_usd": sampled.budget_usd}
         hindsight = Hindsight(executor, names, config.training.phase2_rl, config.execution.concurrency)
         found = await hindsight.plans(tasks, bar.start(baselines.ORACLE))
         informed = await runner.run("hindsight", found, bar.start(baselines.ORACLE))
@@ -207,23 +203,23 @@ def _differences(trained: Sequence[Row], rows: Sequence[Row]) -> tuple[Differenc
     return tuple(difference(of, to) for of, to in pairs)
 
 
-async def _sample_k(
-    config: Config, rows: Sequence[Row], budget: Row, open_executor: OpenExecutor, tasks: Sequence[Task], bar: _Bar
-) -> tuple[Row, dict[str, Any]] | None:
-    """The strongest sampling worker asked for the whole task, with as many samples as the planner's money buys."""
-    name = baselines.strongest_sampler(config)
-    if name is None:
+async def _run(runner: Runner, planners: Mapping[str, Planner], bar: _Bar) -> list[Row]:
+    rows = []
+    for name, planner in planners.items():
+        rows.append(await runner.row(name, planner, bar.start(name)))
+        runner.refuse_if_broken()
+    return rows
+
+
+async def _sampled(
+    config: Config, rows: Sequence[Row], ours: int, tasks: Sequence[Task], open_executor: OpenExecutor | None, bar: _Bar
+) -> SampleK | None:
+    """Sample-k-and-check at the mean cost of row `ours`."""
+    name = strongest_sampler(config)
+    if name is None or open_executor is None:
         return None
     asked_whole = next(row for row in rows if row.name == baselines.WHOLE + name)
-    spent, cost = mean(budget.values("cost_usd")), mean(asked_whole.values("cost_usd"))
-    if not (np.isfinite(spent) and np.isfinite(cost)):
-        return None
-    worker = baselines.sample_k(config.workers.pool[name], cost, spent)
-    workers = config.workers.model_copy(update={"pool": {baselines.SAMPLE_K: worker}, "cascade": ()})
-    async with open_executor(workers) as executor:
-        runner = Runner(executor, config, tasks)
-        row = await runner.row(baselines.SAMPLE_K, WholePlanner(baselines.SAMPLE_K), bar.start(baselines.SAMPLE_K))
-    return row, {"worker": name, "k": worker.samples, "budget_usd": spent}
+    return await sample_k(config, asked_whole, mean(rows[ours].values("cost_usd")), tasks, open_executor, bar.start)
 
 
 def _bar(console: Console | None) -> Progress:

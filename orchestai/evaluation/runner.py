@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from orchestai.artefacts import fingerprint
@@ -20,11 +21,7 @@ from orchestai.workflow import Workflow
 
 
 class Runner:
-    """Executes plans and remembers what it executed.
-
-    Raises (from `row`):
-        UserError: more of all executions so far are unscorable than `execution.unscorable_limit` allows.
-    """
+    """Executes plans and remembers what it executed."""
 
     def __init__(self, executor: Executor, config: Config, tasks: Sequence[Task]) -> None:
         self.tasks = tuple(tasks)
@@ -48,12 +45,10 @@ class Runner:
 
         jobs = [asyncio.ensure_future(one(task, plan)) for task, plan in zip(self.tasks, plans, strict=True)]
         try:
-            row = Row(name, tuple(await asyncio.gather(*jobs)))
+            return Row(name, tuple(await asyncio.gather(*jobs)))
         finally:
             for job in (*jobs, *self._known.values()):
                 job.cancel()
-        self._refuse_if_broken(row)
-        return row
 
     async def _result(self, task: Task, plan: Plan) -> Result:
         if plan.workflow is None:
@@ -81,14 +76,19 @@ class Runner:
         async with self._slots:
             return await self._executor.execute(task, workflow)
 
-    def _refuse_if_broken(self, row: Row) -> None:
-        executions = [job.result() for job in self._known.values()]
-        lost = [execution for execution in executions if isinstance(execution.outcome, Unscorable)]
-        limit = self._config.execution.unscorable_limit
-        if executions and len(lost) > limit * len(executions):
-            outcome = lost[0].outcome
-            reason = outcome.reason if isinstance(outcome, Unscorable) else ""
+    def refuse_if_broken(self) -> None:
+        """Stop where figures would be about the infrastructure, not about plans.
+
+        Raises:
+            UserError: more of all executions so far are unscorable than `execution.unscorable_limit` allows.
+        """
+        reasons = Counter(
+            outcome.reason for job in self._known.values() if isinstance(outcome := job.result().outcome, Unscorable)
+        )
+        lost, limit = sum(reasons.values()), self._config.execution.unscorable_limit
+        if lost > limit * len(self._known):
+            reason, count = reasons.most_common(1)[0]
             raise UserError(
-                f"evaluate: {len(lost)} of {len(executions)} executions could not be judged, in row {row.name!r} "
-                f"{row.unscorable}: {reason}; mend that, or raise execution.unscorable_limit"
+                f"evaluate: {lost} of {len(self._known)} executions could not be judged, more than "
+                f"execution.unscorable_limit={limit:g} allows; the commonest reason ({count} times): {reason}"
             )
