@@ -15,7 +15,7 @@ from orchestai.execution.assembler import assemble
 from orchestai.execution.executor import Executor
 from orchestai.execution.request import build_request
 from orchestai.outcome import Scored, Unscorable
-from orchestai.sandbox import Sandbox
+from orchestai.sandbox import Limits, Program, Report, Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, WorkerError
 from orchestai.workflow import Workflow
@@ -313,6 +313,31 @@ async def test_many_keep_their_order_and_their_limit(sandbox: Sandbox) -> None:
     assert sorted(finished) == list("012345")
     assert one.pool.most_in_flight <= 2
     assert [request.sample for _, request in one.pool.asked] == list(range(6))
+
+
+class CountingSandbox(Sandbox):
+    """A sandbox that knows how often it was asked."""
+
+    programs = 0
+
+    async def arun(self, program: Program) -> Report:
+        self.programs += 1
+        return await super().arun(program)
+
+
+async def test_equal_sources_are_judged_once() -> None:
+    """Training runs thousands of workflows that share their steps; a time-out is tried again all the same."""
+    with CountingSandbox(workers=2, limits=Limits(test_s=0.3)) as counting:
+        one = executor(counting, {})
+        first = await one.execute(TASK, workflow())
+        again = await one.execute(TASK, workflow(), sample=1)
+        assert counting.programs == 4
+        assert (again.outcome, again.tests_total) == (first.outcome, first.tests_total)
+        endless = "def task_func(text):\n    while True:\n        pass"
+        for _ in range(2):
+            report = await one.judgements.judge(TASK, endless)
+            assert report.status == "timeout"
+        assert counting.programs == 6
 
 
 async def test_cancelling_leaves_nothing_running(sandbox: Sandbox) -> None:

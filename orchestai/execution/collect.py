@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -18,14 +18,30 @@ from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import Execution
 from orchestai.outcome import Outcome, Scored
-from orchestai.planner.base import Plan, Planner
 from orchestai.tasks.task import Task
+from orchestai.workflow import Workflow
 
 MIN_JUDGED = 20
 """Executions before the share of unscorable ones is held against its limit."""
 
 Job: TypeAlias = tuple[Task, int]
 """A task and the index of the repetition."""
+
+
+class Planned(Protocol):
+    """What `collect` needs of a plan (`orchestai.planner.base.Plan`)."""
+
+    @property
+    def workflow(self) -> Workflow | None: ...
+
+    @property
+    def error(self) -> str: ...
+
+
+class Plans(Protocol):
+    """What `collect` needs of a planner (`orchestai.planner.base.Planner`)."""
+
+    def plan(self, tasks: Sequence[Task]) -> Sequence[Planned]: ...
 
 
 @dataclass
@@ -68,7 +84,7 @@ class Collected:
 
 async def collect(
     tasks: Sequence[Task],
-    planner_for: Callable[[int], Planner],
+    planner_for: Callable[[int], Plans],
     executor: Executor,
     log: ExecutionLog,
     *,
@@ -109,7 +125,7 @@ async def collect(
     slots = asyncio.Semaphore(executor.config.concurrency)
     running: set[asyncio.Task[None]] = set()
 
-    async def run(task: Task, repetition: int, plan: Plan) -> None:
+    async def run(task: Task, repetition: int, plan: Planned) -> None:
         try:
             record = await _record(executor, task, repetition, plan, planner_name, pool, reward)
             log.append(record)
@@ -182,7 +198,7 @@ async def _record(
     executor: Executor,
     task: Task,
     repetition: int,
-    plan: Plan,
+    plan: Planned,
     planner: str,
     pool: Sequence[str],
     reward: Callable[[Execution], Outcome] | None,

@@ -10,12 +10,11 @@ from typing import Protocol, TypeVar
 from orchestai.config import ExecutionConfig
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.assembler import assemble
+from orchestai.execution.judgements import Judgements
 from orchestai.execution.request import build_request
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
 from orchestai.outcome import Outcome, Unscorable
-from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Sandbox
-from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, WorkerError
 from orchestai.workflow import Subtask, Workflow
@@ -42,6 +41,7 @@ class Executor:
     def __init__(self, pool: Workers, sandbox: Sandbox, config: ExecutionConfig) -> None:
         self.pool = pool
         self.sandbox = sandbox
+        self.judgements = Judgements(sandbox)
         self.config = config
 
     async def execute(self, task: Task, workflow: Workflow, sample: int = 0) -> Execution:
@@ -105,7 +105,7 @@ class Executor:
         if unscorable:
             return Unscorable(unscorable), 0, 0, None
         try:
-            report = await judge(self.sandbox, task, answer)
+            report = await self.judgements.judge(task, answer)
         except InfrastructureError as error:
             return Unscorable(str(error)), 0, 0, str(error)
         return report.outcome(), report.passed, report.total, report.reason or None
@@ -223,7 +223,7 @@ class _Run:
         if answer.passed_examples is not None:
             return answer.passed_examples
         try:
-            return await passes_examples(self.executor.sandbox, answer.text, request.signature, request.examples)
+            return await self.executor.judgements.passes(answer.text, request.signature, request.examples)
         except InfrastructureError as error:
             self._lose(f"visible check: {error}")
             return None
