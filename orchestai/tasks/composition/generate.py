@@ -52,16 +52,23 @@ def bucket(composition: Composition) -> int:
 
 def generate(split: Split, operations: Sequence[Operation] = OPERATIONS, seed: int = SEED) -> list[Task]:
     """The tasks of a split; the same every time, whichever other splits are generated."""
+    return [task for task, _ in generate_pairs(split, operations, seed)]
+
+
+def generate_pairs(
+    split: Split, operations: Sequence[Operation] = OPERATIONS, seed: int = SEED
+) -> list[tuple[Task, Composition]]:
+    """As `generate`, each task with its composition."""
     rng = Random(f"{seed}/{split.name}")
     phrases = _Phrases(operations, rng)
-    tasks: list[Task] = []
+    pairs: list[tuple[Task, Composition]] = []
     for composition, probes in compositions(split, operations, rng):
-        task = _task(f"composition/{split.name}/{len(tasks)}", split.name, composition, phrases, probes, rng)
+        task = _task(f"composition/{split.name}/{len(pairs)}", split.name, composition, phrases, probes, rng)
         if task is not None:
-            tasks.append(task)
-        if len(tasks) == split.size:
+            pairs.append((task, composition))
+        if len(pairs) == split.size:
             break
-    return tasks
+    return pairs
 
 
 def compositions(

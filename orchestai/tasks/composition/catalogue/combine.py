@@ -298,6 +298,7 @@ def step(a, b):
             "find the date that lies the given number of days after the first argument": ("2025-06-01", -1),
             "count the second argument in days on from the date": ("2022-02-06", 4),
         },
+        domain=lambda a, b: abs(b) <= 20_000,
     ),
     binary(
         ("date", "date"),

@@ -218,5 +218,6 @@ from datetime import date, timedelta
             "find the date it days after the first of January 2024, in ISO format": 366,
             "count that many days on from 2024-01-01 and return the ISO date": -1,
         },
+        domain=lambda x: abs(x) <= 20_000,
     ),
 )
