@@ -327,7 +327,7 @@ class CountingSandbox(Sandbox):
 
 async def test_equal_sources_are_judged_once() -> None:
     """Training runs thousands of workflows that share their steps; a time-out is tried again all the same."""
-    with CountingSandbox(workers=2, limits=Limits(test_s=0.3)) as counting:
+    with (counting := CountingSandbox(workers=2, limits=Limits(test_s=0.3))):
         one = executor(counting, {})
         first = await one.execute(TASK, workflow())
         again = await one.execute(TASK, workflow(), sample=1)
