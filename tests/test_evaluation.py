@@ -208,33 +208,32 @@ def row(name: str, success: list[float], cost: float = 1.0, unjudged: int = 0) -
     return Row(name, (*results, *[Result(NAN, NAN, NAN, NAN, True, workflow, "server down")] * unjudged))
 
 
-def said(ours: Row, *others: Row) -> list[str]:
+def said(ours: Row, *others: Row, earlier: str = "") -> list[str]:
     rows = [ours, *others]
     compared = [difference(ours, other) for other in others]
-    return conclusion(ours.name, [summarise(r, "toy") for r in rows], compared, {ours.name: 0.5}).split("\n")
+    planners = [earlier, ours.name] if earlier else [ours.name]
+    return conclusion(planners, [summarise(r, "toy") for r in rows], compared, {ours.name: 0.5}).split("\n")
 
 
 def test_conclusion_says_what_the_intervals_say() -> None:
-    ours = row("phase2", [1.0] * 60 + [0.0] * 40)
+    ours = row("phase 2", [1.0] * 60 + [0.0] * 40)
+    before = row("phase 1", [1.0] * 30 + [0.0] * 70)
     single = row("whole: best", [1.0] * 20 + [0.0] * 80)
     better = row("cascade", [1.0] * 90 + [0.0] * 10)
     same = row("kNN", [0.0] * 40 + [1.0] * 60)
-    lines = said(ours, single, better, same, row("oracle", [1.0] * 100))
+    lines = said(ours, before, single, better, same, row("oracle", [1.0] * 100), earlier="phase 1")
     assert len(lines) == 2
     assert "60.0% of 100 toy tasks" in lines[0]
     assert "3.0 times what the best single worker" in lines[0]
-    assert "above whole: best" in lines[1]
-    assert "not told apart from kNN" in lines[1]
-    assert "below cascade" in lines[1]
-    assert "50% of the oracle" in lines[1]
-    assert "oracle;" not in lines[1]
+    assert "+3.00 [+2.10, +3.90] against phase 1" in lines[1]
+    assert "above 1 of 3 baselines; not told apart from kNN; below cascade; 50% of the oracle's" in lines[1]
 
 
 def test_conclusion_when_nothing_was_gained() -> None:
-    lines = said(row("phase2", [0.0] * 50), row("whole: best", [1.0] * 25 + [0.0] * 25))
+    lines = said(row("phase 2", [0.0] * 50), row("whole: best", [1.0] * 25 + [0.0] * 25))
     assert "less than what the best single worker" in lines[0]
-    assert "below whole: best" in lines[1]
-    unjudged = Row("phase2", row("", [], unjudged=3).results)
+    assert "above 0 of 1 baselines; below whole: best" in lines[1]
+    unjudged = Row("phase 2", row("", [], unjudged=3).results)
     assert "could not be judged" in said(unjudged, row("whole: best", [1.0] * 3))[0]
 
 

@@ -71,7 +71,7 @@ class Evaluation:
     @property
     def conclusion(self) -> str:
         """Two lines that say what was learned."""
-        return conclusion(self.ours, self.summaries, self.differences, self.oracle_shares)
+        return conclusion(self.planners, self.summaries, self.differences, self.oracle_shares)
 
     def table(self) -> Table:
         first = self.summaries[0]

@@ -27,6 +27,10 @@ class Interval:
     def excludes_zero(self) -> bool:
         return self.low > 0 or self.high < 0
 
+    def signed(self) -> str:
+        """`+1.25 [+0.50, +2.00]`, or `-` where there is nothing."""
+        return f"{self.mean:+.2f} [{self.low:+.2f}, {self.high:+.2f}]" if self.n else "-"
+
     def to_dict(self) -> dict[str, float | int | None]:
         """JSON-ready: NaN becomes null."""
         return {"mean": number(self.mean), "low": number(self.low), "high": number(self.high), "n": self.n}

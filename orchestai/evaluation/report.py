@@ -108,17 +108,22 @@ def decompositions(rows: Sequence[Row], tasks: Sequence[Task]) -> dict[str, dict
 
 
 def conclusion(
-    ours: str, summaries: Sequence[Summary], differences: Sequence[Difference], shares: Mapping[str, float | None]
+    planners: Sequence[str],
+    summaries: Sequence[Summary],
+    differences: Sequence[Difference],
+    shares: Mapping[str, float | None],
 ) -> str:
     """Two lines: what orchestration gave, and what learning gave, each as strong as its interval and no stronger.
 
     Args:
-        ours: name of the planner that is spoken of.
-        differences: those of `ours` are read.
+        planners: names of the trained planners' rows; the last one is spoken of.
+        differences: those of the last planner are read.
         shares: of the oracle's reward, by row.
     """
+    ours = planners[-1]
     by_name = {summary.name: summary for summary in summaries}
-    return _orchestration(by_name[ours], summaries) + "\n" + _learning(ours, differences, shares.get(ours))
+    mine = [d for d in differences if d.of == ours and d.to != ORACLE and d.reward.n]
+    return _orchestration(by_name[ours], summaries) + "\n" + _learning(ours, planners[:-1], mine, shares.get(ours))
 
 
 def _orchestration(ours: Summary, summaries: Sequence[Summary]) -> str:
@@ -136,24 +141,25 @@ def _orchestration(ours: Summary, summaries: Sequence[Summary]) -> str:
     return f"{said}, {times} what the best single worker asked whole does ({name}: {best.success:.1%} at {cost})."
 
 
-def _learning(ours: str, differences: Sequence[Difference], share: float | None) -> str:
-    mine = [d for d in differences if d.of == ours and d.to != ORACLE and d.reward.n]
-    above = [d.to for d in mine if d.reward.low > 0]
-    below = [d.to for d in mine if d.reward.high < 0]
-    even = [d.to for d in mine if not d.reward.excludes_zero()]
-    parts = []
-    if above:
-        parts.append("above " + (f"all {len(above)} other rows" if len(above) == len(mine) > 1 else _listed(above)))
+def _learning(ours: str, earlier: Sequence[str], mine: Sequence[Difference], share: float | None) -> str:
+    said = [
+        f"{d.reward.mean:+.2f} [{d.reward.low:+.2f}, {d.reward.high:+.2f}] against {d.to}"
+        for d in mine
+        if d.to in earlier
+    ]
+    others = [d for d in mine if d.to not in earlier]
+    above = [d.to for d in others if d.reward.low > 0]
+    even = [d.to for d in others if not d.reward.excludes_zero()]
+    below = [d.to for d in others if d.reward.high < 0]
+    if others:
+        said.append(f"above {len(above)} of {len(others)} baselines")
     if even:
-        parts.append(f"not told apart from {_listed(even)}")
+        said.append(f"not told apart from {_listed(even)}")
     if below:
-        parts.append(f"below {_listed(below)}")
-    said = (
-        f"By reward (paired 95 % intervals) it is {'; '.join(parts)}"
-        if parts
-        else "There is nothing to compare it with"
-    )
-    return f"{said}; {share:.0%} of the oracle's reward." if share is not None else f"{said}."
+        said.append(f"below {_listed(below)}")
+    if share is not None:
+        said.append(f"{share:.0%} of the oracle's")
+    return f"Reward of {ours} (paired, 95 % intervals): {'; '.join(said) or 'nothing to compare it with'}."
 
 
 def _listed(names: Sequence[str]) -> str:
