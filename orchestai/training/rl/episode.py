@@ -72,6 +72,7 @@ class Episode:
         outcome: the reward, or why there is none; without one, the episode is in neither baseline nor loss.
         metrics: figures of its executions (`success`, `cost_usd`, `latency_ms`, ...); empty where nothing ran.
         valid: whether there was a plan to execute.
+        raw_valid: whether the plan was a DAG before repair.
         text: the plan, for people.
     """
 
@@ -81,6 +82,7 @@ class Episode:
     outcome: Outcome
     metrics: Mapping[str, float] = field(default_factory=dict)
     valid: bool = True
+    raw_valid: bool = True
     text: str = ""
 
     def __post_init__(self) -> None:

@@ -1,0 +1,196 @@
+"""Episodes as tensors: every turn a row, with the advantage of each of its decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from orchestai.config import Phase2Config
+from orchestai.outcome import Scored
+from orchestai.planner.base import Decisions
+from orchestai.tasks.task import Task
+from orchestai.training.rl import maths
+from orchestai.training.rl.episode import Episode, Trajectory
+from orchestai.training.rl.maths import Counts, GroupAdvantages
+from orchestai.training.rl.recipes import Recipe
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Rows to learn from; (rows, slots) tensors on the CPU unless said otherwise.
+
+    Attributes:
+        tasks, decisions: one per row.
+        logp, values: when the decisions were sampled.
+        mask: bool; the slots in the loss.
+        advantages: of each decision.
+        returns: targets of the value; for PPO.
+        rollouts: (rows,) number of the episode that the row belongs to.
+        rollout_slots: (rows,) slots of that whole episode.
+    """
+
+    tasks: tuple[Task, ...]
+    decisions: tuple[Decisions, ...]
+    logp: Tensor
+    mask: Tensor
+    values: Tensor
+    advantages: Tensor
+    returns: Tensor
+    rollouts: Tensor
+    rollout_slots: Tensor
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def take(self, rows: Sequence[int]) -> Batch:
+        """The rows of those numbers."""
+        index = torch.tensor(rows, dtype=torch.long)
+        return Batch(
+            tuple(self.tasks[i] for i in rows),
+            tuple(self.decisions[i] for i in rows),
+            *(tensor[index] for tensor in self._tensors()),
+        )
+
+    def without_loss(self) -> Batch:
+        """The same rows with no slot in the loss."""
+        return replace(self, mask=torch.zeros_like(self.mask))
+
+    def to(self, device: torch.device) -> Batch:
+        return Batch(self.tasks, self.decisions, *(tensor.to(device) for tensor in self._tensors()))
+
+    def counts(self) -> Counts:
+        """What the rows add up to, if they are all of one optimiser step."""
+        return Counts(
+            rows=len(self),
+            slots=int(self.mask.sum()),
+            rollouts=len(self.rollouts.unique()),
+            length=self.mask.shape[1],
+        )
+
+    def _tensors(self) -> tuple[Tensor, ...]:
+        return (
+            self.logp,
+            self.mask,
+            self.values,
+            self.advantages,
+            self.returns,
+            self.rollouts,
+            self.rollout_slots,
+        )
+
+
+@dataclass(frozen=True)
+class Learning:
+    """A batch and what is to be learned from it.
+
+    Attributes:
+        batch: None if no episode can be learned from.
+        groups, flat_groups: groups compared, and those whose rewards do not differ.
+        advantages: (trajectories,) reward above baseline; for PPO the mean over each trajectory's decisions.
+    """
+
+    batch: Batch | None
+    groups: int
+    flat_groups: int
+    advantages: Tensor
+
+    @property
+    def worthwhile(self) -> bool:
+        """Whether anything is better or worse than expected; if not, only noise would be learned."""
+        return self.batch is not None and bool((self.advantages != 0).any())
+
+
+def make_batch(
+    episodes: Sequence[Episode], tasks: Mapping[str, Task], recipe: Recipe, config: Phase2Config
+) -> Learning:
+    """Compare the rewards and give every decision its advantage.
+
+    Unscorable episodes are left out. A trajectory is compared with those of the same role in the same group.
+
+    Args:
+        tasks: by id.
+    """
+    known = [(i, t) for i, e in enumerate(episodes) if isinstance(e.outcome, Scored) for t in e.trajectories if t.turns]
+    rewards = torch.tensor([_reward(episodes[i], t) for i, t in known], dtype=torch.float64)
+    names = [(episodes[i].group_id, t.role) for i, t in known]
+    number = {name: n for n, name in enumerate(dict.fromkeys(names))}
+    compared = _compare(recipe, rewards, torch.tensor([number[name] for name in names], dtype=torch.long))
+    if not known:
+        return Learning(None, 0, 0, compared.values)
+
+    turns = [turn for _, trajectory in known for turn in trajectory.turns]
+    of_row = torch.tensor([k for k, (_, trajectory) in enumerate(known) for _ in trajectory.turns])
+    mask = torch.stack([turn.mask for turn in turns])
+    values = torch.stack([turn.value for turn in turns]).float()
+    advantages = compared.values.float()
+    if recipe.baseline == "critic":
+        unit = abs(config.alpha) or 1.0
+        turn_numbers = torch.tensor([n for _, trajectory in known for n in range(len(trajectory.turns))])
+        per_slot, returns = _critic(rewards.float() / unit, of_row, turn_numbers, mask, values, config)
+        summed = torch.zeros(len(known)).index_add(0, of_row, per_slot.sum(1))
+        advantages = summed / torch.zeros(len(known)).index_add(0, of_row, mask.float().sum(1)).clamp(min=1)
+        per_slot = maths.whiten(per_slot, mask)
+    else:
+        per_slot, returns = torch.where(mask, advantages[of_row, None], 0.0), torch.zeros_like(values)
+    rollouts = torch.tensor([i for i, _ in known])[of_row]
+    batch = Batch(
+        tasks=tuple(tasks[episodes[i].task_id] for i in rollouts.tolist()),
+        decisions=tuple(turn.decisions for turn in turns),
+        logp=torch.stack([turn.logp for turn in turns]).float(),
+        mask=mask,
+        values=values,
+        advantages=per_slot,
+        returns=returns,
+        rollouts=rollouts,
+        rollout_slots=torch.zeros(len(episodes)).index_add(0, rollouts, mask.float().sum(1))[rollouts],
+    )
+    return Learning(batch, compared.groups, compared.flat, advantages)
+
+
+def _reward(episode: Episode, trajectory: Trajectory) -> float:
+    if trajectory.reward is not None:
+        return trajectory.reward
+    assert isinstance(episode.outcome, Scored)
+    return episode.outcome.value
+
+
+def _compare(recipe: Recipe, rewards: Tensor, group_ids: Tensor) -> GroupAdvantages:
+    """Advantages by the recipe's baseline; for a critic, only the group's figures are of use."""
+    everything = torch.ones(len(rewards), dtype=torch.bool)
+    if recipe.baseline == "leave_one_out":
+        return maths.rloo(rewards, group_ids, everything)
+    if recipe.baseline == "batch":
+        groups = maths.group_advantages(rewards, group_ids, everything, scale="none")
+        together = maths.group_advantages(rewards, torch.zeros_like(group_ids), everything, scale="none")
+        return groups._replace(values=together.values)
+    scale: maths.Scale = "group" if recipe.baseline == "group_scaled" else "none"
+    return maths.group_advantages(rewards, group_ids, everything, scale=scale)
+
+
+def _critic(
+    rewards: Tensor, of_row: Tensor, turn_numbers: Tensor, mask: Tensor, values: Tensor, config: Phase2Config
+) -> tuple[Tensor, Tensor]:
+    """GAE along each trajectory, its turns one after the other, with the reward at its last decision.
+
+    Args:
+        rewards: (trajectories,).
+        of_row: (rows,) trajectory of each row.
+        turn_numbers: (rows,) place of each row in its trajectory.
+
+    Returns:
+        (rows, slots) advantages and returns.
+    """
+    shape = (len(rewards), int(turn_numbers.max()) + 1, mask.shape[1])
+
+    def along(tensor: Tensor) -> Tensor:
+        wide = tensor.new_zeros(shape)
+        wide[of_row, turn_numbers] = tensor
+        return wide.flatten(1)
+
+    exists = along(mask)
+    found = maths.gae(maths.at_last_slot(rewards, exists), along(values), exists, config.gamma, config.lambda_gae)
+    advantages, returns = (tensor.unflatten(1, shape[1:])[of_row, turn_numbers] for tensor in found)
+    return advantages, returns

@@ -1,0 +1,133 @@
+"""The trainer's state on disk, from which an interrupted run goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.optim import Optimizer
+
+from orchestai import artefacts
+from orchestai.config import Config
+from orchestai.errors import UserError
+from orchestai.tasks.task import Task
+from orchestai.training.rl.policy import Policy
+
+STATE_VERSION = 1
+
+
+@dataclass
+class Position:
+    """Where training stands.
+
+    Attributes:
+        update: batches learned from.
+        consumed: tasks drawn from the training order.
+        policy_version: optimiser steps taken.
+        best_reward: of the best evaluation; None before the first.
+        flat_updates: last updates in a row in which no group's rewards differed.
+    """
+
+    update: int = 0
+    consumed: int = 0
+    policy_version: int = 0
+    best_reward: float | None = None
+    flat_updates: int = 0
+
+
+MAY_CHANGE = ("training.phase2_rl.num_episodes", "training.phase2_rl.micro_batch_size")
+"""Keys that change no update that is already made, nor the result of the next."""
+
+
+def identity(config: Config, tasks: Sequence[Task], eval_tasks: Sequence[Task]) -> dict[str, Any]:
+    """What decides the course of a run, by key: the planner, workers, rewards and phase-2 settings, and the tasks."""
+    sections = config.model_dump(mode="json", include={"planner", "workers", "execution", "rewards"})
+    flat = _flatten({**sections, "training": {"phase2_rl": config.training.phase2_rl.model_dump(mode="json")}})
+    for name, some in (("training tasks", tasks), ("validation tasks", eval_tasks)):
+        flat[name] = artefacts.fingerprint([task.model_dump(mode="json") for task in some])
+    return {key: value for key, value in flat.items() if key not in MAY_CHANGE}
+
+
+def _flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, inner in value.items():
+        flat.update(_flatten(inner, f"{prefix}{key}.") if isinstance(inner, dict) else {f"{prefix}{key}": inner})
+    return flat
+
+
+def save_state(
+    path: Path, position: Position, planner: Policy, optimizer: Optimizer, identity: Mapping[str, Any]
+) -> None:
+    """Write everything that the next update depends on.
+
+    Rollouts are never pending here: an update finishes with its own. Samples and the order of tasks come from seeds and
+    `position`; the generators' states are kept for the user's code.
+
+    Args:
+        identity: what a run that goes on must have in common with this one.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    state = {
+        "state_version": STATE_VERSION,
+        "identity": dict(identity),
+        "position": asdict(position),
+        "model": planner.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "rng": _generators(),
+    }
+    artefacts.save_torch(path, state)
+
+
+def load_state(path: Path, planner: Policy, optimizer: Optimizer, identity: Mapping[str, Any]) -> Position:
+    """Put a saved state into `planner` and `optimizer`.
+
+    Raises:
+        UserError: there is none, it is broken, or it belongs to another configuration or other data.
+    """
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no run to resume here; start one without resuming") from None
+    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        raise UserError(f"{path}: not a readable training state ({type(error).__name__}); start again") from None
+    if not isinstance(state, dict) or state.get("state_version") != STATE_VERSION:
+        raise UserError(f"{path}: not a training state of this program's version; start again")
+    _refuse_change(path, state["identity"], dict(identity))
+    planner.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    _set_generators(state["rng"])
+    return Position(**state["position"])
+
+
+def _refuse_change(path: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    for key in sorted({*saved, *now}):
+        if saved.get(key) != now.get(key):
+            raise UserError(
+                f"{path}: {key} was {saved.get(key)!r} and is now {now.get(key)!r}; restore it, or start a new run in "
+                "another output folder"
+            )
+
+
+def _generators() -> dict[str, Any]:
+    name, keys, position, has_gauss, gauss = np.random.get_state()
+    return {
+        "torch": torch.get_rng_state(),
+        "python": random.getstate(),
+        "numpy": (name, torch.from_numpy(np.asarray(keys).astype(np.int64)), position, has_gauss, gauss),
+    }
+
+
+def _set_generators(states: Mapping[str, Any]) -> None:
+    torch.set_rng_state(states["torch"])
+    version, internal, gauss_next = states["python"]
+    random.setstate((version, tuple(internal), gauss_next))
+    name, keys, position, has_gauss, gauss = states["numpy"]
+    np.random.set_state((name, keys.numpy().astype(np.uint32), position, has_gauss, gauss))

@@ -1,0 +1,111 @@
+"""What training says: a line on the terminal, metrics.jsonl, rollouts.jsonl and the configured trackers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from accelerate import Accelerator
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from orchestai import artefacts
+from orchestai.errors import UserError
+from orchestai.training.rl.checkpoint import Position
+
+SAMPLES_PER_UPDATE = 8
+"""Plans that rollouts.jsonl keeps of each update."""
+
+
+class Report:
+    """Writes on the main process; on the others every call does nothing.
+
+    Use as a context manager. A run that is resumed at some update first drops what the files hold of later ones.
+
+    Args:
+        total: tasks to attempt.
+        position: where an earlier run stopped, or the beginning.
+    """
+
+    def __init__(self, output: Path, accelerator: Accelerator, *, total: int, position: Position) -> None:
+        self._metrics = output / "metrics.jsonl"
+        self._rollouts = output / "rollouts.jsonl"
+        self._accelerator = accelerator
+        self._main = accelerator.is_main_process
+        columns = (
+            TextColumn("phase 2"),
+            BarColumn(bar_width=12),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self._progress = Progress(*columns, console=Console(stderr=True), disable=not self._main)
+        self._line = self._progress.add_task("phase 2", total=total, completed=position.consumed, figures="")
+        if self._main:
+            for path in (self._metrics, self._rollouts):
+                _keep_until(path, position.update)
+
+    def __enter__(self) -> Report:
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def update(self, position: Position, metrics: Mapping[str, float], samples: Sequence[Mapping[str, Any]]) -> None:
+        """One update's figures and some of its plans."""
+        if not self._main:
+            return
+        update = position.update
+        _append(self._metrics, [{"update": update, **metrics}])
+        _append(self._rollouts, [{"update": update, **sample} for sample in samples[:SAMPLES_PER_UPDATE]])
+        self._accelerator.log(dict(metrics), step=update)
+        lost = f"  unscorable {metrics['unscorable_share']:.0%}" if metrics["unscorable_share"] else ""
+        shown = (
+            f"reward {metrics['reward']:.2f}  success {metrics['success']:.0%}  flat {metrics['flat_group_share']:.0%}"
+        )
+        self._progress.update(self._line, completed=position.consumed, figures=shown + lost)
+
+    def evaluation(self, update: int, metrics: Mapping[str, float], best: bool) -> None:
+        """The figures of an evaluation, under names that begin with `eval_`."""
+        if not self._main:
+            return
+        named = {f"eval_{name}": value for name, value in metrics.items()}
+        _append(self._metrics, [{"update": update, **named}])
+        self._accelerator.log(named, step=update)
+        self.say(
+            f"update {update}: validation reward {metrics['reward']:.3f}, success {metrics['success']:.1%}, "
+            f"{metrics['cost_usd']:.3g} USD, {metrics['latency_ms']:.0f} ms{' (best so far)' if best else ''}"
+        )
+
+    def say(self, message: str) -> None:
+        """A line above the progress bar."""
+        if self._main:
+            self._progress.console.print(message, highlight=False)
+
+
+def _append(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot write: {error.strerror or error}; free space or choose another folder"
+        ) from error
+
+
+def _keep_until(path: Path, update: int) -> None:
+    """Drop the rows of later updates, and a last line that was cut off."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        if line.endswith("\n") and json.loads(line)["update"] <= update:
+            kept.append(line)
+    artefacts.write_text(path, "".join(kept) if update else "")

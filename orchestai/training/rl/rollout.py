@@ -1,0 +1,222 @@
+"""Episodes: sample plans, execute them, and note what each decision and each plan was worth."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from orchestai.config import Phase2Config
+from orchestai.errors import InfrastructureError
+from orchestai.execution.result import Execution
+from orchestai.outcome import Outcome, Scored, Unscorable
+from orchestai.planner.base import Plan, SampleSpec, TrainablePlanner
+from orchestai.tasks.task import Task
+from orchestai.training.rl.episode import Episode, Trajectory, Turn
+from orchestai.workflow import Workflow
+
+INVALID_PLAN_REWARD = 0.0
+ROLE = "planner"
+
+
+class Execute(Protocol):
+    """Runs a workflow on a task; the same sample index gives the same execution (`Executor.execute`)."""
+
+    def __call__(self, task: Task, workflow: Workflow, sample: int = 0) -> Awaitable[Execution]: ...
+
+
+@dataclass
+class Episodes:
+    """What a rollout gave.
+
+    Attributes:
+        groups: for each task, in order, the episodes of its plans.
+        seconds: spent `sampling` plans, `scoring` them and waiting for executions (`executing`).
+    """
+
+    groups: list[list[Episode]]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class _Planned:
+    task: Task
+    plan: Plan
+    trajectories: tuple[Trajectory, ...]
+
+
+class Rollout:
+    """Turns tasks into episodes.
+
+    Equal plans of one task are executed once and share the result. The next tasks are planned, in a thread, while the
+    plans of earlier ones run.
+
+    Args:
+        reward: what an execution is worth; an `Unscorable` outcome stays one.
+        concurrency: executions at a time.
+    """
+
+    def __init__(
+        self,
+        planner: TrainablePlanner,
+        execute: Execute,
+        reward: Callable[[Execution], Outcome],
+        config: Phase2Config,
+        *,
+        concurrency: int,
+    ) -> None:
+        self._planner = planner
+        self._execute = execute
+        self._reward = reward
+        self._config = config
+        self._concurrency = concurrency
+
+    async def explore(self, tasks: Sequence[Task], *, update: int, policy_version: int) -> Episodes:
+        """Sample `num_generations` plans per task and execute them."""
+        per_chunk = max(1, self._config.micro_batch_size // self._config.num_generations)
+
+        def plan(chunk: Sequence[Task], seconds: dict[str, float]) -> list[_Planned]:
+            return self._sample(chunk, update, policy_version, seconds)
+
+        return await self._run(tasks, per_chunk, plan, self._config.executions_per_plan)
+
+    async def exploit(self, tasks: Sequence[Task]) -> Episodes:
+        """Take the best plan per task and execute it once; these episodes have no turns."""
+
+        def plan(chunk: Sequence[Task], seconds: dict[str, float]) -> list[_Planned]:
+            return [_Planned(task, plan, ()) for task, plan in zip(chunk, self._planner.plan(chunk), strict=True)]
+
+        return await self._run(tasks, self._config.micro_batch_size, plan, 1)
+
+    async def _run(
+        self,
+        tasks: Sequence[Task],
+        per_chunk: int,
+        plan: Callable[[Sequence[Task], dict[str, float]], list[_Planned]],
+        executions: int,
+    ) -> Episodes:
+        started = time.perf_counter()
+        seconds = {"sampling": 0.0, "scoring": 0.0}
+        slots = asyncio.Semaphore(self._concurrency)
+        known: dict[tuple[str, Workflow, int], asyncio.Future[Execution]] = {}
+        running: list[asyncio.Future[Episode]] = []
+        try:
+            for start in range(0, len(tasks), per_chunk):
+                planned = await asyncio.to_thread(plan, tasks[start : start + per_chunk], seconds)
+                running += [asyncio.ensure_future(self._episode(one, executions, known, slots)) for one in planned]
+            episodes = await asyncio.gather(*running)
+        finally:
+            unfinished: list[asyncio.Future[Any]] = [*running, *known.values()]
+            for job in unfinished:
+                job.cancel()
+            await asyncio.gather(*unfinished, return_exceptions=True)
+        seconds["executing"] = time.perf_counter() - started - sum(seconds.values())
+        each = len(episodes) // max(len(tasks), 1)
+        return Episodes([list(episodes[i * each : (i + 1) * each]) for i in range(len(tasks))], seconds)
+
+    def _sample(
+        self, tasks: Sequence[Task], update: int, policy_version: int, seconds: dict[str, float]
+    ) -> list[_Planned]:
+        config = self._config
+        explore = frozenset(config.explore)
+        repeated = [task for task in tasks for _ in range(config.num_generations)]
+        seeds = [
+            row_seed(config.seed, update, task.task_id, g) for task in tasks for g in range(config.num_generations)
+        ]
+        started = time.perf_counter()
+        plans = self._planner.plan(repeated, sample=SampleSpec(explore, config.temperature, seeds))
+        sampled = time.perf_counter()
+        turns: list[tuple[Turn, ...]] = [()] * len(plans)
+        drawn = [
+            (i, p.decisions, p.logp) for i, p in enumerate(plans) if p.decisions is not None and p.logp is not None
+        ]
+        if drawn:
+            decided = [decisions for _, decisions, _ in drawn]
+            asked = [repeated[i] for i, _, _ in drawn]
+            with torch.no_grad():
+                scores = self._planner.score(asked, decided, explore=explore, temperature=config.temperature)
+            mask, value = scores.mask.cpu(), scores.value.cpu()
+            for k, (i, decisions, logp) in enumerate(drawn):
+                turns[i] = (Turn(decisions, logp.cpu(), mask[k], value[k], policy_version),)
+        seconds["sampling"] += sampled - started
+        seconds["scoring"] += time.perf_counter() - sampled
+        return [
+            _Planned(task, plan, (Trajectory(ROLE, ROLE, turn),) if turn else ())
+            for task, plan, turn in zip(repeated, plans, turns, strict=True)
+        ]
+
+    async def _episode(
+        self,
+        planned: _Planned,
+        executions: int,
+        known: dict[tuple[str, Workflow, int], asyncio.Future[Execution]],
+        slots: asyncio.Semaphore,
+    ) -> Episode:
+        task, workflow = planned.task, planned.plan.workflow
+        outcome: Outcome = Scored(INVALID_PLAN_REWARD)
+        metrics: dict[str, float] = {}
+        valid = workflow is not None and len(workflow) <= self._config.max_steps_per_episode
+        if workflow is not None and valid:
+            for sample in range(executions):
+                key = (task.task_id, workflow, sample)
+                if key not in known:
+                    known[key] = asyncio.ensure_future(self._in_turn(task, workflow, sample, slots))
+            jobs = [known[task.task_id, workflow, sample] for sample in range(executions)]
+            outcome, metrics = self._worth(await asyncio.gather(*jobs))
+        return Episode(
+            task_id=task.task_id,
+            group_id=task.task_id,
+            trajectories=planned.trajectories,
+            outcome=outcome,
+            metrics=metrics,
+            valid=valid,
+            raw_valid=planned.plan.raw_valid,
+            text=describe(workflow) if workflow is not None else planned.plan.error,
+        )
+
+    async def _in_turn(self, task: Task, workflow: Workflow, sample: int, slots: asyncio.Semaphore) -> Execution:
+        async with slots:
+            try:
+                return await self._execute(task, workflow, sample)
+            except InfrastructureError as error:
+                return Execution(task_id=task.task_id, workflow=workflow, results=(), outcome=Unscorable(str(error)))
+
+    def _worth(self, executions: Sequence[Execution]) -> tuple[Outcome, dict[str, float]]:
+        """The mean reward and figures of the executions that could be judged."""
+        outcomes = [self._reward(execution) for execution in executions]
+        values = [outcome.value for outcome in outcomes if isinstance(outcome, Scored)]
+        if not values:
+            return outcomes[0], {}
+        judged = [run for run, outcome in zip(executions, outcomes, strict=True) if isinstance(outcome, Scored)]
+        metrics = {
+            "success": [float(run.success) for run in judged],
+            "tests": [run.tests_passed / max(run.tests_total, 1) for run in judged],
+            "cost_usd": [run.total_cost for run in judged],
+            "latency_ms": [run.total_latency_ms for run in judged],
+            "checks": [float(run.checks_passed) for run in judged],
+        }
+        return Scored(_mean(values)), {name: _mean(figures) for name, figures in metrics.items()}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def row_seed(seed: int, update: int, task_id: str, generation: int) -> int:
+    """The seed of one sample: the same whatever else is in its batch and whichever process draws it."""
+    digest = hashlib.sha256(f"{seed}/{update}/{generation}/{task_id}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def describe(workflow: Workflow) -> str:
+    """The plan on one line, e.g. `1 calculator "add 3" | 2 smol-greedy>smol-sample "reverse it" after 1`."""
+    parts = []
+    for subtask in workflow.subtasks:
+        after = f" after {','.join(subtask.depends_on)}" if subtask.depends_on else ""
+        parts.append(f'{subtask.id} {">".join(subtask.workers)} "{subtask.instruction}"{after}')
+    return " | ".join(parts)

@@ -1,0 +1,261 @@
+"""Phase 2: sample plans, execute them, make the better ones likelier."""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from orchestai.config import Phase2Config
+from orchestai.errors import UserError
+from orchestai.outcome import Unscorable
+from orchestai.tasks.task import Task
+from orchestai.training.rl.batch import Batch, Learning, make_batch
+from orchestai.training.rl.checkpoint import Position, load_state, save_state
+from orchestai.training.rl.distributed import interleave, on_all, share
+from orchestai.training.rl.episode import Episode
+from orchestai.training.rl.metrics import describe_batch, describe_episodes, sample_rows
+from orchestai.training.rl.objective import FIGURES, Objective
+from orchestai.training.rl.policy import Policy
+from orchestai.training.rl.recipes import PPO, RECIPES, Recipe
+from orchestai.training.rl.report import Report
+from orchestai.training.rl.rollout import Episodes, Rollout
+
+BEST, LAST, STATE = "phase2_best.pth", "phase2_last.pth", "phase2_state.pt"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How training ended.
+
+    Attributes:
+        updates: batches learned from, earlier runs included.
+        best_reward: mean reward on the validation tasks of the planner in phase2_best.pth.
+        stopped: why it ended before its time; empty if it did not.
+    """
+
+    updates: int
+    best_reward: float
+    stopped: str = ""
+
+
+class Trainer:
+    """Trains a planner by reward, with GRPO and its kin or with PPO.
+
+    In every process of an `accelerate launch` the trainer has the same planner and the same tasks. Each process plans
+    and executes its share of the tasks; then all of them know all episodes, and each computes its share of every
+    optimiser step. The result is that of one process.
+
+    Args:
+        rollout: executes what `planner` samples.
+        tasks: to learn from, in an order drawn with the seed.
+        eval_tasks: held out; the best checkpoint is the best on these.
+        output: folder for checkpoints, metrics and samples.
+        save_planner: writes the planner and some facts in the planner's own checkpoint format.
+        identity: what a resumed run must have in common with the one it resumes.
+        unscorable_limit: a batch with a larger share of unscorable episodes ends training.
+    """
+
+    def __init__(
+        self,
+        accelerator: Accelerator,
+        planner: Policy,
+        rollout: Rollout,
+        config: Phase2Config,
+        *,
+        tasks: Sequence[Task],
+        eval_tasks: Sequence[Task],
+        output: Path,
+        save_planner: Callable[[Path, Mapping[str, Any]], None],
+        identity: Mapping[str, Any],
+        unscorable_limit: float,
+    ) -> None:
+        if not tasks or not eval_tasks:
+            raise UserError("phase 2 needs training and validation tasks; choose another suite or split")
+        self.accelerator = accelerator
+        self.planner = planner
+        self.rollout = rollout
+        self.config = config
+        self.recipe = choose_recipe(config)
+        self.tasks = list(tasks)
+        self.eval_tasks = list(eval_tasks[: config.eval_tasks])
+        self.output = Path(output)
+        self.position = Position()
+        self._save_planner = save_planner
+        self._identity = identity
+        self._unscorable_limit = unscorable_limit
+        planner.eval()
+        reference = copy.deepcopy(planner) if config.kl_coef > 0 else None
+        if reference is not None:
+            reference.requires_grad_(False)
+        self._learned = [parameter for parameter in planner.parameters() if parameter.requires_grad]
+        objective = Objective(planner, reference, self.recipe, config).eval()
+        optimizer = torch.optim.AdamW(self._learned, lr=config.learning_rate, weight_decay=0.0)
+        self.objective, self.optimizer = accelerator.prepare(objective, optimizer)
+
+    async def train(self, *, resume: bool = False) -> Summary:
+        """Train until `num_episodes` tasks have been attempted.
+
+        Raises:
+            UserError: too many episodes are unscorable, the loss is not finite, a file cannot be written, or there is
+                nothing (or something else) to resume.
+        """
+        config = self.config
+        if resume:
+            self.position = load_state(self.output / STATE, self.planner, self.optimizer, self._identity)
+        position = self.position
+        stopped = ""
+        with Report(self.output, self.accelerator, total=config.num_episodes, position=position) as report:
+            if not resume:
+                await self._evaluate(report)
+            while position.consumed < config.num_episodes and not stopped:
+                tasks = self._next_tasks()
+                collected = await self._collect(tasks)
+                episodes = [episode for group in collected.groups for episode in group]
+                self._refuse_if_broken(episodes)
+                learning = make_batch(episodes, {task.task_id: task for task in tasks}, self.recipe, config)
+                started = time.perf_counter()
+                figures = self._learn(learning)
+                seconds = {**collected.seconds, "updating": time.perf_counter() - started}
+
+                position.update += 1
+                position.consumed += len(tasks)
+                position.flat_updates = position.flat_updates + 1 if learning.groups == learning.flat_groups else 0
+                metrics = describe_batch(episodes, learning) | figures
+                metrics |= {f"seconds_{name}": value for name, value in seconds.items()}
+                report.update(position, metrics, sample_rows(episodes))
+                if position.flat_updates >= config.flat_patience:
+                    stopped = (
+                        f"the rewards of no group differed in {config.flat_patience} updates in a row: raise "
+                        "training.phase2_rl.temperature or explore more, or the tasks are all solved or all too hard"
+                    )
+                if stopped or position.update % config.eval_every == 0 or position.consumed >= config.num_episodes:
+                    await self._evaluate(report)
+            if stopped:
+                report.say(f"stopped after update {position.update}: {stopped}")
+        return Summary(position.update, position.best_reward or 0.0, stopped)
+
+    def _next_tasks(self) -> list[Task]:
+        """The next tasks of the present pass over them; every pass is shuffled anew, and no batch crosses two."""
+        epoch, first = divmod(self.position.consumed, len(self.tasks))
+        order = random.Random(f"{self.config.seed}/{epoch}").sample(self.tasks, len(self.tasks))
+        count = min(self.config.tasks_per_update, self.config.num_episodes - self.position.consumed)
+        return order[first : first + count]
+
+    async def _collect(self, tasks: Sequence[Task]) -> Episodes:
+        position = self.position
+        mine = share(tasks, self.accelerator)
+        return await self._together(
+            self.rollout.explore(mine, update=position.update, policy_version=position.policy_version)
+        )
+
+    async def _together(self, mine: Awaitable[Episodes]) -> Episodes:
+        """The episodes of all processes, in the order of the tasks, and this one's seconds."""
+        parts = await on_all(self.accelerator, mine)
+        own = parts[self.accelerator.process_index]
+        return Episodes(interleave([part.groups for part in parts]), own.seconds)
+
+    def _learn(self, learning: Learning) -> dict[str, float]:
+        """Take the optimiser steps of one batch; the figures are means over the steps."""
+        figures = torch.zeros(len(FIGURES), device=self.accelerator.device)
+        max_ratio = torch.ones((), device=self.accelerator.device)
+        norms = []
+        if learning.batch is not None and learning.worthwhile:
+            for iteration in range(self.config.num_iterations):
+                for rows in self._minibatches(len(learning.batch), iteration):
+                    norms.append(self._step(learning.batch.take(rows), figures, max_ratio))
+        figures = self.accelerator.reduce(figures, "sum") / max(len(norms), 1)
+        max_ratio = self.accelerator.gather(max_ratio[None]).max()
+        named = dict(zip(FIGURES, figures.tolist(), strict=True))
+        return named | {"max_ratio": max_ratio.item(), "grad_norm": sum(norms) / max(len(norms), 1)}
+
+    def _minibatches(self, rows: int, iteration: int) -> list[list[int]]:
+        order = list(range(rows))
+        random.Random(f"{self.config.seed}/{self.position.update}/{iteration}").shuffle(order)
+        size = math.ceil(rows / self.config.num_minibatches)
+        return [order[i : i + size] for i in range(0, rows, size)]
+
+    def _step(self, rows: Batch, figures: torch.Tensor, max_ratio: torch.Tensor) -> float:
+        """One optimiser step on `rows`; adds to the figures in place and gives the norm of the gradient.
+
+        Gradients of several processes are averaged, so the loss is multiplied by their number. A process with fewer
+        rows than another passes rows without loss, so that all make the same number of passes.
+        """
+        accelerator, counts = self.accelerator, rows.counts()
+        numbers = list(range(len(rows)))
+        size = self.config.micro_batch_size
+        passes = math.ceil(math.ceil(len(rows) / accelerator.num_processes) / size)
+        mine = share(numbers, accelerator)
+        for i in range(passes):
+            part = rows.take(some) if (some := mine[i * size : (i + 1) * size]) else rows.take([0]).without_loss()
+            with nullcontext() if i == passes - 1 else accelerator.no_sync(self.objective):
+                loss, shares, largest = self.objective(part.to(accelerator.device), counts)
+                accelerator.backward(loss * accelerator.num_processes)
+            figures += shares
+            torch.maximum(max_ratio, largest, out=max_ratio)
+        norm = float(accelerator.clip_grad_norm_(self._learned, self.config.max_grad_norm))
+        if not math.isfinite(norm):
+            raise UserError(
+                f"update {self.position.update + 1}: the gradient is not finite; lower training.phase2_rl.learning_rate"
+            )
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.position.policy_version += 1
+        return norm
+
+    async def _evaluate(self, report: Report) -> None:
+        """Judge greedy plans on the validation tasks, and save the planner and the state of training."""
+        collected = await self._together(self.rollout.exploit(share(self.eval_tasks, self.accelerator)))
+        episodes = [episode for group in collected.groups for episode in group]
+        self._refuse_if_broken(episodes)
+        metrics = describe_episodes(episodes)
+        position = self.position
+        best = position.best_reward is None or metrics["reward"] > position.best_reward
+        if best:
+            position.best_reward = metrics["reward"]
+        await on_all(self.accelerator, self._save(metrics, best))
+        report.evaluation(position.update, metrics, best)
+
+    async def _save(self, metrics: Mapping[str, float], best: bool) -> None:
+        if not self.accelerator.is_main_process:
+            return
+        facts = {"update": self.position.update, "validation": dict(metrics)}
+        if best:
+            self._save_planner(self.output / BEST, facts)
+        self._save_planner(self.output / LAST, facts)
+        save_state(self.output / STATE, self.position, self.planner, self.optimizer, self._identity)
+
+    def _refuse_if_broken(self, episodes: Sequence[Episode]) -> None:
+        reasons = Counter(e.outcome.reason for e in episodes if isinstance(e.outcome, Unscorable))
+        if (lost := sum(reasons.values())) > self._unscorable_limit * len(episodes):
+            reason, count = reasons.most_common(1)[0]
+            raise UserError(
+                f"update {self.position.update + 1}: {lost} of {len(episodes)} episodes are unscorable, more than "
+                f"execution.unscorable_limit={self._unscorable_limit:g} allows; the commonest reason ({count} times): "
+                f"{reason}"
+            )
+
+
+def choose_recipe(config: Phase2Config) -> Recipe:
+    """The recipe that the configuration names.
+
+    Raises:
+        UserError: it may learn from a sample only once, and the configuration says more.
+    """
+    recipe = PPO if config.algorithm == "PPO" else RECIPES[config.loss_type]
+    if recipe.on_policy and config.num_iterations * config.num_minibatches > 1:
+        raise UserError(
+            f"training.phase2_rl.loss_type: {config.loss_type} has no ratio to correct for stale samples; set "
+            "num_iterations and num_minibatches to 1, or choose grpo, dapo or another with a ratio"
+        )
+    return recipe

@@ -1,0 +1,169 @@
+"""A planner so small that its best plan is known, trained by the real trainer. Run as a script by several processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from orchestai import artefacts
+from orchestai.config import Config, LoggingConfig, Phase2Config, RewardsConfig
+from orchestai.execution.result import Execution
+from orchestai.outcome import Outcome, Scored
+from orchestai.planner.base import Decisions, Plan, SampleSpec, Scores
+from orchestai.rewards.reward import reward
+from orchestai.tasks.task import Task
+from orchestai.training.rl.checkpoint import identity
+from orchestai.training.rl.distributed import open_accelerator
+from orchestai.training.rl.rollout import Rollout
+from orchestai.training.rl.trainer import Trainer
+from orchestai.workflow import Subtask, Workflow
+
+WORKERS, STEPS, KINDS = 4, 3, 6
+TASKS = [Task(task_id=str(i), suite="bandit", instruct_prompt=f"task {i}", test="") for i in range(24)]
+
+
+def kind_of(task: Task) -> int:
+    return int(task.task_id) % KINDS
+
+
+def length_of(kind: int) -> int:
+    return 1 + kind % STEPS
+
+
+def best_worker(kind: int, step: int) -> int:
+    return (kind + 2 * step) % WORKERS
+
+
+class Bandit(nn.Module):
+    """One table of worker logits and one of values per kind of task; plans have one to three steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(torch.zeros(KINDS, STEPS, WORKERS))
+        self.values = nn.Parameter(torch.zeros(KINDS, STEPS))
+
+    def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
+        return [self._plan(task, sample, i) for i, task in enumerate(tasks)]
+
+    @torch.no_grad()
+    def _plan(self, task: Task, sample: SampleSpec | None, row: int) -> Plan:
+        kind, n = kind_of(task), length_of(kind_of(task))
+        logp = (self.logits[kind] / (sample.temperature if sample else 1.0)).log_softmax(-1)
+        chosen = logp.argmax(-1)
+        if sample is not None:
+            generator = torch.Generator().manual_seed(sample.seeds[row])
+            chosen = torch.multinomial(logp.exp(), 1, generator=generator)[:, 0]
+        workflow = Workflow([Subtask(id=str(i), instruction="", worker=str(int(chosen[i]))) for i in range(n)])
+        nothing = torch.zeros(0)
+        decisions = Decisions(n, nothing, nothing, chosen, nothing, nothing)
+        logp = logp.gather(-1, chosen[:, None])[:, 0] * (torch.arange(STEPS) < n)
+        return Plan(workflow, True, decisions, logp)
+
+    def score(
+        self, tasks: Sequence[Task], decisions: Sequence[Decisions], *, explore: Any, temperature: float
+    ) -> Scores:
+        kinds = torch.tensor([kind_of(task) for task in tasks])
+        mask = torch.arange(STEPS) < torch.tensor([row.length for row in decisions])[:, None]
+        logp = (self.logits[kinds] / temperature).log_softmax(-1)
+        chosen = torch.stack([row.workers for row in decisions])
+        return Scores(
+            logp=logp.gather(-1, chosen[..., None])[..., 0] * mask,
+            entropy=-(logp.exp() * logp).sum(-1) * mask,
+            value=self.values[kinds] * mask,
+            mask=mask,
+        )
+
+    @torch.no_grad()
+    def expected_reward(self) -> float:
+        """Exact mean, over kinds, of the share of steps given to the best worker; the optimum is 1."""
+        chances = self.logits.softmax(-1)
+        means = [
+            sum(float(chances[kind, step, best_worker(kind, step)]) for step in range(length_of(kind)))
+            / length_of(kind)
+            for kind in range(KINDS)
+        ]
+        return sum(means) / KINDS
+
+
+async def execute(task: Task, workflow: Workflow, sample: int = 0) -> Execution:
+    kind = kind_of(task)
+    right = sum(int(subtask.worker) == best_worker(kind, i) for i, subtask in enumerate(workflow.subtasks))
+    total = len(workflow)
+    return Execution(
+        task_id=task.task_id,
+        workflow=workflow,
+        results=(),
+        outcome=Scored(right / total),
+        tests_passed=right,
+        tests_total=total,
+    )
+
+
+def settings(**changes: Any) -> Phase2Config:
+    base = {
+        "alpha": 1.0,
+        "learning_rate": 0.1,
+        "num_episodes": 24 * 15,
+        "tasks_per_update": 12,
+        "num_generations": 8,
+        "entropy_coef": 0.0,
+        "explore": ("worker",),
+        "eval_every": 10,
+    }
+    return Phase2Config(**(base | changes))
+
+
+def trainer(output: Path, config: Phase2Config, planner: nn.Module | None = None, **changes: Any) -> Trainer:
+    planner = planner or Bandit()
+
+    def worth(execution: Execution) -> Outcome:
+        return reward(execution, config, RewardsConfig(success="fraction"))
+
+    whole = Config(
+        workers={"pool": {"w": {"kind": "tool", "tool": "text", "card": "a worker"}}}, training={"phase2_rl": config}
+    )
+    tasks = changes.pop("tasks", TASKS)
+    arguments = {
+        "tasks": tasks,
+        "eval_tasks": TASKS,
+        "output": output,
+        "save_planner": lambda path, facts: artefacts.save_torch(path, planner.state_dict()),
+        "identity": identity(whole, tasks, TASKS),
+        "unscorable_limit": 0.2,
+    }
+    rollout = Rollout(planner, changes.pop("execute", execute), worth, config, concurrency=8)
+    accelerator = open_accelerator(output, LoggingConfig())
+    return Trainer(accelerator, planner, rollout, config, **(arguments | changes))
+
+
+def rows(output: Path, key: str = "loss") -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if key in line]
+
+
+async def main(output: Path, changes: dict[str, Any]) -> None:
+    """Train; then train where one process fails, and note what each process was told."""
+    running = trainer(output, settings(**changes))
+    await running.train()
+    rank = running.accelerator.process_index
+
+    async def fail_on_one(task: Task, workflow: Workflow, sample: int = 0) -> Execution:
+        if rank == 1:
+            raise ValueError(f"no such thing as task {task.task_id}")
+        return await execute(task, workflow, sample)
+
+    try:
+        await trainer(output / "failing", settings(**changes), execute=fail_on_one).train()
+    except RuntimeError as error:
+        (output / f"error{rank}").write_text(str(error))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), json.loads(sys.argv[2])))

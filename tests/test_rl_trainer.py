@@ -1,0 +1,186 @@
+"""The trainer reaches a known optimum with every algorithm, goes on after a kill as if nothing happened, and refuses
+what would spoil a run."""
+
+import asyncio
+import json
+
+import pytest
+import rl_bandit as bandit
+import torch
+
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.execution.result import Execution
+from orchestai.training.rl.recipes import RECIPES
+from orchestai.training.rl.trainer import Summary
+
+ALGORITHMS = [("PPO", "dapo"), *(("GRPO", kind) for kind in RECIPES)]
+
+
+def train(output, planner=None, resume=False, **changes) -> tuple[bandit.Bandit, Summary]:
+    planner = planner or bandit.Bandit()
+    given = {key: changes.pop(key) for key in ("tasks", "execute") if key in changes}
+    running = bandit.trainer(output, bandit.settings(**changes), planner, **given)
+    return planner, asyncio.run(running.train(resume=resume))
+
+
+@pytest.mark.parametrize(("algorithm", "loss_type"), ALGORITHMS)
+def test_every_algorithm_finds_the_best_plans(tmp_path, algorithm, loss_type):
+    """From a uniform policy (expected reward 0.25) to above 90 % of the optimum, which is 1, on three seeds."""
+    changes = {"algorithm": algorithm, "loss_type": loss_type, "learning_rate": 0.3, "num_episodes": 24 * 4}
+    for seed in range(3):
+        planner, summary = train(tmp_path / str(seed), seed=seed, **changes)
+        assert planner.expected_reward() > 0.9
+        assert summary.best_reward > 0.9
+
+
+@pytest.mark.parametrize(("algorithm", "loss_type"), ALGORITHMS)
+def test_the_losses_do_not_depend_on_the_size_of_micro_batches(tmp_path, algorithm, loss_type):
+    steps = {"num_minibatches": 2, "num_iterations": 2} if loss_type not in ("reinforce", "rloo") else {}
+    changes = {"algorithm": algorithm, "loss_type": loss_type, "kl_coef": 0.1, "num_episodes": 24, **steps}
+    train(tmp_path / "whole", **changes)
+    train(tmp_path / "cut", micro_batch_size=7, **changes)
+    for row, other in zip(bandit.rows(tmp_path / "whole"), bandit.rows(tmp_path / "cut"), strict=True):
+        assert other["loss"] == pytest.approx(row["loss"], abs=1e-6)
+        assert other["grad_norm"] == pytest.approx(row["grad_norm"], rel=1e-4)
+
+
+def killed_at(calls: int):
+    """An `execute` that ends the process, so to speak, at that call."""
+    left = calls
+
+    async def execute(task, workflow, sample=0) -> Execution:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+        return await bandit.execute(task, workflow, sample)
+
+    return execute
+
+
+@pytest.mark.parametrize("algorithm", ["GRPO", "PPO"])
+def test_a_killed_run_goes_on_bit_for_bit(tmp_path, algorithm):
+    changes = {"algorithm": algorithm, "eval_every": 2, "num_episodes": 24 * 3, "num_iterations": 2}
+    whole, _ = train(tmp_path / "whole", **changes)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "killed", execute=killed_at(300), **changes)
+    before = bandit.rows(tmp_path / "killed")
+    assert 2 <= len(before) < 6
+    resumed, summary = train(tmp_path / "killed", resume=True, **changes)
+    assert summary.updates == 6
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), resumed.parameters(), strict=True))
+    for row, other in zip(bandit.rows(tmp_path / "whole"), bandit.rows(tmp_path / "killed"), strict=True):
+        timeless = {key: value for key, value in row.items() if not key.startswith("seconds")}
+        assert {key: other[key] for key in timeless} == timeless
+
+
+def test_a_run_may_be_made_longer_but_not_changed(tmp_path):
+    train(tmp_path, num_episodes=24)
+    assert train(tmp_path, num_episodes=48, resume=True)[1].updates == 4
+    with pytest.raises(UserError, match=r"training\.phase2_rl\.learning_rate was 0\.1 and is now 0\.2"):
+        train(tmp_path, num_episodes=48, learning_rate=0.2, resume=True)
+    changed = [task.model_copy(update={"test": "assert False"}) for task in bandit.TASKS]
+    with pytest.raises(UserError, match="training tasks was"):
+        train(tmp_path, num_episodes=48, tasks=changed, resume=True)
+
+
+def test_what_cannot_be_resumed_is_one_clear_line(tmp_path):
+    with pytest.raises(UserError, match="no run to resume"):
+        train(tmp_path, resume=True)
+    (tmp_path / "phase2_state.pt").write_bytes(b"PK\x03\x04 cut off")
+    with pytest.raises(UserError, match="not a readable training state"):
+        train(tmp_path, resume=True)
+
+
+def test_unscorable_episodes_teach_nothing_and_are_counted(tmp_path):
+    """Task 0's server is down: with and without it the policy learns the same."""
+
+    async def flaky(task, workflow, sample=0) -> Execution:
+        if task.task_id == "0":
+            raise InfrastructureError("server down")
+        return await bandit.execute(task, workflow, sample)
+
+    once = {"num_episodes": 24, "tasks_per_update": 24, "num_iterations": 2}
+    with_it, _ = train(tmp_path / "with", execute=flaky, **once)
+    (row,) = bandit.rows(tmp_path / "with")
+    assert row["unscorable_share"] == pytest.approx(1 / 24)
+    without, _ = train(tmp_path / "without", tasks=bandit.TASKS[1:], **once | {"num_episodes": 23})
+    assert torch.allclose(with_it.logits, without.logits, atol=1e-6)
+
+
+def test_too_many_unscorable_episodes_end_training_with_the_commonest_reason(tmp_path):
+    async def down(task, workflow, sample=0) -> Execution:
+        raise InfrastructureError("connection refused")
+
+    with pytest.raises(UserError, match=r"24 of 24 episodes are unscorable.*24 times.*connection refused"):
+        train(tmp_path, execute=down)
+
+
+def test_nothing_is_learned_where_no_reward_differs_and_training_stops(tmp_path):
+    """The entropy bonus alone would drive the policy to chance, since Adam's steps do not shrink with the gradient."""
+
+    async def hopeless(task, workflow, sample=0) -> Execution:
+        return (await bandit.execute(task, workflow, sample)).model_copy(update={"results": (), "tests_passed": 0})
+
+    planner = bandit.Bandit()
+    planner.logits.data.normal_(generator=torch.Generator().manual_seed(0))
+    before = planner.logits.detach().clone()
+    _, summary = train(tmp_path, planner, execute=hopeless, alpha=0.0, flat_patience=3, entropy_coef=1.0)
+    assert torch.equal(planner.logits, before)
+    assert summary.updates == 3
+    assert "no group differed in 3 updates" in summary.stopped
+
+
+def test_kl_holds_the_policy_near_its_start(tmp_path):
+    def distance(kl_coef: float) -> float:
+        planner, _ = train(tmp_path / str(kl_coef), kl_coef=kl_coef, num_episodes=24 * 5)
+        return float(planner.logits.detach().log_softmax(-1).diff().abs().sum())
+
+    assert distance(10.0) < 0.5 * distance(0.0)
+    assert bandit.rows(tmp_path / "10.0")[-1]["kl"] > 0
+
+
+def test_the_first_step_is_on_policy_and_further_ones_are_corrected(tmp_path):
+    train(tmp_path / "one", num_episodes=12)
+    (row,) = bandit.rows(tmp_path / "one")
+    assert (row["ratio"], row["max_ratio"], row["clip_share"]) == pytest.approx((1, 1, 0), abs=1e-6)
+    train(tmp_path / "many", num_episodes=12, num_iterations=6, learning_rate=0.3)
+    (row,) = bandit.rows(tmp_path / "many")
+    assert row["max_ratio"] > 1.2
+    assert row["clip_share"] > 0
+
+
+def test_a_loss_without_a_ratio_refuses_stale_samples(tmp_path):
+    with pytest.raises(UserError, match="num_iterations"):
+        train(tmp_path, loss_type="rloo", num_iterations=2)
+
+
+def test_every_task_comes_once_per_pass_and_passes_differ(tmp_path):
+    seen = []
+
+    async def noting(task, workflow, sample=0) -> Execution:
+        seen.append(task.task_id)
+        return await bandit.execute(task, workflow, sample)
+
+    running = bandit.trainer(tmp_path, bandit.settings(num_episodes=48, tasks_per_update=10), execute=noting)
+    batches = []
+    while running.position.consumed < 48:
+        tasks = running._next_tasks()
+        batches.append([task.task_id for task in tasks])
+        running.position.consumed += len(tasks)
+    assert [len(batch) for batch in batches] == [10, 10, 4] * 2
+    first, second = sum(batches[:3], []), sum(batches[3:], [])  # noqa: RUF017
+    assert sorted(first) == sorted(second) == sorted(task.task_id for task in bandit.TASKS)
+    assert first != second
+
+
+def test_the_best_planner_and_some_plans_are_kept(tmp_path):
+    planner, summary = train(tmp_path, eval_every=1, num_episodes=24 * 3, learning_rate=0.3)
+    evaluations = [row["eval_reward"] for row in bandit.rows(tmp_path, "eval_reward")]
+    assert len(evaluations) == 7
+    assert summary.best_reward == max(evaluations)
+    last = torch.load(tmp_path / "phase2_last.pth", weights_only=True)
+    assert torch.equal(last["logits"], planner.logits)
+    plans = [json.loads(line) for line in (tmp_path / "rollouts.jsonl").read_text().splitlines()]
+    assert len(plans) == 6 * 8
+    assert {"update", "task_id", "reward", "plan"} <= plans[0].keys()
