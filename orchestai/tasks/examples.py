@@ -60,29 +60,41 @@ def parse_calls(text: str, entry_point: str) -> tuple[Example, ...]:
 def clean(text: str) -> str:
     """Normalise the words of one step, so that spans which differ by a bracket, comma or connective read the same.
 
-    White space outside backticks is collapsed, punctuation at both ends and a leading "and" or "then" are dropped, and
-    a parenthesis that is opened outside backticks and not closed is closed (one closed and never opened is dropped).
+    White space outside backticks is collapsed; punctuation at both ends and a leading "and" or "then" are dropped.
+    Of parentheses outside backticks, those around the whole and those at the ends without a partner are dropped, and
+    what is still open is closed.
     """
     text = _SPACE.sub(lambda match: match[0] if match[0].startswith("`") else " ", text)
     previous = None
     while text != previous:
         previous = text
         text = _OPENING.sub("", text.strip(_PUNCTUATION))
-        text = text.lstrip(")")
-        depth = _depth(text)
-        if depth < 0 and text.endswith(")"):
-            text = text[:-1]
-        elif depth > 0 and text.startswith("("):
+        partners = _partners(text)
+        last = len(text) - 1
+        if 0 in partners and partners[0] == last:
+            text = text[1:-1]
+        elif 0 in partners and partners[0] is None:
             text = text[1:]
-        elif text.endswith("("):
+        elif last in partners and partners[last] is None:
             text = text[:-1]
-    return text + ")" * max(_depth(text), 0)
+    return text + ")" * sum(partner is None and text[i] == "(" for i, partner in _partners(text).items())
 
 
-def _depth(text: str) -> int:
-    """Parentheses opened less those closed, outside backticks."""
-    plain = _QUOTED.sub("", text)
-    return plain.count("(") - plain.count(")")
+def _partners(text: str) -> dict[int, int | None]:
+    """For each parenthesis outside backticks, where its partner stands, or None."""
+    partners: dict[int, int | None] = {}
+    opened: list[int] = []
+    plain = _QUOTED.sub(lambda match: "`" * len(match[0]), text)
+    for i, character in enumerate(plain):
+        if character == "(":
+            opened.append(i)
+            partners[i] = None
+        elif character == ")" and opened:
+            start = opened.pop()
+            partners[start], partners[i] = i, start
+        elif character == ")":
+            partners[i] = None
+    return partners
 
 
 def _is_literal(source: str) -> bool:
