@@ -68,7 +68,7 @@ class Completion(BaseModel):
     """One generation of a language model.
 
     `source` is `live`, `cache` or `recording`; tokens, text and latency (milliseconds, as measured when it was made)
-    are those of the original generation.
+    are those of the original generation. `origin` says what made it: model, package versions, number format, device.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -78,6 +78,7 @@ class Completion(BaseModel):
     completion_tokens: int
     latency_ms: float
     source: str = "live"
+    origin: str = ""
 
 
 class Answer(BaseModel):

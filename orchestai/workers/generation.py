@@ -1,0 +1,165 @@
+"""Generations of language models: what is asked for, what makes them, and the cache that remembers them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import sqlite3
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol
+
+import diskcache
+
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.workers.base import Completion
+
+_CACHE_BYTES = 4 * 2**30
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A chat, and the beginning of the assistant's reply that the model continues.
+
+    Attributes:
+        messages: (role, content) pairs; roles are `system`, `user` and `assistant`.
+        prefill: text that the reply starts with; the completion's text does not repeat it.
+    """
+
+    messages: tuple[tuple[str, str], ...]
+    prefill: str = ""
+
+    @property
+    def text(self) -> str:
+        """The prompt as a person reads it in a log."""
+        return "\n".join(content for _, content in self.messages) + (f"\n{self.prefill}" if self.prefill else "")
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How to decode: `temperature` 0 is greedy; a reply ends before the first of the `stop` strings."""
+
+    temperature: float = 0.0
+    max_new_tokens: int = 96
+    stop: tuple[str, ...] = ()
+
+
+class Generator(Protocol):
+    """Continues prompts. Calls may run concurrently.
+
+    `identity` names the model as far as its answers depend on it; it is a part of every key.
+    `generate` raises `InfrastructureError` where no completion can be had, `UserError` where the user can mend that.
+    """
+
+    identity: str
+
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion: ...
+
+    async def check(self) -> None:
+        """Raise `UserError` if the model cannot be reached; cheap, and made before a command starts its work."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+def generation_key(identity: str, prompt: Prompt, params: SamplingParams, sample: int) -> str:
+    """128 bits, in hexadecimal, that name one generation. A greedy one is the same for every sample index."""
+    asked = {
+        "model": identity,
+        "prompt": asdict(prompt),
+        "params": asdict(params),
+        "sample": sample if params.temperature > 0 else 0,
+    }
+    canonical = json.dumps(asked, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+def seed(identity: str, prompt: Prompt, params: SamplingParams, sample: int) -> int:
+    """63 bits that depend on what is asked alone, so that an answer does not depend on what else is asked."""
+    return int(generation_key(identity, prompt, params, sample), 16) >> 65
+
+
+class Unavailable:
+    """Stands where no model may run: everything that was not recorded or cached is missing."""
+
+    def __init__(self, identity: str) -> None:
+        self.identity = identity
+
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
+        raise InfrastructureError(
+            f"no recording of {self.identity}, sample {sample}, for the prompt ending in {prompt.text[-80:]!r}; "
+            "add a recording to workers.recordings, or set workers.on_miss=live"
+        )
+
+    async def check(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+
+class Cached:
+    """Looks a generation up on disk before it asks `inner`; equal requests in flight are asked once.
+
+    Several processes may share the folder. `folder` None keeps only the sharing of requests in flight.
+    """
+
+    def __init__(self, inner: Generator, folder: Path | None) -> None:
+        self.identity = inner.identity
+        self._inner = inner
+        self._folder = folder
+        self._in_flight: dict[str, asyncio.Task[Completion]] = {}
+        try:
+            self._cache = diskcache.Cache(str(folder), size_limit=_CACHE_BYTES) if folder else None
+        except (OSError, sqlite3.Error) as error:
+            raise self._unusable(error) from error
+
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
+        key = generation_key(self.identity, prompt, params, sample)
+        if (stored := self._get(key)) is not None:
+            return stored
+        task = self._in_flight.get(key)
+        if task is None:
+            task = asyncio.ensure_future(self._ask(key, prompt, params, sample))
+            self._in_flight[key] = task
+            task.add_done_callback(lambda _: self._in_flight.pop(key, None))
+        return await asyncio.shield(task)
+
+    async def check(self) -> None:
+        await self._inner.check()
+
+    async def close(self) -> None:
+        pending = list(self._in_flight.values())
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+        await self._inner.close()
+        if self._cache is not None:
+            self._cache.close()
+
+    async def _ask(self, key: str, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
+        completion = await self._inner.generate(prompt, params, sample)
+        if self._cache is not None:
+            try:
+                self._cache.set(key, completion.model_dump_json(exclude={"source"}), retry=True)
+            except (OSError, sqlite3.Error) as error:
+                raise self._unusable(error) from error
+        return completion
+
+    def _get(self, key: str) -> Completion | None:
+        if self._cache is None:
+            return None
+        try:
+            stored = self._cache.get(key, retry=True)
+        except (OSError, sqlite3.Error) as error:
+            raise self._unusable(error) from error
+        if stored is None:
+            return None
+        return Completion.model_validate_json(stored).model_copy(update={"source": "cache"})
+
+    def _unusable(self, error: Exception) -> UserError:
+        return UserError(
+            f"{self._folder}: the cache of generations is unusable ({error}); "
+            "free space, delete the folder, or choose another with workers.cache_dir"
+        )

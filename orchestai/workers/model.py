@@ -1,0 +1,113 @@
+"""A worker that is a language model under a strategy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestai.sandbox.examples import passes_examples
+from orchestai.sandbox.sandbox import Sandbox
+from orchestai.workers.base import Answer, Completion, Request, WorkerCard
+from orchestai.workers.generation import Generator, Prompt, SamplingParams
+from orchestai.workers.prompts import Strategy
+
+
+@dataclass(frozen=True)
+class Prices:
+    """US dollars: per request, and per million tokens read and written."""
+
+    per_call: float = 0.0
+    per_mtok_in: float = 0.0
+    per_mtok_out: float = 0.0
+
+    def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
+        return self.per_call + (prompt_tokens * self.per_mtok_in + completion_tokens * self.per_mtok_out) / 1e6
+
+
+class ModelWorker:
+    """Draws up to `samples` completions and keeps the first that passes the request's visible examples.
+
+    They are drawn in rounds of 1, 1, 2, 4, ...: a round is one request for several samples, so its prompt is paid for
+    once, and its latency is that of its slowest sample. Only what was drawn is paid for. If none passes, the first
+    counts. Without visible examples there is nothing to choose by, and one sample is drawn. The time that the check
+    takes in the sandbox is not counted as latency.
+    """
+
+    def __init__(
+        self,
+        card: WorkerCard,
+        generator: Generator,
+        strategy: Strategy,
+        *,
+        temperature: float,
+        max_new_tokens: int,
+        samples: int,
+        prices: Prices,
+        sandbox: Sandbox,
+    ) -> None:
+        self.card = card
+        self._generator = generator
+        self._strategy = strategy
+        self._params = SamplingParams(temperature, max_new_tokens, strategy.stop)
+        self._samples = samples
+        self._prices = prices
+        self._sandbox = sandbox
+
+    async def answer(self, request: Request) -> Answer:
+        prompt = self._strategy.prompt(request)
+        first = request.sample * self._samples
+        drawn: list[Completion] = []
+        prompt_tokens, latency_ms = 0, 0.0
+        verdicts: dict[str, bool] = {}
+        checks = request.signature is not None and bool(request.examples) and self._samples > 1
+        for size in _rounds(self._samples if checks else 1):
+            completions = await self._draw(prompt, range(first + len(drawn), first + len(drawn) + size))
+            drawn += completions
+            prompt_tokens += completions[0].prompt_tokens
+            latency_ms += max(completion.latency_ms for completion in completions)
+            if checks and (text := await self._first_passing(request, completions, verdicts)) is not None:
+                break
+        else:
+            text = self._strategy.answer(request, drawn[0].text)
+        completion_tokens = sum(completion.completion_tokens for completion in drawn)
+        return Answer(
+            text=text,
+            prompt=prompt.text,
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            cost_usd=self._prices.cost(prompt_tokens, completion_tokens),
+            latency_ms=latency_ms,
+            samples=len(drawn),
+            passed_examples=verdicts[text] if checks else None,
+            source=_source(drawn),
+        )
+
+    async def _draw(self, prompt: Prompt, samples: range) -> list[Completion]:
+        return list(await asyncio.gather(*(self._generator.generate(prompt, self._params, k) for k in samples)))
+
+    async def _first_passing(
+        self, request: Request, completions: Sequence[Completion], verdicts: dict[str, bool]
+    ) -> str | None:
+        """The first answer that passes; `verdicts` remembers those already judged."""
+        assert request.signature is not None
+        for completion in completions:
+            code = self._strategy.answer(request, completion.text)
+            if code not in verdicts:
+                verdicts[code] = await passes_examples(self._sandbox, code, request.signature, request.examples)
+            if verdicts[code]:
+                return code
+        return None
+
+
+def _rounds(samples: int) -> list[int]:
+    """Sizes 1, 1, 2, 4, ... that add up to `samples`."""
+    sizes: list[int] = []
+    while (left := samples - sum(sizes)) > 0:
+        sizes.append(min(left, max(1, sum(sizes))))
+    return sizes
+
+
+def _source(completions: Sequence[Completion]) -> str:
+    """The remotest source of any part: one recorded sample makes the answer a recorded one."""
+    return max((completion.source for completion in completions), key=("live", "cache", "recording").index)

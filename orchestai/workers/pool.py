@@ -1,0 +1,162 @@
+"""The workers of a configuration: built, limited, paid for and closed in one place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+
+from orchestai.config import ModelConfig, WorkerConfig, WorkersConfig
+from orchestai.sandbox.sandbox import Sandbox
+from orchestai.workers.base import Answer, Completion, Request, Worker, WorkerCard
+from orchestai.workers.generation import Cached, Generator, Unavailable
+from orchestai.workers.model import ModelWorker, Prices
+from orchestai.workers.prompts import strategy
+from orchestai.workers.recording import Recorded, Recording, RecordingFile, read_recordings
+
+_TYPICAL_PROMPT_TOKENS = 150
+_TYPICAL_COMPLETION_TOKENS = 60
+_MODEL_FOLDER = Path(".cache/orchestai")
+"""Where converted models are kept when the cache is switched off."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one worker was asked and paid since the pool was made."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+
+    def plus(self, answer: Answer) -> Usage:
+        return Usage(
+            self.requests + 1,
+            self.prompt_tokens + answer.prompt_tokens,
+            self.completion_tokens + answer.completion_tokens,
+            self.cost_usd + answer.cost_usd,
+        )
+
+
+class WorkerPool:
+    """An async context manager; leaving it cancels what is in flight and frees the models."""
+
+    def __init__(
+        self, workers: Mapping[str, Worker], concurrency: Mapping[str, int], generators: Mapping[str, Generator]
+    ) -> None:
+        self._workers = workers
+        self._slots = {name: asyncio.Semaphore(concurrency[name]) for name in workers}
+        self._generators = generators
+        self.usage = {name: Usage() for name in workers}
+
+    @classmethod
+    def from_config(
+        cls, config: WorkersConfig, sandbox: Sandbox, *, live: bool | None = None, record: Path | str | None = None
+    ) -> WorkerPool:
+        """Build all workers; models are loaded when they are first asked.
+
+        Args:
+            live: True ignores the recordings, False never runs a model; None does as `config` says.
+            record: a JSONL file to which every generation used is appended.
+
+        Raises:
+            UserError: a recording cannot be read, or a set of worked examples does not exist.
+        """
+        recorded = {} if live else read_recordings(config.recordings)
+        may_run = config.on_miss == "live" if live is None else live
+        file = RecordingFile(record) if record else None
+        asked = {worker.model for worker in config.pool.values() if worker.model} | {config.planner_model} - {None}
+        generators = {
+            name: _generator(model, config.cache_dir, may_run, recorded, file)
+            for name, model in config.models.items()
+            if name in asked
+        }
+        workers = {name: _worker(name, worker, generators, sandbox) for name, worker in config.pool.items()}
+        return cls(workers, {name: worker.concurrency for name, worker in config.pool.items()}, generators)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._workers)
+
+    @property
+    def cards(self) -> list[WorkerCard]:
+        return [worker.card for worker in self._workers.values()]
+
+    def generator(self, model: str) -> Generator:
+        """The model under this key of `workers.models`, for whoever needs it bare (the `llm` planner)."""
+        return self._generators[model]
+
+    async def check(self) -> None:
+        """Raise `UserError`, in one line, if a model that may be needed cannot be had."""
+        for generator in self._generators.values():
+            await generator.check()
+
+    async def answer(self, name: str, request: Request) -> Answer:
+        """Ask one worker; raises as `Worker.answer` does."""
+        async with self._slots[name]:
+            answer = await self._workers[name].answer(request)
+        self.usage[name] = self.usage[name].plus(answer)
+        return answer
+
+    async def __aenter__(self) -> WorkerPool:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for generator in self._generators.values():
+            await generator.close()
+
+
+def _generator(
+    config: ModelConfig,
+    cache_dir: Path | None,
+    may_run: bool,
+    recorded: Mapping[str, Completion],
+    file: RecordingFile | None,
+) -> Generator:
+    """Outermost first: what is being recorded, what was recorded, what is cached, the model."""
+    generator = Cached(_model(config, cache_dir, may_run), cache_dir / "generations" if cache_dir else None)
+    layered: Generator = Recorded(generator, recorded) if recorded else generator
+    return Recording(layered, file) if file else layered
+
+
+def _model(config: ModelConfig, cache_dir: Path | None, may_run: bool) -> Generator:
+    if config.kind == "openai_api":
+        from orchestai.workers.openai_api import OpenAIGenerator
+
+        model: Generator = OpenAIGenerator(config)
+    else:
+        from orchestai.workers.huggingface import HuggingFaceGenerator
+
+        model = HuggingFaceGenerator(config, cache_dir or _MODEL_FOLDER)
+    return model if may_run else Unavailable(model.identity)
+
+
+def _worker(name: str, config: WorkerConfig, generators: Mapping[str, Generator], sandbox: Sandbox) -> Worker:
+    prices = Prices(config.price_per_call_usd, config.price_per_mtok_in_usd, config.price_per_mtok_out_usd)
+    card = WorkerCard(name, config.card, 0.0, config.kind)
+    if config.kind == "tool":
+        from orchestai.workers.tools import ToolWorker, make_tool
+
+        assert config.tool is not None
+        return ToolWorker(replace(card, price_usd=prices.per_call), make_tool(config.tool, sandbox), prices.per_call)
+    assert config.model is not None
+    return ModelWorker(
+        replace(card, price_usd=_typical_price(prices, config.samples)),
+        generators[config.model],
+        strategy(config.strategy, config.examples),
+        temperature=config.temperature,
+        max_new_tokens=config.max_new_tokens,
+        samples=config.samples,
+        prices=prices,
+        sandbox=sandbox,
+    )
+
+
+def _typical_price(prices: Prices, samples: int) -> float:
+    """Expected price of a typical request: on average half of the samples are drawn, each paid with its prompt."""
+    drawn = (1 + samples) / 2
+    return prices.cost(round(_TYPICAL_PROMPT_TOKENS * drawn), round(_TYPICAL_COMPLETION_TOKENS * drawn))

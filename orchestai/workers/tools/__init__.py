@@ -1,0 +1,5 @@
+"""Workers that are not models: each applies to some requests and says so where it does not."""
+
+from orchestai.workers.tools.worker import ToolWorker, make_tool
+
+__all__ = ["ToolWorker", "make_tool"]

@@ -1,0 +1,155 @@
+"""Programming by example: the first standard-library expression that reproduces every visible example.
+
+It reads the examples and never the words, so it is quick, nearly free, and wrong where one example fits many functions.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from orchestai.tasks.examples import Example
+from orchestai.workers.base import Request, Signature, WorkerError
+from orchestai.workers.tools import expressions
+
+_LARGEST = 10_000
+"""Larger numbers and longer values are not searched: powers and repetitions of them would take too long."""
+_MOST_CONSTANTS = 12
+
+Case = tuple[tuple[Any, ...], Any]
+
+
+def answer(request: Request) -> str:
+    """Source of the function; raises `WorkerError` where there are no examples or nothing fits them."""
+    if request.signature is None or not request.examples:
+        raise WorkerError("the search needs a function to write and a visible example")
+    arity = len(request.signature.parameters)
+    cases = [_case(example) for example in request.examples]
+    if any(len(args) != arity for args, _ in cases):
+        raise WorkerError(f"the examples do not have the function's {arity} arguments")
+    if any(not _small(value) for args, result in cases for value in (*args, result)):
+        raise WorkerError("the examples are too large to search")
+    for expression in _candidates(arity, cases):
+        if all(_reproduces(expression, args, result) for args, result in cases):
+            return _function(request.signature, expression)
+    raise WorkerError("no expression of the library reproduces the examples")
+
+
+def _case(example: Example) -> Case:
+    return tuple(ast.literal_eval(arg) for arg in example.args), ast.literal_eval(example.result)
+
+
+def _candidates(arity: int, cases: Sequence[Case]) -> Iterator[str]:
+    if arity == 1:
+        yield from expressions.UNARY
+    if arity == 2:
+        yield from expressions.BINARY
+    names = {"x"} if arity == 1 else {"a", "b"}
+    constants = _constants(cases)
+    for template in expressions.WITH_CONSTANT:
+        if _names(template) & {"x", "a", "b"} == names:
+            yield from (_substitute(template, c=constant) for constant in constants)
+    if arity == 1:
+        texts = [constant for constant in constants if isinstance(constant, str) and len(constant) == 1]
+        for template in expressions.WITH_TWO_CONSTANTS:
+            yield from (_substitute(template, c=c, d=d) for c in texts for d in texts if c != d)
+
+
+def _constants(cases: Sequence[Case]) -> list[Any]:
+    """Numbers and strings that the first example suggests, the likeliest first."""
+    args, result = cases[0]
+    found: list[Any] = []
+    if isinstance(result, int) and all(isinstance(arg, int) for arg in args):
+        found += [result - args[0], result + args[0], *([result // args[0]] if args[0] else [])]
+    for value in (*args, result):
+        if isinstance(value, str):
+            found += re.findall(r"[^\w\s]| ", value)
+    if isinstance(result, str) and isinstance(args[0], str) and args[0] in result:
+        found += [part for part in result.split(args[0], 1) if part]
+    if isinstance(result, (list, dict)) and isinstance(args[0], (list, dict)) and result and args[0]:
+        first, last = (next(iter(v.values() if isinstance(v, dict) else v)) for v in (args[0], result))
+        if isinstance(first, int) and isinstance(last, int):
+            found += [last - first, *([last // first] if first else [])]
+    distinct = list(dict.fromkeys((type(value), value) for value in found if value != ""))
+    numbers = [(int, n) for n in range(2, 11)]
+    return [value for _, value in dict.fromkeys([*distinct[:_MOST_CONSTANTS], *numbers])]
+
+
+def _reproduces(expression: str, args: tuple[Any, ...], result: Any) -> bool:
+    names = ("x",) if len(args) == 1 else ("a", "b")
+    try:
+        value = eval(_compiled(expression), {**_modules(), **dict(zip(names, map(_copy, args), strict=True))})
+    except Exception:  # an expression for other types
+        return False
+    return _same(value, result)
+
+
+@lru_cache(maxsize=20_000)
+def _compiled(expression: str) -> CodeType:
+    return compile(expression, "<search>", "eval")
+
+
+@lru_cache(maxsize=1)
+def _modules() -> dict[str, Any]:
+    return {name: importlib.import_module(name) for name in expressions.MODULES}
+
+
+def _function(signature: Signature, expression: str) -> str:
+    names = dict(zip(("x",) if len(signature.parameters) == 1 else ("a", "b"), signature.parameters, strict=True))
+    body = _rename(expression, names)
+    used = _names(expression)
+    imports = [f"import {module}" for module in expressions.MODULES if module in used]
+    return "\n".join([*imports, f"def {signature}:", f"    return {body}", ""])
+
+
+def _substitute(template: str, **constants: Any) -> str:
+    """The template with its constants filled in."""
+    tree = ast.parse(template, mode="eval")
+
+    class Fill(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.AST:
+            return ast.Constant(constants[node.id]) if node.id in constants else node
+
+    return ast.unparse(Fill().visit(tree))
+
+
+def _rename(expression: str, names: dict[str, str]) -> str:
+    tree = ast.parse(expression, mode="eval")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            node.id = names.get(node.id, node.id)
+    return ast.unparse(tree)
+
+
+def _names(expression: str) -> set[str]:
+    return {node.id for node in ast.walk(ast.parse(expression, mode="eval")) if isinstance(node, ast.Name)}
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal, and of equal types throughout (`True` is not 1)."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    return bool(one == other)
+
+
+def _copy(value: Any) -> Any:
+    return value.copy() if isinstance(value, (list, dict, set)) else value
+
+
+def _small(value: Any) -> bool:
+    if isinstance(value, (int, float)):
+        return abs(value) <= _LARGEST
+    if isinstance(value, str):
+        return len(value) <= _LARGEST
+    if isinstance(value, dict):
+        return len(value) <= _LARGEST and all(map(_small, (*value, *value.values())))
+    return len(value) <= _LARGEST and all(map(_small, value)) if isinstance(value, (list, tuple, set)) else True

@@ -1,0 +1,46 @@
+"""The frame around a tool: it measures the time and charges the call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Literal, TypeAlias
+
+from orchestai.sandbox.sandbox import Sandbox
+from orchestai.workers.base import Answer, Request, WorkerCard
+from orchestai.workers.tools import calculator, python, stdlib_search, text
+
+Tool: TypeAlias = Callable[[Request], str] | Callable[[Request], Awaitable[str]]
+"""Gives the answer's text; raises `WorkerError` where the tool does not apply."""
+
+
+class ToolWorker:
+    """`latency_ms` is the measured time of the call; a call that does not apply costs nothing."""
+
+    def __init__(self, card: WorkerCard, tool: Tool, price_per_call_usd: float) -> None:
+        self.card = card
+        self._tool = tool
+        self._price = price_per_call_usd
+
+    async def answer(self, request: Request) -> Answer:
+        began = time.perf_counter()
+        result = self._tool(request)
+        answer = result if isinstance(result, str) else await result
+        return Answer(
+            text=answer,
+            prompt=request.instruction,
+            cost_usd=self._price,
+            latency_ms=(time.perf_counter() - began) * 1000,
+            source="tool",
+        )
+
+
+def make_tool(name: Literal["stdlib_search", "calculator", "text", "python"], sandbox: Sandbox) -> Tool:
+    if name == "stdlib_search":
+        return stdlib_search.answer
+    if name == "calculator":
+        return calculator.answer
+    if name == "text":
+        return text.answer
+    return partial(python.answer, sandbox=sandbox)
