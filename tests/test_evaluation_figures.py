@@ -1,0 +1,239 @@
+"""The statistics, the credit and the wording of an evaluation, by known answers."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from orchestai.evaluation.assignments import NearestAssignment, PriorAssignment
+from orchestai.evaluation.credit import Trial, infer_right
+from orchestai.evaluation.decomposition import compare
+from orchestai.evaluation.metrics import bootstrap_mean, paired_difference, proportion
+from orchestai.evaluation.oracle import best_of
+from orchestai.evaluation.picture import frontier
+from orchestai.evaluation.report import Difference, conclusion, difference, oracle_share, summarise
+from orchestai.evaluation.results import Result, Row
+from orchestai.evaluation.sample_k import next_k
+from orchestai.workflow import Subtask, Workflow
+
+NAN = math.nan
+
+
+# statistics
+
+
+def test_bootstrap_agrees_with_the_normal_interval() -> None:
+    """On many well-behaved values both are the same up to sampling error."""
+    values = np.random.default_rng(1).normal(2.0, 3.0, 2000)
+    interval = bootstrap_mean(values)
+    half = 1.96 * values.std() / math.sqrt(2000)
+    assert interval.mean == pytest.approx(values.mean())
+    assert interval.low == pytest.approx(values.mean() - half, abs=0.02)
+    assert interval.high == pytest.approx(values.mean() + half, abs=0.02)
+
+
+def test_bootstrap_repeats_itself_and_leaves_out_what_was_not_judged() -> None:
+    values = np.array([1.0, NAN, 3.0, 5.0])
+    assert bootstrap_mean(values) == bootstrap_mean(values[[0, 2, 3]])
+    assert bootstrap_mean(values).n == 3
+    assert bootstrap_mean(np.array([NAN])).to_dict() == {"mean": None, "low": None, "high": None, "n": 0}
+
+
+def test_pairing_removes_what_the_tasks_have_in_common() -> None:
+    """Hard and easy tasks differ far more than planners do; only a paired interval sees a small constant gain."""
+    theirs = np.random.default_rng(0).normal(0, 100, 300)
+    gain = paired_difference(theirs + 0.5, theirs)
+    assert (gain.low, gain.high) == (pytest.approx(0.5), pytest.approx(0.5))
+    assert gain.excludes_zero()
+    assert paired_difference(np.array([1.0, NAN, 2.0]), np.array([NAN, 1.0, 1.0])).n == 1
+
+
+@pytest.mark.parametrize(
+    ("successes", "n", "low", "high"),
+    [(0, 300, 0.0, 0.01264), (150, 300, 0.44378, 0.55622), (300, 300, 0.98736, 1.0)],
+)
+def test_wilson_interval(successes: int, n: int, low: float, high: float) -> None:
+    """Known answers; at 0 of 300 the bootstrap would claim certainty."""
+    interval = proportion(np.array([1.0] * successes + [0.0] * (n - successes)))
+    assert (interval.low, interval.high) == (pytest.approx(low, abs=1e-5), pytest.approx(high, abs=1e-5))
+
+
+def test_frontier_keeps_what_no_cheaper_row_equals() -> None:
+    points = [(1.0, 10.0), (2.0, 10.0), (3.0, 9.0), (4.0, 50.0), (4.0, 40.0), (9.0, 51.0)]
+    assert frontier(points) == [(1.0, 10.0), (4.0, 50.0), (9.0, 51.0)]
+
+
+# decompositions
+
+
+def diamond(**changes: dict) -> Workflow:
+    steps = [
+        Subtask(id="1", instruction="a", task_type="string", span=(0, 10)),
+        Subtask(id="2", instruction="b", task_type="string", span=(10, 20)),
+        Subtask(id="3", instruction="c", task_type="combine", span=(20, 30), depends_on=("1", "2")),
+    ]
+    return Workflow(steps).replace(changes)
+
+
+def test_decompositions_are_compared_by_words_not_by_numbering() -> None:
+    renamed = Workflow([s.model_copy(update={"id": f"n{s.id}"}) for s in diamond().subtasks[:2]] + [
+        diamond()["3"].model_copy(update={"depends_on": ("n1", "n2")})
+    ])  # fmt: skip
+    found = compare([renamed], [diamond()])
+    assert found is not None
+    assert (found.exact, found.step_f1, found.edge_f1) == (1.0, 1.0, 1.0)
+
+
+def test_decomposition_errors_are_counted_where_they_are() -> None:
+    lost_edge = diamond(**{"3": {"depends_on": ("1",)}})
+    shifted = diamond(**{"2": {"span": (12, 20), "instruction": "b'"}})
+    found = compare([lost_edge, shifted, None], [diamond()] * 3)
+    assert found is not None
+    assert found.exact == 0
+    assert found.step_f1 == pytest.approx(2 * 6 / (6 + 9))
+    assert found.edge_f1 == pytest.approx(2 * 3 / (3 + 6))
+    assert compare([], []) is None
+
+
+def test_swapped_arguments_are_not_the_same_plan() -> None:
+    found = compare([diamond(**{"3": {"depends_on": ("2", "1")}})], [diamond()])
+    assert found is not None
+    assert (found.exact, found.edge_f1) == (0.0, 1.0)
+
+
+# credit
+
+
+def test_the_blame_for_a_failure_goes_to_the_weak_worker() -> None:
+    """Two-step executions in which cell 0 is always right and cell 1 is right in one of four."""
+    rng = np.random.default_rng(0)
+    succeeded = rng.random(400) < 0.25
+    right = infer_right(
+        cell=np.tile([0, 1], 400),
+        execution=np.repeat(np.arange(400), 2),
+        suspect=np.ones(800, dtype=bool),
+        succeeded=succeeded,
+        complete=np.ones(400, dtype=bool),
+    )
+    # Nothing but products is observed: the two rates multiply to the success rate.
+    assert right[0::2].mean() * right[1::2].mean() == pytest.approx(succeeded.mean(), abs=0.03)
+    alone = infer_right(
+        cell=np.append(np.tile([0, 1], 400), np.zeros(100, dtype=int)),
+        execution=np.append(np.repeat(np.arange(400), 2), np.arange(400, 500)),
+        suspect=np.ones(900, dtype=bool),
+        succeeded=np.append(succeeded, np.ones(100, dtype=bool)),
+        complete=np.ones(500, dtype=bool),
+    )
+    # Executions of cell 0 alone, all successful, show whose fault the others are.
+    assert alone[0:800:2].mean() > 0.95
+    assert alone[1:800:2].mean() == pytest.approx(succeeded.mean(), abs=0.05)
+
+
+def test_a_known_culprit_clears_the_others() -> None:
+    right = infer_right(
+        cell=np.array([0, 1, 0]),
+        execution=np.array([0, 0, 1]),
+        suspect=np.array([True, False, True]),
+        succeeded=np.array([False, True]),
+        complete=np.array([False, True]),
+    )
+    # Cell 0 was right once, perhaps twice, and one of each is imagined: q = (q + 1 + 1) / 4.
+    assert list(right) == [pytest.approx(2 / 3), 0.0, 1.0]
+
+
+def trial(worker: str, kind: str, value: float, words: str = "", first: bool = True) -> Trial:
+    return Trial(worker, kind, words, first, right=0.0, value=value)
+
+
+def asked(assignment, *subtasks: tuple[str, str]) -> list[tuple[str, ...]]:
+    return assignment(
+        [Subtask(id=str(i), instruction=w, task_type=k) for i, (k, w) in enumerate(subtasks)], random.Random(0)
+    )
+
+
+def test_prior_takes_the_best_worker_per_type_and_worthwhile_fallbacks() -> None:
+    log = [trial("a", "list", 9.0)] * 20 + [trial("b", "list", 4.0)] * 20 + [trial("c", "list", -30.0)] * 20
+    log += [trial("a", "date", -5.0)] * 20 + [trial("b", "date", 4.0)] * 20
+    log += [trial("b", "list", 10.0, first=False)] * 500  # fallbacks see what others failed at: not comparable
+    prior = PriorAssignment(log, fallbacks=2)
+    assert prior.table["list"] == ("a", "b")
+    assert prior.table["date"][0] == "b"
+    assert asked(prior, ("poem", "")) == [("b", "a")]
+
+
+def test_a_single_lucky_attempt_does_not_decide() -> None:
+    log = [trial("steady", "list", 8.0)] * 50 + [trial("lucky", "date", 0.0)] * 50 + [trial("lucky", "list", 10.0)]
+    assert PriorAssignment(log, fallbacks=0).table["list"] == ("steady",)
+
+
+def test_nearest_asks_who_did_well_on_similar_words() -> None:
+    axes = {"sort": [1.0, 0.0], "rank": [0.9, 0.1], "count": [0.0, 1.0], "unreadable": [0.0, 0.0]}
+
+    def embed(texts):
+        return np.array([axes[text] for text in texts], dtype=np.float32)
+
+    log = [trial("a", "", 9.0, "sort"), trial("b", "", 1.0, "sort")] * 10
+    log += [trial("a", "", 1.0, "count"), trial("b", "", 9.5, "count")] * 10
+    nearest = NearestAssignment(log, embed, fallbacks=0, k=5)
+    assert asked(nearest, ("", "rank"), ("", "count"), ("", "unreadable")) == [("a",), ("b",), ("b",)]
+
+
+# conclusions
+
+
+def row(name: str, success: list[float], cost: float = 1.0, unjudged: int = 0) -> Row:
+    workflow = Workflow([Subtask(id="1", instruction="x")])
+    results = [Result(s, 10 * s - cost, cost, 5.0, True, workflow) for s in success]
+    return Row(name, (*results, *[Result(NAN, NAN, NAN, NAN, True, workflow, "server down")] * unjudged))
+
+
+def said(ours: Row, *others: Row, earlier: str = "") -> list[str]:
+    rows = [ours, *others]
+    compared = [difference(ours, other) for other in others]
+    planners = [earlier, ours.name] if earlier else [ours.name]
+    return conclusion(planners, [summarise(r, "toy") for r in rows], compared, {ours.name: 0.5}).split("\n")
+
+
+def test_conclusion_says_what_the_intervals_say() -> None:
+    ours = row("phase 2", [1.0] * 60 + [0.0] * 40)
+    before = row("phase 1", [1.0] * 30 + [0.0] * 70)
+    single = row("whole: best", [1.0] * 20 + [0.0] * 80)
+    better = row("cascade", [1.0] * 90 + [0.0] * 10)
+    same = row("kNN", [0.0] * 40 + [1.0] * 60)
+    lines = said(ours, before, single, better, same, row("oracle", [1.0] * 100), earlier="phase 1")
+    assert len(lines) == 2
+    assert "60.0% of 100 toy tasks" in lines[0]
+    assert "3.0 times what the best single worker" in lines[0]
+    assert "+3.00 [+2.10, +3.90] against phase 1" in lines[1]
+    assert "above 1 of 3 baselines; not told apart from kNN; below cascade; 50% of the oracle's" in lines[1]
+
+
+def test_conclusion_when_nothing_was_gained() -> None:
+    lines = said(row("phase 2", [0.0] * 50), row("whole: best", [1.0] * 25 + [0.0] * 25))
+    assert "less than what the best single worker" in lines[0]
+    assert "above 0 of 1 baselines; below whole: best" in lines[1]
+    unjudged = Row("phase 2", row("", [], unjudged=3).results)
+    assert "could not be judged" in said(unjudged, row("whole: best", [1.0] * 3))[0]
+
+
+def test_unscorable_tasks_are_shown_and_left_out_of_pairs() -> None:
+    ours, theirs = row("a", [1.0, 1.0], unjudged=2), row("b", [0.0, 0.0, 0.0, 0.0])
+    summary = summarise(ours, "toy")
+    assert (summary.n, summary.success, summary.unscorable) == (4, 1.0, 0.5)
+    compared: Difference = difference(ours, theirs)
+    assert (compared.success.n, compared.success.mean) == (2, 1.0)
+    assert oracle_share(ours, theirs) is None
+
+
+def test_oracle_takes_the_best_of_everything_task_by_task() -> None:
+    oracle = best_of("oracle", [row("a", [1.0, 0.0]), row("b", [0.0, 1.0], cost=2.0), row("c", [], unjudged=2)])
+    assert [result.reward for result in oracle.results] == [9.0, 8.0]
+
+
+def test_the_budget_buys_samples_rounded_up() -> None:
+    assert next_k(8, cost_usd=0.8, budget_usd=0.95) == 10
+    assert next_k(8, cost_usd=0.8, budget_usd=0.8) == 8
+    assert next_k(8, cost_usd=0.8, budget_usd=0.01) == 1
