@@ -9,7 +9,7 @@ from pathlib import Path
 from orchestai.errors import UserError
 from orchestai.tasks.assertions import as_test_case
 from orchestai.tasks.records import Record, read_records, to_tasks
-from orchestai.tasks.source_code import functions, imports, names, parameters, rename
+from orchestai.tasks.source_code import functions, imports, names, parameters, parse, rename
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
 
@@ -53,7 +53,7 @@ def _tests(test: str, prompt: str, entry_point: str) -> str:
     """The body of `check(candidate)` as test methods; a helper of the head that it calls is defined beside them."""
     check = functions(test)["check"]
     rename(check, "candidate", entry_point)
-    head = ast.parse(prompt).body
+    head = parse(prompt)
     called = names(check.body) - {entry_point}
     helpers = [node for node in head if isinstance(node, ast.FunctionDef) and node.name in called]
     return as_test_case(check.body, [*imports(head), *helpers] if helpers else [])

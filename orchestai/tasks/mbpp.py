@@ -7,7 +7,7 @@ from functools import cache, partial
 
 from orchestai.tasks.assertions import as_test_case
 from orchestai.tasks.records import Record, read_records, to_tasks
-from orchestai.tasks.source_code import functions, names, parameters, top_level_names
+from orchestai.tasks.source_code import functions, names, parameters, parse, top_level_names
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
 
@@ -36,7 +36,7 @@ def _task(record: Record) -> Task:
     number = int(record["task_id"])
     code = record["code"].replace("\r\n", "\n")
     asserts = [line.replace("\r\n", "\n") for line in record["test_list"]]
-    body = [statement for line in asserts for statement in ast.parse(line).body]
+    body = [statement for line in asserts for statement in parse(line)]
     setup = _setup(record)
     defined, used = functions(code), names(body)
     tested = [name for name in defined if name in used]
@@ -61,4 +61,4 @@ def _task(record: Record) -> Task:
 
 def _setup(record: Record) -> list[ast.stmt]:
     source = "\n".join([record.get("test_setup_code") or "", *record.get("test_imports", ())])
-    return ast.parse(source.replace("\r\n", "\n")).body
+    return parse(source.replace("\r\n", "\n"))

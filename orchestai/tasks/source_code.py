@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterable
+
+
+def parse(source: str) -> list[ast.stmt]:
+    """The statements of a module; Python's warnings about somebody else's escape sequences are not passed on."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(source).body
 
 
 def functions(source: str) -> dict[str, ast.FunctionDef]:
     """Top-level functions by name; raises `SyntaxError` where `source` is no Python."""
-    return {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
+    return {node.name: node for node in parse(source) if isinstance(node, ast.FunctionDef)}
 
 
 def parameters(function: ast.FunctionDef) -> tuple[str, ...]:
@@ -23,7 +31,7 @@ def names(nodes: Iterable[ast.AST]) -> set[str]:
 
 def top_level_names(source: str) -> set[str]:
     """What a module defines: functions, classes and variables."""
-    body = ast.parse(source).body
+    body = parse(source)
     defined = {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     return defined | names(node for node in body if isinstance(node, ast.Assign))
 

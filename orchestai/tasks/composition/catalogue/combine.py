@@ -45,20 +45,6 @@ OPERATIONS: tuple[Operation, ...] = (
         commutative=True,
     ),
     binary(
-        ("int", "int"),
-        "int",
-        "larger",
-        "the larger of both",
-        "max(a, b)",
-        {
-            "take the larger of the two numbers": (4, 9),
-            "return the maximum of both arguments": (7, -2),
-            "pick whichever number is greater": (10, 3),
-            "choose the bigger one of the first and the second argument": (5, 6),
-        },
-        commutative=True,
-    ),
-    binary(
         ("str", "str"),
         "str",
         "join_with_colon",
@@ -69,6 +55,45 @@ OPERATIONS: tuple[Operation, ...] = (
             "write the first string, a ':' and the second string": ("a b", "7"),
             "concatenate both arguments with ':' between them": ("x", "moon"),
             "put a colon between the first and the second string": ("to", "be"),
+        },
+    ),
+    binary(
+        ("str", "str"),
+        "str",
+        "join_with_space",
+        "the spaced text",
+        "a + ' ' + b",
+        {
+            "join the two strings with a space": ("red", "fox"),
+            "write the first string, a space and the second string": ("a b", "7"),
+            "concatenate both arguments with a blank between them": ("x", "moon"),
+            "put a space between the first and the second string": ("to", "be"),
+        },
+    ),
+    binary(
+        ("str", "str"),
+        "words",
+        "pair_texts",
+        "the pair of texts",
+        "[a, b]",
+        {
+            "put the two strings into a list": ("red", "fox"),
+            "make a list of the first and the second string": ("a b", "7"),
+            "return both strings as a list of two": ("x", "moon"),
+            "list the first argument and then the second": ("to", "be"),
+        },
+    ),
+    binary(
+        ("int", "int"),
+        "ints",
+        "pair_numbers",
+        "the pair of numbers",
+        "[a, b]",
+        {
+            "put the two numbers into a list": (4, 9),
+            "make a list of the first and the second number": (7, -2),
+            "return both numbers as a list of two": (3, 3),
+            "list the first number and then the second": (0, 6),
         },
     ),
     binary(
@@ -99,32 +124,6 @@ OPERATIONS: tuple[Operation, ...] = (
         domain=lambda a, b: 0 <= b <= 6,
     ),
     binary(
-        ("words", "int"),
-        "words",
-        "first_words",
-        "the first words",
-        "a[:b]",
-        {
-            "keep as many words from the start of the list as the number says": (
-                ["to", "be", "or"],
-                2,
-            ),
-            "take the first items of the list, as many as the second argument says": (
-                ["red", "fox"],
-                1,
-            ),
-            "cut the list of words to the length that the number gives": (
-                ["a", "b", "c", "d"],
-                3,
-            ),
-            "return the first n words of the list, where n is the second argument": (
-                ["pear", "fig"],
-                0,
-            ),
-        },
-        domain=lambda a, b: b >= 0,
-    ),
-    binary(
         ("words", "str"),
         "str",
         "join_with",
@@ -148,19 +147,6 @@ OPERATIONS: tuple[Operation, ...] = (
             "concatenate the two lists of words": (["red"], ["fox", "owl"]),
             "put the words of the second list after those of the first": (["b", "a"], ["c", "a"]),
             "make one list of the words of both lists, first list first": (["pear"], ["fig"]),
-        },
-    ),
-    binary(
-        ("words", "words"),
-        "words",
-        "words_not_in",
-        "the words only in the first list",
-        "[w for w in a if w not in b]",
-        {
-            "keep the words of the first list that are not in the second": (["to", "be", "or"], ["or", "not"]),
-            "remove from the first list every word that the second list contains": (["red", "fox"], ["red"]),
-            "list the strings of the first list that the second list lacks": (["b", "a", "c"], ["c", "x"]),
-            "filter the first list of words to those absent from the second": (["pear", "fig"], ["fig", "pea"]),
         },
     ),
     binary(
@@ -200,32 +186,6 @@ OPERATIONS: tuple[Operation, ...] = (
             "scale every item of the list by the given number": ([5, 0], -2),
             "make a list of each item times the second argument": ([10, 7], 3),
             "take every number in the list times the second argument": ([-1, 1], 10),
-        },
-    ),
-    binary(
-        ("ints", "int"),
-        "ints",
-        "keep_greater",
-        "the numbers above the limit",
-        "[n for n in a if n > b]",
-        {
-            "keep the numbers of the list that are greater than the second argument": ([3, 1, 5, 4], 3),
-            "remove the items of the list that are at most the given number": ([5, 0, 9], 2),
-            "filter the list to its numbers above the second argument": ([10, 7, -3], 8),
-            "select every item of the list that exceeds the second argument": ([-1, 1, 0], 0),
-        },
-    ),
-    binary(
-        ("ints", "int"),
-        "int",
-        "count_equal",
-        "the number of matches",
-        "a.count(b)",
-        {
-            "count how often the number occurs in the list": ([3, 1, 3, 4], 3),
-            "find how many items of the list equal the second argument": ([5, 0, 9], 2),
-            "take the number of times the second argument appears in the list": ([7, 7, 7, 1], 7),
-            "count the list's items that are the same as the given number": ([-1, 1, 0], 0),
         },
     ),
     binary(
@@ -299,23 +259,6 @@ def step(a, b):
             "count the second argument in days on from the date": ("2022-02-06", 4),
         },
         domain=lambda a, b: abs(b) <= 20_000,
-    ),
-    binary(
-        ("date", "date"),
-        "int",
-        "days_between",
-        "the number of days between",
-        """
-from datetime import date
-def step(a, b):
-    return (date.fromisoformat(b) - date.fromisoformat(a)).days
-""",
-        {
-            "count the days from the first date to the second": ("2024-02-25", "2024-03-01"),
-            "compute the second date minus the first, in days": ("1999-12-25", "1999-12-20"),
-            "find how many days the second date is after the first": ("2025-06-01", "2026-06-01"),
-            "subtract the first date from the second and give the days": ("2022-02-06", "2022-02-16"),
-        },
     ),
     binary(
         ("dict", "words"),
