@@ -141,8 +141,9 @@ class TasksConfig(Section):
 class ExecutionConfig(Section):
     assembler: Literal["dataflow", "sink"] = "dataflow"
     """`dataflow`: subtasks are functions, edges their arguments. `sink`: the last subtask's text is the answer."""
-    timeout_s: float = Field(300.0, gt=0)
-    """Seconds for one workflow; past it, what is unfinished fails."""
+    timeout_s: float = Field(1800.0, gt=0)
+    """Seconds for one workflow. Past it by the workers' measured latencies, what is unfinished fails; past it by the
+    wall clock alone (the workers were busy with other workflows), the episode is unscorable."""
     max_cost_usd: float | None = Field(None, gt=0)
     """No further worker is asked once a workflow has cost so much."""
     concurrency: int = Field(32, ge=1)

@@ -1,0 +1,199 @@
+"""`orchestai COMMAND`: every command takes `--config FILE`, its own flags, and overrides such as `tasks.limit=20`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from orchestai import __version__, commands
+from orchestai.config import DEFAULT_CONFIG, load_config
+from orchestai.errors import UserError
+
+app = typer.Typer(
+    name="orchestai", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__
+)
+console = Console(stderr=True)
+
+ConfigFile = Annotated[Path, typer.Option("--config", help="Configuration file.")]
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Dotted overrides.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the output folder.")]
+
+
+def _flag(name: str, text: str) -> Any:
+    """An option spelled with underscores, as in `--output_dir`, and also with hyphens."""
+    return typer.Option(*dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")), help=text)
+
+
+Record = Annotated[Path | None, _flag("record", "Also write every generation used to this recording.")]
+
+
+def _override(key: str, value: object) -> list[str]:
+    return [] if value is None else [f"{key}={value}"]
+
+
+@app.command()
+def collect(
+    config: ConfigFile = DEFAULT_CONFIG,
+    num_executions: Annotated[
+        int, _flag("num_executions", "Workflows to execute, those already logged included.")
+    ] = 200,
+    output_dir: Annotated[Path, _flag("output_dir", "Folder of the execution log.")] = Path("execution_logs"),
+    planner: Annotated[
+        str,
+        _flag(
+            "planner",
+            "reference, random, heuristic, llm, whole:WORKER, reference:WORKER, or a checkpoint's path.",
+        ),
+    ] = "reference",
+    suite: Annotated[str | None, _flag("suite", "Suite instead of tasks.suite.")] = None,
+    limit: Annotated[int | None, _flag("limit", "Only the first so many tasks.")] = None,
+    seed: Annotated[int, _flag("seed", "Seed of the planner.")] = 0,
+    record: Record = None,
+    overrides: Overrides = None,
+) -> None:
+    """Plan tasks, execute the plans on the workers and log the executions. Interrupt and repeat it to continue."""
+    loaded = load_config(
+        config, [*(overrides or []), *_override("tasks.suite", suite), *_override("tasks.limit", limit)]
+    )
+    asyncio.run(
+        commands.collect(
+            loaded, planner=planner, num_executions=num_executions, output_dir=output_dir, seed=seed, record=record
+        )
+    )
+
+
+@app.command()
+def prepare(
+    config: ConfigFile = DEFAULT_CONFIG,
+    logs: Annotated[Path, _flag("logs", "Folder or file of execution logs.")] = Path("execution_logs"),
+    output: Annotated[Path, _flag("output", "Training file to write.")] = Path("training_data.json"),
+    augment: Annotated[
+        int | None, _flag("augment", "Augmented examples to add; phase1_supervised.synthetic_augmentations if absent.")
+    ] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Turn execution logs into training data: the best execution of every task, and reworded copies."""
+    key = "training.phase1_supervised.synthetic_augmentations"
+    commands.prepare(
+        load_config(config, [*(overrides or []), *_override(key, augment)]), logs=logs, output=output, record=record
+    )
+
+
+@app.command()
+def train_phase1(
+    config: ConfigFile = DEFAULT_CONFIG,
+    data: Annotated[Path, _flag("data", "Training file.")] = Path("training_data.json"),
+    output_dir: Annotated[Path, _flag("output_dir", "Folder for checkpoints and metrics.")] = Path("checkpoints"),
+    epochs: Annotated[int | None, _flag("epochs", "Epochs instead of phase1_supervised.num_epochs.")] = None,
+    batch_size: Annotated[int | None, _flag("batch_size", "Instead of phase1_supervised.batch_size.")] = None,
+    resume: Resume = False,
+    overrides: Overrides = None,
+) -> None:
+    """Phase 1: learn decomposition and worker selection from training data."""
+    section = "training.phase1_supervised"
+    flags = [*_override(f"{section}.num_epochs", epochs), *_override(f"{section}.batch_size", batch_size)]
+    commands.train_phase1(
+        load_config(config, [*(overrides or []), *flags]), data=data, output_dir=output_dir, resume=resume
+    )
+
+
+@app.command()
+def train_phase2(
+    config: ConfigFile = DEFAULT_CONFIG,
+    checkpoint: Annotated[Path, _flag("checkpoint", "Planner to start from.")] = Path("checkpoints/phase1_best.pth"),
+    output_dir: Annotated[Path, _flag("output_dir", "Folder for checkpoints and metrics.")] = Path("checkpoints"),
+    episodes: Annotated[int | None, _flag("episodes", "Episodes instead of phase2_rl.num_episodes.")] = None,
+    resume: Resume = False,
+    overrides: Overrides = None,
+) -> None:
+    """Phase 2: improve the planner by the reward of executed plans. Start it with `accelerate launch` for many GPUs."""
+    flags = _override("training.phase2_rl.num_episodes", episodes)
+    commands.train_phase2(
+        load_config(config, [*(overrides or []), *flags]), checkpoint=checkpoint, output_dir=output_dir, resume=resume
+    )
+
+
+@app.command()
+def evaluate(
+    config: ConfigFile = DEFAULT_CONFIG,
+    phase1: Annotated[Path, _flag("phase1", "Checkpoint of phase 1.")] = Path("checkpoints/phase1_best.pth"),
+    checkpoint: Annotated[Path, _flag("checkpoint", "Checkpoint of phase 2.")] = Path("checkpoints/phase2_best.pth"),
+    logs: Annotated[Path, _flag("logs", "Logs that the lookup baselines learn from.")] = Path("execution_logs"),
+    output: Annotated[Path, _flag("output", "JSON to write; a picture and the table's text go beside it.")] = Path(
+        "evaluation.json"
+    ),
+    record: Record = None,
+    overrides: Overrides = None,
+) -> None:
+    """Compare both phases with every baseline on held-out tasks."""
+    loaded = load_config(config, overrides or [])
+    evaluation = asyncio.run(
+        commands.evaluate(loaded, phase1=phase1, phase2=checkpoint, logs=logs, output=output, record=record)
+    )
+    console.print(evaluation.table())
+    console.print(evaluation.conclusion, highlight=False)
+    console.print(f"written: {output}, and the picture and the table beside it", highlight=False)
+
+
+@app.command()
+def plan(
+    instruction: Annotated[str, typer.Argument(help="What is to be done.")],
+    config: ConfigFile = DEFAULT_CONFIG,
+    checkpoint: Annotated[Path, _flag("checkpoint", "Planner.")] = Path("checkpoints/phase2_best.pth"),
+    overrides: Overrides = None,
+) -> None:
+    """Print the workflow that a trained planner makes of an instruction, as JSON."""
+    workflow = commands.plan(load_config(config, overrides or []), instruction, checkpoint)
+    print(json.dumps(workflow.to_dict(), indent=2, ensure_ascii=False))
+
+
+@app.command()
+def demo(
+    config: ConfigFile = DEFAULT_CONFIG,
+    output_dir: Annotated[Path, _flag("output_dir", "Folder for everything that the demo makes.")] = Path("runs/demo"),
+    live: Annotated[bool, _flag("live", "Run the language model instead of its recording, on fewer tasks.")] = False,
+    overrides: Overrides = None,
+) -> None:
+    """Collect, prepare, train both phases and evaluate, on this machine. Finished stages are kept."""
+    from orchestai.demo import run_demo
+
+    folder = output_dir.with_name(f"{output_dir.name}-live") if live else output_dir
+    run_demo(load_config(config, overrides or []), folder, live=live)
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit
+
+
+def run(command: Callable[..., None]) -> NoReturn:
+    """Run one command as a script of its own: `scripts/train_phase1.py --epochs 3` is `orchestai train-phase1 ...`."""
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    single.command()(command)
+    _guarded(single)
+
+
+def main() -> NoReturn:
+    """Entry point of `orchestai`."""
+    _guarded(app)
+
+
+def _guarded(program: typer.Typer) -> NoReturn:
+    try:
+        program()
+    except UserError as error:
+        console.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        console.print("interrupted; what was finished is kept: repeat the command to continue")
+        sys.exit(130)
+    sys.exit(0)

@@ -1,0 +1,147 @@
+"""What the commands do: each opens what it needs, calls one function of the product and says where the result is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from orchestai import artefacts
+from orchestai.config import Config, WorkersConfig
+from orchestai.errors import UserError
+from orchestai.evaluation.evaluate import Evaluation, embedder
+from orchestai.evaluation.evaluate import evaluate as run_evaluation
+from orchestai.execution.collect import collect as run_collection
+from orchestai.execution.collect import progress_bar
+from orchestai.execution.executor import Executor
+from orchestai.execution.log import ExecutionLog, read_log
+from orchestai.execution.result import Execution
+from orchestai.outcome import Outcome
+from orchestai.planner.checkpoint import load_planner
+from orchestai.planner.choose import planner_for
+from orchestai.rewards.reward import reward
+from orchestai.runtime import open_runtime
+from orchestai.tasks import load_suite
+from orchestai.tasks.suite import data_fingerprint
+from orchestai.tasks.task import Task
+from orchestai.training.prepare import prepare as run_preparation
+from orchestai.workers.pool import pool_cards
+from orchestai.workflow import Workflow
+
+console = Console(stderr=True)
+
+
+def load_tasks(config: Config, split: str) -> list[Task]:
+    """The configured suite's split, cut to `tasks.limit`."""
+    return load_suite(config.tasks.suite, config.tasks.path).split(split)[: config.tasks.limit]
+
+
+async def collect(
+    config: Config,
+    *,
+    planner: str,
+    num_executions: int,
+    output_dir: Path,
+    seed: int = 0,
+    record: Path | None = None,
+) -> None:
+    """Execute plans of `planner` on the configured split and log them to `output_dir`."""
+    tasks = load_tasks(config, config.tasks.split)
+
+    def worth(execution: Execution) -> Outcome:
+        return reward(execution, config.training.phase2_rl, config.rewards)
+
+    async with open_runtime(config, record=record) as runtime:
+        name = f"{planner}/{seed}"
+        facts = {"planner": name, "num_executions": num_executions, "data_fingerprint": data_fingerprint(tasks)}
+        artefacts.save_run_info(output_dir, config, command="collect", seed=seed, **facts)
+        with progress_bar(num_executions) as progress:
+            state = await run_collection(
+                tasks,
+                planner_for(planner, config, runtime.pool, seed),
+                runtime.executor,
+                ExecutionLog(output_dir),
+                num_executions=num_executions,
+                planner_name=name,
+                pool=runtime.pool.names,
+                seed=seed,
+                reward=worth,
+                progress=progress,
+            )
+    for problem in state.problems:
+        console.print(f"skipped in the log: {problem}", highlight=False)
+    console.print(
+        f"{output_dir}: {state.total} executions ({state.continued} from before), "
+        f"success {state.success_rate:.1%}, {state.cost_usd:.4f} USD, {state.unscorable} unscorable"
+    )
+
+
+def prepare(config: Config, *, logs: Path, output: Path) -> None:
+    """Write training data from logs."""
+    report = run_preparation(logs, config, output)
+    console.print(report.table())
+    for line in [*report.warnings, *(f"skipped in the log: {problem}" for problem in report.problems)]:
+        console.print(line, highlight=False)
+    artefacts.save_run_info(output.parent, config, command="prepare", logs=str(logs))
+
+
+def train_phase1(config: Config, *, data: Path, output_dir: Path, resume: bool) -> None:
+    """Phase 1 on a training file."""
+    from orchestai.training.supervised import train
+
+    train(config, data=data, output_dir=output_dir, resume=resume)
+
+
+def train_phase2(config: Config, *, checkpoint: Path, output_dir: Path, resume: bool) -> None:
+    """Phase 2 from a checkpoint of phase 1."""
+    from orchestai.training.rl.start import train
+
+    asyncio.run(train(config, checkpoint=checkpoint, output_dir=output_dir, resume=resume))
+
+
+async def evaluate(
+    config: Config, *, phase1: Path, phase2: Path, logs: Path, output: Path, record: Path | None = None
+) -> Evaluation:
+    """Compare both phases and the baselines on the evaluation split; writes JSON, table and picture."""
+    tasks = load_tasks(config, config.tasks.eval_split)
+    records = read_log(logs).records if logs.exists() else []
+    cards = pool_cards(config.workers)
+    planners = {
+        name: load_planner(path, config, cards)
+        for name, path in (("phase 1", phase1), ("phase 2", phase2))
+        if path.exists()
+    }
+    if not planners:
+        raise UserError(f"neither {phase1} nor {phase2} exists; train first, or pass --phase1 and --checkpoint")
+
+    @asynccontextmanager
+    async def other_workers(workers: WorkersConfig) -> AsyncIterator[Executor]:
+        async with open_runtime(config.model_copy(update={"workers": workers}), record=record) as runtime:
+            yield runtime.executor
+
+    async with open_runtime(config, record=record) as runtime:
+        evaluation = await run_evaluation(
+            config,
+            planners,
+            tasks,
+            runtime.executor,
+            cards=cards,
+            embed=embedder(next(iter(planners.values())).encoder),
+            records=records,
+            open_executor=other_workers,
+            console=console,
+        )
+    evaluation.write(output)
+    return evaluation
+
+
+def plan(config: Config, instruction: str, checkpoint: Path) -> Workflow:
+    """The workflow that the planner of `checkpoint` makes of `instruction`."""
+    planner = load_planner(checkpoint, config, pool_cards(config.workers))
+    made = planner.plan([Task(task_id="0", suite="given", instruct_prompt=instruction, test="")])[0]
+    if made.workflow is None:
+        raise UserError(f"no plan: {made.error}")
+    return made.workflow

@@ -1,0 +1,60 @@
+"""The planner that a command line names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from orchestai.config import Config
+from orchestai.errors import UserError
+from orchestai.planner.assignment import FixedAssignment, RandomAssignment
+from orchestai.planner.base import Planner
+from orchestai.planner.checkpoint import load_planner
+from orchestai.planner.few_shot import FewShotPlanner
+from orchestai.planner.heuristic import HeuristicPlanner
+from orchestai.planner.random_planner import RandomPlanner
+from orchestai.planner.reference import ReferencePlanner, WholePlanner
+from orchestai.workers.pool import WorkerPool
+
+NAMES = "reference, random, heuristic, llm, reference:WORKER, whole:WORKER or the path of a checkpoint"
+
+
+def planner_for(name: str, config: Config, pool: WorkerPool, seed: int) -> Callable[[int], Planner]:
+    """What makes the planner of a repetition: `reference` and `random` draw anew for each, the others repeat.
+
+    Args:
+        name: `reference` (reference decomposition, random workers), `random`, `heuristic`, `llm`, `reference:WORKER`
+            (every subtask to one worker), `whole:WORKER` (the task as one subtask), or the path of a checkpoint.
+
+    Raises:
+        UserError: no planner or worker has this name.
+    """
+    kind, _, worker = name.partition(":")
+    if worker and kind in ("reference", "whole"):
+        if worker not in pool.names:
+            raise UserError(f"--planner {name}: no worker {worker!r}; the pool has {', '.join(pool.names)}")
+        fixed = ReferencePlanner(FixedAssignment((worker,))) if kind == "reference" else WholePlanner(worker)
+        return lambda repetition: fixed
+    if name == "reference":
+        assignment = RandomAssignment(tuple(pool.names), config.planner.max_fallbacks)
+        return lambda repetition: ReferencePlanner(assignment, seed=_mixed(seed, repetition))
+    if name == "random":
+        return lambda repetition: RandomPlanner(pool.names, config.planner, seed=_mixed(seed, repetition))
+    single = _single(name, config, pool)
+    return lambda repetition: single
+
+
+def _single(name: str, config: Config, pool: WorkerPool) -> Planner:
+    if name == "heuristic":
+        return HeuristicPlanner(config.workers.cascade or pool.names, config.planner)
+    if name == "llm":
+        if config.workers.planner_model is None:
+            raise UserError("--planner llm: workers.planner_model names no model; set it to a key of workers.models")
+        return FewShotPlanner(pool.generator(config.workers.planner_model), pool.cards, config.planner)
+    if Path(name).exists():
+        return load_planner(Path(name), config, pool.cards)
+    raise UserError(f"--planner {name}: neither a checkpoint nor one of {NAMES}")
+
+
+def _mixed(seed: int, repetition: int) -> int:
+    return seed * 1_000_003 + repetition

@@ -1,0 +1,39 @@
+"""What every command that runs workflows needs, opened together and closed together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestai.config import Config
+from orchestai.execution.executor import Executor
+from orchestai.sandbox import Sandbox
+from orchestai.workers.pool import WorkerPool
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Open sandbox, workers and executor of one configuration."""
+
+    config: Config
+    sandbox: Sandbox
+    pool: WorkerPool
+    executor: Executor
+
+
+@asynccontextmanager
+async def open_runtime(config: Config, *, record: Path | None = None) -> AsyncIterator[Runtime]:
+    """Start the sandbox and the workers, check that models are at hand, and close all of it at the end.
+
+    Args:
+        record: a file to which every generation used is appended, to be looked up by later runs.
+
+    Raises:
+        UserError: a server does not answer, a model or a key is missing.
+    """
+    with Sandbox.from_config(config.sandbox) as sandbox:
+        async with WorkerPool.from_config(config.workers, sandbox, record=record) as pool:
+            await pool.check()
+            yield Runtime(config, sandbox, pool, Executor(pool, sandbox, config.execution))

@@ -1,0 +1,5 @@
+"""`python scripts/evaluate.py ...` is `orchestai evaluate ...`."""
+
+from orchestai import cli
+
+cli.run(cli.evaluate)
