@@ -81,9 +81,7 @@ def prepare(
 ) -> None:
     """Turn execution logs into training data: the best execution of every task, and reworded copies."""
     key = "training.phase1_supervised.synthetic_augmentations"
-    commands.prepare(
-        load_config(config, [*(overrides or []), *_override(key, augment)]), logs=logs, output=output, record=record
-    )
+    commands.prepare(load_config(config, [*(overrides or []), *_override(key, augment)]), logs=logs, output=output)
 
 
 @app.command()

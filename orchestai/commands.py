@@ -28,7 +28,7 @@ from orchestai.tasks import load_suite
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 from orchestai.training.prepare import prepare as run_preparation
-from orchestai.workers.pool import pool_cards
+from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Workflow
 
 console = Console(stderr=True)
@@ -108,7 +108,7 @@ async def evaluate(
     """Compare both phases and the baselines on the evaluation split; writes JSON, table and picture."""
     tasks = load_tasks(config, config.tasks.eval_split)
     records = read_log(logs).records if logs.exists() else []
-    cards = pool_cards(config.workers)
+    cards = worker_cards(config.workers)
     planners = {
         name: load_planner(path, config, cards)
         for name, path in (("phase 1", phase1), ("phase 2", phase2))
@@ -140,7 +140,7 @@ async def evaluate(
 
 def plan(config: Config, instruction: str, checkpoint: Path) -> Workflow:
     """The workflow that the planner of `checkpoint` makes of `instruction`."""
-    planner = load_planner(checkpoint, config, pool_cards(config.workers))
+    planner = load_planner(checkpoint, config, worker_cards(config.workers))
     made = planner.plan([Task(task_id="0", suite="given", instruct_prompt=instruction, test="")])[0]
     if made.workflow is None:
         raise UserError(f"no plan: {made.error}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -135,17 +135,31 @@ def _model(config: ModelConfig, cache_dir: Path | None, may_run: bool) -> Genera
     return model if may_run else Unavailable(model.identity)
 
 
+def worker_cards(config: WorkersConfig) -> list[WorkerCard]:
+    """How planners see the configured workers, without building them."""
+    return [_card(name, worker) for name, worker in config.pool.items()]
+
+
+def _card(name: str, config: WorkerConfig) -> WorkerCard:
+    prices = _prices(config)
+    price = prices.per_call if config.kind == "tool" else _typical_price(prices, config.samples)
+    return WorkerCard(name, config.card, price, config.kind)
+
+
+def _prices(config: WorkerConfig) -> Prices:
+    return Prices(config.price_per_call_usd, config.price_per_mtok_in_usd, config.price_per_mtok_out_usd)
+
+
 def _worker(name: str, config: WorkerConfig, generators: Mapping[str, Generator], sandbox: Sandbox) -> Worker:
-    prices = Prices(config.price_per_call_usd, config.price_per_mtok_in_usd, config.price_per_mtok_out_usd)
-    card = WorkerCard(name, config.card, 0.0, config.kind)
+    card, prices = _card(name, config), _prices(config)
     if config.kind == "tool":
         from orchestai.workers.tools import ToolWorker, make_tool
 
         assert config.tool is not None
-        return ToolWorker(replace(card, price_usd=prices.per_call), make_tool(config.tool, sandbox), prices.per_call)
+        return ToolWorker(card, make_tool(config.tool, sandbox), prices.per_call)
     assert config.model is not None
     return ModelWorker(
-        replace(card, price_usd=_typical_price(prices, config.samples)),
+        card,
         generators[config.model],
         strategy(config.strategy, config.examples),
         temperature=config.temperature,
