@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from torch import nn
 
 from orchestai import artefacts
@@ -144,15 +145,15 @@ def trainer(output: Path, config: Phase2Config, planner: nn.Module | None = None
 
 
 def rows(output: Path, key: str = "loss") -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (output / "phase2_metrics.jsonl").read_text().splitlines()]
     return [line for line in lines if key in line]
 
 
-async def main(output: Path, changes: dict[str, Any]) -> None:
-    """Train; then train where one process fails, and note what each process was told."""
-    running = trainer(output, settings(**changes))
-    await running.train()
-    rank = running.accelerator.process_index
+async def main(output: Path, runs: dict[str, dict[str, Any]]) -> None:
+    """Train once per run; then train where one process fails, and note what each process was told."""
+    for name, changes in runs.items():
+        await trainer(output / name, settings(**changes)).train()
+    rank = PartialState().process_index
 
     async def fail_on_one(task: Task, workflow: Workflow, sample: int = 0) -> Execution:
         if rank == 1:
@@ -160,7 +161,7 @@ async def main(output: Path, changes: dict[str, Any]) -> None:
         return await execute(task, workflow, sample)
 
     try:
-        await trainer(output / "failing", settings(**changes), execute=fail_on_one).train()
+        await trainer(output / "failing", settings(), execute=fail_on_one).train()
     except RuntimeError as error:
         (output / f"error{rank}").write_text(str(error))
 

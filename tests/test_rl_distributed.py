@@ -9,25 +9,25 @@ import pytest
 import rl_bandit as bandit
 
 UNEVEN = {"num_episodes": 15, "tasks_per_update": 5, "num_generations": 3, "num_minibatches": 4, "micro_batch_size": 2}
+RUNS = {name: UNEVEN | {"algorithm": name, "kl_coef": 0.1, "entropy_coef": 0.01} for name in ("GRPO", "PPO")}
 
 
 @pytest.mark.distributed
-@pytest.mark.parametrize("algorithm", ["GRPO", "PPO"])
-def test_two_processes_give_the_losses_of_one(tmp_path, repository, algorithm):
+def test_two_processes_give_the_losses_of_one_and_share_an_error(tmp_path, repository):
     """Five tasks for two processes, and minibatches of odd sizes: shares are uneven, and some are empty."""
-    changes = UNEVEN | {"algorithm": algorithm, "kl_coef": 0.1, "entropy_coef": 0.01}
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
     launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
-    script = [str(repository / "tests/rl_bandit.py"), str(tmp_path / "two"), json.dumps(changes)]
+    script = [str(repository / "tests/rl_bandit.py"), str(tmp_path / "two"), json.dumps(RUNS)]
     done = subprocess.run(launch + script, timeout=240, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    asyncio.run(bandit.trainer(tmp_path / "one", bandit.settings(**changes)).train())
 
-    one, two = bandit.rows(tmp_path / "one"), bandit.rows(tmp_path / "two")
-    assert len(one) == len(two) == 3
-    for row, other in zip(one, two, strict=True):
-        timeless = {key: value for key, value in row.items() if not key.startswith("seconds")}
-        assert {key: other[key] for key in timeless} == pytest.approx(timeless, abs=1e-5)
+    for name, changes in RUNS.items():
+        asyncio.run(bandit.trainer(tmp_path / "one" / name, bandit.settings(**changes)).train())
+        one, two = bandit.rows(tmp_path / "one" / name), bandit.rows(tmp_path / "two" / name)
+        assert len(one) == len(two) == 3
+        for row, other in zip(one, two, strict=True):
+            timeless = {key: value for key, value in row.items() if not key.startswith("seconds")}
+            assert {key: other[key] for key in timeless} == pytest.approx(timeless, abs=1e-5)
     errors = [(tmp_path / "two" / f"error{rank}").read_text() for rank in range(2)]
     assert errors[0] == errors[1]
     assert errors[0].startswith("process 1: ValueError: no such thing as task")

@@ -1,4 +1,4 @@
-"""What training says: a line on the terminal, metrics.jsonl, rollouts.jsonl and the configured trackers."""
+"""What training says: a line on the terminal, rows in two files, and figures for the configured trackers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from orchestai import artefacts
 from orchestai.errors import UserError
 from orchestai.training.rl.checkpoint import Position
 
+METRICS, ROLLOUTS = "phase2_metrics.jsonl", "phase2_rollouts.jsonl"
 SAMPLES_PER_UPDATE = 8
-"""Plans that rollouts.jsonl keeps of each update."""
+"""Plans that the file of rollouts keeps of each update."""
 
 
 class Report:
@@ -31,8 +32,8 @@ class Report:
     """
 
     def __init__(self, output: Path, accelerator: Accelerator, *, total: int, position: Position) -> None:
-        self._metrics = output / "metrics.jsonl"
-        self._rollouts = output / "rollouts.jsonl"
+        self._metrics = output / METRICS
+        self._rollouts = output / ROLLOUTS
         self._accelerator = accelerator
         self._main = accelerator.is_main_process
         columns = (
