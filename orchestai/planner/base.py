@@ -1,4 +1,4 @@
-"""What planners take and give. A planner turns tasks into plans; a trainable one also says how likely each choice was."""
+"""What planners take and give. A planner turns tasks into plans; a trainable one says how likely each choice was."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DecisionKind: TypeAlias = Literal["stop", "span", "type", "worker", "fallback", "edge"]
-"""What can be decided: whether to go on, a subtask's words, its type, its worker, its fallbacks, who depends on whom."""
+"""What can be decided: to go on or stop, a subtask's words, its type, worker and fallbacks, and who needs whom."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,141 @@
+"""Transformer layers with relative positions, so that plans and instructions longer than any in training still work."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Attention(nn.Module):
+    """Multi-head attention.
+
+    Args:
+        rotary: queries and memory are the same sequence, and attention sees the distance between its positions
+            (rotary position embeddings, Su et al. 2021).
+    """
+
+    def __init__(self, width: int, heads: int, dropout: float, *, rotary: bool) -> None:
+        super().__init__()
+        self.heads = heads
+        self.rotary = rotary
+        self.dropout = dropout
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
+        """(b, n, width) queries and (b, t, width) memory give (b, n, width).
+
+        `mask` broadcasts to (b, heads, n, t): bool, True where attention is allowed, or a float that is added.
+        """
+        query = self._split(self.query(x))
+        key, value = map(self._split, self.key_value(memory).chunk(2, -1))
+        if self.rotary:
+            angles = _angles(x.shape[1], query.shape[-1], x.device)
+            query, key = _rotate(query, angles), _rotate(key, angles)
+        dropout = self.dropout if self.training else 0.0
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+        return self.out(attended.transpose(1, 2).flatten(-2))
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+class EncoderLayer(nn.Module):
+    """Pre-norm self-attention and feed-forward network on (b, t, width)."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.norm_self = nn.LayerNorm(width)
+        self.attend_self = Attention(width, heads, dropout, rotary=True)
+        self.feed_forward = _feed_forward(width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        normed = self.norm_self(x)
+        x = x + self.dropout(self.attend_self(normed, normed, mask))
+        return x + self.dropout(self.feed_forward(x))
+
+
+class DecoderLayer(nn.Module):
+    """Pre-norm causal self-attention, cross-attention on a memory, and feed-forward network on (b, n, width)."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.norm_self = nn.LayerNorm(width)
+        self.attend_self = Attention(width, heads, dropout, rotary=True)
+        self.norm_memory = nn.LayerNorm(width)
+        self.attend_memory = Attention(width, heads, dropout, rotary=False)
+        self.feed_forward = _feed_forward(width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, memory: Tensor, memory_bias: Tensor) -> Tensor:
+        n = x.shape[1]
+        causal = torch.ones(n, n, dtype=torch.bool, device=x.device).tril()
+        normed = self.norm_self(x)
+        x = x + self.dropout(self.attend_self(normed, normed, causal))
+        x = x + self.dropout(self.attend_memory(self.norm_memory(x), memory, memory_bias))
+        return x + self.dropout(self.feed_forward(x))
+
+
+class DistanceBias(nn.Module):
+    """A learned number per head for the signed distance between two positions.
+
+    Distances fall into buckets: exact up to 8, then ever wider up to 256, beyond which all are alike.
+    """
+
+    _EXACT, _BUCKETS, _FARTHEST = 8, 16, 256
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.bias = nn.Embedding(2 * self._BUCKETS, heads)
+        nn.init.zeros_(self.bias.weight)
+
+    def forward(self, distance: Tensor) -> Tensor:
+        """(...) int64 distances give (..., heads)."""
+        size = distance.abs()
+        growth = (self._BUCKETS - self._EXACT) / math.log(self._FARTHEST / self._EXACT)
+        wide = self._EXACT + (torch.log(size.clamp(min=1) / self._EXACT) * growth).long()
+        bucket = torch.where(size < self._EXACT, size, wide.clamp(max=self._BUCKETS - 1))
+        return self.bias(bucket + self._BUCKETS * (distance < 0))
+
+
+class SpanPool(nn.Module):
+    """Attention pooling: each head looks at the tokens of a span with a query of its own."""
+
+    def __init__(self, width_in: int, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.weight = nn.Linear(width_in, heads)
+        self.value = nn.Linear(width_in, width)
+
+    def forward(self, tokens: Tensor, inside: Tensor) -> Tensor:
+        """(b, t, width_in) tokens and (b, n, t) bool spans give (b, n, width); an empty span gives zeros."""
+        weight = self.weight(tokens).transpose(1, 2)[:, :, None]
+        attention = masked_softmax(weight, inside[:, None])
+        value = self.value(tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return (attention @ value).transpose(1, 2).flatten(-2)
+
+
+def masked_softmax(logits: Tensor, mask: Tensor) -> Tensor:
+    """Softmax over the last dimension where `mask` is True, 0 elsewhere; all 0 where it is nowhere True."""
+    return torch.softmax(logits.masked_fill(~mask, -1e9), -1) * mask
+
+
+def _feed_forward(width: int) -> nn.Module:
+    return nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+
+def _angles(length: int, head_width: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    frequency = 10000.0 ** (-torch.arange(0, head_width, 2, device=device) / head_width)
+    angle = (torch.arange(length, device=device)[:, None] * frequency).repeat(1, 2)
+    return angle.cos(), angle.sin()
+
+
+def _rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
+    cos, sin = angles
+    first, second = x.chunk(2, -1)
+    return x * cos + torch.cat([-second, first], -1) * sin

@@ -1,0 +1,194 @@
+"""The small planner: a frozen text encoder, and a slot decoder that points at the words of an instruction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from orchestai.config import PlannerConfig
+from orchestai.planner.base import DecisionKind, Decisions, Plan, SampleSpec, Scores
+from orchestai.planner.dag import is_acyclic, repair
+from orchestai.planner.decisions import Chooser, DecisionBatch, explored
+from orchestai.planner.decoder import SlotDecoder
+from orchestai.planner.encoder import EncodedText, TextEncoder, UnreadableTextError
+from orchestai.planner.losses import PlannerOutputs, supervised_loss
+from orchestai.planner.reader import InstructionReader, Memory
+from orchestai.planner.scoring import score
+from orchestai.planner.targets import PlanTargets, given_decisions
+from orchestai.tasks.examples import clean
+from orchestai.tasks.task import Task
+from orchestai.workers.base import WorkerCard
+from orchestai.workflow import Subtask, Workflow
+
+_PLAN_BATCH = 64
+
+
+class PlannerModel(nn.Module):
+    """Turns instructions into workflows for the workers that `cards` describe.
+
+    Its parameters know nothing of the pool's names or size, and the encoder's weights are not among them.
+
+    Raises:
+        UserError: the encoder cannot be loaded.
+    """
+
+    def __init__(self, config: PlannerConfig, cards: Sequence[WorkerCard], encoder: TextEncoder | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.cards = tuple(cards)
+        self.encoder = encoder or TextEncoder(config.encoder, config.max_tokens)
+        features = card_features(self.cards, self.encoder)
+        self.card_features: Tensor
+        self.register_buffer("card_features", features, persistent=False)
+        self.reader = InstructionReader(self.encoder.width, config)
+        self.decoder = SlotDecoder(config.d_model + self.encoder.width, features.shape[1], config)
+
+    def forward(self, instructions: Sequence[str], targets: PlanTargets | None = None) -> PlannerOutputs:
+        """Outputs along the plans in `targets`, or, without them, along the model's own plans of `max_subtasks` steps.
+
+        Raises:
+            UnreadableTextError: an instruction is empty or too long.
+        """
+        memory = self._read([self.encoder.encode(instruction) for instruction in instructions])
+        if targets is not None:
+            plans = given_decisions(
+                targets, memory.offsets, len(self.config.task_types), len(self.cards), self.config.max_fallbacks
+            )
+        else:
+            with torch.no_grad():
+                chooser = Chooser(None, len(instructions), self.decoder.layout, memory.mask.device)
+                plans, _ = self.decoder.decode(memory, self.card_features, chooser, stops=False)
+        logits = self.decoder(memory, self.card_features, plans)
+        return PlannerOutputs(
+            subtask_embeddings=logits.steps,
+            task_types=logits.types,
+            model_selections=logits.workers,
+            workflow_graph=logits.edges.sigmoid(),
+            edge_logits=logits.edges,
+            go_on=logits.go_on,
+            span_starts=logits.start,
+            span_ends=logits.end,
+            fallback=logits.fallbacks,
+            token_offsets=memory.offsets,
+        )
+
+    def compute_supervised_loss(
+        self, outputs: PlannerOutputs, targets: PlanTargets, lambda_dag: float
+    ) -> dict[str, Tensor]:
+        """See `supervised_loss`."""
+        return supervised_loss(outputs, targets, lambda_dag)
+
+    def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
+        """Plan greedily, or sample as `sample` says. A task that cannot be read gets a plan without a workflow."""
+        return self.plan_instructions([task.instruction for task in tasks], sample=sample)
+
+    @torch.no_grad()
+    def plan_instructions(self, instructions: Sequence[str], *, sample: SampleSpec | None = None) -> list[Plan]:
+        """`plan` for bare instructions."""
+        if sample is not None and len(sample.seeds) != len(instructions):
+            raise ValueError(f"{len(instructions)} instructions, but {len(sample.seeds)} seeds")
+        plans: dict[int, Plan] = {}
+        readable: dict[int, EncodedText] = {}
+        for i, instruction in enumerate(instructions):
+            try:
+                readable[i] = self.encoder.encode(instruction)
+            except UnreadableTextError as error:
+                plans[i] = Plan(workflow=None, raw_valid=False, error=str(error))
+        by_length = sorted(readable, key=lambda i: len(readable[i]))
+        with self._without_dropout():
+            for rows in (by_length[k : k + _PLAN_BATCH] for k in range(0, len(by_length), _PLAN_BATCH)):
+                part = None if sample is None else replace(sample, seeds=[sample.seeds[i] for i in rows])
+                texts = [instructions[i] for i in rows]
+                plans.update(zip(rows, self._plan(texts, [readable[i] for i in rows], part), strict=True))
+        return [plans[i] for i in range(len(instructions))]
+
+    def score(
+        self,
+        tasks: Sequence[Task],
+        decisions: Sequence[Decisions],
+        *,
+        explore: frozenset[DecisionKind],
+        temperature: float,
+    ) -> Scores:
+        """Log-probabilities of `decisions` under the present weights, without dropout.
+
+        Equal to `Plan.logp` under the same weights and temperature, up to rounding (1e-5).
+        """
+        with self._without_dropout():
+            memory = self._read([self.encoder.encode(task.instruction) for task in tasks])
+            given = DecisionBatch.collate(decisions, memory.mask.device)
+            logits = self.decoder(memory, self.card_features, given)
+        layout = self.decoder.layout
+        mask = explored(given, memory.lengths, len(self.cards), explore, layout)
+        return score(logits, given, mask, temperature, layout)
+
+    def _plan(
+        self, instructions: Sequence[str], encoded: Sequence[EncodedText], sample: SampleSpec | None
+    ) -> list[Plan]:
+        memory, layout = self._read(encoded), self.decoder.layout
+        chooser = Chooser(sample, len(encoded), layout, memory.mask.device)
+        batch, edge_logits = self.decoder.decode(memory, self.card_features, chooser)
+        logp = None
+        if sample is not None:
+            mask = explored(batch, memory.lengths, len(self.cards), sample.explore, layout)
+            logp = (chooser.logp * mask).cpu()
+        edge_logits = edge_logits.cpu()
+        plans = []
+        for i, (instruction, text, row) in enumerate(zip(instructions, encoded, batch.rows(), strict=True)):
+            edges = repair(row.edges, edge_logits[i, : row.length, : row.length])
+            plans.append(
+                Plan(
+                    workflow=self._workflow(instruction, text, row, edges),
+                    raw_valid=is_acyclic(row.edges),
+                    decisions=row,
+                    logp=None if logp is None else logp[i],
+                )
+            )
+        return plans
+
+    def _workflow(self, instruction: str, text: EncodedText, row: Decisions, edges: Tensor) -> Workflow:
+        names = [card.name for card in self.cards]
+        subtasks = []
+        for i in range(row.length):
+            first, last = row.spans[i].tolist()
+            span = int(text.offsets[first, 0]), int(text.offsets[last, 1])
+            subtasks.append(
+                Subtask(
+                    id=str(i + 1),
+                    instruction=clean(instruction[slice(*span)]),
+                    task_type=self.config.task_types[int(row.types[i])],
+                    worker=names[int(row.workers[i])],
+                    depends_on=tuple(str(parent + 1) for parent in edges[:, i].nonzero().flatten().tolist()),
+                    fallback=tuple(names[w] for w in row.fallbacks[i].tolist() if w < len(names)),
+                    span=span,
+                )
+            )
+        return Workflow(subtasks)
+
+    def _read(self, encoded: Sequence[EncodedText]) -> Memory:
+        """The memory of the texts; one that occurs several times is read once."""
+        distinct = {id(text): text for text in encoded}
+        memory = self.reader(list(distinct.values()), self.card_features.device)
+        place = {key: i for i, key in enumerate(distinct)}
+        return memory[torch.tensor([place[id(text)] for text in encoded], device=memory.mask.device)]
+
+    @contextmanager
+    def _without_dropout(self) -> Iterator[None]:
+        training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(training)
+
+
+def card_features(cards: Sequence[WorkerCard], encoder: TextEncoder) -> Tensor:
+    """(W, encoder width + 2) features: the card's words, the logarithm of its price, and whether it is a tool."""
+    words = encoder.embed([card.text for card in cards]) * math.sqrt(encoder.width)
+    facts = [[(math.log10(card.price_usd + 1e-8) + 5) / 2, float(card.kind == "tool")] for card in cards]
+    return torch.cat([words, torch.tensor(facts)], -1)
