@@ -76,6 +76,11 @@ class Sandbox:
         """Judge `program` without blocking the event loop."""
         return await asyncio.shield(asyncio.wrap_future(self._submit(program)))
 
+    @property
+    def server_pid(self) -> int:
+        """Process id of the fork server, which is started if there is none."""
+        return self._running().pid
+
     def close(self) -> None:
         """End all that runs; programs without a verdict get `infra_error`."""
         with self._lock:
@@ -156,7 +161,7 @@ class Sandbox:
             return self._server
 
     def _start(self, slots: int) -> ForkServer:
-        """A fork server that has judged a program of ours rightly; without that proof a failure of ours looks like 0."""
+        """A fork server that has judged a program of ours rightly; else its faults would look like zeros."""
         server = ForkServer(slots, self._preload)
         try:
             verdict = server.judge(0, _SELF_TEST, test_names(_SELF_TEST.tests), self.limits)

@@ -185,6 +185,6 @@ def _excess(pids: list[int], limits: dict[str, Any]) -> tuple[str, str] | None:
     living = census.descendants(os.getpid())
     if len(living) > limits["processes"] + len(pids):
         return "died", f"more than {limits['processes']} processes"
-    if census.private_bytes(living) > 1.5 * limits["memory_mb"] * (1 << 20):
+    if census.own_bytes(living) > 1.5 * limits["memory_mb"] * (1 << 20):
         return "memory", f"its processes together held more than {1.5 * limits['memory_mb']:g} MB"
     return None

@@ -29,14 +29,18 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def private_bytes(pids: list[int]) -> int:
-    """Memory that these processes hold and do not share with files or with their parent's image, roughly."""
-    total = 0
-    for pid in pids:
-        with suppress(OSError, IndexError, ValueError):
-            fields = Path(f"/proc/{pid}/statm").read_text().split()
-            total += max(0, int(fields[1]) - int(fields[2])) * _PAGE
-    return total
+def own_bytes(pids: list[int]) -> int:
+    """Memory that these forks of this process hold beyond what they had from it, roughly (Linux)."""
+    inherited = _anonymous_bytes(os.getpid())
+    return sum(max(0, _anonymous_bytes(pid) - inherited) for pid in pids)
+
+
+def _anonymous_bytes(pid: int) -> int:
+    try:
+        _, resident, shared, *_ = Path(f"/proc/{pid}/statm").read_text().split()
+    except (OSError, ValueError):
+        return 0
+    return (int(resident) - int(shared)) * _PAGE
 
 
 def become_reaper() -> None:
