@@ -35,8 +35,9 @@ console = Console(stderr=True)
 
 
 def load_tasks(config: Config, split: str) -> list[Task]:
-    """The configured suite's split, cut to `tasks.limit`."""
-    return load_suite(config.tasks.suite, config.tasks.path).split(split)[: config.tasks.limit]
+    """The configured suite's split, or the only one that it has, cut to `tasks.limit`."""
+    suite = load_suite(config.tasks.suite, config.tasks.path)
+    return suite.split(suite.splits[0] if len(suite.splits) == 1 else split)[: config.tasks.limit]
 
 
 async def collect(
