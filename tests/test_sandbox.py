@@ -12,7 +12,7 @@ from sandbox_programs import ADD, ADD_TESTS, case
 from orchestai.errors import UserError
 from orchestai.outcome import Scored, Unscorable
 from orchestai.sandbox import Limits, Program, Report, Sandbox
-from orchestai.sandbox.inventory import test_names as names_of
+from orchestai.sandbox.inventory import list_tests
 
 both = pytest.mark.parametrize("isolation", ["split", "shared"])
 
@@ -45,6 +45,7 @@ def outcomes(report: Report) -> list[str]:
         ("def task_func(a, b):\n    import os\n    os._exit(0)\n", "died", 0),
         ("def task_func(a, b):\n    raise SystemExit(0)\n", "ok", 0),
         ("def task_func(a, b):\n    if a == 5: import os; os.abort()\n    return a + b\n", "died", 3),
+        ("def task_func(a, b):\n    import os; os.kill(os.getpid(), 40)\n", "died", 0),
         ("def task_func(a, b):\n    for i in range(100000): print('spam' * 10)\n    return a + b\n", "ok", 4),
         ("import atexit, time\natexit.register(time.sleep, 3600)\n" + ADD, "ok", 4),
         ("def filter(x): return x\ndef hash(x): return 1\n" + ADD, "ok", 4),
@@ -173,7 +174,7 @@ class B(A):
 class NotATest:
     def test_x(self): pass
 """
-    assert names_of(source) == ("A.test_m", "A.test_a", "A.test_b", "B.test_m", "B.test_a", "B.test_b")
+    assert list_tests(source) == ("A.test_m", "A.test_a", "A.test_b", "B.test_m", "B.test_a", "B.test_b")
 
 
 SPLIT_CASES = {

@@ -118,20 +118,15 @@ def task_func():
 def test_the_candidates_memory_never_holds_the_tests(sandbox):
     """Searched with patterns that do not match themselves, and that do find what is there."""
     code = """
-import re
+import ctypes, re
 known = "a phrase of the program"
 def task_func(*patterns):
     found = set()
-    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
-        for line in maps:
-            addresses, mode, *_ = line.split()
-            start, end = (int(address, 16) for address in addresses.split("-"))
-            if "rw" not in mode: continue
-            try:
-                memory.seek(start)
-                content = memory.read(end - start)
-            except (OSError, ValueError, OverflowError):
-                continue
+    for line in open("/proc/self/maps").readlines():
+        addresses, mode, *_ = line.split()
+        start, end = (int(address, 16) for address in addresses.split("-"))
+        if "rw" in mode:
+            content = ctypes.string_at(start, end - start)
             found |= {pattern for pattern in patterns if re.search(pattern, content)}
     return found
 """

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 
 @lru_cache(maxsize=1024)
-def test_names(source: str) -> tuple[str, ...]:
+def list_tests(source: str) -> tuple[str, ...]:
     """`Class.method` of every test, classes and methods in the order of the source, inherited methods first.
 
     A class counts if it descends, within the file, from a class whose name ends in `TestCase`.
@@ -22,9 +22,6 @@ def test_names(source: str) -> tuple[str, ...]:
         if _is_test_case(node, classes)
         for method in _test_methods(node, classes)
     )
-
-
-test_names.__test__ = False  # type: ignore[attr-defined]
 
 
 def _base_names(node: ast.ClassDef) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 from orchestai.config import SandboxConfig
 from orchestai.errors import InfrastructureError
 from orchestai.sandbox.fork_server import ForkServer, SlotLostError
-from orchestai.sandbox.inventory import test_names
+from orchestai.sandbox.inventory import list_tests
 from orchestai.sandbox.program import Limits, Program, Report, TestVerdict
 
 _SELF_TEST = Program(
@@ -111,7 +111,7 @@ class Sandbox:
 
     def _judge(self, program: Program) -> Report:
         try:
-            names = test_names(program.tests)
+            names = list_tests(program.tests)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             return Report("broken", reason=f"the tests are not Python: {error}")
         if not names:
@@ -164,7 +164,7 @@ class Sandbox:
         """A fork server that has judged a program of ours rightly; else its faults would look like zeros."""
         server = ForkServer(slots, self._preload)
         try:
-            verdict = server.judge(0, _SELF_TEST, test_names(_SELF_TEST.tests), self.limits)
+            verdict = server.judge(0, _SELF_TEST, list_tests(_SELF_TEST.tests), self.limits)
         except SlotLostError as error:
             verdict = {"status": "infra_error", "reason": str(error)}
         if verdict["status"] != "ok" or verdict["tests"] != [["passed", ""], ["failed", "AssertionError: 3 != 4"]]:

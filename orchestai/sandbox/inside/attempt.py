@@ -86,7 +86,7 @@ class Attempt:
 
         with ours, theirs:
             first = fork(candidate, keep=(theirs.fileno(), job.code))
-            self._nonce = os.urandom(16).hex()
+            self._nonce = os.urandom(16).hex()  # made now, so that the candidate's memory does not hold it
             return [first, fork(tests, keep=(ours.fileno(), job.tests, write))]
 
     def _fork_shared(self, write: int, workdir: str) -> list[int]:
@@ -172,12 +172,15 @@ def _fate(pids: list[int]) -> str:
     fates = []
     with suppress(ChildProcessError):
         while (child := os.waitpid(-1, os.WNOHANG))[0]:
-            pid, code = child[0], os.waitstatus_to_exitcode(child[1])
-            if pid in pids and code == CANDIDATE_GONE:
-                fates.append("the candidate's process ended")
-            elif pid in pids:
-                fates.append(f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}")
+            if child[0] in pids:
+                fates.append(_exit_reason(os.waitstatus_to_exitcode(child[1])))
     return ", ".join(fates)
+
+
+def _exit_reason(code: int) -> str:
+    if code == CANDIDATE_GONE:
+        return "the candidate's process ended"
+    return f"ended with exit code {code}" if code >= 0 else f"killed by signal {-code} ({signal.strsignal(-code)})"
 
 
 def _excess(pids: list[int], limits: dict[str, Any]) -> tuple[str, str] | None:

@@ -47,6 +47,7 @@ def main(settings: dict[str, Any]) -> int:
         if index is not None and status != 0 and starts < _MAX_STARTS * len(channels):
             slots[_start_slot(channels, index, settings["home"])] = index
             starts += 1
+    shutil.rmtree(settings["home"], ignore_errors=True)
     return 0
 
 

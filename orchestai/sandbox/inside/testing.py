@@ -25,7 +25,6 @@ class Recorder(unittest.TestResult):
 
     def startTest(self, test: unittest.TestCase) -> None:  # noqa: N802
         super().startTest(test)
-        self._outcome = self._message = ""
         self._verdicts.send("start", test=self._numbers[id(test)])
 
     def stopTest(self, test: unittest.TestCase) -> None:  # noqa: N802
@@ -33,6 +32,7 @@ class Recorder(unittest.TestResult):
         outcome, message = (self._outcome, self._message) if self._outcome else ("error", "unittest gave no verdict")
         self.unheard.discard(self._numbers[id(test)])
         self._verdicts.send("end", test=self._numbers[id(test)], outcome=outcome, message=message)
+        self._outcome = self._message = ""
 
     def addSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
         self._note("passed", "")
