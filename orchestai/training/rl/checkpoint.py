@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from orchestai import artefacts
 from orchestai.config import Config
 from orchestai.errors import UserError
+from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 from orchestai.training.rl.policy import Policy
 
@@ -50,7 +51,7 @@ def identity(config: Config, tasks: Sequence[Task], eval_tasks: Sequence[Task]) 
     sections = config.model_dump(mode="json", include={"planner", "workers", "execution", "rewards"})
     flat = _flatten({**sections, "training": {"phase2_rl": config.training.phase2_rl.model_dump(mode="json")}})
     for name, some in (("training tasks", tasks), ("validation tasks", eval_tasks)):
-        flat[name] = artefacts.fingerprint([task.model_dump(mode="json") for task in some])
+        flat[name] = data_fingerprint(some)
     return {key: value for key, value in flat.items() if key not in MAY_CHANGE}
 
 

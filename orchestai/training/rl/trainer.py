@@ -180,10 +180,11 @@ class Trainer:
         return named | {"max_ratio": max_ratio.item(), "grad_norm": sum(norms) / max(len(norms), 1)}
 
     def _minibatches(self, rows: int, iteration: int) -> list[list[int]]:
+        """Random parts of the rows; plans of one task stay neighbours in a part, so its instruction is read once."""
         order = list(range(rows))
         random.Random(f"{self.config.seed}/{self.position.update}/{iteration}").shuffle(order)
         size = math.ceil(rows / self.config.num_minibatches)
-        return [order[i : i + size] for i in range(0, rows, size)]
+        return [sorted(order[i : i + size]) for i in range(0, rows, size)]
 
     def _step(self, rows: Batch, figures: torch.Tensor, max_ratio: torch.Tensor) -> float:
         """One optimiser step on `rows`; adds to the figures in place and gives the norm of the gradient.

@@ -1,0 +1,94 @@
+"""Phase 2 from a configuration and a checkpoint of phase 1."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from orchestai import artefacts
+from orchestai.config import Config
+from orchestai.execution.result import Execution
+from orchestai.outcome import Outcome
+from orchestai.planner.checkpoint import load_planner, save_planner
+from orchestai.rewards.reward import reward
+from orchestai.runtime import open_runtime
+from orchestai.tasks import load_suite
+from orchestai.tasks.suite import data_fingerprint
+from orchestai.tasks.task import Task
+from orchestai.training.rl.checkpoint import identity
+from orchestai.training.rl.distributed import open_accelerator
+from orchestai.training.rl.rollout import Rollout
+from orchestai.training.rl.trainer import BEST, Summary, Trainer
+from orchestai.workers.pool import worker_cards
+
+
+async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: bool = False) -> Summary:
+    """Train the planner of `checkpoint` by reward and keep the best in `output_dir`.
+
+    Args:
+        resume: go on with the run in `output_dir`, which had the same configuration, tasks and checkpoint.
+
+    Raises:
+        UserError: the checkpoint, the tasks or the workers are not there, or as `Trainer` says.
+    """
+    phase2 = config.training.phase2_rl
+    planner = load_planner(checkpoint, config, worker_cards(config.workers))
+    tasks, eval_tasks = split_tasks(config)
+    accelerator = open_accelerator(output_dir, config.logging)
+
+    def worth(execution: Execution) -> Outcome:
+        return reward(execution, phase2, config.rewards)
+
+    def save(path: Path, facts: Mapping[str, Any]) -> None:
+        save_planner(path, planner, config, seed=phase2.seed, data_fingerprint=data_fingerprint(tasks), **facts)
+
+    same = {**identity(config, tasks, eval_tasks), "checkpoint": _digest(checkpoint)}
+    async with open_runtime(config) as runtime:
+        rollout = Rollout(planner, runtime.executor.execute, worth, phase2, concurrency=config.execution.concurrency)
+        trainer = Trainer(
+            accelerator,
+            planner,
+            rollout,
+            phase2,
+            tasks=tasks,
+            eval_tasks=eval_tasks,
+            output=output_dir,
+            save_planner=save,
+            identity=same,
+            unscorable_limit=config.execution.unscorable_limit,
+        )
+        if accelerator.is_main_process:
+            artefacts.save_run_info(output_dir, config, command="phase2", seed=phase2.seed, identity=same)
+        summary = await trainer.train(resume=resume)
+    accelerator.end_training()
+    if accelerator.is_main_process:
+        Console(stderr=True).print(
+            f"{output_dir / BEST}: reward {summary.best_reward:.3f} on {len(trainer.eval_tasks)} validation tasks",
+            highlight=False,
+        )
+    return summary
+
+
+def split_tasks(config: Config) -> tuple[list[Task], list[Task]]:
+    """Tasks to learn from, and tasks held out: the suite's validation split, or a share of a suite without one."""
+    suite = load_suite(config.tasks.suite, config.tasks.path)
+    tasks = suite.split(config.tasks.split)
+    limit = config.tasks.limit
+    if "validation" in suite.splits and config.tasks.split != "validation":
+        return tasks[:limit], suite.split("validation")[:limit]
+    return _hold_out(tasks[:limit], config.training.phase1_supervised.val_fraction)
+
+
+def _hold_out(tasks: Sequence[Task], fraction: float) -> tuple[list[Task], list[Task]]:
+    """The last tasks in an order that only their ids decide; at least one, and not all if there are several."""
+    ordered = sorted(tasks, key=lambda task: hashlib.sha256(task.task_id.encode()).digest())
+    kept = len(ordered) - max(1, round(fraction * len(ordered)))
+    return ordered[:kept], ordered[kept:]
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
