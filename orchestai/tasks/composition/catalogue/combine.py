@@ -165,19 +165,6 @@ OPERATIONS: tuple[Operation, ...] = (
     binary(
         ("ints", "int"),
         "ints",
-        "add_to_each",
-        "the shifted numbers",
-        "[n + b for n in a]",
-        {
-            "add the second argument to each number of the list": ([3, 1, 2], 4),
-            "increase every item of the list by the given number": ([5, 0], -2),
-            "make a list of each item plus the second argument": ([10, 7], 1),
-            "shift all numbers in the list up by the second argument": ([-1, 1], 10),
-        },
-    ),
-    binary(
-        ("ints", "int"),
-        "ints",
         "multiply_each",
         "the scaled numbers",
         "[n * b for n in a]",
@@ -259,31 +246,6 @@ def step(a, b):
             "count the second argument in days on from the date": ("2022-02-06", 4),
         },
         domain=lambda a, b: abs(b) <= 20_000,
-    ),
-    binary(
-        ("dict", "words"),
-        "ints",
-        "look_up",
-        "the looked-up values",
-        "[a.get(w, 0) for w in b]",
-        {
-            "look up each word of the list in the dictionary, using 0 where it is missing": (
-                {"to": 3, "be": 1},
-                ["be", "or"],
-            ),
-            "list the dictionary's values for the given words, 0 for unknown ones": (
-                {"red": 5, "fox": 7},
-                ["red", "fox"],
-            ),
-            "replace each word in the second argument by its value in the dictionary, or 0": (
-                {"b": 2, "a": 9},
-                ["a", "b", "a"],
-            ),
-            "make a list of the values that the dictionary has for the words, with 0 for missing keys": (
-                {"fig": 4},
-                ["pear", "fig"],
-            ),
-        },
     ),
     binary(
         ("dict", "int"),

@@ -102,21 +102,6 @@ date.fromisoformat(x).timetuple().tm_yday""",
     ),
     unary(
         "date",
-        "int",
-        "days_in_month",
-        "the number of days in the month",
-        """
-import calendar
-calendar.monthrange(int(x[:4]), int(x[5:7]))[1]""",
-        {
-            "find how many days the date's month has": "2024-02-15",
-            "count the days in the month of the date": "1999-12-25",
-            "compute the number of days in the date's month": "2025-06-01",
-            "return how long, in days, the month of the date is": "2022-02-06",
-        },
-    ),
-    unary(
-        "date",
         "date",
         "ten_days_later",
         "the date ten days later",
@@ -128,19 +113,6 @@ from datetime import date, timedelta
             "move the date forward by 10 days": "1999-12-25",
             "find the date that is ten days later": "2025-06-01",
             "take the day 10 days after the date": "2022-02-06",
-        },
-    ),
-    unary(
-        "date",
-        "date",
-        "first_of_month",
-        "the first of the month",
-        "x[:8] + '01'",
-        {
-            "change the date to the first day of its month": "2024-02-25",
-            "find the first day of the date's month, as an ISO date": "1999-12-25",
-            "move the date back to the start of its month": "2025-06-17",
-            "replace the day in the date by 01": "2022-09-06",
         },
     ),
     unary(

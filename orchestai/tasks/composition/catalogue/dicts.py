@@ -18,19 +18,6 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     unary(
         "dict",
-        "words",
-        "keys_by_value",
-        "the keys by value",
-        "sorted(x, key=x.get)",
-        {
-            "list its keys by increasing value, ties in their order": {"pear": 7, "fig": 5, "plum": 6},
-            "sort its keys from the smallest value to the largest": {"b": 4, "c": 9, "a": 1},
-            "order the keys of the dictionary by their values, lowest first": {"to": 3, "be": 1},
-            "give its keys as a list, the one with the least value first": {"red": 7, "blue": 0},
-        },
-    ),
-    unary(
-        "dict",
         "ints",
         "values",
         "the values",
@@ -84,27 +71,6 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     unary(
         "dict",
-        "str",
-        "key_of_largest",
-        "the key of the largest value",
-        "max(x, key=x.get, default='')",
-        {
-            "find the key with its largest value, the first if several have it": {"a": 7, "b": 9},
-            "take the key whose value is highest, first of equals": {
-                "x": 4,
-                "y": 9,
-                "z": 1,
-            },
-            "pick the key that maps to the maximum value, the earliest on a tie": {
-                "to": 3,
-                "be": 1,
-            },
-            "return the dictionary's first key of greatest value": {"red": 2, "blue": 8},
-        },
-        domain=not_empty,
-    ),
-    unary(
-        "dict",
         "dict",
         "double_values",
         "the doubled dictionary",
@@ -127,19 +93,6 @@ OPERATIONS: tuple[Operation, ...] = (
             "remove the entries with values of 2 or less from the dictionary": {"b": 4, "c": 9, "a": 1},
             "filter the dictionary to the keys whose values are above 2": {"to": 3, "be": 0},
             "select the items of the dictionary with a value of at least 3": {"red": 2, "blue": 3},
-        },
-    ),
-    unary(
-        "dict",
-        "dict",
-        "upper_keys",
-        "the dictionary with upper-case keys",
-        "{k.upper(): v for k, v in x.items()}",
-        {
-            "convert its keys to upper case": {"pear": 7, "fig": 1},
-            "make every key of the dictionary all capitals": {"b": 4, "cat": 9},
-            "write the keys of it in uppercase, keeping the values": {"to": 3},
-            "turn each key in the dictionary into capital letters": {"red": 2, "blue": 3},
         },
     ),
 )

@@ -45,19 +45,6 @@ OPERATIONS: tuple[Operation, ...] = (
     unary(
         "ints",
         "ints",
-        "drop_duplicates",
-        "the distinct numbers",
-        "list(dict.fromkeys(x))",
-        {
-            "remove duplicates from it, keeping the first of each": [3, 1, 3, 2, 1],
-            "keep only the first occurrence of each number in it": [5, 5, -2, 9, -2],
-            "drop repeated items from it without changing the order": [2, 1, 2],
-            "delete every item of it that appeared before": [4, 4, 4, 0],
-        },
-    ),
-    unary(
-        "ints",
-        "ints",
         "keep_even",
         "the even numbers",
         "[n for n in x if n % 2 == 0]",

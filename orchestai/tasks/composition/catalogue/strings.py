@@ -58,19 +58,6 @@ OPERATIONS: tuple[Operation, ...] = (
     unary(
         "str",
         "str",
-        "remove_vowels",
-        "the text without vowels",
-        "''.join(c for c in x if c.lower() not in 'aeiou')",
-        {
-            "remove all vowels from it": "Orange tree",
-            "delete the letters a, e, i, o and u from it, in either case": "Useful idea",
-            "drop every vowel it contains": "banana",
-            "keep only the characters of it that are not vowels": "tea time",
-        },
-    ),
-    unary(
-        "str",
-        "str",
         "spaces_to_underscores",
         "the underscored text",
         "x.replace(' ', '_')",
@@ -79,19 +66,6 @@ OPERATIONS: tuple[Operation, ...] = (
             "put an underscore in place of every space in it": "to be or",
             "change each space in it to the character '_'": "a  b",
             "swap every blank in it for an underscore": "red hat",
-        },
-    ),
-    unary(
-        "str",
-        "str",
-        "distinct_characters",
-        "the text without repeated characters",
-        "''.join(dict.fromkeys(x))",
-        {
-            "remove repeated characters from it, keeping the first of each": "banana",
-            "keep only the first occurrence of each of its characters": "hello moon",
-            "drop every character of it that appeared before": "abcab",
-            "delete duplicate characters from it and keep the order": "see me",
         },
     ),
     unary(

@@ -84,19 +84,6 @@ OPERATIONS: tuple[Operation, ...] = (
     unary(
         "words",
         "str",
-        "first_letters",
-        "the initials",
-        "''.join(w[0] for w in x if w)",
-        {
-            "join the first letters of its words": ["pear", "fig", "Apple"],
-            "make a string of the first character of each word in it": ["red", "blue", "owl"],
-            "build the acronym of its words": ["to", "be"],
-            "take the initial of each string in it and concatenate them": ["old", "moon"],
-        },
-    ),
-    unary(
-        "words",
-        "str",
         "longest_word",
         "the longest word",
         "max(x, key=len, default='')",
