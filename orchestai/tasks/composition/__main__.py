@@ -19,7 +19,7 @@ from orchestai.tasks.composition.statistics import count
 
 def main(
     stats: Annotated[bool, typer.Option("--stats", help="Count the suite and run mutants against its tests.")] = False,
-    mutated: Annotated[int, typer.Option(help="Test tasks whose mutants are run.")] = 320,
+    mutated: Annotated[int, typer.Option(help="Test tasks whose mutants are run.")] = 300,
     json_path: Annotated[Path | None, typer.Option("--json", help="Write the counts to this file.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write each split to this folder as JSON lines.")] = None,
 ) -> None:

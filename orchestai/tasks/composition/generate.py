@@ -39,7 +39,7 @@ SPLITS: dict[str, Split] = {
     for split in (
         Split("train", 2400, _LENGTHS, range(3, BUCKETS)),
         Split("validation", 240, _LENGTHS, range(0, 1)),
-        Split("test", 320, _LENGTHS, range(1, 3)),
+        Split("test", 300, _LENGTHS, range(1, 3)),
         Split("longer", 160, {6: 1}, range(BUCKETS)),
     )
 }
