@@ -1,0 +1,73 @@
+"""Phase 2 as a command: from a checkpoint file and a configuration to a checkpoint file that plans."""
+
+import asyncio
+import json
+
+import pytest
+import torch
+
+from orchestai.config import Config
+from orchestai.errors import UserError
+from orchestai.planner.checkpoint import load_planner, save_planner
+from orchestai.planner.model import PlannerModel
+from orchestai.tasks.task import Task
+from orchestai.training.rl.start import split_tasks, train
+from orchestai.workers.pool import worker_cards
+
+
+def configuration(folder, split="train", **phase2) -> Config:
+    """Two tools, and a suite of eight tasks in a file."""
+    suite = folder / "suite.jsonl"
+    tasks = [
+        Task(
+            task_id=f"plus/{i}",
+            suite="composition",
+            split="train" if i < 5 else "validation",
+            instruct_prompt=f"Add {i} to the number. For example, `task_func(1)` returns `{1 + i}`.",
+            test="import unittest\n\n\nclass TestCases(unittest.TestCase):\n    def test_plus(self):\n"
+            f"        self.assertEqual(task_func(5), {5 + i})\n",
+            parameters=("x",),
+        )
+        for i in range(8)
+    ]
+    suite.write_text("".join(task.model_dump_json() + "\n" for task in tasks))
+    tools = {
+        "stdlib-search": {"kind": "tool", "tool": "stdlib_search", "card": "Searches the standard library."},
+        "calculator": {"kind": "tool", "tool": "calculator", "card": "Turns wording into a formula."},
+    }
+    return Config(
+        planner={"d_model": 16, "num_layers": 1, "num_heads": 2, "max_subtasks": 2, "max_fallbacks": 1},
+        workers={"pool": tools, "cache_dir": folder / "cache"},
+        tasks={"path": str(suite), "split": split},
+        training={
+            "phase2_rl": {"num_generations": 2, "tasks_per_update": 2, "num_episodes": 2, "eval_tasks": 2, **phase2}
+        },
+    )
+
+
+def test_from_a_checkpoint_of_phase_1_to_one_of_phase_2(tmp_path):
+    config = configuration(tmp_path)
+    torch.manual_seed(0)
+    first = tmp_path / "phase1_best.pth"
+    save_planner(first, PlannerModel(config.planner, worker_cards(config.workers)), config, epoch=1)
+    assert asyncio.run(train(config, checkpoint=first, output_dir=tmp_path / "out")).updates == 1
+
+    trained = load_planner(tmp_path / "out" / "phase2_best.pth", config, worker_cards(config.workers))
+    tasks, held_out = split_tasks(config)
+    assert trained.plan(tasks)[0].workflow is not None
+    assert not {task.task_id for task in tasks} & {task.task_id for task in held_out}
+    facts = json.loads((tmp_path / "out" / "phase2.run.json").read_text())
+    assert facts["identity"]["training tasks"] == torch.load(tmp_path / "out" / "phase2_last.pth")["data_fingerprint"]
+
+    longer = configuration(tmp_path, num_episodes=4)
+    assert asyncio.run(train(longer, checkpoint=first, output_dir=tmp_path / "out", resume=True)).updates == 2
+    save_planner(first, trained, config, epoch=2)
+    with pytest.raises(UserError, match=r"checkpoint was .* and is now"):
+        asyncio.run(train(longer, checkpoint=first, output_dir=tmp_path / "out", resume=True))
+
+
+def test_a_suite_without_a_validation_split_gives_up_a_share(tmp_path):
+    suite = configuration(tmp_path, split="validation")
+    tasks, held_out = split_tasks(suite)
+    assert {task.task_id for task in tasks} | {task.task_id for task in held_out} == {"plus/5", "plus/6", "plus/7"}
+    assert len(held_out) == 1
