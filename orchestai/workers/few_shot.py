@@ -29,16 +29,24 @@ def _shot(instruction: str, args: str | tuple[str, ...], result: str, body: str)
 
 SETS: dict[str, tuple[Shot, ...]] = {
     "general": (
-        _shot("replace every comma in it with a semicolon", "'a,b'", "'a;b'", "return x.replace(',', ';')"),
-        _shot("keep its multiples of 5", "[3, 10, 25]", "[10, 25]", "return [n for n in x if n % 5 == 0]"),
-        _shot("find the position of the second argument in the list", ("['a', 'b']", "'b'"), "1", "return a.index(b)"),
+        _shot("replace every comma in it with a semicolon", "'a,b'", "'a;b'", "return text.replace(',', ';')"),
+        _shot("keep its multiples of 5", "[3, 10, 25]", "[10, 25]", "return [n for n in numbers if n % 5 == 0]"),
+        _shot("subtract the number from each item", ("[8, 5]", "2"), "[6, 3]", "return [n - number for n in numbers]"),
+        _shot("multiply it by 4 and subtract 3", "5", "17", "return number * 4 - 3"),
+        _shot("add 1 to each of its values", "{'a': 1}", "{'a': 2}", "return {k: v + 1 for k, v in counts.items()}"),
         _shot(
-            "swap its keys and values", "{'a': 1, 'b': 2}", "{1: 'a', 2: 'b'}", "return {v: k for k, v in x.items()}"
+            "put the second text in brackets after the first", ("'a'", "'b'"), "'a(b)'", "return f'{first}({second})'"
         ),
-        _shot("multiply it by 4 and subtract 3", "5", "17", "return x * 4 - 3"),
+        _shot("find its shortest word", "['fig', 'to']", "'to'", "return min(words, key=len)"),
+        _shot(
+            "move the date two weeks back",
+            "'2024-03-20'",
+            "'2024-03-06'",
+            "return (date.fromisoformat(day) - timedelta(weeks=2)).isoformat()",
+        ),
     ),
 }
-"""Sets by the name that `workers.pool.NAME.examples` gives."""
+"""Sets by the name that `workers.pool.NAME.examples` gives; bodies use the argument names that the head gives them."""
 
 
 def shots(name: str) -> tuple[Shot, ...]:

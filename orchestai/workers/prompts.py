@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import ast
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from orchestai.tasks.examples import Example
 from orchestai.workers import few_shot, source
 from orchestai.workers.base import Request, Signature
 from orchestai.workers.generation import Prompt
+from orchestai.workers.wording import Head, call, make_head, without_example
 
 _INDENT = "   "
 """Start of the body's first line: tokenisers join the indentation's last space to the word that follows it."""
 _FENCE = "```python\n"
 _SYSTEM = "You write short, correct Python functions."
-_TRAILING_EXAMPLE = re.compile(r"\s*\([^()`]*`.*\)\s*$", re.DOTALL)
 _END_OF_FUNCTION = tuple(
     f"\n{start}"
     for start in ("```", "def ", "class ", "@", "#", "if ", "for ", "print", "assert", "import ", "from ", ">>>", '"""')
@@ -50,21 +46,23 @@ class Complete:
             return Chat().prompt(request)
         turns = []
         for shot in self.shots:
-            head = function_head(shot.signature, shot.instruction, (shot.example,))
-            turns += [("user", _question(shot.signature, shot.instruction))]
-            turns += [("assistant", f"{_FENCE}{head}    {shot.body}\n```")]
-        turns.append(("user", _question(request.signature, without_example(request.instruction))))
-        return Prompt(tuple(turns), _FENCE + _head(request, request.signature) + _INDENT)
+            head = make_head(shot.signature, shot.instruction, (shot.example,))
+            turns += [("user", _question(head.name, head.instruction))]
+            turns += [("assistant", f"{_FENCE}{head.code}    {shot.body}\n```")]
+        head = _head(request, request.signature)
+        turns.append(("user", _question(head.name, head.instruction)))
+        return Prompt(tuple(turns), _FENCE + head.code + _INDENT)
 
     def answer(self, request: Request, reply: str) -> str:
         if request.signature is None:
             return reply.strip()
+        head = _head(request, request.signature)
         whole = source.fenced(reply)
-        if (
-            whole is not None and f"def {request.signature.name}" in whole
-        ):  # the server did not take up the reply's start
-            return source.with_imports(source.longest_prefix("", whole))
-        return source.with_imports(source.longest_prefix(_head(request, request.signature), _INDENT + reply))
+        if whole is not None and f"def {head.name}" in whole:  # the server did not take up the reply's start
+            code = source.longest_prefix("", whole)
+        else:
+            code = source.longest_prefix(head.code, _INDENT + reply)
+        return source.with_imports(source.named(code, request.signature.name))
 
 
 @dataclass(frozen=True)
@@ -81,10 +79,12 @@ class Chat:
                 f"Complete this Python program. Answer with the whole program.\n\n```python\n{request.head}\n```"
             )
         elif request.signature:
-            examples = "".join(f"\n{_call(request.signature, example)}" for example in request.examples)
+            examples = "".join(
+                f"\n{call(request.signature.name, example)} == {example.result}" for example in request.examples
+            )
             examples = f"\n\nExamples:{examples}" if examples else ""
             parts.append(
-                f"{_question(request.signature, request.instruction)}{examples}\n\nAnswer with the code alone."
+                f"{_question(str(request.signature), request.instruction)}{examples}\n\nAnswer with the code alone."
             )
         else:
             parts.append(request.instruction)
@@ -106,54 +106,12 @@ def strategy(name: Literal["direct", "few_shot", "chat"], examples: str | None) 
     return Complete(few_shot.shots(examples or "general") if name == "few_shot" else ())
 
 
-def function_head(signature: Signature, instruction: str, examples: Sequence[Example]) -> str:
-    """`def` line, with types as the first example shows them, and a docstring with the examples as doctests."""
-    text = without_example(instruction).rstrip(".")
-    lines = [_definition(signature, examples), f'    """{text[:1].upper()}{text[1:]}.']
-    if examples:
-        lines += ["", *(f"    >>> {_call(signature, example, separator=chr(10) + '    ')}" for example in examples)]
-    return "\n".join([*lines, '    """', ""])
-
-
-def without_example(instruction: str) -> str:
-    """The instruction without the example in brackets at its end."""
-    return _TRAILING_EXAMPLE.sub("", instruction)
-
-
-def _head(request: Request, signature: Signature) -> str:
+def _head(request: Request, signature: Signature) -> Head:
     if request.head:
-        return request.head.rstrip() + "\n"
-    head = function_head(signature, request.instruction, request.examples)
-    return head if source.parses(head) else function_head(signature, _harmless(request.instruction), ())
+        words = without_example(request.instruction)
+        return Head(signature.name, signature.parameters, words, request.head.rstrip() + "\n")
+    return make_head(signature, request.instruction, request.examples)
 
 
-def _harmless(instruction: str) -> str:
-    return instruction.replace("\\", "\\\\").replace('"""', "'''")
-
-
-def _definition(signature: Signature, examples: Sequence[Example]) -> str:
-    types = [_type(arg) for arg in examples[0].args] if examples else []
-    if len(types) != len(signature.parameters) or not all([*types, _type(examples[0].result)]):
-        return f"def {signature}:"
-    parameters = ", ".join(f"{name}: {kind}" for name, kind in zip(signature.parameters, types, strict=True))
-    return f"def {signature.name}({parameters}) -> {_type(examples[0].result)}:"
-
-
-def _type(literal: str) -> str:
-    """Type of a literal as an annotation; empty where it is not plain."""
-    value = ast.literal_eval(literal)
-    if isinstance(value, list):
-        inner = {type(item).__name__ for item in value}
-        return f"list[{inner.pop()}]" if len(inner) == 1 else "list"
-    if isinstance(value, dict):
-        inner = {f"{type(key).__name__}, {type(item).__name__}" for key, item in value.items()}
-        return f"dict[{inner.pop()}]" if len(inner) == 1 else "dict"
-    return "" if value is None else type(value).__name__
-
-
-def _call(signature: Signature, example: Example, separator: str = " == ") -> str:
-    return f"{signature.name}({', '.join(example.args)}){separator}{example.result}"
-
-
-def _question(signature: Signature, instruction: str) -> str:
-    return f"Write the Python function `{signature}`: {instruction}"
+def _question(name: str, instruction: str) -> str:
+    return f"Write the Python function `{name}`: {instruction}"
