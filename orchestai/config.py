@@ -57,7 +57,7 @@ class ModelConfig(Section):
     """huggingface: number format; `auto` is bfloat16 where the processor computes in it, else float32."""
     device: str = "auto"
     """huggingface: `cpu`, `cuda`, `cuda:1`, ...; `auto` takes a GPU if there is one."""
-    batch_size: int = Field(32, ge=1)
+    batch_size: int = Field(64, ge=1)
     """huggingface: most requests in one micro-batch."""
     base_url: str | None = None
     """openai_api: the server's URL, e.g. http://localhost:8000/v1."""
@@ -96,7 +96,7 @@ class WorkerConfig(Section):
     """US dollars per million prompt tokens."""
     price_per_mtok_out_usd: float = Field(0.0, ge=0)
     """US dollars per million generated tokens."""
-    concurrency: int = Field(32, ge=1)
+    concurrency: int = Field(256, ge=1)
     """Most requests in flight."""
 
     @model_validator(mode="after")
@@ -146,7 +146,7 @@ class ExecutionConfig(Section):
     wall clock alone (the workers were busy with other workflows), the episode is unscorable."""
     max_cost_usd: float | None = Field(None, gt=0)
     """No further worker is asked once a workflow has cost so much."""
-    concurrency: int = Field(32, ge=1)
+    concurrency: int = Field(128, ge=1)
     """Workflows executed at a time."""
     unscorable_limit: float = Field(0.2, gt=0, le=1)
     """A batch with a larger share of unscorable episodes stops the command."""
