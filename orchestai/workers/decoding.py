@@ -1,7 +1,7 @@
 """Decodes a batch of prompts with a causal language model: one prefill, then a token per row and step.
 
-Rows leave the batch as they finish, equal prompts are prefilled once, and the prefix that the rows share (worked
-examples) is prefilled once and kept for later batches. A row's random numbers come from its own seed, so its text does
+Rows leave the batch as they finish, equal prompts are prefilled once, and so is what all prompts begin with (worked
+examples), which is also kept for later batches. A row's random numbers come from its own seed, so its text does
 not depend on its neighbours (up to rounding).
 """
 
@@ -38,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Reply:
-    """`text` ends before the first stop string, `tokens` counts all generated, `elapsed_ms` is since the batch began."""
+    """`text` ends before the first stop string; `tokens` counts all generated; `elapsed_ms` since the batch began."""
 
     text: str
     tokens: int
@@ -69,14 +69,13 @@ class Decoder:
     def decode(
         self,
         rows: Sequence[Row],
-        shared: int,
         finished: Callable[[int, Reply], None],
         cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         """Decode all rows, calling `finished(index of the row, reply)` for each as soon as it is done.
 
         Args:
-            rows: at least one; their prompts are equal in the first `shared` tokens and longer than that.
+            rows: at least one; rows that begin alike are best decoded together.
 
         Raises:
             CancelledDecodingError: `cancelled` became true.
@@ -84,7 +83,7 @@ class Decoder:
         """
         began = time.perf_counter()
         prompts = list(dict.fromkeys(row.prompt for row in rows))
-        cache, mask, logits = self._prefill(prompts, shared)
+        cache, mask, logits = self._prefill(prompts)
         select = torch.tensor([prompts.index(row.prompt) for row in rows], device=mask.device)
         if len(prompts) < len(rows):
             cache.batch_select_indices(select)
@@ -105,46 +104,51 @@ class Decoder:
                 mask, tokens = mask[keep], tokens[keep]
                 active = [active[i] for i in staying]
             mask = torch.cat([mask, mask.new_ones(len(active), 1)], dim=1)
-            logits = self._forward(tokens[:, None], mask, cache)
+            # Per head and query, (rows, 1, 1, tokens): without a mask, PyTorch's grouped attention on CPUs is slower.
+            logits = self._forward(tokens[:, None], mask, cache, mask[:, None, None, :].bool())
 
     def forget(self) -> None:
         """Drop the kept prefixes (to free memory)."""
         self._prefixes.clear()
 
-    def _prefill(self, prompts: Sequence[tuple[int, ...]], shared: int) -> tuple[DynamicCache, Tensor, Tensor]:
+    def _prefill(self, prompts: Sequence[tuple[int, ...]]) -> tuple[DynamicCache, Tensor, Tensor]:
         """Cache, attention mask (prompts, tokens) and logits (prompts, vocabulary) of the last token; left-padded."""
-        device = self._model.device
+        shared = min(_common_start(prompts), min(map(len, prompts)) - 1)
         cache = DynamicCache()
-        if shared:
-            for layer, (keys, values) in enumerate(self._prefix(prompts[0][:shared])):
-                cache.update(keys.expand(len(prompts), -1, -1, -1), values.expand(len(prompts), -1, -1, -1), layer)
+        for layer, (keys, values) in enumerate(self._prefix(prompts[0][:shared])):
+            cache.update(keys.expand(len(prompts), -1, -1, -1), values.expand(len(prompts), -1, -1, -1), layer)
         rests = [prompt[shared:] for prompt in prompts]
         width = max(map(len, rests))
+        device = self._model.device
         ids = torch.tensor([[0] * (width - len(rest)) + list(rest) for rest in rests], device=device)
         mask = torch.tensor(
             [[1] * shared + [0] * (width - len(rest)) + [1] * len(rest) for rest in rests], device=device
         )
-        return cache, mask, self._forward(ids, mask, cache)
+        return cache, mask, self._forward(ids, mask, cache, mask)
 
     def _prefix(self, ids: tuple[int, ...]) -> KeyValues:
-        if ids in self._prefixes:
-            self._prefixes.move_to_end(ids)
-            return self._prefixes[ids]
+        """Keys and values of `ids`, computed from where the likest of the kept prefixes ends."""
+        if not ids or ids in self._prefixes:
+            return self._prefixes.get(ids, [])
+        likest = max(self._prefixes, key=lambda kept: _common_start((kept, ids)), default=())
+        known = min(_common_start((likest, ids)), len(ids) - 1)
         cache = DynamicCache()
-        batch = torch.tensor([ids], device=self._model.device)
-        self._forward(batch, torch.ones_like(batch), cache)
+        for layer, (keys, values) in enumerate(self._prefixes[likest] if known else []):
+            cache.update(keys[:, :, :known], values[:, :, :known], layer)
+        mask = torch.ones(1, len(ids), dtype=torch.long, device=self._model.device)
+        self._forward(torch.tensor([ids[known:]], device=mask.device), mask, cache, mask)
         layers: Any = cache.layers
         self._prefixes[ids] = [(layer.keys, layer.values) for layer in layers]
         if len(self._prefixes) > self._kept_prefixes:
             self._prefixes.popitem(last=False)
         return self._prefixes[ids]
 
-    def _forward(self, ids: Tensor, mask: Tensor, cache: DynamicCache) -> Tensor:
-        """Logits (batch, vocabulary) after the last of `ids` (batch, new); `mask` covers cached and new tokens."""
+    def _forward(self, ids: Tensor, mask: Tensor, cache: DynamicCache, attention: Tensor) -> Tensor:
+        """Logits (batch, vocabulary) after the last of `ids` (batch, new); `mask` (batch, all tokens) is 0 at pads."""
         positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         output: Any = self._model(
             input_ids=ids,
-            attention_mask=mask,
+            attention_mask=attention,
             position_ids=positions,
             past_key_values=cache,
             use_cache=True,
@@ -164,6 +168,12 @@ class Decoder:
             else:
                 staying.append(position)
         return staying
+
+
+def _common_start(sequences: Sequence[tuple[int, ...]]) -> int:
+    """How many first elements all sequences share."""
+    shortest, *others = sorted(sequences, key=len)
+    return next((i for i, item in enumerate(shortest) if any(other[i] != item for other in others)), len(shortest))
 
 
 def _randoms(row: Row) -> list[float]:

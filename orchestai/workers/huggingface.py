@@ -102,8 +102,6 @@ class HuggingFaceGenerator:
         """Runs in the model's thread; hands every reply to the event loop as soon as it is there."""
         loaded = self._load()
         rows = [self._row(loaded.tokenizer, waiting) for waiting in batch]
-        prefix = _token_ids(loaded.tokenizer, Prompt(_prefix(batch[0].prompt)), open_reply=False)
-        shared = _common(prefix, [row.prompt for row in rows])
 
         def finished(index: int, reply: Reply) -> None:
             completion = Completion(
@@ -115,7 +113,7 @@ class HuggingFaceGenerator:
             )
             loop.call_soon_threadsafe(_resolve, batch[index].future, completion)
 
-        _decode_halving(loaded.decoder, rows, shared, finished, self._closed.is_set)
+        _decode_halving(loaded.decoder, rows, finished, self._closed.is_set)
 
     def _load(self) -> _Loaded:
         if self._loaded is None:
@@ -136,7 +134,6 @@ class HuggingFaceGenerator:
 def _decode_halving(
     decoder: Decoder,
     rows: Sequence[Row],
-    shared: int,
     finished: Callable[[int, Reply], None],
     cancelled: Callable[[], bool],
 ) -> None:
@@ -151,7 +148,7 @@ def _decode_halving(
     while queue:
         batch, done = queue.pop(), set[int]()
         try:
-            decoder.decode([rows[i] for i in batch], shared, mark, cancelled)
+            decoder.decode([rows[i] for i in batch], mark, cancelled)
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
             if not _is_out_of_memory(error):
                 raise
@@ -173,22 +170,14 @@ def _prefix(prompt: Prompt) -> tuple[tuple[str, str], ...]:
     return prompt.messages[:-1]
 
 
-def _token_ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, open_reply: bool = True) -> list[int]:
+def _token_ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> list[int]:
     """Ids of the chat and the beginning of the reply; a model without a chat template reads the bare texts."""
-    if not prompt.messages:
-        return []
     if tokenizer.chat_template:
         messages = [{"role": role, "content": content} for role, content in prompt.messages]
-        text = str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=open_reply))
+        text = str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
     else:
         text = "".join(f"{content}\n" for _, content in prompt.messages)
     return tokenizer(text + prompt.prefill, add_special_tokens=not tokenizer.chat_template).input_ids
-
-
-def _common(prefix: Sequence[int], prompts: Sequence[Sequence[int]]) -> int:
-    """Length of the longest start of `prefix` that all prompts have, leaving each at least one token of its own."""
-    longest = min(len(prefix), min(map(len, prompts)) - 1)
-    return next((i for i in range(longest) if any(prompt[i] != prefix[i] for prompt in prompts)), max(longest, 0))
 
 
 def _resolve(future: asyncio.Future[Completion], completion: Completion) -> None:

@@ -68,7 +68,7 @@ def load(config: ModelConfig, cache_dir: Path) -> tuple[PreTrainedModel, PreTrai
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"workers.models: cannot load {config.name!r}: {reason}") from error
-    model.to(device)  # type: ignore[arg-type]  (a decorator of transformers hides the signature)
+    model.to(device)  # type: ignore[arg-type]
     return model.eval(), tokenizer
 
 
