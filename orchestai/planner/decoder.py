@@ -59,13 +59,13 @@ class SlotDecoder(nn.Module):
         self.go_on = nn.Linear(d, 1)
         self.pointer = SpanPointer(d)
         self.pool = SpanPool(words_width, d, config.num_heads)
-        self.kind = mlp(2 * d, d, types)
+        self.kind = mlp(d, d, types)
         self.type_embedding = nn.Embedding(types + 1, d)
-        self.need = mlp(3 * d, d, d)
+        self.need = mlp(2 * d, d, d)
         self.matcher = WorkerMatcher(card_width, d, fallbacks)
         self.chosen = mlp(3 * d, d, d)
         self.step = nn.Sequential(mlp(2 * d, d, d), nn.LayerNorm(d))
-        self.edges = EdgeScorer(d, words_width, config.max_subtasks)
+        self.edges = EdgeScorer(d, config.max_subtasks)
         self.state_value = nn.Linear(d, 4)
         self.need_value = nn.Linear(d, 1 + fallbacks)
         self.plan_value = nn.Linear(d, 1)
@@ -86,7 +86,7 @@ class SlotDecoder(nn.Module):
         chosen = self._chosen(content, given.types, keys[given.workers])
         all_states = self._states(chosen, end, memory)[:, : self.layout.max_subtasks]
         states = all_states[:, :n]
-        need = self._need(states, content, given.types)
+        need = self._need(content, given.types)
         taken = torch.cat([given.workers[..., None], given.fallbacks], -1)
         fallbacks = [self.matcher.fallback(need, keys, taken[..., : f + 1]) for f in range(self.layout.max_fallbacks)]
         steps = self.step(torch.cat([states, chosen], -1))
@@ -95,10 +95,10 @@ class SlotDecoder(nn.Module):
             go_on=self.go_on(all_states)[..., 0],
             start=self._start(states, _previous(end)[:, :n], memory),
             end=self.pointer.end(states, memory.tokens, memory.mask, start),
-            types=self.kind(torch.cat([states, content], -1)),
+            types=self.kind(content),
             workers=self.matcher.worker(need, keys),
             fallbacks=torch.stack(fallbacks, 2) if fallbacks else keys.new_zeros(*need.shape[:2], 0, len(keys)),
-            edges=self.edges(steps, content, memory.words, _before_spans(given.spans, given.steps, memory)),
+            edges=self.edges(steps, content, memory.tokens, _before_spans(given.spans, given.steps, memory)),
             steps=steps,
             state_values=self.state_value(all_states),
             need_values=self.need_value(need),
@@ -128,9 +128,9 @@ class SlotDecoder(nn.Module):
             logits = self.pointer.end(state, memory.tokens, memory.mask, start)
             end = chooser.choose("span", slot(i, 2), logits[:, 0])[:, None]
             content = self._content(start, end, memory)
-            logits = self.kind(torch.cat([state, content], -1))
+            logits = self.kind(content)
             kind = chooser.choose("type", slot(i, 3), logits[:, 0])[:, None]
-            need = self._need(state, content, kind)
+            need = self._need(content, kind)
             logits = self.matcher.worker(need, keys)
             taken = chooser.choose("worker", slot(i, 4), logits[:, 0])[:, None, None]
             for f in range(self.layout.max_fallbacks):
@@ -143,7 +143,7 @@ class SlotDecoder(nn.Module):
         states, contents, types, workers = (torch.cat(column, 1) for column in columns)
         exists = torch.arange(spans.shape[1], device=device) < lengths[:, None]
         before = _before_spans(spans, exists, memory)
-        logits = self.edges(self.step(torch.cat([states, chosen], -1)), contents, memory.words, before)
+        logits = self.edges(self.step(torch.cat([states, chosen], -1)), contents, memory.tokens, before)
         edges = chooser.flip_pairs(logits)
         return DecisionBatch(lengths, spans, types, workers[..., 0], workers[..., 1:], edges), logits
 
@@ -162,8 +162,8 @@ class SlotDecoder(nn.Module):
     def _content(self, start: Tensor, end: Tensor, memory: Memory) -> Tensor:
         return self.pool(memory.words, _between(start, end, memory))
 
-    def _need(self, states: Tensor, content: Tensor, types: Tensor) -> Tensor:
-        return self.need(torch.cat([states, content, self.type_embedding(types)], -1))
+    def _need(self, content: Tensor, types: Tensor) -> Tensor:
+        return self.need(torch.cat([content, self.type_embedding(types)], -1))
 
     def _chosen(self, content: Tensor, types: Tensor, worker: Tensor) -> Tensor:
         return self.chosen(torch.cat([content, self.type_embedding(types), worker], -1))

@@ -80,30 +80,30 @@ class EdgeScorer(nn.Module):
     each pair looks, among the tokens near the second step, for those that fit the first.
     """
 
-    def __init__(self, width: int, words_width: int, max_subtasks: int) -> None:
+    def __init__(self, width: int, max_subtasks: int) -> None:
         super().__init__()
         self.max_subtasks = max_subtasks
-        self.word_key = nn.Linear(words_width, width)
-        self.word_value = nn.Linear(words_width, width)
+        self.word_key = nn.Linear(width, width)
+        self.word_value = nn.Linear(width, width)
         self.word_query = nn.Linear(2 * width, width)
         self.parent = nn.Linear(width, width)
         self.child = nn.Linear(width, width)
         self.distance = nn.Embedding(2 * max_subtasks - 1, width)
         self.out = nn.Sequential(nn.GELU(), nn.Linear(width, width), nn.GELU(), nn.Linear(width, 1))
 
-    def forward(self, steps: Tensor, content: Tensor, words: Tensor, near: Tensor) -> Tensor:
+    def forward(self, steps: Tensor, content: Tensor, tokens: Tensor, near: Tensor) -> Tensor:
         """(b, n, n) logits.
 
         Args:
             steps: (b, n, d) what was decided for each step.
             content: (b, n, d) its words.
-            words: (b, t, words_width).
+            tokens: (b, t, d) the instruction's.
             near: (b, n, t) bool; the tokens around each step's words that may say what it takes.
         """
         n = steps.shape[1]
-        fit = _match(self.word_query(torch.cat([steps, content], -1)), self.word_key(words))
+        fit = _match(self.word_query(torch.cat([steps, content], -1)), self.word_key(tokens))
         attention = masked_softmax(fit[:, :, None], near[:, None])
-        found = attention @ self.word_value(words)[:, None]
+        found = attention @ self.word_value(tokens)[:, None]
         strength = (attention * fit[:, :, None]).sum(-1)
         index = torch.arange(n, device=steps.device)
         distance = self.distance(index - index[:, None] + self.max_subtasks - 1)

@@ -17,11 +17,10 @@ class Attention(nn.Module):
             (rotary position embeddings, Su et al. 2021).
     """
 
-    def __init__(self, width: int, heads: int, dropout: float, *, rotary: bool) -> None:
+    def __init__(self, width: int, heads: int, *, rotary: bool) -> None:
         super().__init__()
         self.heads = heads
         self.rotary = rotary
-        self.dropout = dropout
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(width, 2 * width)
         self.out = nn.Linear(width, width)
@@ -36,8 +35,7 @@ class Attention(nn.Module):
         if self.rotary:
             angles = _angles(x.shape[1], query.shape[-1], x.device)
             query, key = _rotate(query, angles), _rotate(key, angles)
-        dropout = self.dropout if self.training else 0.0
-        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         return self.out(attended.transpose(1, 2).flatten(-2))
 
     def _split(self, x: Tensor) -> Tensor:
@@ -50,7 +48,7 @@ class EncoderLayer(nn.Module):
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.norm_self = nn.LayerNorm(width)
-        self.attend_self = Attention(width, heads, dropout, rotary=True)
+        self.attend_self = Attention(width, heads, rotary=True)
         self.feed_forward = _feed_forward(width)
         self.dropout = nn.Dropout(dropout)
 
@@ -66,9 +64,9 @@ class DecoderLayer(nn.Module):
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.norm_self = nn.LayerNorm(width)
-        self.attend_self = Attention(width, heads, dropout, rotary=True)
+        self.attend_self = Attention(width, heads, rotary=True)
         self.norm_memory = nn.LayerNorm(width)
-        self.attend_memory = Attention(width, heads, dropout, rotary=False)
+        self.attend_memory = Attention(width, heads, rotary=False)
         self.feed_forward = _feed_forward(width)
         self.dropout = nn.Dropout(dropout)
 
@@ -84,15 +82,19 @@ class DecoderLayer(nn.Module):
 class DistanceBias(nn.Module):
     """A learned number per head for the signed distance between two positions.
 
-    Distances fall into buckets: exact up to 8, then ever wider up to 256, beyond which all are alike.
+    Distances fall into buckets: exact up to 8, then ever wider up to 256, beyond which all are alike. At first, head h
+    prefers what is near with a slope of 2^-h per bucket, and the last head nothing (as in ALiBi, Press et al. 2022).
     """
 
     _EXACT, _BUCKETS, _FARTHEST = 8, 16, 256
+    _SCALE = 8.0
+    """Biases must become large to matter; scaled weights get there in fewer steps."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
-        self.bias = nn.Embedding(2 * self._BUCKETS, heads)
-        nn.init.zeros_(self.bias.weight)
+        slopes = torch.tensor([*(2.0**-h for h in range(heads - 1)), 0.0])
+        bucket = torch.arange(self._BUCKETS).repeat(2)
+        self.bias = nn.Embedding.from_pretrained(-bucket[:, None] * slopes / self._SCALE, freeze=False)
 
     def forward(self, distance: Tensor) -> Tensor:
         """(...) int64 distances give (..., heads)."""
@@ -100,7 +102,7 @@ class DistanceBias(nn.Module):
         growth = (self._BUCKETS - self._EXACT) / math.log(self._FARTHEST / self._EXACT)
         wide = self._EXACT + (torch.log(size.clamp(min=1) / self._EXACT) * growth).long()
         bucket = torch.where(size < self._EXACT, size, wide.clamp(max=self._BUCKETS - 1))
-        return self.bias(bucket + self._BUCKETS * (distance < 0))
+        return self._SCALE * self.bias(bucket + self._BUCKETS * (distance < 0))
 
 
 class SpanPool(nn.Module):
@@ -126,7 +128,7 @@ def masked_softmax(logits: Tensor, mask: Tensor) -> Tensor:
 
 
 def _feed_forward(width: int) -> nn.Module:
-    return nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+    return nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
 
 
 def _angles(length: int, head_width: int, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -1,263 +1,189 @@
-"""Phase 1: imitate the best logged plans."""
+"""Phase 1: the planner learns to imitate the plans of a training file."""
 
 from __future__ import annotations
 
 import json
-import time
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from torch import Tensor
-from torch.utils.data import DataLoader, default_collate
 
 from orchestai import artefacts
 from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import read_checkpoint, save_planner
+from orchestai.planner.encoder import TextEncoder, UnreadableTextError
 from orchestai.planner.model import PlannerModel
 from orchestai.training.data_format import TrainingExample, load_training_data
-from orchestai.training.dataset import LengthGroupedBatches, WorkflowDataset
-from orchestai.training.phase1_metrics import head_hits, plan_figures
+from orchestai.training.dataset import WorkflowDataset
+from orchestai.training.imitation import Imitation
+from orchestai.training.rl.distributed import open_accelerator
 from orchestai.workers.pool import worker_cards
 
 BEST, LAST, METRICS = "phase1_best.pth", "phase1_last.pth", "phase1_metrics.jsonl"
-PLATEAU_FACTOR, PLATEAU_PATIENCE = 0.5, 2
-
-console = Console(stderr=True)
 
 
-@dataclass
-class Progressed:
-    """Where training stands.
+@dataclass(frozen=True)
+class Summary:
+    """The best epoch, counted from 1, and its figures."""
 
-    Attributes:
-        epoch: epochs finished.
-        best_loss: lowest validation loss so far.
-        stale: epochs since.
-        history: figures of each finished epoch.
-    """
-
-    epoch: int = 0
-    best_loss: float = float("inf")
-    stale: int = 0
-    history: list[dict[str, float]] = field(default_factory=list)
+    epoch: int
+    val_loss: float
+    metrics: Mapping[str, float]
 
 
-def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False) -> Progressed:
-    """Train a new planner on a training file; the best and the last epoch are kept in `output_dir`.
+def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False) -> Summary:
+    """Train on the examples in `data`; keep the epoch with the least validation loss in `output_dir`.
 
     Args:
-        resume: go on after the last finished epoch of a run on the same data and configuration; the losses are those
-            of a run that was never interrupted.
+        resume: go on after the last epoch that was finished in `output_dir`, as if nothing had happened in between.
 
     Raises:
-        UserError: the data cannot be used, has no training or no validation examples, or there is nothing (or
-            something else) to resume.
+        UserError: the data, the configuration or the state to resume cannot be used, or the loss is no longer finite.
     """
+    settings = config.training.phase1_supervised
+    console = Console(stderr=True)
     examples = load_training_data(data, config)
-    training = [example for example in examples if example.split == "train"]
-    validation = [example for example in examples if example.split == "validation"]
-    if not training or not validation:
+    torch.manual_seed(settings.seed)
+    accelerator = open_accelerator(output_dir, config.logging)
+    planner = PlannerModel(config.planner, worker_cards(config.workers)).to(accelerator.device)
+    with _progress(console) as progress:
+        examples = _readable(examples, planner.encoder, data, progress)
+        learned, held_out = split_examples(examples, settings.val_fraction, settings.seed, data)
+        imitation = Imitation(
+            planner,
+            WorkflowDataset.from_examples(learned, config.planner),
+            WorkflowDataset.from_examples(held_out, config.planner),
+            settings,
+        )
+        identity = _identity(config, examples)
+        history: list[dict[str, float]] = []
+        if resume:
+            history = _resume(output_dir, imitation, identity)
+        artefacts.save_run_info(output_dir, config, command="phase1", seed=settings.seed, **identity)
+        line = progress.add_task("phase 1", total=settings.num_epochs, completed=imitation.epoch, figures="")
+        while not imitation.finished:
+            figures = imitation.run_epoch()
+            history.append({"epoch": imitation.epoch, **figures})
+            artefacts.write_text(output_dir / METRICS, "".join(json.dumps(row) + "\n" for row in history))
+            facts = imitation.state_dict() | {"seed": settings.seed, "identity": identity}
+            if imitation.stale_epochs == 0:
+                save_planner(output_dir / BEST, planner, config, **facts)
+            save_planner(output_dir / LAST, planner, config, **facts)
+            accelerator.log(figures, step=imitation.epoch)
+            shown = (
+                f"loss {figures['train_loss']:.3f}  val {figures['val_loss']:.3f}  exact {figures['exact_plan']:.0%}"
+            )
+            progress.update(line, completed=imitation.epoch, figures=shown)
+    accelerator.end_training()
+    best = min(history, key=lambda row: row["val_loss"])
+    summary = Summary(int(best["epoch"]), best["val_loss"], best)
+    console.print(_said(output_dir, summary, len(learned), len(held_out)), highlight=False)
+    return summary
+
+
+def split_examples(
+    examples: Sequence[TrainingExample], fraction: float, seed: int, data: Path
+) -> tuple[list[TrainingExample], list[TrainingExample]]:
+    """Examples to learn from, and examples held out: those marked so, or, where none is, a share of the tasks.
+
+    Raises:
+        UserError: nothing would be left for one of them.
+    """
+    held_out = [example for example in examples if example.split == "validation"]
+    learned = [example for example in examples if example.split == "train"]
+    if not held_out:
+        tasks = sorted({example.task_id or example.instruction for example in examples})
+        kept = set(Random(seed).sample(tasks, round(len(tasks) * (1 - fraction))))
+        learned = [example for example in examples if (example.task_id or example.instruction) in kept]
+        held_out = [example for example in examples if (example.task_id or example.instruction) not in kept]
+    if not learned or not held_out:
         raise UserError(
-            f"{data}: {len(training)} training and {len(validation)} validation examples; both are needed: "
+            f"{data}: {len(learned)} examples to learn from and {len(held_out)} to validate on; both are needed, so "
             "collect executions of more tasks"
         )
-    seed = config.training.phase1_supervised.seed
-    torch.manual_seed(seed)
-    planner = PlannerModel(config.planner, worker_cards(config.workers))
-    facts = {
-        "seed": seed,
+    return learned, held_out
+
+
+def _readable(
+    examples: Sequence[TrainingExample], encoder: TextEncoder, data: Path, progress: Progress
+) -> list[TrainingExample]:
+    """The examples whose instructions the encoder takes whole; reading them fills its cache."""
+    line = progress.add_task("reading", total=len(examples), figures="")
+    readable = []
+    for example in examples:
+        try:
+            encoder.encode(example.instruction)
+            readable.append(example)
+        except UnreadableTextError as error:
+            progress.console.print(f"{data}: left out {example.task_id or example.instruction[:40]!r}: {error}")
+        progress.advance(line)
+    if not readable:
+        raise UserError(f"{data}: no instruction is short enough; raise planner.max_tokens or choose another encoder")
+    return readable
+
+
+def _identity(config: Config, examples: Sequence[TrainingExample]) -> dict[str, Any]:
+    """What decides the course of a run, apart from how long it may go on."""
+    return {
+        "planner": config.planner.model_dump(mode="json"),
+        "pool": [card.name for card in worker_cards(config.workers)],
+        "phase1_supervised": config.training.phase1_supervised.model_dump(mode="json", exclude={"num_epochs"}),
         "data_fingerprint": artefacts.fingerprint([example.model_dump(mode="json") for example in examples]),
     }
-    artefacts.save_run_info(output_dir, config, command="phase1", examples=len(examples), **facts)
-    trainer = SupervisedTrainer(planner, config, training, validation, output_dir, facts)
-    if resume:
-        trainer.load()
-    return trainer.run()
 
 
-class SupervisedTrainer:
-    """AdamW, a plateau schedule and early stopping on the validation loss.
-
-    Args:
-        facts: what a resumed run must have in common with this one; written into the checkpoints.
-    """
-
-    def __init__(
-        self,
-        planner: PlannerModel,
-        config: Config,
-        training: Sequence[TrainingExample],
-        validation: Sequence[TrainingExample],
-        output_dir: Path,
-        facts: dict[str, Any],
-    ) -> None:
-        self.planner = planner
-        self.config = config.training.phase1_supervised
-        self.progressed = Progressed()
-        self._whole_config = config
-        self._validation = list(validation)
-        self._training_set = WorkflowDataset.from_examples(training, planner.config)
-        self._validation_set = WorkflowDataset.from_examples(validation, planner.config)
-        self._output = output_dir
-        self._facts = facts
-        parameters = [parameter for parameter in planner.parameters() if parameter.requires_grad]
-        self._optimizer = torch.optim.AdamW(
-            parameters, lr=self.config.learning_rate, weight_decay=self.config.weight_decay
-        )
-        self._scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(
-            self._optimizer, factor=PLATEAU_FACTOR, patience=PLATEAU_PATIENCE
-        )
-
-    def run(self) -> Progressed:
-        """Train to the last epoch, or until `patience` epochs brought no better validation loss."""
-        progressed, config = self.progressed, self.config
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[figures]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=console) as bar:
-            texts = {*self._training_set.instructions, *self._validation_set.instructions}
-            line = bar.add_task("phase 1: read instructions", total=len(texts), figures="")
-            for text in texts:
-                self.planner.encoder.encode(text)
-                bar.advance(line)
-            line = bar.add_task("phase 1: epochs", total=config.num_epochs, completed=progressed.epoch, figures="")
-            while progressed.epoch < config.num_epochs and progressed.stale < config.patience:
-                started = time.perf_counter()
-                figures = {f"train_{name}": value for name, value in self._epoch().items()}
-                figures |= self.validate()
-                figures |= {"seconds": time.perf_counter() - started, "learning_rate": self._rate()}
-                self._finish_epoch(figures)
-                shown = f"loss {figures['val_loss']:.3f}  exact plans {figures['val_exact_plan']:.0%}"
-                bar.update(line, completed=progressed.epoch, figures=shown)
-        best = min(progressed.history, key=lambda row: row["val_loss"])
-        console.print(
-            f"{self._output / BEST}: epoch {int(best['epoch'])} of {progressed.epoch}, validation loss "
-            f"{best['val_loss']:.3f}, exact plans {best['val_exact_plan']:.1%}, edge F1 {best['val_edge_f1']:.3f}, "
-            f"validity {best['val_raw_validity']:.1%} raw, {best['val_validity']:.1%} decoded",
-            highlight=False,
-        )
-        return progressed
-
-    def load(self) -> None:
-        """Take up the last finished epoch.
-
-        Raises:
-            UserError: there is none, or it belongs to other data or another configuration.
-        """
-        path = self._output / LAST
-        saved = read_checkpoint(path)
-        for key, now in self._facts.items():
-            if saved.get(key) != now:
-                raise UserError(
-                    f"{path}: {key} was {saved.get(key)!r} and is now {now!r}; restore it, or start anew elsewhere"
-                )
-        before = saved["config"]["training"]["phase1_supervised"] | {"planner": saved["config"]["planner"]}
-        now = self.config.model_dump(mode="json") | {"planner": self.planner.config.model_dump(mode="json")}
-        for key in now:
-            if key != "num_epochs" and before.get(key) != now[key]:
-                raise UserError(
-                    f"{path}: {key} was {before.get(key)!r} and is now {now[key]!r}; restore it or start elsewhere"
-                )
-        self.planner.load_state_dict(saved["model_state_dict"])
-        self._optimizer.load_state_dict(saved["optimizer_state_dict"])
-        self._scheduler.load_state_dict(saved["scheduler_state_dict"])
-        torch.set_rng_state(saved["rng_state"])
-        self.progressed = Progressed(**saved["progressed"])
-
-    def validate(self) -> dict[str, float]:
-        """Losses and accuracies of each head on the validation examples, and figures of the plans as decoded."""
-        self.planner.eval()
-        losses: defaultdict[str, float] = defaultdict(float)
-        hits: defaultdict[str, int] = defaultdict(int)
-        known: defaultdict[str, int] = defaultdict(int)
-        with torch.no_grad():
-            for batch in DataLoader(self._validation_set, batch_size=self.config.batch_size):
-                rows = len(batch["instruction"])
-                outputs = self.planner(batch["instruction"], batch["targets"])
-                parts = self.planner.compute_supervised_loss(outputs, batch["targets"], self.config.lambda_dag)
-                for name, value in parts.items():
-                    losses[name] += value.item() * rows
-                for head, (right, total) in head_hits(outputs, batch["targets"]).items():
-                    hits[head] += right
-                    known[head] += total
-        plans = self.planner.plan_instructions(self._validation_set.instructions)
-        figures = {name: value / len(self._validation) for name, value in losses.items()}
-        figures |= {f"{head}_accuracy": hits[head] / max(known[head], 1) for head in hits}
-        figures |= plan_figures(plans, self._validation)
-        return {"val_loss": figures["total_loss"]} | {f"val_{name}": value for name, value in figures.items()}
-
-    def _epoch(self) -> dict[str, float]:
-        self.planner.train()
-        order = LengthGroupedBatches(
-            [len(text) for text in self._training_set.instructions],
-            self.config.batch_size,
-            seed=self.config.seed,
-            epoch=self.progressed.epoch,
-        )
-        sums: defaultdict[str, float] = defaultdict(float)
-        for indices in order:
-            batch = default_collate([self._training_set[i] for i in indices])
-            outputs = self.planner(batch["instruction"], batch["targets"])
-            losses = self.planner.compute_supervised_loss(outputs, batch["targets"], self.config.lambda_dag)
-            self._step(losses["total_loss"])
-            for name, value in losses.items():
-                sums[name] += value.item() * len(indices)
-        return {name: value / len(self._training_set) for name, value in sums.items()}
-
-    def _step(self, loss: Tensor) -> None:
-        if not torch.isfinite(loss):
-            raise UserError(
-                f"phase 1: the loss became {loss.item()} in epoch {self.progressed.epoch + 1}; "
-                "lower training.phase1_supervised.learning_rate"
+def _resume(output_dir: Path, imitation: Imitation, identity: Mapping[str, Any]) -> list[dict[str, float]]:
+    """Put the last state into `imitation`; gives the metrics of the epochs that are done."""
+    path = output_dir / LAST
+    if not path.exists():
+        raise UserError(f"{path}: no run to resume here; start one without --resume")
+    state = read_checkpoint(path)
+    for key, now in identity.items():
+        before = state.get("identity", {}).get(key)
+        if before != now:
+            changed = (
+                ", ".join(k for k in now if before.get(k) != now[k])
+                if isinstance(now, dict) and isinstance(before, dict)
+                else f"{before!r} is now {now!r}"
             )
-        self._optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.planner.parameters(), self.config.max_grad_norm)
-        self._optimizer.step()
+            raise UserError(
+                f"{path}: cannot resume, {key} has changed ({changed}); restore it, or start without --resume"
+            )
+    imitation.load_state_dict(state)
+    try:
+        rows = [json.loads(line) for line in (output_dir / METRICS).read_text().splitlines()]
+    except (OSError, ValueError) as error:
+        raise UserError(f"{output_dir / METRICS}: not readable ({error}); start without --resume") from None
+    return [row for row in rows if row["epoch"] <= imitation.epoch]
 
-    def _finish_epoch(self, figures: dict[str, float]) -> None:
-        progressed = self.progressed
-        self._scheduler.step(figures["val_loss"])
-        progressed.epoch += 1
-        progressed.history.append({"epoch": float(progressed.epoch), **figures})
-        better = figures["val_loss"] < progressed.best_loss
-        progressed.stale = 0 if better else progressed.stale + 1
-        progressed.best_loss = min(figures["val_loss"], progressed.best_loss)
-        if better:
-            self._save(BEST, figures["val_loss"])
-        self._save(
-            LAST,
-            figures["val_loss"],
-            scheduler_state_dict=self._scheduler.state_dict(),
-            rng_state=torch.get_rng_state(),
-            progressed=asdict(progressed),
-        )
-        lines = "".join(json.dumps(row) + "\n" for row in progressed.history)
-        artefacts.write_text(self._output / METRICS, lines)
 
-    def _save(self, name: str, val_loss: float, **state: Any) -> None:
-        save_planner(
-            self._output / name,
-            self.planner,
-            self._whole_config,
-            epoch=self.progressed.epoch,
-            val_loss=val_loss,
-            optimizer_state_dict=self._optimizer.state_dict(),
-            **self._facts,
-            **state,
-        )
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=12),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[figures]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+    )
 
-    def _rate(self) -> float:
-        return float(self._optimizer.param_groups[0]["lr"])
+
+def _said(output_dir: Path, best: Summary, learned: int, held_out: int) -> str:
+    shown = {
+        "exact decomposition": "exact_decomposition",
+        "exact plan": "exact_plan",
+        "edge F1": "edge_f1",
+        "raw validity": "raw_validity",
+    }
+    figures = ", ".join(f"{name} {best.metrics[key]:.1%}" for name, key in shown.items())
+    return (
+        f"{output_dir / BEST}: epoch {best.epoch} on {learned} examples; "
+        f"on {held_out} held out: loss {best.val_loss:.3f}, {figures}"
+    )

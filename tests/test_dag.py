@@ -1,0 +1,117 @@
+"""Acyclicity has known values and gradients, is zero exactly on DAGs, and decoding always gives a DAG."""
+
+from __future__ import annotations
+
+import math
+
+import networkx as nx
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from torch import Tensor
+
+from orchestai.planner.dag import acyclicity, decode_dag, is_acyclic, repair
+
+
+def penalty(graph: Tensor, steps: int | None = None) -> Tensor:
+    mask = torch.arange(len(graph)) < (len(graph) if steps is None else steps)
+    return acyclicity(graph[None], mask[None])[0]
+
+
+def edges(n: int, *pairs: tuple[int, int], p: float = 1.0) -> Tensor:
+    graph = torch.zeros(n, n, dtype=torch.float64)
+    for i, j in pairs:
+        graph[i, j] = p
+    return graph
+
+
+graphs = st.integers(1, 8).flatmap(lambda n: hnp.arrays(float, (n, n), elements=st.floats(0, 1))).map(torch.tensor)
+adjacencies = st.integers(1, 8).flatmap(lambda n: hnp.arrays(bool, (n, n))).map(torch.tensor)
+
+
+@pytest.mark.parametrize(
+    ("graph", "expected"),
+    [
+        (edges(3), 0.0),
+        (edges(4, (0, 1), (0, 2), (1, 3), (2, 3)), 0.0),
+        (edges(3, (1, 1), p=0.25), 0.25),
+        (edges(2, (0, 1), (1, 0), p=0.5), 2 * math.log(1 + 0.25 / 2)),  # tr(Q^2) / 2! = 0.25
+        (edges(3, (0, 1), (1, 2), (2, 0)), 3 * math.log(1 + 0.5 / 3)),  # tr(Q^3) / 3! = 0.5
+    ],
+)
+def test_known_values(graph, expected):
+    assert penalty(graph).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_gradient_equals_finite_differences():
+    graph = torch.rand(2, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+    assert torch.autograd.gradcheck(lambda p: acyclicity(p, mask), (graph,))
+
+
+def test_gradient_at_zero_is_there_for_self_loops_and_only_for_them():
+    """A lone edge closes no cycle, a lone self-loop does; with squared weights, neither would have a gradient."""
+    graph = torch.zeros(4, 4, dtype=torch.float64, requires_grad=True)
+    penalty(graph).backward()
+    assert torch.equal(graph.grad, torch.eye(4, dtype=torch.float64))
+
+
+def test_gradient_pushes_against_the_edge_that_would_close_a_cycle():
+    graph = edges(3, (0, 1), (1, 2), p=0.9).requires_grad_()
+    penalty(graph).backward()
+    assert graph.grad[2, 0] > 0
+    assert graph.grad[1, 0] > 0
+    assert graph.grad[0, 1] == graph.grad[1, 2] == graph.grad[0, 2] == 0
+
+
+@pytest.mark.parametrize("n", [20, 32])
+def test_dense_graphs_stay_finite_and_their_gradients_small(n):
+    graph = torch.ones(n, n, requires_grad=True)
+    value = penalty(graph)
+    value.backward()
+    assert torch.isfinite(value)
+    assert torch.isfinite(graph.grad).all()
+    assert graph.grad.max() < 2
+
+
+def test_steps_that_do_not_exist_change_nothing():
+    graph = torch.rand(6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    assert penalty(graph, steps=3).item() == pytest.approx(penalty(graph[:3, :3]).item(), rel=1e-12)
+
+
+@given(graphs)
+def test_zero_exactly_on_dags(graph):
+    graph = torch.where(graph < 0.5, 0.0, graph)
+    acyclic = nx.is_directed_acyclic_graph(nx.from_numpy_array(graph.numpy(), create_using=nx.DiGraph))
+    assert (penalty(graph) == 0) == acyclic
+    assert penalty(graph) >= 0
+
+
+@given(adjacencies)
+def test_acyclic_agrees_with_networkx(adjacency):
+    graph = nx.from_numpy_array(adjacency.numpy(), create_using=nx.DiGraph)
+    assert is_acyclic(adjacency) == nx.is_directed_acyclic_graph(graph)
+
+
+@given(graphs)
+def test_decoding_gives_a_dag_to_which_no_likely_edge_can_be_added(probabilities):
+    decoded = decode_dag(probabilities)
+    assert is_acyclic(decoded)
+    assert not (decoded & (probabilities <= 0.5)).any()
+    for i, j in ((probabilities > 0.5) & ~decoded).nonzero().tolist():
+        with_edge = decoded.clone()
+        with_edge[i, j] = True
+        assert not is_acyclic(with_edge)
+
+
+@given(adjacencies)
+def test_a_dag_is_not_repaired(adjacency):
+    dag = adjacency.triu(1)
+    assert torch.equal(repair(dag, torch.rand(dag.shape, generator=torch.Generator().manual_seed(0))), dag)
+
+
+def test_repair_drops_the_least_likely_edge_of_a_cycle():
+    probabilities = edges(3, (0, 1), (1, 2), p=0.9) + edges(3, (2, 0), p=0.6)
+    assert decode_dag(probabilities).nonzero().tolist() == [[0, 1], [1, 2]]

@@ -1,0 +1,231 @@
+"""Phase 1 learns, says how well, survives being stopped, and refuses what does not fit together."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from orchestai.config import Config
+from orchestai.errors import UserError
+from orchestai.planner.checkpoint import load_planner, save_planner
+from orchestai.planner.model import PlannerModel
+from orchestai.planner.targets import IGNORE, NO_WORKER
+from orchestai.training.data_format import Rewards, Targets, TrainingExample, save_training_data
+from orchestai.training.dataset import LengthGroupedBatches, WorkflowDataset
+from orchestai.training.supervised import split_examples, train
+from orchestai.workers.pool import worker_cards
+
+STEPS = {"sort the list": 1, "count its words": 0, "double the number": 2, "spell the date": 4}
+"""Wordings, each with its type; its worker is the type modulo 2, and worker 2 follows where the type is even."""
+
+
+def config(**phase1: object) -> Config:
+    tool = {"kind": "tool", "tool": "calculator"}
+    return Config(
+        planner={"d_model": 48, "num_layers": 1, "max_subtasks": 3, "max_fallbacks": 1},
+        workers={
+            "pool": {
+                "words": {**tool, "card": "Good with words."},
+                "lists": {**tool, "card": "Sorts whatever there is."},
+                "slow": {**tool, "card": "Dear, slow, and always right.", "price_per_call_usd": 0.1},
+            }
+        },
+        training={"phase1_supervised": {"learning_rate": 3e-3, "batch_size": 8, **phase1}},
+    )
+
+
+def example(*steps: str, split: str = "train") -> TrainingExample:
+    """A chain of steps; the instruction "First, A. Then, B." is all that it needs."""
+    instruction, spans = "", []
+    for i, step in enumerate(steps):
+        instruction += " Then, " if i else "First, "
+        spans.append((len(instruction), len(instruction) + len(step)))
+        instruction += step + "."
+    types = [STEPS[step] for step in steps]
+    targets = Targets(
+        model_selections=tuple(kind % 2 for kind in types),
+        task_types=tuple(types),
+        dependencies=tuple((i - 1,) if i else () for i in range(len(steps))),
+        spans=tuple(spans),
+        fallback=tuple((2,) if kind % 2 == 0 else () for kind in types),
+        instructions=steps,
+    )
+    rewards = Rewards(success=1, cost=0, latency=0)
+    return TrainingExample(instruction=instruction, targets=targets, rewards=rewards, task_id=instruction, split=split)
+
+
+def examples() -> list[TrainingExample]:
+    learned = [example(a, b) for a in STEPS for b in STEPS if a != b] + [example(a) for a in STEPS]
+    return learned + [example(a, b, split="validation") for a, b in zip(STEPS, [*STEPS][1:], strict=False)]
+
+
+@pytest.fixture
+def data(tmp_path) -> Path:
+    path = tmp_path / "training_data.json"
+    save_training_data(path, examples(), config())
+    return path
+
+
+def metrics(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "phase1_metrics.jsonl").read_text().splitlines()]
+
+
+def test_it_learns_to_plan_and_keeps_the_best_epoch(data, tmp_path):
+    settings = config(num_epochs=30, patience=30)
+    summary = train(settings, data=data, output_dir=tmp_path)
+    assert summary.metrics["exact_plan"] == 1
+    assert summary.metrics["edge_f1"] == summary.metrics["raw_validity"] == summary.metrics["decoded_validity"] == 1
+    rows = metrics(tmp_path)
+    assert [row["epoch"] for row in rows] == list(range(1, 31))
+    assert summary.val_loss == min(row["val_loss"] for row in rows)
+    heads = ("start", "end", "type", "worker", "fallback", "stop")
+    assert {f"val_{head}_loss" for head in heads} | {f"{head}_accuracy" for head in heads} <= rows[0].keys()
+
+    saved = torch.load(tmp_path / "phase1_best.pth", weights_only=True)
+    assert {
+        "epoch",
+        "model_state_dict",
+        "optimizer_state_dict",
+        "val_loss",
+        "config",
+        "task_types",
+        "cards",
+    } <= saved.keys()
+    assert saved["epoch"] == summary.epoch
+    assert saved["val_loss"] == summary.val_loss
+    planner = load_planner(tmp_path / "phase1_best.pth", settings, worker_cards(settings.workers))
+    workflow = planner.plan_instructions(["First, spell the date. Then, sort the list."])[0].workflow
+    assert [(s.instruction, s.task_type, s.worker, s.fallback, s.depends_on) for s in workflow.subtasks] == [
+        ("spell the date", "date", "words", ("slow",), ()),
+        ("sort the list", "list", "lists", (), ("1",)),
+    ]
+
+
+def test_a_stopped_run_goes_on_bit_for_bit(data, tmp_path):
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    train(config(num_epochs=4), data=data, output_dir=whole)
+    train(config(num_epochs=2), data=data, output_dir=stopped)
+    torch.rand(7)  # whatever else the process does in between
+    train(config(num_epochs=4), data=data, output_dir=stopped, resume=True)
+    assert metrics(stopped) == metrics(whole)
+    first, second = (torch.load(path / "phase1_last.pth", weights_only=True) for path in (whole, stopped))
+    for key, tensor in first["model_state_dict"].items():
+        assert torch.equal(tensor, second["model_state_dict"][key]), key
+
+
+def test_it_stops_early(data, tmp_path):
+    train(config(num_epochs=50, patience=1, learning_rate=0.03), data=data, output_dir=tmp_path)
+    losses = [row["val_loss"] for row in metrics(tmp_path)]
+    assert len(losses) < 50
+    assert losses[-1] >= min(losses[:-1])
+
+
+def test_resuming_refuses_other_data_and_other_settings(data, tmp_path):
+    output = tmp_path / "run"
+    with pytest.raises(UserError, match=r"phase1_last.pth: no run to resume"):
+        train(config(num_epochs=1), data=data, output_dir=output, resume=True)
+    train(config(num_epochs=1), data=data, output_dir=output)
+    with pytest.raises(UserError, match=r"phase1_supervised has changed \(lambda_dag\)"):
+        train(config(num_epochs=2, lambda_dag=0.5), data=data, output_dir=output, resume=True)
+    save_training_data(data, examples()[1:], config())
+    with pytest.raises(UserError, match="data_fingerprint has changed"):
+        train(config(num_epochs=2), data=data, output_dir=output, resume=True)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(data, tmp_path):
+    with pytest.raises(UserError, match=r"lower training\.phase1_supervised\.learning_rate"):
+        train(config(num_epochs=20, learning_rate=1e30), data=data, output_dir=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("planner") / "planner.pth"
+    save_planner(path, PlannerModel(config().planner, worker_cards(config().workers)), config(), epoch=1, val_loss=1.0)
+    return path
+
+
+def test_a_planner_is_loaded_for_its_own_pool_unless_told_otherwise(checkpoint):
+    settings = config()
+    cards = worker_cards(settings.workers)
+    load_planner(checkpoint, settings, cards[::-1])
+    with pytest.raises(UserError, match=r"another pool \(gone: words\).*planner.allow_new_pool=true"):
+        load_planner(checkpoint, settings, cards[1:])
+    allowed = settings.model_copy(update={"planner": settings.planner.model_copy(update={"allow_new_pool": True})})
+    planner = load_planner(checkpoint, allowed, cards[1:])
+    assert planner.plan_instructions(["Sort the list."])[0].workflow is not None
+
+
+def test_what_is_no_planner_for_this_configuration_is_refused_in_one_line(checkpoint, tmp_path):
+    settings = config()
+    cards = worker_cards(settings.workers)
+    types = settings.planner.model_copy(update={"task_types": ("string", "other")})
+    torn, foreign = tmp_path / "torn.pth", tmp_path / "foreign.pth"
+    torn.write_bytes(checkpoint.read_bytes()[:1000])
+    torch.save({"model_state_dict": {}}, foreign)
+    for path, use, message in (
+        (tmp_path / "none.pth", settings, "no such checkpoint"),
+        (torn, settings, "not readable as a checkpoint"),
+        (foreign, settings, "not a planner checkpoint"),
+        (checkpoint, settings.model_copy(update={"planner": types}), "trained for planner.task_types"),
+    ):
+        with pytest.raises(UserError, match=message) as caught:
+            load_planner(path, use, cards)
+        assert "\n" not in str(caught.value)
+
+
+def test_the_checkpoint_is_small_and_keeps_its_own_shape(checkpoint, tmp_path):
+    """The encoder's 90 MB stay out; a changed width in the configuration does not matter to a trained planner."""
+    assert checkpoint.stat().st_size < 5e6
+    settings = config()
+    wider = settings.model_copy(update={"planner": settings.planner.model_copy(update={"d_model": 64})})
+    copy = shutil.copy(checkpoint, tmp_path / "copy.pth")
+    assert load_planner(copy, wider, worker_cards(settings.workers)).config.d_model == 48
+
+
+def test_the_data_set_goes_through_an_ordinary_loader():
+    dataset = WorkflowDataset(
+        instructions=["Sort it, then count it.", "Count it."],
+        subtask_sequences=[["Sort it", "no words of the text"], ["Count it"]],
+        task_types=[[1, None], [0]],
+        dependencies=[[[], [0]], [[]]],
+        model_selections=[[2, 0], [1]],
+        fallback=[[[1], []], [[]]],
+        max_subtasks=3,
+        max_fallbacks=2,
+    )
+    batch = next(iter(DataLoader(dataset, batch_size=2)))
+    targets = batch["targets"]
+    assert batch["instruction"] == list(dataset.instructions)
+    assert targets["lengths"].tolist() == [2, 1]
+    assert targets["spans"][0].tolist() == [[0, 7], [IGNORE, IGNORE], [IGNORE, IGNORE]]
+    assert targets["task_types"].tolist() == [[1, IGNORE, IGNORE], [0, IGNORE, IGNORE]]
+    assert targets["fallback"][0].tolist() == [[1, NO_WORKER], [NO_WORKER, NO_WORKER], [IGNORE, IGNORE]]
+    assert targets["dependencies"][0].nonzero().tolist() == [[0, 1]]
+
+
+def test_batches_hold_every_example_once_and_change_with_the_epoch():
+    lengths = [(7 * i) % 50 for i in range(103)]
+    epochs = [list(LengthGroupedBatches(lengths, 4, seed=1, epoch=e)) for e in (0, 1, 0)]
+    for batches in epochs:
+        assert sorted(i for batch in batches for i in batch) == list(range(103))
+        assert len(batches) == len(LengthGroupedBatches(lengths, 4, seed=1, epoch=0))
+    assert epochs[0] == epochs[2] != epochs[1]
+    spread = [max(lengths[i] for i in batch) - min(lengths[i] for i in batch) for batch in epochs[0]]
+    assert sum(spread) / len(spread) < 10
+
+
+def test_held_out_tasks_are_those_marked_or_else_a_share():
+    marked = examples()
+    learned, held_out = split_examples(marked, 0.2, 0, Path("x"))
+    assert {example.split for example in held_out} == {"validation"}
+    unmarked = [example(a, b) for a in STEPS for b in STEPS]
+    learned, held_out = split_examples(unmarked + unmarked, 0.25, 0, Path("x"))
+    assert len(held_out) == 8
+    assert not {one.task_id for one in learned} & {one.task_id for one in held_out}
+    with pytest.raises(UserError, match="both are needed"):
+        split_examples(unmarked[:1], 0.2, 0, Path("x"))
