@@ -195,3 +195,7 @@ def _guarded(program: typer.Typer) -> NoReturn:
         console.print("interrupted; what was finished is kept: repeat the command to continue")
         sys.exit(130)
     sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
