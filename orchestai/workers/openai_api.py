@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from typing import cast
 from urllib.parse import urlparse
 
 import openai
-from openai.types.chat import ChatCompletion
+from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from orchestai.config import ModelConfig
@@ -42,9 +43,8 @@ class OpenAIGenerator:
 
     async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
         self._require_key()
-        began = time.perf_counter()
         try:
-            response = await self._ask(prompt, params, sample)
+            response, latency_ms = await self._ask(prompt, params, sample)
         except _PASSING_FAULTS as error:
             raise InfrastructureError(
                 f"{self._url}: {_reason(error)} after {self._config.max_retries + 1} tries"
@@ -55,7 +55,6 @@ class OpenAIGenerator:
             raise UserError(f"{self._url}: no model {self._config.name!r} there; see {self._url}/models") from error
         except openai.APIStatusError as error:
             raise WorkerError(f"{self._url}: {_reason(error)}") from error
-        latency_ms = (time.perf_counter() - began) * 1000
         if not response.choices:
             raise WorkerError(f"{self._url}: the response holds no choice")
         text = response.choices[0].message.content or ""
@@ -82,7 +81,8 @@ class OpenAIGenerator:
     async def close(self) -> None:
         await self._client.close()
 
-    async def _ask(self, prompt: Prompt, params: SamplingParams, sample: int) -> ChatCompletion:
+    async def _ask(self, prompt: Prompt, params: SamplingParams, sample: int) -> tuple[ChatCompletion, float]:
+        """The response, and how many milliseconds the try that brought it took."""
         messages = [{"role": role, "content": content} for role, content in prompt.messages]
         if prompt.prefill:
             messages.append({"role": "assistant", "content": prompt.prefill})
@@ -92,15 +92,20 @@ class OpenAIGenerator:
             wait=wait_random_exponential(multiplier=0.5, max=_LONGEST_WAIT_S),
             reraise=True,
         )
-        return await retrying(
-            self._client.chat.completions.create,
-            model=self._config.name,
-            messages=messages,
-            temperature=params.temperature,
-            max_tokens=params.max_new_tokens,
-            stop=list(params.stop[:_STOPS_ACCEPTED]) or openai.omit,
-            seed=seed(self.identity, prompt, params, sample) % 2**31,
-        )
+
+        async def ask() -> tuple[ChatCompletion, float]:
+            began = time.perf_counter()
+            response = await self._client.chat.completions.create(
+                model=self._config.name,
+                messages=cast(list[ChatCompletionMessageParam], messages),
+                temperature=params.temperature,
+                max_tokens=params.max_new_tokens,
+                stop=list(params.stop[:_STOPS_ACCEPTED]) or openai.omit,
+                seed=seed(self.identity, prompt, params, sample) % 2**31,
+            )
+            return response, (time.perf_counter() - began) * 1000
+
+        return await retrying(ask)
 
     def _require_key(self) -> None:
         if not self._key:

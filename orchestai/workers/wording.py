@@ -8,6 +8,7 @@ the instruction replaced by what it is as well 44 %.
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ def call(name: str, example: Example) -> str:
 def _function_name(words: str) -> str:
     kept = [word for word in re.findall(r"[a-z]{2,}", words.lower()) if word not in _SMALL_WORDS]
     name = "_".join(kept[:_WORDS_IN_NAME])
-    return name if name.isidentifier() else ""
+    return name if name.isidentifier() and not keyword.iskeyword(name) else ""
 
 
 def _code(name: str, parameters: Sequence[str], words: str, examples: Sequence[Example]) -> str:
@@ -90,13 +91,13 @@ def _code(name: str, parameters: Sequence[str], words: str, examples: Sequence[E
         definition = f"def {name}({typed}) -> {result}:"
     else:
         definition = f"def {name}({', '.join(parameters)}):"
-    quoted = words.replace("\\", "\\\\").replace('"""', "'''")
-    lines = [definition, f'    """{quoted[:1].upper()}{quoted[1:]}.']
+    text = f"{words[:1].upper()}{words[1:]}."
     if examples:
-        lines.append("")
+        text += "\n"
     for example in examples:
-        lines += [f"    >>> {call(name, example)}", f"    {example.result}"]
-    return "\n".join([*lines, '    """', ""])
+        text += f"\n    >>> {call(name, example)}\n    {example.result}"
+    quoted = text.replace("\\", "\\\\").replace('"""', "'''").replace("\0", " ")
+    return f'{definition}\n    """{quoted}\n    """\n'
 
 
 def _kind(literal: str) -> str:

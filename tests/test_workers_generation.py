@@ -1,0 +1,152 @@
+"""Generations are remembered under keys that cover all they depend on, and never made up."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.workers.base import Completion
+from orchestai.workers.generation import Cached, Prompt, SamplingParams, Unavailable, generation_key
+from orchestai.workers.recording import Recorded, Recording, RecordingFile, pack_recordings, read_recordings
+
+PROMPT = Prompt((("user", "reverse the text"),), prefill="def f(x):\n")
+SAMPLED = SamplingParams(temperature=0.8)
+
+
+class Counting:
+    """A generator whose answers tell what was asked, and that counts how often."""
+
+    identity = "counting"
+
+    def __init__(self, fault: Exception | None = None) -> None:
+        self.asked = 0
+        self.fault = fault
+
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
+        self.asked += 1
+        await asyncio.sleep(0.01)
+        if self.fault:
+            raise self.fault
+        text = f"{prompt.text} #{sample} ümlaut"
+        return Completion(text=text, prompt_tokens=5, completion_tokens=3, latency_ms=12.5, origin="a test")
+
+    async def check(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+
+def test_a_key_covers_everything_that_an_answer_depends_on() -> None:
+    keys = [
+        generation_key("m", PROMPT, SAMPLED, 0),
+        generation_key("n", PROMPT, SAMPLED, 0),
+        generation_key("m", replace(PROMPT, prefill=""), SAMPLED, 0),
+        generation_key("m", replace(PROMPT, messages=(("system", "reverse the text"),)), SAMPLED, 0),
+        generation_key("m", PROMPT, replace(SAMPLED, temperature=0.7), 0),
+        generation_key("m", PROMPT, replace(SAMPLED, stop=("x",)), 0),
+        generation_key("m", PROMPT, SAMPLED, 1),
+    ]
+    assert len(set(keys)) == len(keys)
+    # Known answer: a change of the format would silently orphan every recording.
+    assert generation_key("m", PROMPT, SAMPLED, 0) == "0abcc22e97a71e21ed7386e227208a1d"
+
+
+@given(st.integers(0, 1000))
+def test_greedy_answers_are_the_same_for_every_sample(sample: int) -> None:
+    assert generation_key("m", PROMPT, SamplingParams(), sample) == generation_key("m", PROMPT, SamplingParams(), 0)
+
+
+async def test_equal_requests_in_flight_are_asked_once_and_survive_a_cancelled_asker(tmp_path: Path) -> None:
+    cached = Cached(model := Counting(), tmp_path)
+    first, second = (asyncio.ensure_future(cached.generate(PROMPT, SAMPLED, 0)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert (await second).source == "live"
+    assert (await cached.generate(PROMPT, SAMPLED, 0)).source == "cache"
+    assert model.asked == 1
+    await cached.close()
+
+
+async def test_the_cache_outlives_its_process_and_is_shared(tmp_path: Path) -> None:
+    one, other = Cached(Counting(), tmp_path), Cached(late := Counting(), tmp_path)
+    made = await one.generate(PROMPT, SAMPLED, 3)
+    found = await other.generate(PROMPT, SAMPLED, 3)
+    assert late.asked == 0
+    assert found == made.model_copy(update={"source": "cache"})
+    await one.close()
+    await other.close()
+
+
+async def test_a_failure_is_not_remembered() -> None:
+    cached = Cached(model := Counting(InfrastructureError("down")), None)
+    for _ in range(2):
+        with pytest.raises(InfrastructureError):
+            await cached.generate(PROMPT, SAMPLED, 0)
+    assert model.asked == 2
+    await cached.close()
+
+
+def test_an_unusable_cache_folder_is_the_users_to_mend(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"workers\.cache_dir"):
+        Cached(Counting(), tmp_path / "file")
+
+
+async def record(path: Path, samples: range) -> None:
+    recording = Recording(Counting(), RecordingFile(path))
+    for sample in samples:
+        await recording.generate(PROMPT, SAMPLED, sample)
+
+
+async def test_a_recording_gives_back_what_was_made_and_nothing_else(tmp_path: Path) -> None:
+    await record(path := tmp_path / "r.jsonl", range(2))
+    replayed = Recorded(Unavailable("counting"), read_recordings([path]))
+    live = await Counting().generate(PROMPT, SAMPLED, 1)
+    assert await replayed.generate(PROMPT, SAMPLED, 1) == live.model_copy(update={"source": "recording"})
+    with pytest.raises(InfrastructureError, match=r"no recording of counting, sample 2.*def f\(x\)"):
+        await replayed.generate(PROMPT, SAMPLED, 2)
+
+
+async def test_recording_goes_on_after_a_crash_and_repeats_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    await record(path, range(3))
+    path.write_bytes(path.read_bytes()[:-20])  # the last line is torn
+    await record(path, range(4))
+    assert len(read_recordings([path])) == 4
+    lines = [line for line in path.read_text().splitlines() if '"key"' in line]
+    assert len(lines) == 5, "two whole lines, the torn one, and two new ones"
+
+
+async def test_packing_merges_without_repeats_and_is_reproducible(tmp_path: Path) -> None:
+    await record(tmp_path / "a.jsonl", range(3))
+    await record(tmp_path / "b.jsonl", range(1, 5))
+    sources = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    one, two = tmp_path / "1.jsonl.gz", tmp_path / "2.jsonl.gz"
+    assert [pack_recordings(sources, target) for target in (one, two)] == [5, 5]
+    assert one.read_bytes() == two.read_bytes()
+    assert read_recordings([one]) == read_recordings(sources)
+    header = json.loads(gzip.decompress(one.read_bytes()).splitlines()[0])
+    assert header["made_by"] == "a test"
+
+
+@pytest.mark.parametrize("text", ['{"some": "other file"}\n', "[1]\n", '{"key": "k", "origin": 9, "text": ""}\n'])
+def test_a_file_that_is_no_recording_is_refused_with_its_line(tmp_path: Path, text: str) -> None:
+    (path := tmp_path / "r.jsonl").write_text(text)
+    with pytest.raises(UserError, match=r"r\.jsonl:1: not a line of a recording"):
+        read_recordings([path])
+
+
+def test_missing_and_compressed_targets_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such recording"):
+        read_recordings([tmp_path / "absent.jsonl.gz"])
+    with pytest.raises(UserError, match=r"plain \.jsonl"):
+        RecordingFile(tmp_path / "r.jsonl.gz")

@@ -1,0 +1,126 @@
+"""What a model is asked, and how a usable program is made of its reply."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestai.errors import UserError
+from orchestai.tasks.composition.operations import OPERATIONS
+from orchestai.tasks.examples import Example
+from orchestai.workers import source
+from orchestai.workers.base import Request, Signature
+from orchestai.workers.few_shot import SETS
+from orchestai.workers.prompts import Chat, Complete, strategy
+from orchestai.workers.wording import make_head
+
+STEP = Signature("step", ("x",))
+VOWELS = Request("count its vowels (for example `'hello'` -> `2`)", STEP, (Example(("'hello'",), "2"),))
+
+
+def run(code: str, name: str, *args: object) -> object:
+    namespace: dict[str, object] = {}
+    exec(code, namespace)
+    return namespace[name](*args)  # type: ignore[operator]
+
+
+def test_the_head_is_worded_for_a_small_model() -> None:
+    head = make_head(STEP, VOWELS.instruction, VOWELS.examples)
+    assert head.code == (
+        "def count_text_vowels(text: str) -> int:\n"
+        '    """Count the text\'s vowels.\n'
+        "\n"
+        "    >>> count_text_vowels('hello')\n"
+        "    2\n"
+        '    """\n'
+    )
+
+
+def test_a_completion_becomes_the_function_that_was_wanted() -> None:
+    asked = Complete()
+    assert asked.prompt(VOWELS).prefill.endswith('    """\n   ')
+    code = asked.answer(VOWELS, " return sum(c in 'aeiou' for c in text)\n")
+    assert run(code, "step", "hello") == 2
+
+
+def test_worked_examples_come_before_the_question_as_turns() -> None:
+    prompt = strategy("few_shot", "general").prompt(VOWELS)
+    assert [role for role, _ in prompt.messages] == ["user", "assistant"] * len(SETS["general"]) + ["user"]
+    assert prompt.prefill == Complete().prompt(VOWELS).prefill
+    with pytest.raises(UserError, match="did you mean 'general'"):
+        strategy("few_shot", "genral")
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_worked_examples_are_right_and_leak_no_operation_of_the_suite(name: str) -> None:
+    known = {phrasing.text for operation in OPERATIONS for phrasing in operation.phrasings}
+    for shot in SETS[name]:
+        head = make_head(shot.signature, shot.instruction, (shot.example,))
+        code = source.with_imports(f"{head.code}    {shot.body}\n")
+        args = [ast.literal_eval(arg) for arg in shot.example.args]
+        assert run(code, head.name, *args) == ast.literal_eval(shot.example.result), shot.instruction
+        assert shot.instruction not in known
+        for operation in OPERATIONS:
+            if len(operation.inputs) == len(args):
+                cases = [phrasing.args for phrasing in operation.phrasings]
+                assert not agrees(code, head.name, operation.function, cases), (shot.instruction, operation.name)
+
+
+def agrees(code: str, name: str, function, cases: list[tuple[object, ...]]) -> bool:  # type: ignore[no-untyped-def]
+    try:
+        return all(run(code, name, *case) == function(*case) for case in cases)
+    except Exception:
+        return False
+
+
+def test_a_given_head_is_completed_as_it_stands() -> None:
+    head = 'from typing import List\n\n\ndef near(numbers: List[float]) -> bool:\n    """Are two close?"""\n'
+    request = Request("Are two close?", Signature("near", ("numbers",)), head=head)
+    assert Complete().prompt(request).prefill.endswith(head + "   ")
+    assert run(Complete().answer(request, " return len(numbers) > 1"), "near", [1.0]) is False
+    assert head.strip() in Chat().prompt(request).messages[-1][1]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Sure!\n```python\ndef step(x):\n    return x * 2\n```\nThis doubles it.",
+        "```\ndef step(x):\n    return x * 2\n```",
+        "```python\ndef double(x):\n    return x * 2\n```",
+        "def step(x):\n    return x * 2",
+        "```python\ndef step(x):\n    return x * 2\n\nprint(step(2)",
+        "```python\nprint('no function')\n```\nbetter:\n```python\ndef step(x):\n    return x * 2\n```",
+    ],
+)
+def test_code_is_taken_from_a_chat_reply(reply: str) -> None:
+    assert run(Chat().answer(Request("double it", STEP), reply), "step", 4) == 8
+
+
+def test_the_role_and_the_inputs_reach_the_model_where_text_is_wanted() -> None:
+    request = Request("Summarise the notes.", role="You are brief.", inputs={"1": "long notes"})
+    for asked in (Chat(), Complete()):
+        prompt = asked.prompt(request)
+        assert prompt.messages[0] == ("system", "You are brief.")
+        assert "long notes" in prompt.messages[-1][1]
+        assert prompt.prefill == ""
+        assert asked.answer(request, " Short.\n") == "Short."
+
+
+@given(st.text(max_size=80), st.text(max_size=40))
+def test_any_reply_to_any_instruction_gives_a_program_that_parses(reply: str, instruction: str) -> None:
+    """A model may write anything; the head alone must always be a program."""
+    request = Request(instruction, STEP, (Example(('\'a"""\\n\'',), "2"),))
+    assert source.parses(Complete().answer(request, reply))
+
+
+def test_missing_imports_are_added_and_nothing_else() -> None:
+    assert source.with_imports("def f(x):\n    return math.sqrt(x)").startswith("import math\n")
+    for own in ("import math\ndef f(x):\n    return math.sqrt(x)", "def f(math):\n    return math", "not python("):
+        assert source.with_imports(own) == own
+    code = "def f(x):\n    return datetime.strptime(x, '%Y').year, Counter(x)['2']"
+    assert run(source.with_imports(code), "f", "2024") == (2024, 2)
+    code = "def f(x):\n    return datetime.date.fromisoformat(x).year"
+    assert run(source.with_imports(code), "f", "2024-01-02") == 2024

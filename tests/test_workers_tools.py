@@ -1,0 +1,140 @@
+"""Tools answer where they apply, say so where they do not, and are measured and charged alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from orchestai.sandbox import Sandbox
+from orchestai.tasks.examples import parse_examples
+from orchestai.workers.base import Request, Signature, WorkerCard, WorkerError
+from orchestai.workers.source import with_imports
+from orchestai.workers.tools import ToolWorker, calculator, expressions, make_tool, stdlib_search, text
+
+ONE, TWO = Signature("step", ("x",)), Signature("step", ("a", "b"))
+CARD = WorkerCard("tool", "a tool", 1e-6, "tool")
+
+
+def run(code: str, *args: object) -> object:
+    namespace: dict[str, object] = {}
+    exec(code, namespace)
+    return namespace["step"](*args)  # type: ignore[operator]
+
+
+def search(examples: str, signature: Signature = ONE) -> str:
+    return stdlib_search.answer(Request("any words", signature, parse_examples(examples)))
+
+
+@pytest.mark.parametrize(
+    ("examples", "arguments", "result"),
+    [
+        ("`'ab'` -> `'AB'`", ("cd",), "CD"),
+        ("`[3, 1, 2]` -> `[1, 2, 3]`", ([9, 8],), [8, 9]),
+        ("`'2024-03-15'` -> `'Friday'`", ("2024-03-16",), "Saturday"),
+        ("`['a', 'b']` -> `'a-b'`", (["x", "y", "z"],), "x-y-z"),
+        ("`'a b'` -> `'a_b'`", ("c d e",), "c_d_e"),
+        ("`5` -> `15`", (1,), 11),
+    ],
+)
+def test_search_generalises_from_an_example(examples: str, arguments: tuple[object, ...], result: object) -> None:
+    assert run(search(examples), *arguments) == result
+
+
+def test_search_takes_two_arguments_and_their_own_names() -> None:
+    code = search("`[1, 2], [3, 4]` -> `11`", Signature("step", ("left", "right")))
+    assert run(code, [2, 2], [5, 6]) == 22
+    assert "left" in code
+
+
+def test_search_needs_every_example_and_equal_types() -> None:
+    assert run(search("`[3, 1, 2]` -> `[3, 2, 1]`"), [1, 5, 2]) == [5, 2, 1], "one example fits sorting"
+    assert run(search("`[3, 1, 2]` -> `[3, 2, 1]`, `[1, 5, 2]` -> `[5, 2, 1]`"), [4, 7]) == [7, 4]
+    with pytest.raises(WorkerError, match="no expression"):
+        search("`'abc'` -> `[1, 'x', None]`")
+    with pytest.raises(WorkerError, match="visible example"):
+        search("no example here")
+    with pytest.raises(WorkerError, match="too large"):
+        search("`10000000` -> `3`")
+
+
+def test_search_leaves_its_examples_alone_between_expressions() -> None:
+    """A library function that changes its argument must not change what the next expression sees."""
+    assert run(search("`{'b': 1, 'a': 2}` -> `['a', 'b']`"), {"z": 0, "y": 1}) == ["y", "z"]
+
+
+def test_every_expression_of_the_library_is_python() -> None:
+    for expression in (*expressions.UNARY, *expressions.BINARY, *expressions.WITH_CONSTANT):
+        compile(expression, "library", "eval")
+
+
+@pytest.mark.parametrize(
+    ("words", "value", "result"),
+    [
+        ("multiply it by 3 and add 1", 4, 13),
+        ("take three times it plus 1", 4, 13),
+        ("square it, then subtract 5 from the result", 4, 11),
+        ("subtract it from 100", 30, 70),
+        ("divide it by 2, rounding down", 9, 4),
+        ("take the remainder after dividing it by 7", 23, 2),
+        ("double it, negate it and take its absolute value", -3, 6),
+        ("add 10 to it and multiply the result by 2", 1, 22),
+    ],
+)
+def test_calculator_reads_arithmetic_in_words(words: str, value: int, result: int) -> None:
+    assert run(calculator.answer(Request(f"{words} (for example `4` -> `13`)", ONE)), value) == result
+
+
+def test_calculator_reads_arithmetic_on_two_numbers() -> None:
+    assert run(calculator.answer(Request("subtract the second number from the first", TWO)), 4, 9) == -5
+    assert run(calculator.answer(Request("take the product of both arguments and add 1", TWO)), 4, 9) == 37
+
+
+@pytest.mark.parametrize(
+    "words", ["double each of its numbers", "count its vowels", "add 3 apples to it", "", "and then"]
+)
+def test_calculator_refuses_what_is_not_all_arithmetic(words: str) -> None:
+    with pytest.raises(WorkerError, match="calculator"):
+        calculator.answer(Request(words, ONE))
+
+
+def test_calculator_evaluates_an_expression_in_a_text() -> None:
+    assert calculator.evaluate("What is (2 + 3) * 4 - 1?") == "19"
+    assert calculator.evaluate("Compute 7 / 2") == "3.5"
+    for hopeless in ("no numbers", "1 / 0 1", "9 ** 9 ** 9 ** 9"):
+        with pytest.raises(WorkerError):
+            calculator.evaluate(hopeless)
+
+
+def test_text_library_is_chosen_by_words() -> None:
+    assert run(text.answer(Request("count the vowels", ONE)), "hello") == 2
+    assert text.answer(Request("reverse the order of the words", inputs={"1": "a b c"})) == "c b a"
+    with pytest.raises(WorkerError, match="no function"):
+        text.answer(Request("write a poem about the sea", ONE))
+
+
+def test_every_function_of_the_text_library_is_found_by_its_own_description_and_runs() -> None:
+    for description, expression in text.LIBRARY.items():
+        assert text.choose(description) == expression
+        run(with_imports(f"def step(x):\n    return {expression}"), "Two words, 1 line.")
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox(workers=1) as running:
+        yield running
+
+
+async def test_python_runs_code_in_the_sandbox_or_hands_it_on(sandbox: Sandbox) -> None:
+    worker = ToolWorker(CARD, make_tool("python", sandbox), 1e-6)
+    answer = await worker.answer(Request("```python\nprint(6 * 7, 'it\\'s')\n```"))
+    assert answer.text == "42 it's\n"
+    assert answer.cost_usd == 1e-6
+    assert answer.latency_ms > 0
+    assert answer.source == "tool"
+    handed_on = await worker.answer(Request("def step(x):\n    return math.sqrt(x)", ONE))
+    assert run(handed_on.text, 9) == 3.0
+    with pytest.raises(WorkerError, match="ZeroDivisionError"):
+        await worker.answer(Request("print(1 / 0)"))
+    with pytest.raises(WorkerError, match="neither"):
+        await worker.answer(Request("please add the numbers"))
