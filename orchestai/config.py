@@ -180,6 +180,9 @@ class Phase1Config(Section):
     """Weight of the DAG-validity loss."""
     train_data_size: int = Field(300, ge=1)
     """Most tasks that `prepare` writes."""
+    keep: Literal["success", "best"] = "success"
+    """`success`: `prepare` leaves out tasks that no execution solved. `best`: it keeps their best execution too, for
+    what it teaches about decomposition where that is known to be right."""
     synthetic_augmentations: int = Field(1000, ge=0)
     """Augmented examples that `prepare` adds (fewer when no more distinct ones exist)."""
     weight_decay: float = Field(0.01, ge=0)

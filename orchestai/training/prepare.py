@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from rich.table import Table
 
@@ -60,21 +60,13 @@ class PrepareReport:
         return table
 
 
-def prepare(
-    logs: Path | str | Sequence[Path | str],
-    config: Config,
-    output: Path | str,
-    *,
-    keep: Literal["success", "best"] = "success",
-) -> PrepareReport:
+def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Path | str) -> PrepareReport:
     """Write the training file and its sidecar.
 
-    For each task the best execution is kept: most hidden tests passed, then cheapest, then fastest. Its targets name
-    the workers whose answers counted. At most `train_data_size` tasks are written, and `synthetic_augmentations`
-    further examples that reword them; those are in the split of their task.
-
-    Args:
-        keep: `success` leaves out tasks that no execution solved; `best` keeps their best execution too.
+    For each task the best execution is kept: most hidden tests passed, then cheapest, then fastest; whether tasks that
+    none solved are kept is for `phase1_supervised.keep` to say. Targets name the workers whose answers counted. At most
+    `train_data_size` tasks are written, and `synthetic_augmentations` further examples that reword them; those are in
+    the split of their task.
 
     Raises:
         UserError: there is no log, nothing in it can be learned from, or the file cannot be written.
@@ -83,6 +75,7 @@ def prepare(
     if not contents.records:
         raise UserError(f"{_shown(logs)}: no executions in the log; collect some first")
     dropped: Counter[str] = Counter()
+    keep = config.training.phase1_supervised.keep
     candidates = sorted(_with_targets(contents.records, config, keep, dropped), key=lambda pair: _rank(pair[0]))
     best = _best_per_task(candidates, dropped)
     size = config.training.phase1_supervised.train_data_size
