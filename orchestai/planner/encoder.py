@@ -27,7 +27,8 @@ class EncodedText:
     """Features of one text.
 
     Attributes:
-        features: (t, width) float16 on the CPU; one row per token, special tokens left out.
+        features: (t, width) float16 on the CPU; one row per token, special tokens left out: the chosen layer's output,
+            then the embedding.
         offsets: (t, 2) int64; [start, end) character offsets of each token.
     """
 
@@ -51,12 +52,14 @@ class TextEncoder:
     Args:
         name: `minilm`, or any encoder name or path that `transformers` loads with a fast tokenizer.
         max_tokens: longest text, special tokens included.
+        layer: the layer whose output is read, beside the embeddings; None is the last one. The middle of an encoder
+            tells more of words and their places than its end, which was trained to sum up the whole text.
 
     Raises:
-        UserError: there is no such encoder, or it takes fewer than `max_tokens`.
+        UserError: there is no such encoder or layer, or it takes fewer than `max_tokens`.
     """
 
-    def __init__(self, name: str, max_tokens: int) -> None:
+    def __init__(self, name: str, max_tokens: int, layer: int | None = None) -> None:
         self.name = name
         self.max_tokens = max_tokens
         path = _minilm_path() if name == MINILM else name
@@ -76,7 +79,12 @@ class TextEncoder:
         limit = getattr(self._model.config, "max_position_embeddings", None) or max_tokens
         if max_tokens > limit:
             raise UserError(f"planner.max_tokens: {max_tokens}, but the encoder {name!r} takes at most {limit} tokens")
-        self.width: int = self._model.config.hidden_size
+        layers: int = self._model.config.num_hidden_layers
+        if layer is not None and layer > layers:
+            raise UserError(f"planner.encoder_layer: {layer}, but the encoder {name!r} has {layers} layers")
+        self._layer = layers if layer is None else layer
+        _drop_layers_after(self._model, self._layer)
+        self.width: int = 2 * self._model.config.hidden_size
         self._cache: OrderedDict[str, EncodedText] = OrderedDict()
         self._cached_bytes = 0
 
@@ -119,13 +127,26 @@ class TextEncoder:
         real = [i for i, special in enumerate(tokens["special_tokens_mask"]) if not special]
         if not real:
             raise UnreadableTextError("the text is empty")
-        hidden = self._model(torch.tensor([tokens["input_ids"]], device=self._model.device)).last_hidden_state[0]
+        ids = torch.tensor([tokens["input_ids"]], device=self._model.device)
+        hidden = self._model(ids, output_hidden_states=True).hidden_states
+        features = torch.cat([hidden[self._layer][0, real], hidden[0][0, real]], -1)
         offsets = torch.tensor([tokens["offset_mapping"][i] for i in real])
-        return EncodedText(hidden[real].to("cpu", torch.float16), offsets)
+        return EncodedText(features.to("cpu", torch.float16), offsets)
 
     def to(self, device: torch.device) -> None:
         """Encode on `device` from now on."""
         self._model.to(device)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> TextEncoder:
+        """Itself: copies of a planner share the encoder, which never changes, and its cache."""
+        return self
+
+
+def _drop_layers_after(model: torch.nn.Module, layer: int) -> None:
+    """Spare the work of layers that nobody reads, in models that keep them as `encoder.layer` (BERT and its kin)."""
+    layers = getattr(getattr(model, "encoder", None), "layer", None)
+    if isinstance(layers, torch.nn.ModuleList):
+        del layers[layer:]
 
 
 def _minilm_path() -> Path:

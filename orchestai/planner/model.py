@@ -41,7 +41,7 @@ class PlannerModel(nn.Module):
         super().__init__()
         self.config = config
         self.cards = tuple(cards)
-        self.encoder = encoder or TextEncoder(config.encoder, config.max_tokens)
+        self.encoder = encoder or TextEncoder(config.encoder, config.max_tokens, config.encoder_layer)
         features = card_features(self.cards, self.encoder)
         self.card_features: Tensor
         self.register_buffer("card_features", features, persistent=False)
