@@ -114,4 +114,4 @@ def _head(request: Request, signature: Signature) -> Head:
 
 
 def _question(name: str, instruction: str) -> str:
-    return f"Write the Python function `{name}`: {instruction}"
+    return f"Write the Python function `{name}`" + (f": {instruction}" if instruction else ".")

@@ -27,7 +27,7 @@ _NOUNS = {
 _SMALL_WORDS = frozenset(["it", "its", "the", "of", "a", "an", "each", "to", "into", "from"])
 _WORDS_IN_NAME = 4
 _LONGEST_STEP = 200
-"""Longer instructions (a whole task) keep the function's name and their own words."""
+"""Longer instructions (a whole task) keep the function's name, their own words and the examples among them."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TRAILING_EXAMPLE = re.compile(r"\s*\([^()`]*`.*\)\s*$", re.DOTALL)
 
@@ -39,7 +39,7 @@ class Head:
     Attributes:
         name: of the function; not always the one that is wanted.
         parameters: their names.
-        instruction: in words, without its example.
+        instruction: in words, without its example; empty where only the docstring should say it.
         code: `def` line and docstring, ending in a newline.
     """
 
@@ -54,9 +54,8 @@ def make_head(signature: Signature, instruction: str, examples: Sequence[Example
     words = without_example(instruction).rstrip(".")
     kinds = [_kind(arg) for arg in examples[0].args] if examples else []
     if len(kinds) != len(signature.parameters) or len(words) > _LONGEST_STEP or "" in kinds:
-        return Head(
-            signature.name, signature.parameters, words, _code(signature.name, signature.parameters, words, examples)
-        )
+        shown = () if len(words) > _LONGEST_STEP else examples
+        return Head(signature.name, signature.parameters, "", _code(signature.name, signature.parameters, words, shown))
     distinct = len(set(kinds)) == len(kinds)
     parameters = tuple(kinds) if distinct else tuple(f"{kind}{i + 1}" for i, kind in enumerate(kinds))
     if len(kinds) == 2 and not distinct:
