@@ -28,7 +28,7 @@ class Prices:
 class ModelWorker:
     """Draws up to `samples` completions and keeps the first that passes the request's visible examples.
 
-    They are drawn in rounds of 1, 1, 2, 4, ...: a round is one request for several samples, so its prompt is paid for
+    They are drawn in rounds of 1, 2, 4, ...: a round is one request for several samples, so its prompt is paid for
     once, and its latency is that of its slowest sample. Only what was drawn is paid for. If none passes, the first
     counts. Without visible examples there is nothing to choose by, and one sample is drawn. The time that the check
     takes in the sandbox is not counted as latency.
@@ -101,10 +101,10 @@ class ModelWorker:
 
 
 def _rounds(samples: int) -> list[int]:
-    """Sizes 1, 1, 2, 4, ... that add up to `samples`."""
+    """Sizes 1, 2, 4, ... that add up to `samples`."""
     sizes: list[int] = []
     while (left := samples - sum(sizes)) > 0:
-        sizes.append(min(left, max(1, sum(sizes))))
+        sizes.append(min(left, 1 + sum(sizes)))
     return sizes
 
 
