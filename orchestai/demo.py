@@ -15,7 +15,7 @@ from orchestai import artefacts, commands
 from orchestai.config import Config
 from orchestai.errors import UserError
 
-EXECUTIONS = 1500
+EXECUTIONS = 2400
 LIVE_EXECUTIONS = 40
 LIVE_TASKS = 20
 
