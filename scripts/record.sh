@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
-# Remakes data/recordings/composition.jsonl.gz by live runs of the embedded model: every worker on every operation's
-# wordings, and asked for whole test tasks. About 40 minutes on two cores; what is done is kept when it is repeated.
+# Remakes data/recordings/composition.jsonl.gz by live runs of the embedded model: every worker on every wording of every
+# operation, and asked for the test tasks whole. About half an hour on two idle cores; repeat it to continue.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-orchestai="${ORCHESTAI:-.venv/bin/orchestai}"
 folder=runs/recording
-collect() { "$orchestai" collect --output_dir "$folder/logs" --record "$folder/composition.jsonl" "$@" 'workers.recordings=[]'; }
+collect() {
+  .venv/bin/orchestai collect --output_dir "$folder/logs" --record "$folder/$1.jsonl" "${@:2}" 'workers.recordings=[]'
+}
 for worker in smol-greedy smol-fewshot smol-sample; do
-  collect --planner "reference:$worker" --num_executions 800
+  collect steps --planner "reference:$worker" --num_executions 800
+  collect whole --planner "whole:$worker" --num_executions 300 tasks.split=test
 done
-for worker in smol-greedy smol-fewshot smol-sample; do
-  collect --planner "whole:$worker" --num_executions 300 tasks.split=test
-done
-mkdir -p data/recordings
-gzip -9 --no-name --stdout "$folder/composition.jsonl" > data/recordings/composition.jsonl.gz.tmp
-mv data/recordings/composition.jsonl.gz.tmp data/recordings/composition.jsonl.gz
+.venv/bin/python - <<'PACK'
+from pathlib import Path
+
+from orchestai.workers.recording import pack_recordings
+
+folder = Path("runs/recording")
+pack_recordings([folder / "steps.jsonl", folder / "whole.jsonl"], Path("data/recordings/composition.jsonl.gz"))
+PACK
