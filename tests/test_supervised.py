@@ -208,6 +208,14 @@ def test_the_data_set_goes_through_an_ordinary_loader():
     assert targets["dependencies"][0].nonzero().tolist() == [[0, 1]]
 
 
+def test_a_failed_execution_teaches_decomposition_but_no_workers():
+    failed = example("sort the list").model_copy(update={"rewards": Rewards(success=0.5, cost=0, latency=0)})
+    targets = WorkflowDataset.from_examples([failed], config().planner)[0]["targets"]
+    assert targets["task_types"][0] == 1
+    assert (targets["model_selections"] == IGNORE).all()
+    assert (targets["fallback"] == IGNORE).all()
+
+
 def test_batches_hold_every_example_once_and_change_with_the_epoch():
     lengths = [(7 * i) % 50 for i in range(103)]
     epochs = [list(LengthGroupedBatches(lengths, 4, seed=1, epoch=e)) for e in (0, 1, 0)]

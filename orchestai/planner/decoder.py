@@ -48,7 +48,7 @@ class Logits:
 class SlotDecoder(nn.Module):
     """Decodes plans from a `Memory`, along given decisions or by a `Chooser`."""
 
-    def __init__(self, words_width: int, card_width: int, config: PlannerConfig) -> None:
+    def __init__(self, card_width: int, config: PlannerConfig) -> None:
         super().__init__()
         d, types, fallbacks = config.d_model, len(config.task_types), config.max_fallbacks
         self.layout = SlotLayout(config.max_subtasks, fallbacks)
@@ -58,7 +58,7 @@ class SlotDecoder(nn.Module):
         self.norm = nn.LayerNorm(d)
         self.go_on = nn.Linear(d, 1)
         self.pointer = SpanPointer(d)
-        self.pool = SpanPool(words_width, d, config.num_heads)
+        self.pool = SpanPool(d, config.num_heads)
         self.kind = mlp(d, d, types)
         self.type_embedding = nn.Embedding(types + 1, d)
         self.need = mlp(2 * d, d, d)

@@ -108,14 +108,14 @@ class DistanceBias(nn.Module):
 class SpanPool(nn.Module):
     """Attention pooling: each head looks at the tokens of a span with a query of its own."""
 
-    def __init__(self, width_in: int, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.weight = nn.Linear(width_in, heads)
-        self.value = nn.Linear(width_in, width)
+        self.weight = nn.Linear(width, heads)
+        self.value = nn.Linear(width, width)
 
     def forward(self, tokens: Tensor, inside: Tensor) -> Tensor:
-        """(b, t, width_in) tokens and (b, n, t) bool spans give (b, n, width); an empty span gives zeros."""
+        """(b, t, width) tokens and (b, n, t) bool spans give (b, n, width); an empty span gives zeros."""
         weight = self.weight(tokens).transpose(1, 2)[:, :, None]
         attention = masked_softmax(weight, inside[:, None])
         value = self.value(tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)

@@ -46,7 +46,7 @@ class PlannerModel(nn.Module):
         self.card_features: Tensor
         self.register_buffer("card_features", features, persistent=False)
         self.reader = InstructionReader(self.encoder.width, config)
-        self.decoder = SlotDecoder(config.d_model + self.encoder.width, features.shape[1], config)
+        self.decoder = SlotDecoder(features.shape[1], config)
 
     def forward(self, instructions: Sequence[str], targets: PlanTargets | None = None) -> PlannerOutputs:
         """Outputs along the plans in `targets`, or, without them, along the model's own plans of `max_subtasks` steps.

@@ -19,14 +19,14 @@ class Memory:
     """What the decoder sees of b instructions of at most t tokens.
 
     Attributes:
-        tokens: (b, t, d) adapted features.
-        words: (b, t, d + width) the same beside the encoder's own features, which keep the words' meaning.
+        words: (b, t, d) the encoder's features, projected: what the words mean, with little of what is around them.
+        tokens: (b, t, d) the same after tokens saw each other: what part each plays in the instruction.
         mask: (b, t) bool; the tokens that exist.
         offsets: (b, t, 2) [start, end) character offsets of the tokens; zeros where there is none.
     """
 
-    tokens: Tensor
     words: Tensor
+    tokens: Tensor
     mask: Tensor
     offsets: Tensor
 
@@ -36,7 +36,7 @@ class Memory:
         return self.mask.sum(-1)
 
     def __getitem__(self, rows: Tensor) -> Memory:
-        return Memory(self.tokens[rows], self.words[rows], self.mask[rows], self.offsets[rows])
+        return Memory(self.words[rows], self.tokens[rows], self.mask[rows], self.offsets[rows])
 
 
 class InstructionReader(nn.Module):
@@ -49,15 +49,13 @@ class InstructionReader(nn.Module):
             EncoderLayer(config.d_model, config.num_heads, config.dropout) for _ in range(config.num_layers)
         )
         self.norm = nn.LayerNorm(config.d_model)
-        self.norm_words = nn.LayerNorm(encoder_width)
 
     def forward(self, texts: Sequence[EncodedText], device: torch.device) -> Memory:
         raw = pad_sequence([text.features.to(device, torch.float32) for text in texts], batch_first=True)
         lengths = torch.tensor([len(text) for text in texts], device=device)
         mask = torch.arange(raw.shape[1], device=device) < lengths[:, None]
-        x = self.project(raw)
+        words = tokens = self.project(raw)
         for layer in self.layers:
-            x = layer(x, mask[:, None, None])
-        tokens = self.norm(x)
+            tokens = layer(tokens, mask[:, None, None])
         offsets = pad_sequence([text.offsets.to(device) for text in texts], batch_first=True)
-        return Memory(tokens, torch.cat([tokens, self.norm_words(raw)], -1), mask, offsets)
+        return Memory(words, self.norm(tokens), mask, offsets)

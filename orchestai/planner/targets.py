@@ -70,7 +70,7 @@ def given_decisions(targets: PlanTargets, offsets: Tensor, types: int, workers: 
     Args:
         offsets: (b, t, 2) as for `token_spans`.
         types: number of task types; the index that stands for a type that is not known.
-        workers: number of workers; the index that stands for none.
+        workers: number of workers; the index that stands for none, or for one that is not known.
         fallbacks: number of fallbacks per step.
     """
     steps = existing_steps(targets)
@@ -89,7 +89,7 @@ def given_decisions(targets: PlanTargets, offsets: Tensor, types: int, workers: 
         lengths=steps.sum(-1),
         spans=torch.where(spans == IGNORE, whole, spans),
         types=torch.where(kinds == IGNORE, types, kinds),
-        workers=chosen.clamp(min=0),
+        workers=torch.where(chosen == IGNORE, workers, chosen),
         fallbacks=torch.where(following < 0, workers, following),
         edges=edges,
     )

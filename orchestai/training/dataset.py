@@ -31,7 +31,7 @@ class WorkflowDataset(Dataset[Item]):
         subtask_sequences: the words of each plan's subtasks.
         task_types: indices of types; None where nobody named one.
         dependencies: indices of parents.
-        model_selections: indices of workers.
+        model_selections: indices of workers; None where nobody knows a good one, and then `fallback` is not read.
         spans: [start, end) character offsets of the subtasks' words in the instruction. Where they are not given, the
             words are looked for; a subtask whose words are not in the instruction trains everything but its span.
         fallback: indices of the workers to ask next; those beyond `max_fallbacks` are left out.
@@ -43,7 +43,7 @@ class WorkflowDataset(Dataset[Item]):
         subtask_sequences: Sequence[Sequence[str]],
         task_types: Sequence[Sequence[int | None]],
         dependencies: Sequence[Sequence[Sequence[int]]],
-        model_selections: Sequence[Sequence[int]],
+        model_selections: Sequence[Sequence[int | None]],
         spans: Sequence[Sequence[tuple[int, int] | None]] | None = None,
         fallback: Sequence[Sequence[Sequence[int]]] | None = None,
         *,
@@ -72,13 +72,18 @@ class WorkflowDataset(Dataset[Item]):
 
     @classmethod
     def from_examples(cls, examples: Sequence[TrainingExample], config: PlannerConfig) -> WorkflowDataset:
+        """The plans of `examples`. An execution that failed may show how to decompose, but not whom to ask."""
         targets = [example.targets for example in examples]
+        solved = [example.rewards.success == 1 for example in examples]
         return cls(
             instructions=[example.instruction for example in examples],
             subtask_sequences=[target.instructions for target in targets],
             task_types=[target.task_types for target in targets],
             dependencies=[target.dependencies for target in targets],
-            model_selections=[target.model_selections for target in targets],
+            model_selections=[
+                target.model_selections if known else [None] * len(target)
+                for target, known in zip(targets, solved, strict=True)
+            ],
             spans=[target.spans for target in targets],
             fallback=[target.fallback for target in targets],
             max_subtasks=config.max_subtasks,
@@ -124,7 +129,7 @@ def _targets(
     spans: Sequence[tuple[int, int] | None],
     task_types: Sequence[int | None],
     dependencies: Sequence[Sequence[int]],
-    model_selections: Sequence[int],
+    model_selections: Sequence[int | None],
     fallback: Sequence[Sequence[int]] | None,
     max_subtasks: int,
     max_fallbacks: int,
@@ -146,9 +151,10 @@ def _targets(
             targets["spans"][i] = torch.tensor(span)
         if (kind := task_types[i]) is not None:
             targets["task_types"][i] = kind
-        targets["model_selections"][i] = model_selections[i]
         targets["dependencies"][list(dependencies[i]), i] = True
-        if fallback is not None:
+        if (worker := model_selections[i]) is not None:
+            targets["model_selections"][i] = worker
+        if worker is not None and fallback is not None:
             following = [*fallback[i], *[NO_WORKER] * max_fallbacks][:max_fallbacks]
             targets["fallback"][i] = torch.tensor(following, dtype=torch.long)
     return targets
