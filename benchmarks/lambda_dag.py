@@ -48,7 +48,7 @@ def main() -> None:
     args = parser.parse_args()
     config = load_config(args.config)
     suite = load_suite("composition")
-    encoder = TextEncoder(config.planner.encoder, config.planner.max_tokens)
+    encoder = TextEncoder(config.planner.encoder, config.planner.max_tokens, config.planner.encoder_layer)
     tests = suite.split("test")[: args.tests]
     runs = []
     for lambda_dag in args.lambdas:
