@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from orchestai import __version__, commands
 from orchestai.config import DEFAULT_CONFIG, load_config
@@ -26,9 +27,9 @@ Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...",
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the output folder.")]
 
 
-def _flag(name: str, text: str) -> Any:
+def _flag(name: str, text: str, minimum: int | None = None) -> Any:
     """An option spelled with underscores, as in `--output_dir`, and also with hyphens."""
-    return typer.Option(*dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")), help=text)
+    return typer.Option(*dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")), help=text, min=minimum)
 
 
 Record = Annotated[Path | None, _flag("record", "Also write every generation used to this recording.")]
@@ -42,7 +43,7 @@ def _override(key: str, value: object) -> list[str]:
 def collect(
     config: ConfigFile = DEFAULT_CONFIG,
     num_executions: Annotated[
-        int, _flag("num_executions", "Workflows to execute, those already logged included.")
+        int, _flag("num_executions", "Workflows to execute, those already logged included.", minimum=1)
     ] = 200,
     output_dir: Annotated[Path, _flag("output_dir", "Folder of the execution log.")] = Path("execution_logs"),
     planner: Annotated[
@@ -189,7 +190,7 @@ def _guarded(program: typer.Typer) -> NoReturn:
     try:
         program()
     except UserError as error:
-        console.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
         console.print("interrupted; what was finished is kept: repeat the command to continue")

@@ -73,7 +73,7 @@ async def collect(
                 progress=progress,
             )
     for problem in state.problems:
-        console.print(f"skipped in the log: {problem}", highlight=False)
+        console.print(f"skipped in the log: {problem}", highlight=False, markup=False)
     console.print(
         f"{output_dir}: {state.total} executions ({state.continued} from before), "
         f"success {state.success_rate:.1%}, {state.cost_usd:.4f} USD, {state.unscorable} unscorable"
@@ -85,7 +85,7 @@ def prepare(config: Config, *, logs: Path, output: Path) -> None:
     report = run_preparation(logs, config, output)
     console.print(report.table())
     for line in [*report.warnings, *(f"skipped in the log: {problem}" for problem in report.problems)]:
-        console.print(line, highlight=False)
+        console.print(line, highlight=False, markup=False)
     artefacts.save_run_info(output.parent, config, command="prepare", logs=str(logs))
 
 
@@ -117,6 +117,12 @@ async def evaluate(
     }
     if not planners:
         raise UserError(f"neither {phase1} nor {phase2} exists; train first, or pass --phase1 and --checkpoint")
+    for what, path in (("phase 1", phase1), ("phase 2", phase2), ("the baselines that learn from logs", logs)):
+        if not path.exists():
+            console.print(f"{path}: not there; evaluating without {what}", highlight=False, markup=False)
+    # Before the work, so that a folder that cannot be written costs no evaluation.
+    facts = {"phase1": str(phase1), "phase2": str(phase2), "logs": str(logs)}
+    artefacts.save_run_info(output.parent, config, command="evaluate", **facts)
 
     @asynccontextmanager
     async def other_workers(workers: WorkersConfig) -> AsyncIterator[Executor]:

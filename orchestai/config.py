@@ -292,9 +292,12 @@ def load_config(path: Path | str = DEFAULT_CONFIG, overrides: Sequence[str] = ()
     """
     path = Path(path)
     try:
-        loaded = OmegaConf.load(path)
+        loaded: Any = OmegaConf.load(path)
     except FileNotFoundError:
         raise UserError(f"{path}: no such config file; pass --config FILE") from None
+    except OSError as error:
+        # OmegaConf itself raises one, without a number, for a file that is a bare word.
+        raise UserError(f"{path}: cannot read the config: {error.strerror or error}") from None
     except (YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     for override in overrides:
@@ -306,7 +309,7 @@ def load_config(path: Path | str = DEFAULT_CONFIG, overrides: Sequence[str] = ()
         except (YAMLError, OmegaConfBaseException, ValueError) as error:
             raise UserError(f"override {override!r}: {' '.join(str(error).split())}") from None
     try:
-        raw = OmegaConf.to_container(loaded, resolve=True)
+        raw: Any = OmegaConf.to_container(loaded, resolve=True)
     except OmegaConfBaseException as error:
         raise UserError(f"{path}: {' '.join(str(error).split())}") from None
     if not isinstance(raw, dict):

@@ -84,6 +84,9 @@ def test_every_command_hands_over_to_the_next(place):
     ("arguments", "said"),
     [
         (["collect", "--config", "absent.yaml"], "absent.yaml: no such config file"),
+        (["collect", "--config", "."], "cannot read the config"),
+        (["collect", "--config", "[/absent]"], "[/absent]: no such config file"),
+        (["collect", "--num_executions", "0"], "num_executions"),
         (["collect", "training.phase1_supervised.lambda_dga=1"], "did you mean 'lambda_dag'"),
         (["collect", "--planner", "heuristik"], "neither a checkpoint nor one of"),
         (["collect", "--planner", "whole:nobody"], "no worker 'nobody'"),
