@@ -10,6 +10,7 @@ from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import load_planner, save_planner
 from orchestai.planner.model import PlannerModel
+from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
 from orchestai.training.rl.start import split_tasks, train
 from orchestai.workers.pool import worker_cards
@@ -71,3 +72,13 @@ def test_a_suite_without_a_validation_split_gives_up_a_share(tmp_path):
     tasks, held_out = split_tasks(suite)
     assert {task.task_id for task in tasks} | {task.task_id for task in held_out} == {"plus/5", "plus/6", "plus/7"}
     assert len(held_out) == 1
+
+
+def test_the_only_split_of_a_suite_is_taken_whatever_its_name(tmp_path, monkeypatch):
+    config = configuration(tmp_path)
+    tasks = [Task.model_validate_json(line) for line in (tmp_path / "suite.jsonl").read_text().splitlines()]
+    monkeypatch.setattr("orchestai.training.rl.start.load_suite", lambda *_: Suite("one", {"test": lambda: tasks}))
+    learned, held_out = split_tasks(config)
+    assert len(learned) + len(held_out) == len(tasks)
+    assert learned
+    assert held_out

@@ -76,9 +76,10 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
 def split_tasks(config: Config) -> tuple[list[Task], list[Task]]:
     """Tasks to learn from, and tasks held out: the suite's validation split, or a share of a suite without one."""
     suite = load_suite(config.tasks.suite, config.tasks.path)
-    tasks = suite.split(config.tasks.split)
+    split = suite.splits[0] if len(suite.splits) == 1 else config.tasks.split
+    tasks = suite.split(split)
     limit = config.tasks.limit
-    if "validation" in suite.splits and config.tasks.split != "validation":
+    if "validation" in suite.splits and split != "validation":
         return tasks[:limit], suite.split("validation")[:limit]
     return _hold_out(tasks[:limit], config.training.phase1_supervised.val_fraction)
 
