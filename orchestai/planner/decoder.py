@@ -65,7 +65,7 @@ class SlotDecoder(nn.Module):
         self.matcher = WorkerMatcher(card_width, d, fallbacks)
         self.chosen = mlp(3 * d, d, d)
         self.step = nn.Sequential(mlp(2 * d, d, d), nn.LayerNorm(d))
-        self.edges = EdgeScorer(d, config.max_subtasks)
+        self.edges = EdgeScorer(d, config.num_heads, config.max_subtasks)
         self.state_value = nn.Linear(d, 4)
         self.need_value = nn.Linear(d, 1 + fallbacks)
         self.plan_value = nn.Linear(d, 1)
@@ -91,6 +91,7 @@ class SlotDecoder(nn.Module):
         fallbacks = [self.matcher.fallback(need, keys, taken[..., : f + 1]) for f in range(self.layout.max_fallbacks)]
         steps = self.step(torch.cat([states, chosen], -1))
         exists = given.steps[..., None]
+        before = _before_spans(given.spans, given.steps, memory)
         return Logits(
             go_on=self.go_on(all_states)[..., 0],
             start=self._start(states, _previous(end)[:, :n], memory),
@@ -98,7 +99,7 @@ class SlotDecoder(nn.Module):
             types=self.kind(content),
             workers=self.matcher.worker(need, keys),
             fallbacks=torch.stack(fallbacks, 2) if fallbacks else keys.new_zeros(*need.shape[:2], 0, len(keys)),
-            edges=self.edges(steps, content, memory.tokens, _before_spans(given.spans, given.steps, memory)),
+            edges=self.edges(steps, content, given.steps, memory.tokens, before),
             steps=steps,
             state_values=self.state_value(all_states),
             need_values=self.need_value(need),
@@ -143,7 +144,7 @@ class SlotDecoder(nn.Module):
         states, contents, types, workers = (torch.cat(column, 1) for column in columns)
         exists = torch.arange(spans.shape[1], device=device) < lengths[:, None]
         before = _before_spans(spans, exists, memory)
-        logits = self.edges(self.step(torch.cat([states, chosen], -1)), contents, memory.tokens, before)
+        logits = self.edges(self.step(torch.cat([states, chosen], -1)), contents, exists, memory.tokens, before)
         edges = chooser.flip_pairs(logits)
         return DecisionBatch(lengths, spans, types, workers[..., 0], workers[..., 1:], edges), logits
 

@@ -76,39 +76,49 @@ class WorkerMatcher(nn.Module):
 class EdgeScorer(nn.Module):
     """Says for each ordered pair of steps whether the second takes the first one's output.
 
-    Instructions refer to earlier results in the words around a step ("with the words and the vowel count, ..."). So
-    each pair looks, among the tokens near the second step, for those that fit the first.
+    Instructions refer to earlier results in the words before a step ("with the words and the vowel count, ..."). So
+    each pair looks there for the tokens that fit the first step, and weighs how well they fit it, and how much better
+    than they fit the other steps.
     """
 
-    def __init__(self, width: int, max_subtasks: int) -> None:
+    def __init__(self, width: int, heads: int, max_subtasks: int) -> None:
         super().__init__()
+        self.heads = heads
         self.max_subtasks = max_subtasks
-        self.word_key = nn.Linear(width, width)
-        self.word_value = nn.Linear(width, width)
-        self.word_query = nn.Linear(2 * width, width)
+        self.reference = nn.Linear(width, width)
+        self.referent = nn.Linear(2 * width, width)
         self.parent = nn.Linear(width, width)
         self.child = nn.Linear(width, width)
+        self.agreement = nn.Linear(width, width)
+        self.fits = nn.Linear(2 * heads, width)
         self.distance = nn.Embedding(2 * max_subtasks - 1, width)
         self.out = nn.Sequential(nn.GELU(), nn.Linear(width, width), nn.GELU(), nn.Linear(width, 1))
 
-    def forward(self, steps: Tensor, content: Tensor, tokens: Tensor, near: Tensor) -> Tensor:
+    def forward(self, steps: Tensor, content: Tensor, exists: Tensor, tokens: Tensor, near: Tensor) -> Tensor:
         """(b, n, n) logits.
 
         Args:
             steps: (b, n, d) what was decided for each step.
             content: (b, n, d) its words.
+            exists: (b, n) bool.
             tokens: (b, t, d) the instruction's.
-            near: (b, n, t) bool; the tokens around each step's words that may say what it takes.
+            near: (b, n, t) bool; the tokens before each step's words that may say what it takes.
         """
         n = steps.shape[1]
-        fit = _match(self.word_query(torch.cat([steps, content], -1)), self.word_key(tokens))
-        attention = masked_softmax(fit[:, :, None], near[:, None])
-        found = attention @ self.word_value(tokens)[:, None]
-        strength = (attention * fit[:, :, None]).sum(-1)
+        referent, reference = self.referent(torch.cat([steps, content], -1)), self.reference(tokens)
+        fit = _match(self._split(referent), self._split(reference))  # (b, heads, parent, t)
+        share = masked_softmax(fit, exists[:, None, :, None], dim=2)
+        attention = masked_softmax(fit[:, :, :, None], near[:, None, None])  # (b, heads, parent, child, t)
+        found = attention @ self._split(reference)[:, :, None]
+        agreement = found.permute(0, 2, 3, 1, 4).flatten(-2) * referent[:, :, None]
+        fits = torch.cat([(attention * scores[:, :, :, None]).sum(-1) for scores in (fit, share)], 1)
         index = torch.arange(n, device=steps.device)
         distance = self.distance(index - index[:, None] + self.max_subtasks - 1)
-        pairs = self.parent(steps)[:, :, None] + self.child(steps)[:, None] + found + distance
-        return self.out(pairs)[..., 0] + strength
+        pairs = self.parent(steps)[:, :, None] + self.child(steps)[:, None] + distance
+        return self.out(pairs + self.agreement(agreement) + self.fits(fits.permute(0, 2, 3, 1)))[..., 0]
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
 def _match(query: Tensor, key: Tensor) -> Tensor:

@@ -122,9 +122,9 @@ class SpanPool(nn.Module):
         return (attention @ value).transpose(1, 2).flatten(-2)
 
 
-def masked_softmax(logits: Tensor, mask: Tensor) -> Tensor:
-    """Softmax over the last dimension where `mask` is True, 0 elsewhere; all 0 where it is nowhere True."""
-    return torch.softmax(logits.masked_fill(~mask, -1e9), -1) * mask
+def masked_softmax(logits: Tensor, mask: Tensor, dim: int = -1) -> Tensor:
+    """Softmax over one dimension where `mask` is True, 0 elsewhere; all 0 where it is nowhere True."""
+    return torch.softmax(logits.masked_fill(~mask, -1e9), dim) * mask
 
 
 def _feed_forward(width: int) -> nn.Module:
