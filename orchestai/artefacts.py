@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -40,9 +41,8 @@ def replacing(path: Path | str) -> Iterator[BinaryIO]:
         os.replace(temporary, path)
         temporary = None
     except OSError as error:
-        raise UserError(
-            f"{path}: cannot write: {error.strerror or error}; free space or choose another folder"
-        ) from error
+        remedy = "free space, or choose another folder" if error.errno == errno.ENOSPC else "choose another folder"
+        raise UserError(f"{path}: cannot write: {error.strerror or error}; {remedy}") from error
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)

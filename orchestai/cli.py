@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from orchestai import __version__, commands
+from orchestai import __version__
 from orchestai.config import DEFAULT_CONFIG, load_config
 from orchestai.errors import UserError
 
@@ -60,6 +60,8 @@ def collect(
     overrides: Overrides = None,
 ) -> None:
     """Plan tasks, execute the plans on the workers and log the executions. Interrupt and repeat it to continue."""
+    from orchestai import commands
+
     loaded = load_config(
         config, [*(overrides or []), *_override("tasks.suite", suite), *_override("tasks.limit", limit)]
     )
@@ -81,6 +83,8 @@ def prepare(
     overrides: Overrides = None,
 ) -> None:
     """Turn execution logs into training data: the best execution of every task, and reworded copies."""
+    from orchestai import commands
+
     key = "training.phase1_supervised.synthetic_augmentations"
     commands.prepare(load_config(config, [*(overrides or []), *_override(key, augment)]), logs=logs, output=output)
 
@@ -96,6 +100,8 @@ def train_phase1(
     overrides: Overrides = None,
 ) -> None:
     """Phase 1: learn decomposition and worker selection from training data."""
+    from orchestai import commands
+
     section = "training.phase1_supervised"
     flags = [*_override(f"{section}.num_epochs", epochs), *_override(f"{section}.batch_size", batch_size)]
     commands.train_phase1(
@@ -113,6 +119,8 @@ def train_phase2(
     overrides: Overrides = None,
 ) -> None:
     """Phase 2: improve the planner by the reward of executed plans. Start it with `accelerate launch` for many GPUs."""
+    from orchestai import commands
+
     flags = _override("training.phase2_rl.num_episodes", episodes)
     commands.train_phase2(
         load_config(config, [*(overrides or []), *flags]), checkpoint=checkpoint, output_dir=output_dir, resume=resume
@@ -132,6 +140,8 @@ def evaluate(
     overrides: Overrides = None,
 ) -> None:
     """Compare both phases with every baseline on held-out tasks."""
+    from orchestai import commands
+
     loaded = load_config(config, overrides or [])
     evaluation = asyncio.run(
         commands.evaluate(loaded, phase1=phase1, phase2=checkpoint, logs=logs, output=output, record=record)
@@ -149,6 +159,8 @@ def plan(
     overrides: Overrides = None,
 ) -> None:
     """Print the workflow that a trained planner makes of an instruction, as JSON."""
+    from orchestai import commands
+
     workflow = commands.plan(load_config(config, overrides or []), instruction, checkpoint)
     print(json.dumps(workflow.to_dict(), indent=2, ensure_ascii=False))
 

@@ -117,6 +117,8 @@ async def evaluate(
     }
     if not planners:
         raise UserError(f"neither {phase1} nor {phase2} exists; train first, or pass --phase1 and --checkpoint")
+    if config.tasks.eval_split not in load_suite(config.tasks.suite, config.tasks.path).splits:
+        console.print(f"{config.tasks.suite} has no split {config.tasks.eval_split!r}: evaluating on its only one")
     for what, path in (("phase 1", phase1), ("phase 2", phase2), ("the baselines that learn from logs", logs)):
         if not path.exists():
             console.print(f"{path}: not there; evaluating without {what}", highlight=False, markup=False)

@@ -93,12 +93,16 @@ class Stages:
     def __post_init__(self) -> None:
         self.finished = {}
         if self._path.exists():
-            saved = json.loads(self._path.read_text())
-            if saved["setting"] != self.setting:
+            try:
+                saved = json.loads(self._path.read_text())
+                setting, finished = saved["setting"], saved["finished"]
+            except (ValueError, KeyError, TypeError):
+                raise UserError(f"{self._path}: damaged; remove {self.folder} to start the demo again") from None
+            if setting != self.setting:
                 raise UserError(
                     f"{self.folder} holds the stages of another configuration; remove it or choose another --output_dir"
                 )
-            self.finished = saved["finished"]
+            self.finished = finished
         else:
             artefacts.write_json(self._path, {"setting": self.setting, "finished": {}})
 

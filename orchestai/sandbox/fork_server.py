@@ -47,6 +47,10 @@ _ENVIRONMENT = {
 }
 
 
+_PATIENCE = 3
+"""Wall-clock limits of a program after which a server that says nothing counts as gone."""
+
+
 class SlotLostError(Exception):
     """The slot that ran a program, or the whole fork server, ended before it gave a verdict."""
 
@@ -114,6 +118,7 @@ class ForkServer:
         channel = self._channels[slot]
         try:
             with _file_with(program.code) as code_file, _file_with(tests) as tests_file:
+                channel.settimeout(_PATIENCE * limits.wall_s + _START_TIMEOUT_S)
                 socket.send_fds(channel, [order], [code_file, tests_file])
             while True:
                 verdict, _ = self._readers[slot].read()

@@ -60,8 +60,10 @@ class RecordingFile:
             raise UserError(f"{path}: record to a plain .jsonl file; `pack_recordings` compresses it afterwards")
         self._keys = {line["key"] for _, line in _lines(self.path) if "key" in line} if self.path.exists() else set()
         self._origins: dict[str, str] = {}
-        if self.path.exists() and not self.path.read_bytes().endswith(b"\n"):
-            self._append("\n")  # after a torn line, so that the next one is not lost with it
+        written = self.path.read_bytes() if self.path.exists() else b""
+        torn = bool(written) and not written.endswith(b"\n")
+        # After a torn line, so that the next one is not lost with it; and a file that cannot be written is found now.
+        self._append("\n" if torn else "")
 
     def add(self, key: str, prompt: Prompt, sample: int, completion: Completion) -> None:
         if key in self._keys:
