@@ -46,8 +46,8 @@ class UnreadableTextError(ValueError):
 class TextEncoder:
     """A frozen encoder. Not a module of the planner: its weights are neither trained nor stored with the planner's.
 
-    Texts are encoded one at a time, so that a text's features never depend on what it was batched with. The latest three
-    gigabytes of features (some 9,000 instructions) are kept in memory.
+    Texts are encoded one at a time, so that a text's features never depend on what it was batched with. The latest
+    3 GiB of features (some 9,000 instructions) are kept in memory.
 
     Args:
         name: `minilm`, or any encoder name or path that `transformers` loads with a fast tokenizer.
