@@ -13,8 +13,9 @@ LIVE ?= 0
 demo: install
 	@$(BIN)/orchestai demo $(if $(filter 1,$(LIVE)),--live)
 
+# One thread: some tests start processes of their own, and threads that wait for each other are slow on few cores.
 test: install
-	@$(BIN)/python -m pytest
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 lint: install
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy orchestai
