@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from orchestai.sandbox import Sandbox
-from orchestai.tasks.examples import parse_examples
+from orchestai.tasks.examples import Example, parse_examples
 from orchestai.workers.base import Request, Signature, WorkerCard, WorkerError
 from orchestai.workers.source import with_imports
 from orchestai.workers.tools import ToolWorker, calculator, expressions, make_tool, stdlib_search, text
@@ -138,3 +138,11 @@ async def test_python_runs_code_in_the_sandbox_or_hands_it_on(sandbox: Sandbox) 
         await worker.answer(Request("print(1 / 0)"))
     with pytest.raises(WorkerError, match="neither"):
         await worker.answer(Request("please add the numbers"))
+
+
+def test_an_empty_string_in_an_example_is_searched_like_any_other():
+    """HumanEval shows such examples; the search once failed on them, and the episode with it."""
+    request = Request(
+        "give it back doubled", Signature("step", ("x",)), (Example(("''",), "''"), Example(("'ab'",), "'abab'"))
+    )
+    assert "def step" in stdlib_search.answer(request)

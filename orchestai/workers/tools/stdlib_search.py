@@ -69,7 +69,7 @@ def _constants(cases: Sequence[Case]) -> list[Any]:
     for value in (*args, result):
         if isinstance(value, str):
             found += re.findall(r"[^\w\s]|[ _]", value)
-    if isinstance(result, str) and isinstance(args[0], str) and args[0] in result:
+    if isinstance(result, str) and isinstance(args[0], str) and args[0] and args[0] in result:
         found += [part for part in result.split(args[0], 1) if part]
     if isinstance(result, (list, dict)) and isinstance(args[0], (list, dict)) and result and args[0]:
         first, last = (next(iter(v.values() if isinstance(v, dict) else v)) for v in (args[0], result))
