@@ -1,8 +1,9 @@
-"""Files that are either whole or absent: written under a temporary name, flushed, then moved into place."""
+"""Files that are either whole or absent, and lines that are: nothing half-written is ever left behind."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import io
 import json
@@ -60,6 +61,42 @@ def write_text(path: Path | str, text: str) -> None:
 def write_json(path: Path | str, value: Any) -> None:
     """Indented JSON; NaN and infinities are refused (ValueError), since most readers refuse them."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def append(path: Path | str, lines: bytes) -> None:
+    """Append whole lines as one write, under a lock, and flush them to the disk; several processes may do so.
+
+    A torn last line that a crash left is ended first, so that nothing is lost with it.
+
+    Raises:
+        UserError: they could not be written; the file is then as it was before.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _append(descriptor, lines)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"{path}: cannot write: {reason}; free space or choose another folder") from error
+
+
+def _append(descriptor: int, lines: bytes) -> None:
+    size = os.fstat(descriptor).st_size
+    torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+    data = b"\n" + lines if torn else lines
+    try:
+        written = os.write(descriptor, data)
+        if written < len(data):
+            raise OSError(f"only {written} of {len(data)} bytes fitted")
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
 
 
 def save_torch(path: Path | str, value: Any) -> None:

@@ -129,8 +129,7 @@ async def logged(tasks: list[Task], executor: Executor) -> list[ExecutionRecord]
     records = []
     for seed in range(4):
         plans = ReferencePlanner(RandomAssignment(("weak", "strong"), 0), seed).plan(tasks)
-        pairs = [(t, p.workflow) for t, p in zip(tasks, plans, strict=True) if p.workflow]
-        done = await executor.execute_many(pairs)
+        done = [await executor.execute(t, p.workflow) for t, p in zip(tasks, plans, strict=True) if p.workflow]
         records += [
             ExecutionRecord.from_execution(execution, task, planner="reference", pool=("weak", "strong"))
             for task, execution in zip(tasks, done, strict=True)

@@ -304,17 +304,6 @@ async def test_an_unassigned_subtask_fails_and_an_unknown_worker_stops_the_comma
         await executor(sandbox, {"?": UserError("no such worker")}).execute(TASK, workflow("?"))
 
 
-async def test_many_keep_their_order_and_their_limit(sandbox: Sandbox) -> None:
-    one = executor(sandbox, {"slow": 0.05}, {"concurrency": 2})
-    finished: list[str] = []
-    pairs = [(TASK.model_copy(update={"task_id": str(i)}), whole("slow" if i == 0 else "good")) for i in range(6)]
-    executions = await one.execute_many(pairs, lambda e: finished.append(e.task_id), samples=range(6))
-    assert [execution.task_id for execution in executions] == list("012345")
-    assert sorted(finished) == list("012345")
-    assert one.pool.most_in_flight <= 2
-    assert [request.sample for _, request in one.pool.asked] == list(range(6))
-
-
 class CountingSandbox(Sandbox):
     """A sandbox that knows how often it was asked."""
 
@@ -342,9 +331,9 @@ async def test_equal_sources_are_judged_once() -> None:
 
 async def test_cancelling_leaves_nothing_running(sandbox: Sandbox) -> None:
     one = executor(sandbox, {"hangs": 60.0})
-    job = asyncio.ensure_future(one.execute_many([(TASK, workflow("hangs", "hangs"))] * 3))
+    job = asyncio.ensure_future(one.execute(TASK, workflow("hangs", "hangs")))
     await asyncio.sleep(0.1)
-    assert one.pool.in_flight == 6
+    assert one.pool.in_flight == 2
     job.cancel()
     with pytest.raises(asyncio.CancelledError):
         await job

@@ -185,6 +185,27 @@ def test_every_parameter_learns_from_scores_and_values(planner):
     assert all(torch.isfinite(p.grad).all() for p in planner.parameters())
 
 
+@pytest.mark.parametrize("explore", [frozenset({"worker", "fallback"}), frozenset({"worker", "edge"})])
+def test_where_workers_alone_are_explored_nothing_else_learns(planner, explore):
+    """Weights that explored and unexplored decisions share would take the unexplored ones along."""
+    planner.learn_only(explore)
+    plans = planner.plan(TASKS, sample=spec(1, 2, 3, explore=explore))
+    scores = planner.score(TASKS, [plan.decisions for plan in plans], explore=explore, temperature=1.0)
+    scores.logp.sum().backward()
+    learning = {name.split(".")[0] for name, weight in planner.named_parameters() if weight.grad is not None}
+    assert learning == ({"selector", "decoder", "reader"} if "edge" in explore else {"selector"})
+
+
+def test_plans_that_share_steps_are_sampled_as_if_alone(planner):
+    """Where only workers are sampled, the steps of equal instructions are decided once."""
+    explore = frozenset({"worker", "fallback"})
+    together = planner.plan([TASKS[0], TASKS[1], TASKS[0]], sample=spec(5, 6, 7, explore=explore))
+    for seed, which, plan in zip((5, 6, 7), (0, 1, 0), together, strict=True):
+        alone = planner.plan([TASKS[which]], sample=spec(seed, explore=explore))[0]
+        assert alone.workflow == plan.workflow
+        assert torch.allclose(alone.logp, plan.logp, atol=1e-5)
+
+
 def test_entropy_is_that_of_the_distribution(planner):
     """Checked on the worker of the first step: minus the sum of p log p over all of its alternatives."""
     decisions = planner.plan(TASKS[:1])[0].decisions

@@ -47,7 +47,7 @@ def configuration(folder, split="train", **phase2) -> Config:
 
 
 def test_from_a_checkpoint_of_phase_1_to_one_of_phase_2(tmp_path):
-    config = configuration(tmp_path)
+    config = configuration(tmp_path, explore=("worker", "fallback"))
     torch.manual_seed(0)
     first = tmp_path / "phase1_best.pth"
     save_planner(first, PlannerModel(config.planner, worker_cards(config.workers)), config, epoch=1)
@@ -56,11 +56,13 @@ def test_from_a_checkpoint_of_phase_1_to_one_of_phase_2(tmp_path):
     trained = load_planner(tmp_path / "out" / "phase2_best.pth", config, worker_cards(config.workers))
     tasks, held_out = split_tasks(config)
     assert trained.plan(tasks)[0].workflow is not None
+    before, after = load_planner(first, config, trained.cards).state_dict(), trained.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before if not name.startswith("selector"))
     assert not {task.task_id for task in tasks} & {task.task_id for task in held_out}
     facts = json.loads((tmp_path / "out" / "phase2.run.json").read_text())
     assert facts["identity"]["training tasks"] == torch.load(tmp_path / "out" / "phase2_last.pth")["data_fingerprint"]
 
-    longer = configuration(tmp_path, num_episodes=4)
+    longer = configuration(tmp_path, explore=("worker", "fallback"), num_episodes=4)
     assert asyncio.run(train(longer, checkpoint=first, output_dir=tmp_path / "out", resume=True)).updates == 2
     save_planner(first, trained, config, epoch=2)
     with pytest.raises(UserError, match=r"checkpoint was .* and is now"):

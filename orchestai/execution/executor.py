@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Protocol
 
 from orchestai.config import ExecutionConfig
 from orchestai.errors import InfrastructureError, UserError
@@ -20,7 +20,6 @@ from orchestai.workers.base import Answer, Request, WorkerError
 from orchestai.workflow import Subtask, Workflow
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
 class Workers(Protocol):
@@ -35,7 +34,7 @@ class Executor:
     Args:
         pool: the workers.
         sandbox: runs visible checks and hidden tests.
-        config: assembler, limits and concurrency.
+        config: assembler and limits.
     """
 
     def __init__(self, pool: Workers, sandbox: Sandbox, config: ExecutionConfig) -> None:
@@ -71,34 +70,6 @@ class Executor:
             total_cost=sum(result.cost_usd for result in results),
             total_latency_ms=workflow.critical_path({result.id: result.latency_ms for result in results}),
             error=run.unscorable or next((result.error for result in results if result.error), None) or problem,
-        )
-
-    async def execute_many(
-        self,
-        pairs: Iterable[tuple[Task, Workflow]],
-        progress: Callable[[Execution], None] | None = None,
-        *,
-        samples: Sequence[int] | None = None,
-    ) -> list[Execution]:
-        """Run workflows, `config.concurrency` at a time; the executions come in the order of `pairs`.
-
-        Args:
-            progress: called with each execution as it finishes.
-            samples: index of the repetition of each pair; 0 for all where absent.
-        """
-        jobs = list(pairs)
-        slots = asyncio.Semaphore(self.config.concurrency)
-
-        async def one(task: Task, workflow: Workflow, sample: int) -> Execution:
-            async with slots:
-                execution = await self.execute(task, workflow, sample)
-            if progress is not None:
-                progress(execution)
-            return execution
-
-        numbers = samples if samples is not None else [0] * len(jobs)
-        return await gather(
-            [one(task, workflow, number) for (task, workflow), number in zip(jobs, numbers, strict=True)]
         )
 
     async def _judge(self, task: Task, answer: str, unscorable: str) -> tuple[Outcome, int, int, str | None]:
@@ -244,14 +215,3 @@ class _Run:
         return SubtaskResult(
             id=subtask.id, status="failed" if attempts else "skipped", attempts=attempts, error=f"{subtask.id}: {error}"
         )
-
-
-async def gather(jobs: Iterable[Awaitable[T]]) -> list[T]:
-    """`asyncio.gather` that leaves nothing running when a job raises or the caller is cancelled."""
-    running = [asyncio.ensure_future(job) for job in jobs]
-    try:
-        return list(await asyncio.gather(*running))
-    finally:
-        for job in running:
-            job.cancel()
-        await asyncio.gather(*running, return_exceptions=True)

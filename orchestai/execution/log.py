@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from orchestai import artefacts
 from orchestai.errors import UserError
 from orchestai.execution.record import SCHEMA_VERSION, ExecutionRecord, PlannerOutputs, RunOutputs
 from orchestai.execution.result import Execution
@@ -45,18 +45,7 @@ class ExecutionLog:
             UserError: it could not be written; the file is then as it was before.
         """
         line = record.model_copy(update={"run_id": self.run_id}).model_dump_json().encode() + b"\n"
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                _append_line(descriptor, line)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise UserError(
-                f"{self.path}: cannot write: {error.strerror or error}; free space or choose another folder"
-            ) from error
+        artefacts.append(self.path, line)
 
     def log_execution(
         self,
@@ -150,21 +139,6 @@ def _files(path: Path) -> Iterator[Path]:
         yield path
     else:
         raise UserError(f"{path}: no such log; collect executions first, or pass --logs PATH")
-
-
-def _append_line(descriptor: int, line: bytes) -> None:
-    """Append under the caller's lock; take back a line that did not fit on the disk."""
-    size = os.fstat(descriptor).st_size
-    torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-    data = b"\n" + line if torn else line
-    try:
-        written = os.write(descriptor, data)
-        if written < len(data):
-            raise OSError(f"only {written} of {len(data)} bytes fitted")
-        os.fsync(descriptor)
-    except OSError:
-        os.ftruncate(descriptor, size)
-        raise
 
 
 def _plain(value: Any) -> Any:

@@ -14,6 +14,9 @@ from orchestai.planner.base import DecisionKind, Decisions, SampleSpec
 IMPOSSIBLE = -1e9
 """Logit of a choice that cannot be made; finite, so that entropies and gradients stay so."""
 
+STRUCTURE: frozenset[DecisionKind] = frozenset({"stop", "span", "type", "edge"})
+"""The kinds of decisions that make up steps and edges; the others choose workers for them."""
+
 _STEP: tuple[DecisionKind, ...] = ("stop", "span", "span", "type", "worker")
 _FALLBACK: tuple[DecisionKind, ...] = ("fallback",)
 

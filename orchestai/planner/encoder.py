@@ -6,7 +6,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -140,6 +140,16 @@ class TextEncoder:
     def __deepcopy__(self, memo: dict[int, object]) -> TextEncoder:
         """Itself: copies of a planner share the encoder, which never changes, and its cache."""
         return self
+
+
+@cache
+def open_encoder(name: str, max_tokens: int, layer: int | None = None) -> TextEncoder:
+    """The process's encoder of that description: whoever plans with it shares its weights and the texts it has read.
+
+    Raises:
+        UserError: as `TextEncoder`.
+    """
+    return TextEncoder(name, max_tokens, layer)
 
 
 def _drop_layers_after(model: torch.nn.Module, layer: int) -> None:

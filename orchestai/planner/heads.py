@@ -1,4 +1,4 @@
-"""The heads of the slot decoder: where a step's words are, who does it, and which steps feed it."""
+"""The heads of the structure decoder: where a step's words are, and which steps feed it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from orchestai.planner.decisions import IMPOSSIBLE
 from orchestai.planner.layers import DistanceBias, masked_softmax
@@ -25,52 +26,16 @@ class SpanPointer(nn.Module):
 
     def start(self, state: Tensor, tokens: Tensor, mask: Tensor, distance: Tensor) -> Tensor:
         """(b, n, t) logits from (b, n, d) states; `distance` (b, n, t) is that from the previous step's last token."""
-        logits = _match(self.start_query(state), self.start_key(tokens)) + self.start_distance(distance)[..., 0]
+        logits = match(self.start_query(state), self.start_key(tokens)) + self.start_distance(distance)[..., 0]
         return logits.masked_fill(~mask[:, None], IMPOSSIBLE)
 
     def end(self, state: Tensor, tokens: Tensor, mask: Tensor, start: Tensor) -> Tensor:
         """(b, n, t) logits given (b, n) starts; nothing ends before it starts."""
         at_start = tokens.gather(1, start[..., None].expand(-1, -1, tokens.shape[-1]))
         distance = torch.arange(tokens.shape[1], device=tokens.device) - start[..., None]
-        logits = _match(self.end_query(torch.cat([state, at_start], -1)), self.end_key(tokens))
+        logits = match(self.end_query(torch.cat([state, at_start], -1)), self.end_key(tokens))
         logits = logits + self.end_distance(distance)[..., 0]
         return logits.masked_fill(~mask[:, None] | (distance < 0), IMPOSSIBLE)
-
-
-class WorkerMatcher(nn.Module):
-    """Chooses workers by matching what a step needs with what their cards say.
-
-    Args:
-        card_width: width of a card's features.
-    """
-
-    def __init__(self, card_width: int, width: int, fallbacks: int) -> None:
-        super().__init__()
-        self.card = mlp(card_width, width, width)
-        self.none = nn.Parameter(torch.randn(width))
-        self.norm = nn.LayerNorm(width)
-        self.query = nn.Linear(width, width)
-        self.next_query = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(fallbacks))
-
-    def keys(self, cards: Tensor) -> Tensor:
-        """(W, card_width) features of the pool give (W + 1, d); the last key is that of "none"."""
-        return self.norm(torch.cat([self.card(cards), self.none[None]]))
-
-    def worker(self, need: Tensor, keys: Tensor) -> Tensor:
-        """(b, n, W) logits from (b, n, d) needs."""
-        return _match(self.query(need), keys[:-1])
-
-    def fallback(self, need: Tensor, keys: Tensor, taken: Tensor) -> Tensor:
-        """(b, n, W + 1) logits of the next fallback, given (b, n, k) workers taken before, the first one included.
-
-        No worker is taken twice, and after "none" comes none.
-        """
-        ask = self.next_query[taken.shape[-1] - 1](torch.cat([need, keys[taken].mean(-2)], -1))
-        none = len(keys) - 1
-        choices = torch.arange(len(keys), device=keys.device)
-        used = (taken[..., None] == choices).any(-2) & (choices != none)
-        ended = (taken[..., -1] == none)[..., None] & (choices != none)
-        return _match(self.query(ask), keys).masked_fill(used | ended, IMPOSSIBLE)
 
 
 class EdgeScorer(nn.Module):
@@ -78,7 +43,8 @@ class EdgeScorer(nn.Module):
 
     Instructions refer to earlier results in the words before a step ("with the words and the vowel count, ..."). So
     each pair looks there for the tokens that fit the first step, and weighs how well they fit it, and how much better
-    than they fit the other steps.
+    than they fit the other steps. A pair also sees the strongest signs of all pairs with the same second step: most
+    steps take a certain number of outputs, so what speaks for one parent speaks against another.
     """
 
     def __init__(self, width: int, heads: int, max_subtasks: int) -> None:
@@ -92,7 +58,9 @@ class EdgeScorer(nn.Module):
         self.agreement = nn.Linear(width, width)
         self.fits = nn.Linear(2 * heads, width)
         self.distance = nn.Embedding(2 * max_subtasks - 1, width)
-        self.out = nn.Sequential(nn.GELU(), nn.Linear(width, width), nn.GELU(), nn.Linear(width, 1))
+        self.pair = nn.Linear(width, width)
+        self.rivals = nn.Linear(width, width)
+        self.out = nn.Linear(width, 1)
 
     def forward(self, steps: Tensor, content: Tensor, exists: Tensor, tokens: Tensor, near: Tensor) -> Tensor:
         """(b, n, n) logits.
@@ -106,7 +74,7 @@ class EdgeScorer(nn.Module):
         """
         n = steps.shape[1]
         referent, reference = self.referent(torch.cat([steps, content], -1)), self.reference(tokens)
-        fit = _match(self._split(referent), self._split(reference))  # (b, heads, parent, t)
+        fit = match(self._split(referent), self._split(reference))  # (b, heads, parent, t)
         share = masked_softmax(fit, exists[:, None, :, None], dim=2)
         attention = masked_softmax(fit[:, :, :, None], near[:, None, None])  # (b, heads, parent, child, t)
         found = attention @ self._split(reference)[:, :, None]
@@ -115,13 +83,15 @@ class EdgeScorer(nn.Module):
         index = torch.arange(n, device=steps.device)
         distance = self.distance(index - index[:, None] + self.max_subtasks - 1)
         pairs = self.parent(steps)[:, :, None] + self.child(steps)[:, None] + distance
-        return self.out(pairs + self.agreement(agreement) + self.fits(fits.permute(0, 2, 3, 1)))[..., 0]
+        pairs = F.gelu(pairs + self.agreement(agreement) + self.fits(fits.permute(0, 2, 3, 1)))
+        strongest = pairs.masked_fill(~exists[:, :, None, None], IMPOSSIBLE).amax(1, keepdim=True)
+        return self.out(F.gelu(self.pair(pairs) + self.rivals(strongest)))[..., 0]
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
-def _match(query: Tensor, key: Tensor) -> Tensor:
+def match(query: Tensor, key: Tensor) -> Tensor:
     """Scaled dot products of (..., n, d) and (..., k, d) as (..., n, k)."""
     return query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
 
@@ -129,3 +99,11 @@ def _match(query: Tensor, key: Tensor) -> Tensor:
 def mlp(width_in: int, hidden: int, width_out: int) -> nn.Module:
     """A network with one hidden layer."""
     return nn.Sequential(nn.Linear(width_in, hidden), nn.GELU(), nn.Linear(hidden, width_out))
+
+
+def value_head(width: int, values: int) -> nn.Linear:
+    """Expected returns; 0 before training."""
+    head = nn.Linear(width, values)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    return head

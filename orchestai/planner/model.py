@@ -1,4 +1,4 @@
-"""The small planner: a frozen text encoder, and a slot decoder that points at the words of an instruction."""
+"""The small planner: a frozen text encoder, a decoder that points at the words of steps, a selector of workers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from orchestai.config import PlannerConfig
 from orchestai.planner.base import DecisionKind, Decisions, Plan, SampleSpec, Scores
 from orchestai.planner.dag import is_acyclic, repair
-from orchestai.planner.decisions import Chooser, DecisionBatch, explored
-from orchestai.planner.decoder import SlotDecoder
-from orchestai.planner.encoder import EncodedText, TextEncoder, UnreadableTextError
+from orchestai.planner.decisions import STRUCTURE, Chooser, DecisionBatch, explored
+from orchestai.planner.decoder import StructureDecoder
+from orchestai.planner.encoder import EncodedText, TextEncoder, UnreadableTextError, open_encoder
 from orchestai.planner.losses import PlannerOutputs, supervised_loss
 from orchestai.planner.reader import InstructionReader, Memory
 from orchestai.planner.scoring import score
+from orchestai.planner.selector import WorkerSelector
 from orchestai.planner.targets import PlanTargets, given_decisions
 from orchestai.tasks.examples import clean
 from orchestai.tasks.task import Task
@@ -41,12 +42,13 @@ class PlannerModel(nn.Module):
         super().__init__()
         self.config = config
         self.cards = tuple(cards)
-        self.encoder = encoder or TextEncoder(config.encoder, config.max_tokens, config.encoder_layer)
+        self.encoder = encoder or open_encoder(config.encoder, config.max_tokens, config.encoder_layer)
         features = card_features(self.cards, self.encoder)
         self.card_features: Tensor
         self.register_buffer("card_features", features, persistent=False)
         self.reader = InstructionReader(self.encoder.width, config)
-        self.decoder = SlotDecoder(features.shape[1], config)
+        self.decoder = StructureDecoder(config)
+        self.selector = WorkerSelector(features.shape[1], config)
 
     def forward(self, instructions: Sequence[str], targets: PlanTargets | None = None) -> PlannerOutputs:
         """Outputs along the plans in `targets`, or, without them, along the model's own plans of `max_subtasks` steps.
@@ -62,18 +64,20 @@ class PlannerModel(nn.Module):
         else:
             with torch.no_grad():
                 chooser = Chooser(None, len(instructions), self.decoder.layout, memory.mask.device)
-                plans, _ = self.decoder.decode(memory, self.card_features, chooser, stops=False)
-        logits = self.decoder(memory, self.card_features, plans)
+                structure = self.decoder.decode(memory, chooser, stops=False)
+                plans = self.selector.select(memory, self.card_features, structure, chooser)
+        logits = self.decoder(memory, plans)
+        selection = self.selector(memory, self.card_features, plans)
         return PlannerOutputs(
             subtask_embeddings=logits.steps,
             task_types=logits.types,
-            model_selections=logits.workers,
+            model_selections=selection.workers,
             workflow_graph=logits.edges.sigmoid(),
             edge_logits=logits.edges,
             go_on=logits.go_on,
             span_starts=logits.start,
             span_ends=logits.end,
-            fallback=logits.fallbacks,
+            fallback=selection.fallbacks,
             token_offsets=memory.offsets,
         )
 
@@ -122,22 +126,40 @@ class PlannerModel(nn.Module):
         with self._without_dropout():
             memory = self._read([self.encoder.encode(task.instruction) for task in tasks])
             given = DecisionBatch.collate(decisions, memory.mask.device)
-            logits = self.decoder(memory, self.card_features, given)
+            structure = self.decoder(memory, given) if explore & STRUCTURE else None
+            selection = self.selector(memory, self.card_features, given)
         layout = self.decoder.layout
         mask = explored(given, memory.lengths, len(self.cards), explore, layout)
-        return score(logits, given, mask, temperature, layout)
+        return score(structure, selection, given, mask, temperature, layout)
+
+    def learn_only(self, explore: frozenset[DecisionKind]) -> None:
+        """Let only those weights learn that serve no other decisions than the kinds in `explore`.
+
+        Steps and edges are decided by weights that they share, so as soon as one kind of these is explored, all learn.
+        """
+        structural = bool(explore & STRUCTURE)
+        for part in (self.reader, self.decoder):
+            part.requires_grad_(structural)
 
     def _plan(
         self, instructions: Sequence[str], encoded: Sequence[EncodedText], sample: SampleSpec | None
     ) -> list[Plan]:
-        memory, layout = self._read(encoded), self.decoder.layout
-        chooser = Chooser(sample, len(encoded), layout, memory.mask.device)
-        batch, edge_logits = self.decoder.decode(memory, self.card_features, chooser)
+        layout, device = self.decoder.layout, self.card_features.device
+        chooser = Chooser(sample, len(encoded), layout, device)
+        if sample is not None and sample.explore & STRUCTURE:
+            memory = self._read(encoded)
+            structure = self.decoder.decode(memory, chooser)
+        else:
+            distinct, place = _distinct(encoded)
+            memory = self._read(distinct)
+            structure = self.decoder.decode(memory, Chooser(None, len(distinct), layout, device))[place]
+            memory = memory[place]
+        batch = self.selector.select(memory, self.card_features, structure, chooser)
         logp = None
         if sample is not None:
             mask = explored(batch, memory.lengths, len(self.cards), sample.explore, layout)
             logp = (chooser.logp * mask).cpu()
-        edge_logits = edge_logits.cpu()
+        edge_logits = structure.edge_logits.cpu()
         plans = []
         for i, (instruction, text, row) in enumerate(zip(instructions, encoded, batch.rows(), strict=True)):
             edges = repair(row.edges, edge_logits[i, : row.length, : row.length])
@@ -172,10 +194,8 @@ class PlannerModel(nn.Module):
 
     def _read(self, encoded: Sequence[EncodedText]) -> Memory:
         """The memory of the texts; one that occurs several times is read once."""
-        distinct = {id(text): text for text in encoded}
-        memory = self.reader(list(distinct.values()), self.card_features.device)
-        place = {key: i for i, key in enumerate(distinct)}
-        return memory[torch.tensor([place[id(text)] for text in encoded], device=memory.mask.device)]
+        distinct, place = _distinct(encoded)
+        return self.reader(distinct, self.card_features.device)[place]
 
     @contextmanager
     def _without_dropout(self) -> Iterator[None]:
@@ -185,6 +205,13 @@ class PlannerModel(nn.Module):
             yield
         finally:
             self.train(training)
+
+
+def _distinct(encoded: Sequence[EncodedText]) -> tuple[list[EncodedText], Tensor]:
+    """The different texts, and (texts,) each one's place among them."""
+    distinct = {id(text): text for text in encoded}
+    place = {key: i for i, key in enumerate(distinct)}
+    return list(distinct.values()), torch.tensor([place[id(text)] for text in encoded])
 
 
 def card_features(cards: Sequence[WorkerCard], encoder: TextEncoder) -> Tensor:

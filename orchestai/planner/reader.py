@@ -35,6 +35,16 @@ class Memory:
         """(b,) tokens of each instruction."""
         return self.mask.sum(-1)
 
+    @property
+    def positions(self) -> Tensor:
+        """(t,) 0, 1, ..."""
+        return torch.arange(self.mask.shape[1], device=self.mask.device)
+
+    def inside(self, spans: Tensor) -> Tensor:
+        """(b, n, 2) first and last tokens give (b, n, t) bool: the tokens from the one to the other, both inclusive."""
+        first, last = spans[..., None].unbind(-2)
+        return (first <= self.positions) & (self.positions <= last)
+
     def __getitem__(self, rows: Tensor) -> Memory:
         return Memory(self.words[rows], self.tokens[rows], self.mask[rows], self.offsets[rows])
 

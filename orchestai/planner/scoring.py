@@ -8,41 +8,54 @@ from torch.nn import functional as F
 
 from orchestai.planner.base import Scores
 from orchestai.planner.decisions import DecisionBatch, SlotLayout
-from orchestai.planner.decoder import Logits
+from orchestai.planner.decoder import StructureLogits
+from orchestai.planner.selector import SelectionLogits
 
 
-def score(logits: Logits, given: DecisionBatch, explored: Tensor, temperature: float, layout: SlotLayout) -> Scores:
-    """Scores of the decisions that `logits` were computed along.
+def score(
+    structure: StructureLogits | None,
+    selection: SelectionLogits,
+    given: DecisionBatch,
+    explored: Tensor,
+    temperature: float,
+    layout: SlotLayout,
+) -> Scores:
+    """Scores of the decisions that the logits were computed along.
 
     Args:
+        structure: None where no decision about steps and edges is scored.
         explored: (b, slots) bool; the decisions that are scored.
     """
-    m, n = logits.go_on.shape[1], given.spans.shape[1]
-    going = torch.arange(m, device=logits.go_on.device) < given.lengths[:, None]
-    heads = [
-        _log_prob(logits.start, given.spans[..., 0], temperature),
-        _log_prob(logits.end, given.spans[..., 1], temperature),
-        _log_prob(logits.types, given.types, temperature),
-        _log_prob(logits.workers, given.workers, temperature),
-    ]
-    stop = _log_prob_bool(logits.go_on, going, temperature)
-    fallback = _log_prob(logits.fallbacks, given.fallbacks, temperature)
-    edge = _log_prob_bool(logits.edges, given.edges, temperature)
+    rows, n = given.workers.shape
+    worker = _log_prob(selection.workers, given.workers, temperature)
+    fallback = _log_prob(selection.fallbacks, given.fallbacks, temperature)
+    chosen = [torch.cat([one[..., None], more], -1) for one, more in zip(worker, fallback, strict=True)]
+    if structure is None:
+        nothing = chosen[0].new_zeros(rows, n, 4), chosen[0].new_zeros(rows, n, n)
+        parts = [(nothing[0], more, nothing[1]) for more in (*chosen, selection.values)]
+    else:
+        going = torch.arange(structure.go_on.shape[1], device=explored.device) < given.lengths[:, None]
+        stop = _log_prob_bool(structure.go_on, going, temperature)
+        start = _log_prob(structure.start, given.spans[..., 0], temperature)
+        end = _log_prob(structure.end, given.spans[..., 1], temperature)
+        kind = _log_prob(structure.types, given.types, temperature)
+        edge = _log_prob_bool(structure.edges, given.edges, temperature)
+        parts = [(_steps(stop[i], start[i], end[i], kind[i]), chosen[i], edge[i]) for i in (0, 1)]
+        parts.append((structure.state_values, selection.values, structure.plan_value[:, None, None].expand(-1, n, n)))
+    logp, entropy, value = (_place(*part, layout) * explored for part in parts)
+    return Scores(logp=logp, entropy=entropy, value=value, mask=explored)
 
-    def place(stop: Tensor, heads: list[Tensor], fallback: Tensor, pairs: Tensor) -> Tensor:
-        steps = F.pad(torch.cat([torch.stack(heads, -1), fallback], -1), (0, 0, 0, m - n))
-        return layout.place(torch.cat([stop[..., None], steps], -1), pairs) * explored
 
-    state_values = F.pad(logits.need_values, (0, 0, 0, m - n))
-    values = layout.place(
-        torch.cat([logits.state_values, state_values], -1), logits.plan_value[:, None, None].expand(-1, n, n)
-    )
-    return Scores(
-        logp=place(stop[0], [head[0] for head in heads], fallback[0], edge[0]),
-        entropy=place(stop[1], [head[1] for head in heads], fallback[1], edge[1]),
-        value=values * explored,
-        mask=explored,
-    )
+def _steps(stop: Tensor, *others: Tensor) -> Tensor:
+    """(b, m) and (b, n), n <= m, as (b, m, decisions)."""
+    padded = [F.pad(other, (0, stop.shape[1] - other.shape[1])) for other in others]
+    return torch.stack([stop, *padded], -1)
+
+
+def _place(steps: Tensor, chosen: Tensor, pairs: Tensor, layout: SlotLayout) -> Tensor:
+    """(b, m, 4), (b, n, 1 + F) and (b, n, n), n <= m, as (b, slots)."""
+    padded = F.pad(chosen, (0, 0, 0, steps.shape[1] - chosen.shape[1]))
+    return layout.place(torch.cat([steps, padded], -1), pairs)
 
 
 def _log_prob(logits: Tensor, chosen: Tensor, temperature: float) -> tuple[Tensor, Tensor]:

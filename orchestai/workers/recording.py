@@ -11,7 +11,6 @@ that was made for another prompt is never used; `asked` is the prompt's end, for
 
 from __future__ import annotations
 
-import errno
 import gzip
 import json
 import logging
@@ -21,7 +20,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from orchestai.artefacts import write_bytes
+from orchestai.artefacts import append, write_bytes
 from orchestai.errors import UserError
 from orchestai.workers.base import Completion
 from orchestai.workers.generation import Generator, Prompt, SamplingParams, generation_key
@@ -60,10 +59,8 @@ class RecordingFile:
             raise UserError(f"{path}: record to a plain .jsonl file; `pack_recordings` compresses it afterwards")
         self._keys = {line["key"] for _, line in _lines(self.path) if "key" in line} if self.path.exists() else set()
         self._origins: dict[str, str] = {}
-        written = self.path.read_bytes() if self.path.exists() else b""
-        torn = bool(written) and not written.endswith(b"\n")
-        # After a torn line, so that the next one is not lost with it; and a file that cannot be written is found now.
-        self._append("\n" if torn else "")
+        # So that a file that cannot be written is found before anything is generated.
+        append(self.path, b"")
 
     def add(self, key: str, prompt: Prompt, sample: int, completion: Completion) -> None:
         if key in self._keys:
@@ -89,19 +86,7 @@ class RecordingFile:
                 **completion.model_dump(include=set(_COMPLETION_FIELDS)),
             }
         )
-        self._append("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-
-    def _append(self, text: str) -> None:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-            try:
-                if os.write(descriptor, data := text.encode()) < len(data):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise UserError(f"{self.path}: cannot record: {error.strerror}; free space or record elsewhere") from error
+        append(self.path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
 
 
 class Recording:

@@ -37,6 +37,7 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
     """
     phase2 = config.training.phase2_rl
     planner = load_planner(checkpoint, config, worker_cards(config.workers))
+    planner.learn_only(frozenset(phase2.explore))
     tasks, eval_tasks = split_tasks(config)
     accelerator = open_accelerator(output_dir, config.logging)
 
