@@ -199,6 +199,8 @@ class Phase1Config(Section):
 class Phase2Config(Section):
     algorithm: Literal["GRPO", "PPO"] = "GRPO"
     learning_rate: float = Field(3e-5, gt=0)
+    lr_schedule: Literal["constant", "linear"] = "constant"
+    """`linear`: the learning rate falls to 0 with the last episode, so a resumed run cannot have more of them."""
     num_episodes: int = Field(1000, ge=1)
     """Tasks attempted in total; each is planned `num_generations` times."""
     max_steps_per_episode: int = Field(50, ge=1)

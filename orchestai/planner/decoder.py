@@ -73,9 +73,10 @@ class StructureDecoder(nn.Module):
         self.pool = SpanPool(d, config.num_heads)
         self.kind = mlp(d, d, types)
         self.type_embedding = nn.Embedding(types + 1, d)
+        self.number = nn.Embedding(config.max_subtasks, d)
         self.chosen = mlp(2 * d, d, d)
         self.step = nn.Sequential(mlp(2 * d, d, d), nn.LayerNorm(d))
-        self.edges = EdgeScorer(d, config.num_heads, config.max_subtasks)
+        self.edges = EdgeScorer(d, config.num_heads, config.max_subtasks, config.dropout)
         self.state_value = value_head(d, 4)
         self.plan_value = value_head(d, 1)
 
@@ -87,7 +88,7 @@ class StructureDecoder(nn.Module):
         chosen = self._chosen(content, given.types)
         all_states = self._states(chosen, end, memory)[:, : self.layout.max_subtasks]
         states = all_states[:, :n]
-        steps = self.step(torch.cat([states, chosen], -1))
+        steps = self._steps(states, chosen)
         exists = given.steps[..., None]
         before = _before_spans(given.spans, given.steps, memory)
         return StructureLogits(
@@ -130,7 +131,7 @@ class StructureDecoder(nn.Module):
         states, contents, types = (torch.cat(column, 1) for column in columns)
         exists = torch.arange(spans.shape[1], device=device) < lengths[:, None]
         before = _before_spans(spans, exists, memory)
-        logits = self.edges(self.step(torch.cat([states, chosen], -1)), contents, exists, memory.tokens, before)
+        logits = self.edges(self._steps(states, chosen), contents, exists, memory.tokens, before)
         return Structure(lengths, spans, types, chooser.flip_pairs(logits), logits)
 
     def _states(self, chosen: Tensor, ends: Tensor, memory: Memory) -> Tensor:
@@ -147,6 +148,9 @@ class StructureDecoder(nn.Module):
 
     def _content(self, spans: Tensor, memory: Memory) -> Tensor:
         return self.pool(memory.words, memory.inside(spans))
+
+    def _steps(self, states: Tensor, chosen: Tensor) -> Tensor:
+        return self.step(torch.cat([states, chosen], -1)) + self.number.weight[: states.shape[1]]
 
     def _chosen(self, content: Tensor, types: Tensor) -> Tensor:
         return self.chosen(torch.cat([content, self.type_embedding(types)], -1))

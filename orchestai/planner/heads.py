@@ -6,10 +6,9 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from orchestai.planner.decisions import IMPOSSIBLE
-from orchestai.planner.layers import DistanceBias, masked_softmax
+from orchestai.planner.layers import DistanceBias, EncoderLayer, masked_softmax
 
 
 class SpanPointer(nn.Module):
@@ -43,11 +42,11 @@ class EdgeScorer(nn.Module):
 
     Instructions refer to earlier results in the words before a step ("with the words and the vowel count, ..."). So
     each pair looks there for the tokens that fit the first step, and weighs how well they fit it, and how much better
-    than they fit the other steps. A pair also sees the strongest signs of all pairs with the same second step: most
-    steps take a certain number of outputs, so what speaks for one parent speaks against another.
+    than they fit the other steps. Then the pairs with the same second step see each other: most steps take a
+    certain number of outputs, so what speaks for one parent speaks against another.
     """
 
-    def __init__(self, width: int, heads: int, max_subtasks: int) -> None:
+    def __init__(self, width: int, heads: int, max_subtasks: int, dropout: float) -> None:
         super().__init__()
         self.heads = heads
         self.max_subtasks = max_subtasks
@@ -58,9 +57,8 @@ class EdgeScorer(nn.Module):
         self.agreement = nn.Linear(width, width)
         self.fits = nn.Linear(2 * heads, width)
         self.distance = nn.Embedding(2 * max_subtasks - 1, width)
-        self.pair = nn.Linear(width, width)
-        self.rivals = nn.Linear(width, width)
-        self.out = nn.Linear(width, 1)
+        self.rivals = EncoderLayer(width, heads, dropout)
+        self.out = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 1))
 
     def forward(self, steps: Tensor, content: Tensor, exists: Tensor, tokens: Tensor, near: Tensor) -> Tensor:
         """(b, n, n) logits.
@@ -83,9 +81,10 @@ class EdgeScorer(nn.Module):
         index = torch.arange(n, device=steps.device)
         distance = self.distance(index - index[:, None] + self.max_subtasks - 1)
         pairs = self.parent(steps)[:, :, None] + self.child(steps)[:, None] + distance
-        pairs = F.gelu(pairs + self.agreement(agreement) + self.fits(fits.permute(0, 2, 3, 1)))
-        strongest = pairs.masked_fill(~exists[:, :, None, None], IMPOSSIBLE).amax(1, keepdim=True)
-        return self.out(F.gelu(self.pair(pairs) + self.rivals(strongest)))[..., 0]
+        pairs = pairs + self.agreement(agreement) + self.fits(fits.permute(0, 2, 3, 1))
+        rivals = pairs.transpose(1, 2).flatten(0, 1)
+        present = exists.repeat_interleave(n, 0)[:, None, None]
+        return self.out(self.rivals(rivals, present))[..., 0].unflatten(0, (-1, n)).transpose(1, 2)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)

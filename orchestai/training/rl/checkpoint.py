@@ -42,8 +42,9 @@ class Position:
     flat_updates: int = 0
 
 
-MAY_CHANGE = ("training.phase2_rl.num_episodes", "training.phase2_rl.micro_batch_size")
-"""Keys that change no update that is already made, nor the result of the next."""
+_EPISODES = "training.phase2_rl.num_episodes"
+_SPEED = "training.phase2_rl.micro_batch_size"
+"""Changes no result."""
 
 
 def identity(config: Config, tasks: Sequence[Task], eval_tasks: Sequence[Task]) -> dict[str, Any]:
@@ -52,7 +53,9 @@ def identity(config: Config, tasks: Sequence[Task], eval_tasks: Sequence[Task]) 
     flat = _flatten({**sections, "training": {"phase2_rl": config.training.phase2_rl.model_dump(mode="json")}})
     for name, some in (("training tasks", tasks), ("validation tasks", eval_tasks)):
         flat[name] = data_fingerprint(some)
-    return {key: value for key, value in flat.items() if key not in MAY_CHANGE}
+    # Without a schedule, how long training will last changes no update of it.
+    free = {_SPEED} if config.training.phase2_rl.lr_schedule == "linear" else {_SPEED, _EPISODES}
+    return {key: value for key, value in flat.items() if key not in free}
 
 
 def _flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -125,7 +125,7 @@ class Trainer:
                 self._refuse_if_broken(episodes)
                 learning = make_batch(episodes, {task.task_id: task for task in tasks}, self.recipe, config)
                 started = time.perf_counter()
-                figures = self._learn(learning)
+                figures = {"learning_rate": self._set_learning_rate()} | self._learn(learning)
                 seconds = {**collected.seconds, "updating": time.perf_counter() - started}
 
                 position.update += 1
@@ -164,6 +164,13 @@ class Trainer:
         parts = await on_all(self.accelerator, mine)
         own = parts[self.accelerator.process_index]
         return Episodes(interleave([part.groups for part in parts]), own.seconds)
+
+    def _set_learning_rate(self) -> float:
+        left = 1 - self.position.consumed / self.config.num_episodes
+        rate = self.config.learning_rate * (left if self.config.lr_schedule == "linear" else 1.0)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        return rate
 
     def _learn(self, learning: Learning) -> dict[str, float]:
         """Take the optimiser steps of one batch; the figures are means over the steps."""
