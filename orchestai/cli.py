@@ -36,7 +36,7 @@ Record = Annotated[Path | None, _flag("record", "Also write every generation use
 
 
 def _override(key: str, value: object) -> list[str]:
-    return [] if value is None else [f"{key}={value}"]
+    return [] if value is None else [f"{key}={json.dumps(value)}"]
 
 
 @app.command()

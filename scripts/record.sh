@@ -8,7 +8,7 @@ collect() {
   .venv/bin/orchestai collect --output_dir "$folder/logs" --record "$folder/$1.jsonl" "${@:2}" 'workers.recordings=[]'
 }
 for worker in smol-greedy smol-fewshot smol-sample; do
-  collect steps --planner "reference:$worker" --num_executions 800
+  collect steps --planner "reference:$worker" --num_executions 2400
   collect whole --planner "whole:$worker" --num_executions 300 tasks.split=test
 done
 .venv/bin/python - <<'PACK'

@@ -14,7 +14,6 @@ from orchestai.execution.assembler import assemble
 from orchestai.execution.executor import Executor
 from orchestai.execution.request import build_request
 from orchestai.planner.base import Plan
-from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.composition.operations import OPERATIONS
 from orchestai.tasks.examples import clean
@@ -72,17 +71,12 @@ class Hindsight:
         offers = [
             (self._price(a), worker, a) for worker, a in zip(self._workers, answers, strict=True) if a is not None
         ]
-        judged: dict[str, bool] = {}
         for _, worker, answer in sorted(offers, key=lambda offer: offer[0]):
-            if answer.text not in judged:
-                program = assemble(task, task.reference, {**canonical, subtask.id: answer.text}, "dataflow")
-                try:
-                    report = await judge(self._executor.sandbox, task, program)
-                except InfrastructureError:
-                    continue
-                judged[answer.text] = report.total > 0 and report.passed == report.total
-            if judged[answer.text]:
-                return worker
+            try:
+                if await is_right(self._executor, task, subtask, answer.text, canonical):
+                    return worker
+            except InfrastructureError:
+                continue
         return None
 
     async def _answer(self, worker: str, request: Request) -> Answer | None:
@@ -104,6 +98,21 @@ class Hindsight:
 
     def _price(self, answer: Answer) -> float:
         return self._weights.beta * answer.cost_usd + self._weights.gamma_latency * answer.latency_ms
+
+
+async def is_right(executor: Executor, task: Task, subtask: Subtask, source: str, canonical: Mapping[str, str]) -> bool:
+    """Whether `source` may take the place of a subtask's canonical step.
+
+    Args:
+        canonical: of `canonical_steps`.
+
+    Raises:
+        InfrastructureError: the sandbox could not judge it.
+    """
+    assert task.reference is not None
+    program = assemble(task, task.reference, {**canonical, subtask.id: source}, "dataflow")
+    report = await executor.judgements.judge(task, program)
+    return report.total > 0 and report.passed == report.total
 
 
 def canonical_steps(task: Task) -> dict[str, str] | None:

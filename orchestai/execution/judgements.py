@@ -11,7 +11,7 @@ from orchestai.tasks.examples import Example
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Signature
 
-_FINAL = frozenset({"ok", "syntax_error", "no_entry_point"})
+_FINAL = frozenset({"ok", "syntax_error", "no_entry_point", "memory"})
 
 
 class Judgements:

@@ -96,7 +96,7 @@ class StructureDecoder(nn.Module):
             start=self._start(states, _previous(end)[:, :n], memory),
             end=self.pointer.end(states, memory.tokens, memory.mask, start),
             types=self.kind(content),
-            edges=self.edges(steps, content, given.steps, memory.tokens, before),
+            edges=self.edges(steps, content, given.steps, memory, before),
             steps=steps,
             state_values=self.state_value(all_states),
             plan_value=self.plan_value((steps * exists).sum(1) / exists.sum(1))[..., 0],
@@ -131,7 +131,7 @@ class StructureDecoder(nn.Module):
         states, contents, types = (torch.cat(column, 1) for column in columns)
         exists = torch.arange(spans.shape[1], device=device) < lengths[:, None]
         before = _before_spans(spans, exists, memory)
-        logits = self.edges(self._steps(states, chosen), contents, exists, memory.tokens, before)
+        logits = self.edges(self._steps(states, chosen), contents, exists, memory, before)
         return Structure(lengths, spans, types, chooser.flip_pairs(logits), logits)
 
     def _states(self, chosen: Tensor, ends: Tensor, memory: Memory) -> Tensor:

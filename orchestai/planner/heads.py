@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from orchestai.planner.decisions import IMPOSSIBLE
 from orchestai.planner.layers import DistanceBias, EncoderLayer, masked_softmax
+from orchestai.planner.reader import Memory
 
 
 class SpanPointer(nn.Module):
@@ -37,57 +38,83 @@ class SpanPointer(nn.Module):
         return logits.masked_fill(~mask[:, None] | (distance < 0), IMPOSSIBLE)
 
 
+class ReferenceMatcher(nn.Module):
+    """Looks in the words before a step for a reference to an earlier one ("with the words and the vowel count, ...").
+
+    For each ordered pair of steps it attends to the tokens that fit the first step, and weighs how well they fit it,
+    and how much better than they fit the other steps.
+
+    Args:
+        step_width: width of what describes a step.
+    """
+
+    def __init__(self, step_width: int, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.referent = nn.Linear(step_width, width)
+        self.reference = nn.Linear(width, width)
+        self.agreement = nn.Linear(width, width)
+        self.fits = nn.Linear(2 * heads, width)
+
+    def forward(self, steps: Tensor, exists: Tensor, tokens: Tensor, near: Tensor) -> Tensor:
+        """(b, n, n, width) features of pairs.
+
+        Args:
+            steps: (b, n, step_width).
+            exists: (b, n) bool.
+            tokens: (b, t, width) the instruction's.
+            near: (b, n, t) bool; the tokens before each step's words that may say what it takes.
+        """
+        referent, reference = self.referent(steps), self._split(self.reference(tokens))
+        fit = match(self._split(referent), reference)  # (b, heads, parent, t)
+        share = masked_softmax(fit, exists[:, None, :, None], dim=2)
+        attention = masked_softmax(fit[:, :, :, None], near[:, None, None])  # (b, heads, parent, child, t)
+        found = (attention @ reference[:, :, None]).permute(0, 2, 3, 1, 4).flatten(-2)
+        fits = torch.cat([(attention * scores[:, :, :, None]).sum(-1) for scores in (fit, share)], 1)
+        return self.agreement(found * referent[:, :, None]) + self.fits(fits.permute(0, 2, 3, 1))
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
 class EdgeScorer(nn.Module):
     """Says for each ordered pair of steps whether the second takes the first one's output.
 
-    Instructions refer to earlier results in the words before a step ("with the words and the vowel count, ..."). So
-    each pair looks there for the tokens that fit the first step, and weighs how well they fit it, and how much better
-    than they fit the other steps. Then the pairs with the same second step see each other: most steps take a
-    certain number of outputs, so what speaks for one parent speaks against another.
+    Steps are referred to by what they are ("the vowel count") or by their place ("step 2"): one matcher compares words
+    with words, the other has everything that is known of a step and of the tokens. Then the pairs with the same second
+    step see each other: most steps take a certain number of outputs, so what speaks for one parent speaks against
+    another.
     """
 
     def __init__(self, width: int, heads: int, max_subtasks: int, dropout: float) -> None:
         super().__init__()
-        self.heads = heads
         self.max_subtasks = max_subtasks
-        self.reference = nn.Linear(width, width)
-        self.referent = nn.Linear(2 * width, width)
+        self.by_words = ReferenceMatcher(width, width, heads)
+        self.by_part = ReferenceMatcher(2 * width, width, heads)
         self.parent = nn.Linear(width, width)
         self.child = nn.Linear(width, width)
-        self.agreement = nn.Linear(width, width)
-        self.fits = nn.Linear(2 * heads, width)
         self.distance = nn.Embedding(2 * max_subtasks - 1, width)
         self.rivals = EncoderLayer(width, heads, dropout)
         self.out = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 1))
 
-    def forward(self, steps: Tensor, content: Tensor, exists: Tensor, tokens: Tensor, near: Tensor) -> Tensor:
+    def forward(self, steps: Tensor, content: Tensor, exists: Tensor, memory: Memory, near: Tensor) -> Tensor:
         """(b, n, n) logits.
 
         Args:
             steps: (b, n, d) what was decided for each step.
             content: (b, n, d) its words.
             exists: (b, n) bool.
-            tokens: (b, t, d) the instruction's.
             near: (b, n, t) bool; the tokens before each step's words that may say what it takes.
         """
         n = steps.shape[1]
-        referent, reference = self.referent(torch.cat([steps, content], -1)), self.reference(tokens)
-        fit = match(self._split(referent), self._split(reference))  # (b, heads, parent, t)
-        share = masked_softmax(fit, exists[:, None, :, None], dim=2)
-        attention = masked_softmax(fit[:, :, :, None], near[:, None, None])  # (b, heads, parent, child, t)
-        found = attention @ self._split(reference)[:, :, None]
-        agreement = found.permute(0, 2, 3, 1, 4).flatten(-2) * referent[:, :, None]
-        fits = torch.cat([(attention * scores[:, :, :, None]).sum(-1) for scores in (fit, share)], 1)
         index = torch.arange(n, device=steps.device)
         distance = self.distance(index - index[:, None] + self.max_subtasks - 1)
         pairs = self.parent(steps)[:, :, None] + self.child(steps)[:, None] + distance
-        pairs = pairs + self.agreement(agreement) + self.fits(fits.permute(0, 2, 3, 1))
+        pairs = pairs + self.by_words(content, exists, memory.words, near)
+        pairs = pairs + self.by_part(torch.cat([steps, content], -1), exists, memory.tokens, near)
         rivals = pairs.transpose(1, 2).flatten(0, 1)
         present = exists.repeat_interleave(n, 0)[:, None, None]
         return self.out(self.rivals(rivals, present))[..., 0].unflatten(0, (-1, n)).transpose(1, 2)
-
-    def _split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
 def match(query: Tensor, key: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""Further training examples from logged ones: the same composition in other words, with branches in another order.
+"""Further training examples from logged ones: in other words, with branches in another order, with other operations.
 
-A step is reworded only where some logged execution shows which worker does the new wording well: the wording is what
-the worker reads, so a worker that was right for one wording may be wrong for another.
+A step gets other words only where some logged execution shows which worker does them well: the words are what the
+worker reads, so a worker that was right for one wording may be wrong for another.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from random import Random
 
 import networkx as nx
 
+from orchestai.tasks.composition.generate import SPLITS, bucket
 from orchestai.tasks.composition.graph import INPUT, Composition, Node
-from orchestai.tasks.composition.operation import Operation
+from orchestai.tasks.composition.operation import Kind, Operation
 from orchestai.tasks.composition.operations import OPERATIONS
 from orchestai.tasks.composition.probes import probe
 from orchestai.tasks.composition.wording import PARAMETERS, word
 from orchestai.tasks.examples import clean
 from orchestai.training.data_format import Targets, TrainingExample
 
+SWAPPED = 0.5
+"""Share of the steps that become another operation of the same kinds."""
 TRIES = 8
 """Times that each example is tried in vain before augmentation gives up."""
 _INPUTS = 8
@@ -42,10 +45,11 @@ def augment(
     evidence: Iterable[TrainingExample],
     seed: int,
 ) -> list[TrainingExample]:
-    """Up to `count` rewordings of the training examples; no two instructions are the same, nor equal to a given one.
+    """Up to `count` variations of the training examples; no two instructions are the same, nor equal to a given one.
 
-    Examples of the composition suite are reworded, those of other suites and of the validation split are not. Each
-    rewording keeps its example's task, split, rewards and, for steps whose words stay, workers.
+    Examples of the composition suite are varied, those of other suites and of the validation split are not; no
+    variation is a composition of another split than train. Each keeps its example's task, split, rewards and, for
+    steps whose words stay, workers.
 
     Args:
         evidence: examples, better ones first, that show which worker does which words.
@@ -58,12 +62,12 @@ def augment(
     vain = 0
     while composed and len(added) < count and vain < TRIES * len(composed):
         example, composition = composed[(len(added) + vain) % len(composed)]
-        reworded = _reword(example, composition, proven, rng)
-        if reworded is None or reworded.instruction in seen:
+        varied_example = _vary(example, composition, proven, rng)
+        if varied_example is None or varied_example.instruction in seen:
             vain += 1
         else:
-            seen.add(reworded.instruction)
-            added.append(reworded)
+            seen.add(varied_example.instruction)
+            added.append(varied_example)
     return added
 
 
@@ -86,26 +90,29 @@ def recover(example: TrainingExample) -> Composition | None:
     return composition if fits and len(nodes) > 1 else None
 
 
-def _reword(
+def _vary(
     example: TrainingExample, composition: Composition, proven: dict[str, Proven], rng: Random
 ) -> TrainingExample | None:
     order = _another_order(composition, rng)
     new_place = {old: new for new, old in enumerate(order)} | {INPUT: INPUT}
+    operations = _swap([composition.nodes[old].operation for old in order], proven, rng)
     nodes = [
-        Node(composition.nodes[old].operation, tuple(sorted(new_place[p] for p in composition.nodes[old].parents)))
-        for old in order
+        Node(operation, tuple(sorted(new_place[p] for p in composition.nodes[old].parents)))
+        for operation, old in zip(operations, order, strict=True)
     ]
-    reordered = Composition(composition.kind, tuple(nodes))
+    varied = Composition(composition.kind, tuple(nodes))
+    if bucket(varied) not in SPLITS["train"].buckets:
+        return None
     old_words = [clean(example.targets.instructions[old]) for old in order]
     phrasings = [
         rng.choice([p for p in node.operation.phrasings if clean(p.span) == words or clean(p.span) in proven])
         for node, words in zip(nodes, old_words, strict=True)
     ]
-    shown = sorted(probe(reordered, rng, _INPUTS), key=lambda p: len(repr(p.value)) + len(repr(p.result)))[:2]
-    if len(shown) < 2 or any(composition.call(p.value) != p.result for p in shown):
+    shown = sorted(probe(varied, rng, _INPUTS), key=lambda p: len(repr(p.value)) + len(repr(p.result)))[:2]
+    if len(shown) < 2:
         return None
     parameter = rng.choice(PARAMETERS[composition.kind])
-    worded = word(reordered, phrasings, parameter, [(p.value, p.result) for p in shown], rng)
+    worded = word(varied, phrasings, parameter, [(p.value, p.result) for p in shown], rng)
     words = [clean(worded.text[start:end]) for start, end in worded.spans]
     asked = [
         Proven(example.targets.model_selections[old], example.targets.fallback[old]) if new == before else proven[new]
@@ -120,6 +127,22 @@ def _reword(
         instructions=tuple(words),
     )
     return example.model_copy(update={"instruction": worded.text, "targets": targets, "augmented": True})
+
+
+def _swap(operations: Sequence[Operation], proven: dict[str, Proven], rng: Random) -> list[Operation]:
+    """Some of the operations replaced by others of the same kinds that somebody is known to do; none comes twice."""
+    swapped = list(operations)
+    for i, operation in enumerate(swapped):
+        others = [other for other in _exchangeable(operation.inputs, operation.output) if other not in swapped]
+        others = [other for other in others if any(clean(p.span) in proven for p in other.phrasings)]
+        if others and rng.random() < SWAPPED:
+            swapped[i] = rng.choice(others)
+    return swapped
+
+
+@cache
+def _exchangeable(inputs: tuple[Kind, ...], output: Kind) -> list[Operation]:
+    return [operation for operation in OPERATIONS if (operation.inputs, operation.output) == (inputs, output)]
 
 
 def _another_order(composition: Composition, rng: Random) -> list[int]:
