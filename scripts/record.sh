@@ -11,6 +11,7 @@ for worker in smol-greedy smol-fewshot smol-sample; do
   collect steps --planner "reference:$worker" --num_executions 2400
   collect whole --planner "whole:$worker" --num_executions 300 tasks.split=test
 done
+collect whole --planner heuristic --num_executions 300 tasks.split=test
 .venv/bin/python - <<'PACK'
 from pathlib import Path
 

@@ -18,8 +18,8 @@ from orchestai.planner.targets import PlanTargets
 from orchestai.training.dataset import LengthGroupedBatches, WorkflowDataset
 from orchestai.training.figures import EdgeCounts, Tally, count_heads, count_plans
 
-_PLATEAU_PATIENCE = 0
-"""Epochs without a better validation loss that are let pass before the learning rate falls to a third."""
+_PLATEAU = 0.03
+"""An epoch that lowers the validation loss by a smaller share than this makes the learning rate fall to a third."""
 
 
 class Imitation:
@@ -42,7 +42,7 @@ class Imitation:
         self.validation = validation
         self.settings = settings
         self.optimizer = AdamW(planner.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
-        self.scheduler = ReduceLROnPlateau(self.optimizer, factor=1 / 3, patience=_PLATEAU_PATIENCE)
+        self.scheduler = ReduceLROnPlateau(self.optimizer, factor=1 / 3, patience=0, threshold=_PLATEAU)
         self.epoch = 0
         self.best_loss = math.inf
         self.stale_epochs = 0
