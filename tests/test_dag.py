@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import networkx as nx
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
-from orchestai.planner.dag import acyclicity, decode_dag, is_acyclic, repair
+from orchestai.planner.dag import acyclicity, decode_dag, is_acyclic, likeliest_edges, repair
 
 
 def penalty(graph: Tensor, steps: int | None = None) -> Tensor:
@@ -115,3 +116,24 @@ def test_a_dag_is_not_repaired(adjacency):
 def test_repair_drops_the_least_likely_edge_of_a_cycle():
     probabilities = edges(3, (0, 1), (1, 2), p=0.9) + edges(3, (2, 0), p=0.6)
     assert decode_dag(probabilities).nonzero().tolist() == [[0, 1], [1, 2]]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_likeliest_edges_are_those_of_the_best_of_all_sets(seed):
+    """By brute force over all sets of parents of each step; a step beyond the plan's length has none and is none."""
+    generator = torch.Generator().manual_seed(seed)
+    n, lengths = 4, (4, 3)
+    edges = 2 * torch.randn(len(lengths), n, n, generator=generator)
+    counts = 2 * torch.randn(len(lengths), n, n, generator=generator)
+    steps = torch.arange(n) < torch.tensor(lengths)[:, None]
+    found = likeliest_edges(edges, counts, steps)
+    for row, length in enumerate(lengths):
+        assert not found[row, length:].any()
+        for child in range(length):
+            others = [i for i in range(length) if i != child]
+            sets = [chosen for size in range(length) for chosen in itertools.combinations(others, size)]
+
+            def worth(chosen, row=row, child=child):
+                return edges[row, list(chosen), child].sum() + counts[row, child].log_softmax(-1)[len(chosen)]
+
+            assert found[row, :, child].nonzero().flatten().tolist() == list(max(sets, key=worth))

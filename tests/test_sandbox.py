@@ -96,6 +96,8 @@ def test_memory_is_limited(sandbox, isolation):
         Program("def task_func(a, b):\n    return bytearray(1 << 30)\n", ADD_TESTS, isolation=isolation)
     )
     assert (report.status, report.passed) == ("memory", 0)
+    outcomes = [test.outcome for test in report.tests]
+    assert outcomes == ["memory", *["not_run"] * (len(outcomes) - 1)], "filling the memory once is enough"
 
 
 @both

@@ -1,9 +1,29 @@
-"""Keeping plans acyclic: a differentiable penalty for training, and repair when a plan is decoded."""
+"""Edges of plans: the likeliest ones, a differentiable penalty for cycles in training, and repair in decoding."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+
+
+def likeliest_edges(edge_logits: Tensor, count_logits: Tensor, steps: Tensor) -> Tensor:
+    """For each step its most probable set of parents, where p(set) is proportional to p(size) times the edges' odds.
+
+    Args:
+        edge_logits: (rows, n, n), from row to column.
+        count_logits: (rows, n, m) of having 0, 1, ..., m - 1 parents; m >= n.
+        steps: (rows, n) bool; the steps that exist.
+
+    Returns:
+        (rows, n, n) bool; no step is its own parent. There may be cycles.
+    """
+    n = edge_logits.shape[1]
+    pairs = steps[:, :, None] & steps[:, None] & ~torch.eye(n, dtype=torch.bool, device=steps.device)
+    odds, order = edge_logits.masked_fill(~pairs, -1e9).sort(dim=1, descending=True)
+    of_the_best = F.pad(odds.cumsum(1), (0, 0, 1, 0))[:, :n]
+    count = (of_the_best + count_logits.log_softmax(-1)[..., :n].transpose(1, 2)).argmax(1)
+    return (order.argsort(1) < count[:, None]) & pairs
 
 
 def acyclicity(probabilities: Tensor, mask: Tensor) -> Tensor:

@@ -171,10 +171,10 @@ class Chooser:
         """(b,) bool chosen with the odds of (b,) logits."""
         return self.choose(kind, slot, torch.stack([torch.zeros_like(logit), logit], -1)).bool()
 
-    def flip_pairs(self, logits: Tensor) -> Tensor:
-        """(b, n, n) bool chosen with the odds of (b, n, n) edge logits."""
+    def flip_pairs(self, logits: Tensor, likeliest: Tensor) -> Tensor:
+        """(b, n, n) bool chosen with the odds of (b, n, n) edge logits; `likeliest` where edges are not explored."""
         if self._sample is None or "edge" not in self._sample.explore:
-            return logits > 0
+            return likeliest
         n = logits.shape[1]
         scaled = logits / self._sample.temperature
         chosen = self._layout.pairs(self._uniform)[:, :n, :n] < scaled.sigmoid()

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from orchestai.config import PlannerConfig
+from orchestai.planner.dag import likeliest_edges
 from orchestai.planner.decisions import IMPOSSIBLE, Chooser, DecisionBatch, SlotLayout
 from orchestai.planner.heads import EdgeScorer, SpanPointer, mlp, value_head
 from orchestai.planner.layers import DecoderLayer, DistanceBias, SpanPool
@@ -24,6 +25,7 @@ class StructureLogits:
         start, end: (b, n, t) over tokens.
         types: (b, n, T).
         edges: (b, n, n) from row to column.
+        parent_counts: (b, n, max_subtasks) of having 0, 1, ... parents.
         steps: (b, n, d) what was decided for each step, as a vector.
         state_values: (b, m, 4) expected return before stop, start, end and type.
         plan_value: (b,) expected return before the edges.
@@ -34,6 +36,7 @@ class StructureLogits:
     end: Tensor
     types: Tensor
     edges: Tensor
+    parent_counts: Tensor
     steps: Tensor
     state_values: Tensor
     plan_value: Tensor
@@ -77,6 +80,7 @@ class StructureDecoder(nn.Module):
         self.chosen = mlp(2 * d, d, d)
         self.step = nn.Sequential(mlp(2 * d, d, d), nn.LayerNorm(d))
         self.edges = EdgeScorer(d, config.num_heads, config.max_subtasks, config.dropout)
+        self.parent_count = mlp(d, d, config.max_subtasks)
         self.state_value = value_head(d, 4)
         self.plan_value = value_head(d, 1)
 
@@ -97,6 +101,7 @@ class StructureDecoder(nn.Module):
             end=self.pointer.end(states, memory.tokens, memory.mask, start),
             types=self.kind(content),
             edges=self.edges(steps, content, given.steps, memory, before),
+            parent_counts=self.parent_count(steps),
             steps=steps,
             state_values=self.state_value(all_states),
             plan_value=self.plan_value((steps * exists).sum(1) / exists.sum(1))[..., 0],
@@ -131,8 +136,10 @@ class StructureDecoder(nn.Module):
         states, contents, types = (torch.cat(column, 1) for column in columns)
         exists = torch.arange(spans.shape[1], device=device) < lengths[:, None]
         before = _before_spans(spans, exists, memory)
-        logits = self.edges(self._steps(states, chosen), contents, exists, memory, before)
-        return Structure(lengths, spans, types, chooser.flip_pairs(logits), logits)
+        steps = self._steps(states, chosen)
+        logits = self.edges(steps, contents, exists, memory, before)
+        edges = chooser.flip_pairs(logits, likeliest_edges(logits, self.parent_count(steps), exists))
+        return Structure(lengths, spans, types, edges, logits)
 
     def _states(self, chosen: Tensor, ends: Tensor, memory: Memory) -> Tensor:
         """(b, k + 1, d) states before steps 0 .. k, given (b, k, d) what was chosen and (b, k) where its words end."""

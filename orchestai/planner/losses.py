@@ -21,6 +21,7 @@ class PlannerOutputs(TypedDict):
         model_selections: (b, n, W) logits.
         workflow_graph: (b, n, n) probability that the column's step depends on the row's.
         edge_logits: (b, n, n) its logits.
+        parent_counts: (b, n, m) logits of having 0, 1, ... parents.
         go_on: (b, m) logits that there is a step number 0, 1, ...; m is n or n + 1.
         span_starts, span_ends: (b, n, t) logits over tokens.
         fallback: (b, n, F, W + 1) logits; the last one is that of no further worker.
@@ -32,6 +33,7 @@ class PlannerOutputs(TypedDict):
     model_selections: Tensor
     workflow_graph: Tensor
     edge_logits: Tensor
+    parent_counts: Tensor
     go_on: Tensor
     span_starts: Tensor
     span_ends: Tensor
@@ -62,7 +64,8 @@ def supervised_loss(outputs: PlannerOutputs, targets: PlanTargets, lambda_dag: f
 
 def choices(outputs: PlannerOutputs, targets: PlanTargets) -> dict[str, tuple[Tensor, Tensor]]:
     """For each categorical loss whose targets are given, its (b, ..., k) logits and (b, ...) target indices."""
-    n = existing_steps(targets).shape[1]
+    steps = existing_steps(targets)
+    n = steps.shape[1]
     found: dict[str, tuple[Tensor, Tensor]] = {}
     if "spans" in targets:
         start, end = token_spans(targets["spans"][:, :n], outputs["token_offsets"]).unbind(-1)
@@ -70,6 +73,9 @@ def choices(outputs: PlannerOutputs, targets: PlanTargets) -> dict[str, tuple[Te
         found["end_loss"] = outputs["span_ends"][:, :n], end
     if "task_types" in targets:
         found["type_loss"] = outputs["task_types"][:, :n], targets["task_types"][:, :n]
+    if "dependencies" in targets:
+        counts = targets["dependencies"][:, :n, :n].sum(1)
+        found["parent_count_loss"] = outputs["parent_counts"][:, :n], counts.masked_fill(~steps, IGNORE)
     if "model_selections" in targets:
         found["worker_loss"] = outputs["model_selections"][:, :n], targets["model_selections"][:, :n]
     if "fallback" in targets and targets["fallback"].shape[-1]:

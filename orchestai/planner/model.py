@@ -74,6 +74,7 @@ class PlannerModel(nn.Module):
             model_selections=selection.workers,
             workflow_graph=logits.edges.sigmoid(),
             edge_logits=logits.edges,
+            parent_counts=logits.parent_counts,
             go_on=logits.go_on,
             span_starts=logits.start,
             span_ends=logits.end,

@@ -18,7 +18,7 @@ from .wire import VerdictReader, VerdictWriter
 
 _CENSUS_EVERY_S = 0.1
 _UNLOADABLE = ("syntax_error", "import_error", "no_entry_point", "memory", "broken")
-_OUTCOMES = ("passed", "failed", "error", "skipped", "memory")
+_OUTCOMES = ("passed", "failed", "error", "skipped", "memory", "not_run")
 
 
 class AbandonedError(Exception):

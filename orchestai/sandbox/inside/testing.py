@@ -33,6 +33,8 @@ class Recorder(unittest.TestResult):
         self.unheard.discard(self._numbers[id(test)])
         self._verdicts.send("end", test=self._numbers[id(test)], outcome=outcome, message=message)
         self._outcome = self._message = ""
+        if outcome == "memory":
+            self.stop()
 
     def addSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
         self._note("passed", "")
@@ -68,10 +70,14 @@ class Recorder(unittest.TestResult):
 
 
 def run_tests(module: ModuleType, names: Sequence[str], numbers: Sequence[int], verdicts: VerdictWriter) -> None:
-    """Run the tests `names[i]` ("Class.method") for i in `numbers`; each of them gets a verdict."""
+    """Run the tests `names[i]` ("Class.method") for i in `numbers`; each of them gets a verdict.
+
+    After a test that ran out of memory none is run: filling the memory takes seconds.
+    """
     groups: dict[str, list[int]] = {}
     for number in numbers:
         groups.setdefault(names[number].partition(".")[0], []).append(number)
+    exhausted = False
     for class_name, group in groups.items():
         cls = module.__dict__.get(class_name)
         cases: dict[unittest.TestCase, int] = {}
@@ -82,8 +88,13 @@ def run_tests(module: ModuleType, names: Sequence[str], numbers: Sequence[int], 
             else:
                 verdicts.send("end", test=number, outcome="error", message="the loaded tests do not have this one")
         recorder = Recorder(cases, verdicts)
-        unittest.TestSuite(cases).run(recorder)
+        if not exhausted:
+            unittest.TestSuite(cases).run(recorder)
+            exhausted = recorder.shouldStop
         for number in sorted(recorder.unheard):
-            message = recorder.fixture_error or "unittest did not run it"
-            verdicts.send("end", test=number, outcome="error", message=message)
+            if exhausted:
+                outcome, message = "not_run", "an earlier test ran out of memory"
+            else:
+                outcome, message = "error", recorder.fixture_error or "unittest did not run it"
+            verdicts.send("end", test=number, outcome=outcome, message=message)
     verdicts.send("done")
