@@ -245,6 +245,10 @@ class Phase2Config(Section):
     """Weight of the entropy bonus."""
     kl_coef: float = Field(0.0, ge=0)
     """Weight of the KL to the phase-1 planner."""
+    credit: Literal["plan", "step"] = "plan"
+    """`plan`: every decision is credited with the plan's reward. `step`: with what its own step earned, and with the
+    plan's success only where no other step failed its check; for GRPO (`dr_grpo`) that explores workers and fallbacks
+    alone, with the `dataflow` assembler, where no step's answer depends on another's."""
     explore: tuple[Literal["stop", "span", "type", "worker", "fallback", "edge"], ...] = ("worker", "fallback", "edge")
     """Decisions that are sampled and trained; the others are taken greedily."""
     temperature: float = Field(1.0, gt=0)

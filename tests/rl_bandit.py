@@ -18,7 +18,7 @@ from orchestai.config import Config, LoggingConfig, Phase2Config, RewardsConfig
 from orchestai.execution.result import Execution
 from orchestai.outcome import Outcome, Scored
 from orchestai.planner.base import Decisions, Plan, SampleSpec, Scores
-from orchestai.rewards.reward import reward
+from orchestai.rewards.reward import reward, step_rewards
 from orchestai.tasks.task import Task
 from orchestai.training.rl.checkpoint import identity
 from orchestai.training.rl.distributed import open_accelerator
@@ -79,6 +79,7 @@ class Bandit(nn.Module):
             entropy=-(logp.exp() * logp).sum(-1) * mask,
             value=self.values[kinds] * mask,
             mask=mask,
+            step=torch.arange(STEPS),
         )
 
     @torch.no_grad()
@@ -127,6 +128,9 @@ def trainer(output: Path, config: Phase2Config, planner: nn.Module | None = None
     def worth(execution: Execution) -> Outcome:
         return reward(execution, config, RewardsConfig(success="fraction"))
 
+    def step_worth(execution: Execution) -> list[float]:
+        return step_rewards(execution, config, RewardsConfig(success="fraction"))
+
     whole = Config(
         workers={"pool": {"w": {"kind": "tool", "tool": "text", "card": "a worker"}}}, training={"phase2_rl": config}
     )
@@ -139,7 +143,7 @@ def trainer(output: Path, config: Phase2Config, planner: nn.Module | None = None
         "identity": identity(whole, tasks, TASKS),
         "unscorable_limit": 0.2,
     }
-    rollout = Rollout(planner, changes.pop("execute", execute), worth, config, concurrency=8)
+    rollout = Rollout(planner, changes.pop("execute", execute), worth, step_worth, config, concurrency=8)
     accelerator = open_accelerator(output, LoggingConfig())
     return Trainer(accelerator, planner, rollout, config, **(arguments | changes))
 

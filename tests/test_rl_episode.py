@@ -15,6 +15,7 @@ DECISIONS = Decisions(1, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING)
 
 def turn(slots: int = 3, **changes) -> Turn:
     fields = {"logp": torch.zeros(slots), "mask": torch.ones(slots, dtype=torch.bool), "value": torch.zeros(slots)}
+    fields["step"] = torch.zeros(slots, dtype=torch.long)
     return Turn(DECISIONS, policy_version=0, **(fields | changes))
 
 

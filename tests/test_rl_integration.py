@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import torch
 from accelerate import Accelerator
 
@@ -11,7 +12,7 @@ from orchestai import artefacts
 from orchestai.config import ExecutionConfig, Phase2Config, PlannerConfig, RewardsConfig
 from orchestai.execution.executor import Executor
 from orchestai.planner.model import PlannerModel
-from orchestai.rewards.reward import reward
+from orchestai.rewards.reward import reward, step_rewards
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.training.rl.rollout import Rollout
@@ -44,7 +45,8 @@ class Scripted:
         return Answer(text=f"def {request.signature.name}(*args):\n    {SOURCES[name]}\n", cost_usd=PRICES[name])
 
 
-async def test_the_planner_learns_whom_to_trust_and_what_it_costs(tmp_path):
+@pytest.mark.parametrize("credit", ["plan", "step"])
+async def test_the_planner_learns_whom_to_trust_and_what_it_costs(tmp_path, credit):
     torch.manual_seed(0)
     planner = PlannerModel(PlannerConfig(d_model=32, num_layers=1, max_subtasks=3, max_fallbacks=0), CARDS)
     config = Phase2Config(
@@ -55,14 +57,24 @@ async def test_the_planner_learns_whom_to_trust_and_what_it_costs(tmp_path):
         alpha=1.0,
         beta=0.5,
         explore=("worker",),
+        loss_type="dr_grpo",
+        credit=credit,
         eval_every=6,
     )
     with Sandbox(workers=2) as sandbox:
         executor = Executor(Scripted(), sandbox, ExecutionConfig())
+        rollout = Rollout(
+            planner,
+            executor.execute,
+            lambda e: reward(e, config, RewardsConfig()),
+            lambda e: step_rewards(e, config, RewardsConfig()),
+            config,
+            concurrency=8,
+        )
         trainer = Trainer(
             Accelerator(cpu=True),
             planner,
-            Rollout(planner, executor.execute, lambda e: reward(e, config, RewardsConfig()), config, concurrency=8),
+            rollout,
             config,
             tasks=TASKS,
             eval_tasks=TASKS,

@@ -11,7 +11,7 @@ from orchestai.errors import InfrastructureError
 from orchestai.execution.result import Execution
 from orchestai.outcome import Scored, Unscorable
 from orchestai.planner.base import Plan
-from orchestai.rewards.reward import reward
+from orchestai.rewards.reward import reward, step_rewards
 from orchestai.training.rl.rollout import Rollout, row_seed
 
 
@@ -21,6 +21,7 @@ def rollout(execute=bandit.execute, planner=None, concurrency=4, **changes) -> R
         planner or bandit.Bandit(),
         execute,
         lambda execution: reward(execution, config, RewardsConfig(success="fraction")),
+        lambda execution: step_rewards(execution, config, RewardsConfig(success="fraction")),
         config,
         concurrency=concurrency,
     )

@@ -84,12 +84,14 @@ class Scores:
         entropy: of the distribution that it was drawn from, 0 where `mask` is False. With gradient.
         value: expected return before the decision, for PPO; 0 where `mask` is False. With gradient.
         mask: bool; the explored decisions that exist. A decision without alternatives is none.
+        step: (slots,) int64; the step that a slot decides about, -1 for pairs.
     """
 
     logp: Tensor
     entropy: Tensor
     value: Tensor
     mask: Tensor
+    step: Tensor
 
 
 class Planner(Protocol):

@@ -37,6 +37,12 @@ class SlotLayout:
     def slots(self) -> int:
         return self.max_subtasks * (len(self.step_kinds) + self.max_subtasks)
 
+    @property
+    def step(self) -> Tensor:
+        """(slots,) the step that each slot decides about; -1 for pairs."""
+        steps = torch.arange(self.max_subtasks).repeat_interleave(len(self.step_kinds))
+        return F.pad(steps, (0, self.max_subtasks**2), value=-1)
+
     def slot(self, step: int, decision: int) -> int:
         """Place of a step's decision, numbered as in `step_kinds`."""
         return step * len(self.step_kinds) + decision

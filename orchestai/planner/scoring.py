@@ -43,7 +43,7 @@ def score(
         parts = [(_steps(stop[i], start[i], end[i], kind[i]), chosen[i], edge[i]) for i in (0, 1)]
         parts.append((structure.state_values, selection.values, structure.plan_value[:, None, None].expand(-1, n, n)))
     logp, entropy, value = (_place(*part, layout) * explored for part in parts)
-    return Scores(logp=logp, entropy=entropy, value=value, mask=explored)
+    return Scores(logp=logp, entropy=entropy, value=value, mask=explored, step=layout.step)
 
 
 def _steps(stop: Tensor, *others: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from orchestai.config import Phase2Config, RewardsConfig
+from orchestai.execution.result import Execution
 from orchestai.outcome import Outcome, Scored, Unscorable
 
 
@@ -19,6 +20,12 @@ class Judged(Protocol):
     def total_latency_ms(self) -> float: ...
     @property
     def checks_passed(self) -> int: ...
+
+
+def step_rewards(execution: Execution, weights: Phase2Config, rewards: RewardsConfig) -> list[float]:
+    """The part of `reward` that each subtask earned alone: its check and, unless gated by success, its cost."""
+    beta = 0.0 if rewards.gate_costs else weights.beta
+    return [weights.shaped_reward * (r.passed_check is True) - beta * r.cost_usd for r in execution.results]
 
 
 def reward(execution: Judged, weights: Phase2Config, rewards: RewardsConfig) -> Outcome:

@@ -13,6 +13,7 @@ from orchestai.outcome import Scored
 from orchestai.planner.base import Decisions
 from orchestai.tasks.task import Task
 from orchestai.training.rl import maths
+from orchestai.training.rl.credit import step_advantages
 from orchestai.training.rl.episode import Episode, Trajectory
 from orchestai.training.rl.maths import Counts, GroupAdvantages
 from orchestai.training.rl.recipes import Recipe
@@ -135,6 +136,13 @@ def make_batch(
         per_slot = maths.whiten(per_slot, mask)
     else:
         per_slot, returns = torch.where(mask, advantages[of_row, None], 0.0), torch.zeros_like(values)
+        if config.credit == "step":
+            group_ids = torch.tensor([number[name] for name in names])
+            by_step = _credit_steps([episodes[i] for i, _ in known], rewards, group_ids)
+            steps = torch.stack([turn.step for turn in turns])
+            per_slot = torch.where(
+                mask & (steps >= 0), by_step[of_row].gather(1, steps.clamp(0, by_step.shape[1] - 1)), 0.0
+            )
     rollouts = torch.tensor([i for i, _ in known])[of_row]
     batch = Batch(
         tasks=tuple(tasks[episodes[i].task_id] for i in rollouts.tolist()),
@@ -168,6 +176,19 @@ def _compare(recipe: Recipe, rewards: Tensor, group_ids: Tensor) -> GroupAdvanta
         return groups._replace(values=together.values)
     scale: maths.Scale = "group" if recipe.baseline == "group_scaled" else "none"
     return maths.group_advantages(rewards, group_ids, everything, scale=scale)
+
+
+def _credit_steps(episodes: Sequence[Episode], rewards: Tensor, group_ids: Tensor) -> Tensor:
+    """(episodes, steps) advantages of the steps of each episode's plan."""
+    longest = max((len(episode.steps) for episode in episodes), default=0)
+    shape = len(episodes), max(longest, 1)
+    own, failed, exists = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape).bool(), torch.zeros(shape).bool()
+    for row, episode in enumerate(episodes):
+        n = len(episode.steps)
+        own[row, :n] = torch.tensor([step.reward for step in episode.steps], dtype=torch.float64)
+        failed[row, :n] = torch.tensor([step.failed for step in episode.steps], dtype=torch.bool)
+        exists[row, :n] = True
+    return step_advantages(rewards, own, failed, exists, group_ids).float()
 
 
 def _critic(

@@ -21,6 +21,7 @@ class Turn:
         logp: log-probability of each decision when it was sampled.
         mask: bool; the slots that exist and were explored.
         value: the expected return before each decision, for PPO.
+        step: int64; the step of the plan that each decision is about, -1 if about several.
         policy_version: optimiser steps taken before the act.
     """
 
@@ -28,6 +29,7 @@ class Turn:
     logp: Tensor
     mask: Tensor
     value: Tensor
+    step: Tensor
     policy_version: int
 
     def __post_init__(self) -> None:
@@ -38,6 +40,19 @@ class Turn:
             raise ValueError(f"a turn's mask must be bool, not {self.mask.dtype}")
         if not torch.isfinite(self.logp[self.mask]).all():
             raise ValueError("a sampled decision has no finite log-probability; the planner's weights may be broken")
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What became of one step of a plan.
+
+    Attributes:
+        reward: the part of the episode's reward that the step earned alone.
+        failed: whether its visible check failed.
+    """
+
+    reward: float
+    failed: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +86,7 @@ class Episode:
         group_id: episodes with the same one are compared with each other.
         outcome: the reward, or why there is none; without one, the episode is in neither baseline nor loss.
         metrics: figures of its executions (`success`, `cost_usd`, `latency_ms`, ...); empty where nothing ran.
+        steps: one result per step of the plan; empty where nothing ran.
         valid: whether there was a plan to execute.
         raw_valid: whether the plan was a DAG before repair.
         text: the plan, for people.
@@ -81,6 +97,7 @@ class Episode:
     trajectories: tuple[Trajectory, ...]
     outcome: Outcome
     metrics: Mapping[str, float] = field(default_factory=dict)
+    steps: tuple[StepResult, ...] = ()
     valid: bool = True
     raw_valid: bool = True
     text: str = ""

@@ -17,7 +17,7 @@ from orchestai.execution.result import Execution
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.planner.base import Plan, SampleSpec, TrainablePlanner
 from orchestai.tasks.task import Task
-from orchestai.training.rl.episode import Episode, Trajectory, Turn
+from orchestai.training.rl.episode import Episode, StepResult, Trajectory, Turn
 from orchestai.workflow import Workflow
 
 INVALID_PLAN_REWARD = 0.0
@@ -58,6 +58,7 @@ class Rollout:
 
     Args:
         reward: what an execution is worth; an `Unscorable` outcome stays one.
+        step_rewards: the part of it that each subtask earned alone.
         concurrency: executions at a time.
     """
 
@@ -66,6 +67,7 @@ class Rollout:
         planner: TrainablePlanner,
         execute: Execute,
         reward: Callable[[Execution], Outcome],
+        step_rewards: Callable[[Execution], Sequence[float]],
         config: Phase2Config,
         *,
         concurrency: int,
@@ -73,6 +75,7 @@ class Rollout:
         self._planner = planner
         self._execute = execute
         self._reward = reward
+        self._step_rewards = step_rewards
         self._config = config
         self._concurrency = concurrency
 
@@ -140,9 +143,9 @@ class Rollout:
             asked = [repeated[i] for i, _, _ in drawn]
             with torch.no_grad():
                 scores = self._planner.score(asked, decided, explore=explore, temperature=config.temperature)
-            mask, value = scores.mask.cpu(), scores.value.cpu()
+            mask, value, step = scores.mask.cpu(), scores.value.cpu(), scores.step.cpu()
             for k, (i, decisions, logp) in enumerate(drawn):
-                turns[i] = (Turn(decisions, logp.cpu(), mask[k], value[k], policy_version),)
+                turns[i] = (Turn(decisions, logp.cpu(), mask[k], value[k], step, policy_version),)
         seconds["sampling"] += sampled - started
         seconds["scoring"] += time.perf_counter() - sampled
         return [
@@ -160,6 +163,7 @@ class Rollout:
         task, workflow = planned.task, planned.plan.workflow
         outcome: Outcome = Scored(INVALID_PLAN_REWARD)
         metrics: dict[str, float] = {}
+        steps: tuple[StepResult, ...] = ()
         valid = workflow is not None and len(workflow) <= self._config.max_steps_per_episode
         if workflow is not None and valid:
             for sample in range(executions):
@@ -167,13 +171,14 @@ class Rollout:
                 if key not in known:
                     known[key] = asyncio.ensure_future(self._in_turn(task, workflow, sample, slots))
             jobs = [known[task.task_id, workflow, sample] for sample in range(executions)]
-            outcome, metrics = self._worth(await asyncio.gather(*jobs))
+            outcome, metrics, steps = self._worth(await asyncio.gather(*jobs))
         return Episode(
             task_id=task.task_id,
             group_id=task.task_id,
             trajectories=planned.trajectories,
             outcome=outcome,
             metrics=metrics,
+            steps=steps,
             valid=valid,
             raw_valid=planned.plan.raw_valid,
             text=describe(workflow) if workflow is not None else planned.plan.error,
@@ -186,12 +191,12 @@ class Rollout:
             except InfrastructureError as error:
                 return Execution(task_id=task.task_id, workflow=workflow, results=(), outcome=Unscorable(str(error)))
 
-    def _worth(self, executions: Sequence[Execution]) -> tuple[Outcome, dict[str, float]]:
-        """The mean reward and figures of the executions that could be judged."""
+    def _worth(self, executions: Sequence[Execution]) -> tuple[Outcome, dict[str, float], tuple[StepResult, ...]]:
+        """The mean reward, figures and steps of the executions that could be judged."""
         outcomes = [self._reward(execution) for execution in executions]
         values = [outcome.value for outcome in outcomes if isinstance(outcome, Scored)]
         if not values:
-            return outcomes[0], {}
+            return outcomes[0], {}, ()
         judged = [run for run, outcome in zip(executions, outcomes, strict=True) if isinstance(outcome, Scored)]
         metrics = {
             "success": [float(run.success) for run in judged],
@@ -200,7 +205,10 @@ class Rollout:
             "latency_ms": [run.total_latency_ms for run in judged],
             "checks": [float(run.checks_passed) for run in judged],
         }
-        return Scored(_mean(values)), {name: _mean(figures) for name, figures in metrics.items()}
+        own = zip(*(self._step_rewards(run) for run in judged), strict=True)
+        checks = zip(*([result.passed_check is False for result in run.results] for run in judged), strict=True)
+        steps = tuple(StepResult(_mean(earned), any(failed)) for earned, failed in zip(own, checks, strict=True))
+        return Scored(_mean(values)), {name: _mean(figures) for name, figures in metrics.items()}, steps
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -11,10 +11,11 @@ from rich.console import Console
 
 from orchestai import artefacts
 from orchestai.config import Config
+from orchestai.errors import UserError
 from orchestai.execution.result import Execution
 from orchestai.outcome import Outcome
 from orchestai.planner.checkpoint import load_planner, save_planner
-from orchestai.rewards.reward import reward
+from orchestai.rewards.reward import reward, step_rewards
 from orchestai.runtime import open_runtime
 from orchestai.tasks import load_suite
 from orchestai.tasks.suite import data_fingerprint
@@ -37,6 +38,11 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
     """
     phase2 = config.training.phase2_rl
     planner = load_planner(checkpoint, config, worker_cards(config.workers))
+    if phase2.credit == "step" and config.execution.assembler != "dataflow":
+        raise UserError(
+            f"training.phase2_rl.credit: step, but execution.assembler is {config.execution.assembler}, where a step's "
+            "answer depends on others'; set credit to plan"
+        )
     planner.learn_only(frozenset(phase2.explore))
     tasks, eval_tasks = split_tasks(config)
     accelerator = open_accelerator(output_dir, config.logging)
@@ -44,12 +50,17 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
     def worth(execution: Execution) -> Outcome:
         return reward(execution, phase2, config.rewards)
 
+    def step_worth(execution: Execution) -> list[float]:
+        return step_rewards(execution, phase2, config.rewards)
+
     def save(path: Path, facts: Mapping[str, Any]) -> None:
         save_planner(path, planner, config, seed=phase2.seed, data_fingerprint=data_fingerprint(tasks), **facts)
 
     same = {**identity(config, tasks, eval_tasks), "checkpoint": _digest(checkpoint)}
     async with open_runtime(config) as runtime:
-        rollout = Rollout(planner, runtime.executor.execute, worth, phase2, concurrency=config.execution.concurrency)
+        rollout = Rollout(
+            planner, runtime.executor.execute, worth, step_worth, phase2, concurrency=config.execution.concurrency
+        )
         trainer = Trainer(
             accelerator,
             planner,

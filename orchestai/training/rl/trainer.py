@@ -258,12 +258,19 @@ def choose_recipe(config: Phase2Config) -> Recipe:
     """The recipe that the configuration names.
 
     Raises:
-        UserError: it may learn from a sample only once, and the configuration says more.
+        UserError: it may learn from a sample only once, and the configuration says more; or it cannot credit steps.
     """
     recipe = PPO if config.algorithm == "PPO" else RECIPES[config.loss_type]
     if recipe.on_policy and config.num_iterations * config.num_minibatches > 1:
         raise UserError(
             f"training.phase2_rl.loss_type: {config.loss_type} has no ratio to correct for stale samples; set "
             "num_iterations and num_minibatches to 1, or choose grpo, dapo or another with a ratio"
+        )
+    if config.credit == "step" and (
+        recipe is not RECIPES["dr_grpo"] or not set(config.explore) <= {"worker", "fallback"}
+    ):
+        raise UserError(
+            "training.phase2_rl.credit: step needs algorithm GRPO, loss_type dr_grpo, and explore within worker and "
+            "fallback, so that plans of one task have the same steps; set them, or credit to plan"
         )
     return recipe
