@@ -62,7 +62,7 @@ async def measure(config: Config) -> dict[str, dict[str, float]]:
     shares: dict[str, dict[str, float]] = {}
     async with open_runtime(config) as runtime:
         for operation in track(OPERATIONS, "pool", console=console):
-            wordings = [places[words] for p in operation.phrasings if (words := clean(p.span)) in places]
+            wordings = [places[clean(phrasing.span)] for phrasing in operation.phrasings]
             shares[operation.name] = {}
             for worker in config.workers.pool:
                 right = await asyncio.gather(*(answers_right(runtime.executor, worker, *place) for place in wordings))

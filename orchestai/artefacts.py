@@ -1,4 +1,4 @@
-"""Files that are either whole or absent, and lines that are: nothing half-written is ever left behind."""
+"""Files that are either whole or absent, and lines appended whole: what a reader may rely on."""
 
 from __future__ import annotations
 

@@ -179,6 +179,7 @@ def test_augmentations_are_new_true_and_only_of_training_tasks(
     split_of = {example.task_id: example.split for example in examples if not example.augmented}
     original = {example.task_id: signature(example) for example in examples if not example.augmented}
     held_out = {pair[1].signature for split in ("validation", "test") for pair in generate_pairs(SPLITS[split])}
+    held_out |= {signature(example) for example in examples if example.split != "train"}
     same = 0
     phrases = {phrasing.span for operation in OPERATIONS for phrasing in operation.phrasings}
     for example in examples:

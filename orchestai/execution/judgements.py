@@ -11,6 +11,7 @@ from orchestai.tasks.examples import Example
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Signature
 
+_UNSURE = frozenset({"timeout", "died"})
 _FINAL = frozenset({"ok", "syntax_error", "no_entry_point", "memory"})
 
 
@@ -43,6 +44,6 @@ class Judgements:
         if key in self._reports:
             return self._reports[key]
         report = await judge(self._sandbox, task, program)
-        if report.status in _FINAL and task.isolation == "split":
+        if report.status in _FINAL and task.isolation == "split" and not _UNSURE & {t.outcome for t in report.tests}:
             self._reports[key] = report
         return report

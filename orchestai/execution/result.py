@@ -56,6 +56,11 @@ class SubtaskResult(BaseModel):
         return self.attempts[self.kept].passed_check if self.attempts and self.status == "done" else None
 
     @property
+    def failed(self) -> bool:
+        """Whether it is known to be wrong: it has no output, or one that its own check refuses."""
+        return self.status != "done" or self.passed_check is False
+
+    @property
     def cost_usd(self) -> float:
         return sum(attempt.cost_usd for attempt in self.attempts)
 

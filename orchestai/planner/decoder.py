@@ -76,7 +76,7 @@ class StructureDecoder(nn.Module):
         self.pool = SpanPool(d, config.num_heads)
         self.kind = mlp(d, d, types)
         self.type_embedding = nn.Embedding(types + 1, d)
-        self.number = nn.Embedding(config.max_subtasks, d)
+        self.number = nn.Embedding.from_pretrained(torch.zeros(config.max_subtasks, d), freeze=False)
         self.chosen = mlp(2 * d, d, d)
         self.step = nn.Sequential(mlp(2 * d, d, d), nn.LayerNorm(d))
         self.edges = EdgeScorer(d, config.num_heads, config.max_subtasks, config.dropout)

@@ -134,9 +134,9 @@ class PlannerModel(nn.Module):
         return score(structure, selection, given, mask, temperature, layout)
 
     def learn_only(self, explore: frozenset[DecisionKind]) -> None:
-        """Let only those weights learn that serve no other decisions than the kinds in `explore`.
+        """Keep steps and edges as they are, unless one of the kinds that make them up is in `explore`.
 
-        Steps and edges are decided by weights that they share, so as soon as one kind of these is explored, all learn.
+        Kinds share weights: those of steps and edges learn together, and so do workers and fallbacks.
         """
         structural = bool(explore & STRUCTURE)
         for part in (self.reader, self.decoder):

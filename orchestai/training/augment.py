@@ -48,13 +48,15 @@ def augment(
     """Up to `count` variations of the training examples; no two instructions are the same, nor equal to a given one.
 
     Examples of the composition suite are varied, those of other suites and of the validation split are not; no
-    variation is a composition of another split than train. Each keeps its example's task, split, rewards and, for
-    steps whose words stay, workers.
+    variation is a composition of a held-out split of the suite, or of a validation example. Each keeps its example's
+    task, split, rewards and, for steps whose words stay, workers.
 
     Args:
         evidence: examples, better ones first, that show which worker does which words.
     """
-    composed = [(example, found) for example in examples if example.split == "train" and (found := recover(example))]
+    recovered = [(example, found) for example in examples if (found := recover(example))]
+    composed = [(example, found) for example, found in recovered if example.split == "train"]
+    held_out = {found.signature for example, found in recovered if example.split != "train"}
     proven = _proven(evidence)
     seen = {example.instruction for example in examples}
     rng = Random(seed)
@@ -62,7 +64,7 @@ def augment(
     vain = 0
     while composed and len(added) < count and vain < TRIES * len(composed):
         example, composition = composed[(len(added) + vain) % len(composed)]
-        varied_example = _vary(example, composition, proven, rng)
+        varied_example = _vary(example, composition, proven, held_out, rng)
         if varied_example is None or varied_example.instruction in seen:
             vain += 1
         else:
@@ -91,7 +93,7 @@ def recover(example: TrainingExample) -> Composition | None:
 
 
 def _vary(
-    example: TrainingExample, composition: Composition, proven: dict[str, Proven], rng: Random
+    example: TrainingExample, composition: Composition, proven: dict[str, Proven], held_out: set[str], rng: Random
 ) -> TrainingExample | None:
     order = _another_order(composition, rng)
     new_place = {old: new for new, old in enumerate(order)} | {INPUT: INPUT}
@@ -101,7 +103,7 @@ def _vary(
         for operation, old in zip(operations, order, strict=True)
     ]
     varied = Composition(composition.kind, tuple(nodes))
-    if bucket(varied) not in SPLITS["train"].buckets:
+    if bucket(varied) not in SPLITS["train"].buckets or varied.signature in held_out:
         return None
     old_words = [clean(example.targets.instructions[old]) for old in order]
     phrasings = [

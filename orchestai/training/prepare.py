@@ -65,8 +65,8 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
 
     For each task the best execution is kept: most hidden tests passed, then cheapest, then fastest; whether tasks that
     none solved are kept is for `phase1_supervised.keep` to say. Targets name the workers whose answers counted. At most
-    `train_data_size` tasks are written, and `synthetic_augmentations` further examples that reword them; those are in
-    the split of their task.
+    `train_data_size` tasks are written, and `synthetic_augmentations` further examples that vary them, all in the
+    training split.
 
     Raises:
         UserError: there is no log, nothing in it can be learned from, or the file cannot be written.

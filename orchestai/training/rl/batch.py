@@ -90,7 +90,8 @@ class Learning:
     Attributes:
         batch: None if no episode can be learned from.
         groups, flat_groups: groups compared, and those whose rewards do not differ.
-        advantages: (trajectories,) reward above baseline; for PPO the mean over each trajectory's decisions.
+        advantages: (trajectories,) reward above baseline; for PPO and `credit: step`, the mean over each
+            trajectory's decisions.
     """
 
     batch: Batch | None
@@ -131,8 +132,7 @@ def make_batch(
         unit = abs(config.alpha) or 1.0
         turn_numbers = torch.tensor([n for _, trajectory in known for n in range(len(trajectory.turns))])
         per_slot, returns = _critic(rewards.float() / unit, of_row, turn_numbers, mask, values, config)
-        summed = torch.zeros(len(known)).index_add(0, of_row, per_slot.sum(1))
-        advantages = summed / torch.zeros(len(known)).index_add(0, of_row, mask.float().sum(1)).clamp(min=1)
+        advantages = _mean_of_slots(per_slot, mask, of_row, len(known))
         per_slot = maths.whiten(per_slot, mask)
     else:
         per_slot, returns = torch.where(mask, advantages[of_row, None], 0.0), torch.zeros_like(values)
@@ -143,6 +143,7 @@ def make_batch(
             per_slot = torch.where(
                 mask & (steps >= 0), by_step[of_row].gather(1, steps.clamp(0, by_step.shape[1] - 1)), 0.0
             )
+            advantages = _mean_of_slots(per_slot, mask, of_row, len(known))
     rollouts = torch.tensor([i for i, _ in known])[of_row]
     batch = Batch(
         tasks=tuple(tasks[episodes[i].task_id] for i in rollouts.tolist()),
@@ -156,6 +157,12 @@ def make_batch(
         rollout_slots=torch.zeros(len(episodes)).index_add(0, rollouts, mask.float().sum(1))[rollouts],
     )
     return Learning(batch, compared.groups, compared.flat, advantages)
+
+
+def _mean_of_slots(per_slot: Tensor, mask: Tensor, of_row: Tensor, trajectories: int) -> Tensor:
+    """(trajectories,) means of (rows, slots) over the slots of each trajectory's rows."""
+    summed = torch.zeros(trajectories).index_add(0, of_row, per_slot.sum(1))
+    return summed / torch.zeros(trajectories).index_add(0, of_row, mask.float().sum(1)).clamp(min=1)
 
 
 def _reward(episode: Episode, trajectory: Trajectory) -> float:

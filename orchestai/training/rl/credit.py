@@ -14,8 +14,9 @@ def step_advantages(rewards: Tensor, own: Tensor, failed: Tensor, steps: Tensor,
     What a step earned alone (its price, its visible check) is credited to it alone. The rest of the reward is credited
     to a step only where all others passed their checks: if one of them failed, so has the plan, whoever did this step.
     Both are compared with the mean of the same step in the group. As the others' checks do not depend on who does this
-    step, the expected gradient is that of the plan's reward, but for a positive factor per step; the noise of failures
-    elsewhere is gone.
+    step, both parts point where the plan's reward points, without the noise of failures elsewhere. Their weights are
+    not quite equal: a mean over k plans keeps (k - 1) / k of a difference, so where few plans tell, a price weighs
+    somewhat more than success.
 
     Args:
         rewards: (rows,) of plans.

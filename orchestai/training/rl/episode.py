@@ -48,7 +48,7 @@ class StepResult:
 
     Attributes:
         reward: the part of the episode's reward that the step earned alone.
-        failed: whether its visible check failed.
+        failed: whether it had no answer, or none that passed its visible check.
     """
 
     reward: float

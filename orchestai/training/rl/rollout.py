@@ -206,7 +206,7 @@ class Rollout:
             "checks": [float(run.checks_passed) for run in judged],
         }
         own = zip(*(self._step_rewards(run) for run in judged), strict=True)
-        checks = zip(*([result.passed_check is False for result in run.results] for run in judged), strict=True)
+        checks = zip(*([result.failed for result in run.results] for run in judged), strict=True)
         steps = tuple(StepResult(_mean(earned), any(failed)) for earned, failed in zip(own, checks, strict=True))
         return Scored(_mean(values)), {name: _mean(figures) for name, figures in metrics.items()}, steps
 

@@ -38,11 +38,8 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
     """
     phase2 = config.training.phase2_rl
     planner = load_planner(checkpoint, config, worker_cards(config.workers))
-    if phase2.credit == "step" and config.execution.assembler != "dataflow":
-        raise UserError(
-            f"training.phase2_rl.credit: step, but execution.assembler is {config.execution.assembler}, where a step's "
-            "answer depends on others'; set credit to plan"
-        )
+    if phase2.credit == "step":
+        _refuse_dependent_steps(config)
     planner.learn_only(frozenset(phase2.explore))
     tasks, eval_tasks = split_tasks(config)
     accelerator = open_accelerator(output_dir, config.logging)
@@ -83,6 +80,17 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
             highlight=False,
         )
     return summary
+
+
+def _refuse_dependent_steps(config: Config) -> None:
+    """Raise where a step's result may depend on other steps, or a plan may succeed in part without one."""
+    dependent = {
+        f"execution.assembler={config.execution.assembler}": config.execution.assembler != "dataflow",
+        f"execution.max_cost_usd={config.execution.max_cost_usd}": config.execution.max_cost_usd is not None,
+        f"rewards.success={config.rewards.success}": config.rewards.success != "all",
+    }
+    for setting in (setting for setting, found in dependent.items() if found):
+        raise UserError(f"training.phase2_rl.credit: steps cannot be credited apart with {setting}; set credit to plan")
 
 
 def split_tasks(config: Config) -> tuple[list[Task], list[Task]]:
