@@ -8,7 +8,7 @@ import torch
 
 from orchestai.config import RewardsConfig
 from orchestai.errors import InfrastructureError
-from orchestai.execution.result import Execution
+from orchestai.execution.result import Attempt, Execution, SubtaskResult
 from orchestai.outcome import Scored, Unscorable
 from orchestai.planner.base import Plan
 from orchestai.rewards.reward import reward, step_rewards
@@ -131,3 +131,21 @@ async def test_an_error_of_the_users_code_leaves_nothing_running():
         await explore(rollout(failing, concurrency=16), bandit.TASKS[:2])
     assert cancelled
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_steps_are_reported_with_what_they_earned_and_whether_they_failed():
+    """A step that nobody answered has failed, as has one whose check was refused; one without a check has not."""
+    refused = Attempt(worker="0", cost_usd=0.5, passed_check=False)
+    results = (
+        SubtaskResult(id="0", status="failed", attempts=(Attempt(worker="0", error="declined"),)),
+        SubtaskResult(id="1", status="done", attempts=(refused,), kept=0),
+        SubtaskResult(id="2", status="done", attempts=(Attempt(worker="0", passed_check=True),), kept=0),
+        SubtaskResult(id="3", status="done", attempts=(Attempt(worker="0"),), kept=0),
+    )
+
+    async def execute(task, workflow, sample=0) -> Execution:
+        return (await bandit.execute(task, workflow)).model_copy(update={"results": results})
+
+    steps = (await explore(rollout(execute, beta=2.0, shaped_reward=0.1)))[0][0].steps
+    assert [step.failed for step in steps] == [True, True, False, False]
+    assert [step.reward for step in steps] == pytest.approx([0.0, -1.0, 0.1, 0.0])
