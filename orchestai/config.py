@@ -177,6 +177,9 @@ class RewardsConfig(Section):
 class Phase1Config(Section):
     batch_size: int = Field(32, ge=1)
     learning_rate: float = Field(1e-4, gt=0)
+    lr_schedule: Literal["plateau", "linear"] = "plateau"
+    """`plateau`: the learning rate falls to a third after an epoch that hardly lowered the validation loss. `linear`:
+    it falls to 0 with the last batch of the last epoch, so a resumed run cannot have more of them."""
     num_epochs: int = Field(50, ge=1)
     lambda_dag: float = Field(0.3, ge=0)
     """Weight of the DAG-validity loss."""
@@ -249,8 +252,9 @@ class Phase2Config(Section):
     """`plan`: every decision is credited with the plan's reward. `step`: with what its own step earned, and with the
     plan's success only where no other step failed its check; for GRPO (`dr_grpo`) that explores workers and fallbacks
     alone, with the `dataflow` assembler, where no step's answer depends on another's."""
-    explore: tuple[Literal["stop", "span", "type", "worker", "fallback", "edge"], ...] = ("worker", "fallback", "edge")
-    """Decisions that are sampled and trained; the others are taken greedily."""
+    explore: tuple[Literal["stop", "span", "type", "worker", "fallback", "edge"], ...] = ("worker", "fallback")
+    """Decisions that are sampled and trained; the others are taken greedily. Sampled edges are drawn one by one, not
+    with the number of parents that greedy plans weigh."""
     temperature: float = Field(1.0, gt=0)
     """Sampling temperature of the explored decisions; also applied when they are scored."""
     max_grad_norm: float = Field(1.0, gt=0)

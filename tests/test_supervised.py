@@ -17,6 +17,7 @@ from orchestai.planner.model import PlannerModel
 from orchestai.planner.targets import IGNORE, NO_WORKER
 from orchestai.training.data_format import Rewards, Targets, TrainingExample, save_training_data
 from orchestai.training.dataset import LengthGroupedBatches, WorkflowDataset
+from orchestai.training.imitation import Imitation
 from orchestai.training.supervised import split_examples, train
 from orchestai.workers.pool import worker_cards
 
@@ -71,6 +72,26 @@ def data(tmp_path) -> Path:
     return path
 
 
+def interrupted_after(epochs: int, run_epoch):
+    def run(imitation: Imitation):
+        if imitation.epoch == epochs:
+            raise KeyboardInterrupt
+        return run_epoch(imitation)
+
+    return run
+
+
+def test_the_linear_schedule_ends_at_zero_and_fixes_the_number_of_epochs(data, tmp_path):
+    train(config(num_epochs=2, lr_schedule="linear", learning_rate=0.01), data=data, output_dir=tmp_path)
+    state = torch.load(tmp_path / "phase1_last.pth", weights_only=True)
+    assert state["optimizer_state_dict"]["param_groups"][0]["lr"] == 0
+    assert [row["learning_rate"] for row in metrics(tmp_path)] == pytest.approx([0.01, 0.005])
+    with pytest.raises(UserError, match=r"has changed \(num_epochs\)"):
+        train(
+            config(num_epochs=3, lr_schedule="linear", learning_rate=0.01), data=data, output_dir=tmp_path, resume=True
+        )
+
+
 def metrics(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "phase1_metrics.jsonl").read_text().splitlines()]
 
@@ -106,12 +127,16 @@ def test_it_learns_to_plan_and_keeps_the_best_epoch(data, tmp_path):
     ]
 
 
-def test_a_stopped_run_goes_on_bit_for_bit(data, tmp_path):
+@pytest.mark.parametrize("schedule", ["plateau", "linear"])
+def test_a_stopped_run_goes_on_bit_for_bit(data, tmp_path, schedule, monkeypatch):
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    train(config(num_epochs=4), data=data, output_dir=whole)
-    train(config(num_epochs=2), data=data, output_dir=stopped)
+    settings = config(num_epochs=4, lr_schedule=schedule)
+    train(settings, data=data, output_dir=whole)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Imitation, "run_epoch", interrupted_after(2, Imitation.run_epoch))
+        train(settings, data=data, output_dir=stopped)
     torch.rand(7)  # whatever else the process does in between
-    train(config(num_epochs=4), data=data, output_dir=stopped, resume=True)
+    train(settings, data=data, output_dir=stopped, resume=True)
     assert metrics(stopped) == metrics(whole)
     first, second = (torch.load(path / "phase1_last.pth", weights_only=True) for path in (whole, stopped))
     for key, tensor in first["model_state_dict"].items():

@@ -84,8 +84,3 @@ def repair(edges: Tensor, priority: Tensor) -> Tensor:
             kept[parent, child] = True
             reach |= reach[:, parent, None] & reach[child]
     return kept
-
-
-def decode_dag(probabilities: Tensor) -> Tensor:
-    """The likely edges (p > 0.5) of (n, n) `probabilities` as a DAG: (n, n) bool; see `repair`."""
-    return repair(probabilities > 0.5, probabilities)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from orchestai.planner.base import Plan
-from orchestai.planner.dag import decode_dag, is_acyclic
+from orchestai.planner.dag import is_acyclic, likeliest_edges, repair
 from orchestai.planner.losses import PlannerOutputs, choices, stops
 from orchestai.planner.targets import IGNORE, PlanTargets, existing_steps, token_spans
 
@@ -62,13 +62,12 @@ def count_heads(outputs: PlannerOutputs, targets: PlanTargets, tally: Tally, edg
     tally.add("stop_accuracy", float(((logits > 0) == wanted.bool()).float().mean()), len(wanted))
     steps = existing_steps(targets)
     n = steps.shape[1]
-    probabilities = outputs["workflow_graph"][:, :n, :n].detach()
-    pairs = steps[:, :, None] & steps[:, None]
-    edges.add((probabilities > 0.5) & pairs, targets["dependencies"][:, :n, :n])
-    for graph, length in zip(probabilities.cpu(), targets["lengths"].tolist(), strict=True):
-        existing = graph[:length, :length]
-        tally.add("raw_validity", float(is_acyclic(existing > 0.5)))
-        tally.add("decoded_validity", float(is_acyclic(decode_dag(existing))))
+    logits = outputs["edge_logits"][:, :n, :n].detach()
+    likely = likeliest_edges(logits, outputs["parent_counts"][:, :n], steps)
+    edges.add(likely, targets["dependencies"][:, :n, :n])
+    for graph, odds in zip(likely.cpu(), logits.cpu(), strict=True):
+        tally.add("raw_validity", float(is_acyclic(graph)))
+        tally.add("decoded_validity", float(is_acyclic(repair(graph, odds))))
 
 
 def count_plans(plans: Sequence[Plan], outputs: PlannerOutputs, targets: PlanTargets, tally: Tally) -> None:

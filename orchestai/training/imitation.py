@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import torch
 from torch.optim import AdamW
-from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 from torch.utils.data import default_collate
 
 from orchestai.config import Phase1Config
@@ -41,12 +41,17 @@ class Imitation:
         self.train = train
         self.validation = validation
         self.settings = settings
+        self._lengths = [len(planner.encoder.encode(instruction)) for instruction in train.instructions]
         self.optimizer = AdamW(planner.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
-        self.scheduler = ReduceLROnPlateau(self.optimizer, factor=1 / 3, patience=0, threshold=_PLATEAU)
+        batches = settings.num_epochs * len(self._batches(0))
+        self.scheduler = (
+            ReduceLROnPlateau(self.optimizer, factor=1 / 3, patience=0, threshold=_PLATEAU)
+            if settings.lr_schedule == "plateau"
+            else LambdaLR(self.optimizer, lambda batch: max(0.0, 1 - batch / batches))
+        )
         self.epoch = 0
         self.best_loss = math.inf
         self.stale_epochs = 0
-        self._lengths = [len(planner.encoder.encode(instruction)) for instruction in train.instructions]
 
     @property
     def finished(self) -> bool:
@@ -65,7 +70,8 @@ class Imitation:
         figures = {"learning_rate": self.optimizer.param_groups[0]["lr"], **self._learn()}
         figures |= self.validate()
         self.epoch += 1
-        self.scheduler.step(figures["val_loss"])
+        if isinstance(self.scheduler, ReduceLROnPlateau):
+            self.scheduler.step(figures["val_loss"])
         self.stale_epochs = 0 if figures["val_loss"] < self.best_loss else self.stale_epochs + 1
         self.best_loss = min(self.best_loss, figures["val_loss"])
         return figures
@@ -74,7 +80,7 @@ class Imitation:
         settings = self.settings
         tally = Tally()
         self.planner.train()
-        for rows in LengthGroupedBatches(self._lengths, settings.batch_size, seed=settings.seed, epoch=self.epoch):
+        for rows in self._batches(self.epoch):
             instructions, targets = self._batch(self.train, rows)
             outputs = self.planner(instructions, targets)
             losses = self.planner.compute_supervised_loss(outputs, targets, settings.lambda_dag)
@@ -88,6 +94,8 @@ class Imitation:
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.planner.parameters(), settings.max_grad_norm)
             self.optimizer.step()
+            if isinstance(self.scheduler, LambdaLR):
+                self.scheduler.step()
             for name, value in losses.items():
                 tally.add(_short("train", name), value.item(), len(rows))
         return tally.means()
@@ -128,6 +136,9 @@ class Imitation:
         self.scheduler.load_state_dict(state["scheduler_state_dict"])
         torch.set_rng_state(state["rng_states"]["cpu"])
         torch.cuda.set_rng_state_all(state["rng_states"]["cuda"])
+
+    def _batches(self, epoch: int) -> LengthGroupedBatches:
+        return LengthGroupedBatches(self._lengths, self.settings.batch_size, seed=self.settings.seed, epoch=epoch)
 
     def _batch(self, dataset: WorkflowDataset, rows: list[int]) -> tuple[list[str], PlanTargets]:
         batch = default_collate([dataset[row] for row in rows])

@@ -130,10 +130,12 @@ def _readable(
 
 def _identity(config: Config, examples: Sequence[TrainingExample]) -> dict[str, Any]:
     """What decides the course of a run, apart from how long it may go on."""
+    settings = config.training.phase1_supervised
+    length = {"num_epochs"} if settings.lr_schedule == "plateau" else set()
     return {
         "planner": config.planner.model_dump(mode="json"),
         "pool": [card.name for card in worker_cards(config.workers)],
-        "phase1_supervised": config.training.phase1_supervised.model_dump(mode="json", exclude={"num_epochs"}),
+        "phase1_supervised": settings.model_dump(mode="json", exclude=length),
         "data_fingerprint": artefacts.fingerprint([example.model_dump(mode="json") for example in examples]),
     }
 

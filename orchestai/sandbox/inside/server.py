@@ -128,7 +128,7 @@ def _judge(job: Job, wake: int, channel: socket.socket, home: str) -> dict[str, 
             status, reason = ending.kind, ending.reason
         if ending.test is not None:
             verdicts.setdefault(ending.test, (ending.kind, ending.reason))
-        if ending.test is None or time.monotonic() >= deadline:
+        if ending.test is None or ending.kind == "memory" or time.monotonic() >= deadline:
             verdicts.update((test, ("not_run", ending.reason)) for test in todo if test not in verdicts)
     tests = [verdicts[test] for test in range(job.total)]
     if status == "ok" and any(outcome == "memory" for outcome, _ in tests):

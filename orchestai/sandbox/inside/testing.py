@@ -62,7 +62,7 @@ class Recorder(unittest.TestResult):
 
     def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, err: Any) -> None:  # noqa: N802
         if err is not None:
-            self._note("failed", describe(err[1]))
+            self._note("memory" if issubclass(err[0], MemoryError) else "failed", describe(err[1]))
 
     def _note(self, outcome: str, message: str) -> None:
         if self._outcome in ("", "passed"):
