@@ -155,6 +155,9 @@ class ExecutionConfig(Section):
 
 
 class SandboxConfig(Section):
+    level: Literal["strict", "auto", "process"] = "auto"
+    """`strict`: programs are isolated by namespaces (Linux), or the command refuses to run. `auto`: they are where the
+    system allows it; elsewhere limits alone hold them, with a warning. `process`: limits alone, for trusted code."""
     workers: int = Field(2, ge=1)
     """Programs run at a time."""
     wall_s: float = Field(20.0, gt=0)

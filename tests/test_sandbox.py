@@ -45,7 +45,7 @@ def outcomes(report: Report) -> list[str]:
         ("def task_func(a, b):\n    import os\n    os._exit(0)\n", "died", 0),
         ("def task_func(a, b):\n    raise SystemExit(0)\n", "ok", 0),
         ("def task_func(a, b):\n    if a == 5: import os; os.abort()\n    return a + b\n", "died", 3),
-        ("def task_func(a, b):\n    import os; os.kill(os.getpid(), 40)\n", "died", 0),
+        ("def task_func(a, b):\n    import ctypes; ctypes.string_at(0)\n", "died", 0),
         ("def task_func(a, b):\n    for i in range(100000): print('spam' * 10)\n    return a + b\n", "ok", 4),
         ("import atexit, time\natexit.register(time.sleep, 3600)\n" + ADD, "ok", 4),
         ("def filter(x): return x\ndef hash(x): return 1\n" + ADD, "ok", 4),
@@ -308,7 +308,7 @@ def task_func(a, b):
 """
 
     async def run_all():
-        with Sandbox(workers=2) as narrow:
+        with Sandbox(workers=2, strictness="process") as narrow:
             return await asyncio.gather(*(narrow.arun(Program(f"{code}# {i}", ADD_TESTS)) for i in range(6)))
 
     assert all(report.success for report in asyncio.run(run_all()))
@@ -317,14 +317,15 @@ def task_func(a, b):
     assert max(sum(start <= at < end for start, end in spans) for at, _ in spans) <= 2
 
 
-def test_a_program_judged_before_is_not_run_again(sandbox, tmp_path):
+def test_a_program_judged_before_is_not_run_again(tmp_path):
     """Phase 2 repeats programs all the time."""
     code = f"open({str(tmp_path / 'runs')!r}, 'a').write('x')\n" + ADD
-    first, second = (sandbox.run(Program(code, ADD_TESTS)) for _ in range(2))
-    assert first is second
-    assert (tmp_path / "runs").read_text() == "x"
-    sandbox.run(Program(code, ADD_TESTS, isolation="shared"))
-    assert (tmp_path / "runs").read_text() == "xx"
+    with Sandbox(workers=1, strictness="process") as open_hearted:
+        first, second = (open_hearted.run(Program(code, ADD_TESTS)) for _ in range(2))
+        assert first is second
+        assert (tmp_path / "runs").read_text() == "x"
+        open_hearted.run(Program(code, ADD_TESTS, isolation="shared"))
+        assert (tmp_path / "runs").read_text() == "xx"
 
 
 async def test_cancelling_one_wait_leaves_the_other_its_verdict(sandbox):

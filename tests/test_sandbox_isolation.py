@@ -1,4 +1,4 @@
-"""What hostile programs try in the sandbox, and that it gains them nothing and costs nobody else anything."""
+"""What hostile programs try against the limits that hold on every system, and that it gains them nothing."""
 
 import asyncio
 import os
@@ -22,7 +22,8 @@ both = pytest.mark.parametrize("isolation", ["split", "shared"])
 
 @pytest.fixture(scope="module")
 def sandbox():
-    with Sandbox(workers=2, limits=Limits(wall_s=20, load_s=3, test_s=2, memory_mb=256)) as sandbox:
+    limits = Limits(wall_s=20, load_s=3, test_s=2, memory_mb=256)
+    with Sandbox(workers=2, limits=limits, strictness="process") as sandbox:
         yield sandbox
 
 
@@ -211,7 +212,7 @@ def task_func(a, b):
 def test_the_environment_and_the_working_directory_are_the_programs_own(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "secret")
     code = "import os\ndef task_func():\n    return os.environ.get('SOME_API_KEY'), os.getcwd()"
-    with Sandbox(workers=1) as fresh:
+    with Sandbox(workers=1, strictness="process") as fresh:
         report = fresh.run(Program(code, case("key, cwd = task_func()\nself.assertIsNone(key)\nself.fail(cwd)")))
         folder = report.tests[0].message.removeprefix("AssertionError: ")
         assert folder.startswith("/")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestai.errors import UserError
+from orchestai.sandbox import fences
 from orchestai.tasks.composition.operations import OPERATIONS
 from orchestai.tasks.examples import Example
 from orchestai.workers import source
@@ -113,7 +114,7 @@ def test_the_role_and_the_inputs_reach_the_model_where_text_is_wanted() -> None:
 def test_any_reply_to_any_instruction_gives_a_program_that_parses(reply: str, instruction: str) -> None:
     """A model may write anything; the head alone must always be a program."""
     request = Request(instruction, STEP, (Example(('\'a"""\\n\'',), "2"),))
-    assert source.parses(Complete().answer(request, reply))
+    assert fences.parses(Complete().answer(request, reply))
 
 
 def test_missing_imports_are_added_and_nothing_else() -> None:

@@ -18,12 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from orchestai.errors import InfrastructureError, UserError
+from orchestai.sandbox.bubblewrap import SCRATCH, Bubblewrap
 from orchestai.sandbox.inside.wire import ChannelClosedError, LineReader
+from orchestai.sandbox.inventory import free_names
 from orchestai.sandbox.program import Limits, Program
 
 _INSIDE = Path(__file__).parent / "inside"
 _BOOT = """
-import importlib.util, json, sys
+import importlib.util, json, os, sys
+os.dup2(0, 2)
 sys.path[:] = [entry for entry in sys.path if entry]
 folder, settings = sys.argv[1:]
 spec = importlib.util.spec_from_file_location("sandbox_inside", f"{folder}/__init__.py")
@@ -34,6 +37,8 @@ sys.exit(main(json.loads(settings)))
 _START_TIMEOUT_S = 120.0
 _ENVIRONMENT = {
     "PATH": os.defpath,
+    "USER": "sandbox",
+    "LOGNAME": "sandbox",
     "LANG": "C.UTF-8",
     "LC_ALL": "C.UTF-8",
     "TZ": "UTC",
@@ -58,25 +63,35 @@ class SlotLostError(Exception):
 class ForkServer:
     """A clean interpreter that forks a process, or two, per program. `slots` programs may run at a time.
 
+    Args:
+        bubblewrap: puts the server and its programs into namespaces; without it they have limits alone.
+
     Raises:
         UserError: a module of `preload` cannot be imported.
         InfrastructureError: the server does not start.
     """
 
-    def __init__(self, slots: int, preload: Sequence[str] = ()) -> None:
+    def __init__(self, slots: int, preload: Sequence[str] = (), bubblewrap: Bubblewrap | None = None) -> None:
         self._home = tempfile.mkdtemp(prefix="sandbox-")
         pairs = [socket.socketpair() for _ in range(slots)]
         self._channels = [ours for ours, _ in pairs]
         theirs = [channel for _, channel in pairs]
         descriptors = [channel.fileno() for channel in theirs]
-        settings = {"channels": descriptors, "preload": list(preload), "home": self._home}
+        home = SCRATCH if bubblewrap else self._home
+        level = "namespaces" if bubblewrap else "process"
+        settings = {"channels": descriptors, "preload": list(preload), "home": home, "level": level}
+        command = [sys.executable, "-s", "-c", _BOOT, str(_INSIDE), json.dumps(settings)]
+        environment = _ENVIRONMENT | {"HOME": home, "TMPDIR": home}
+        if bubblewrap:
+            command = bubblewrap.command(command, [_INSIDE], _write_etc(Path(self._home)), environment)
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
-            [sys.executable, "-s", "-c", _BOOT, str(_INSIDE), json.dumps(settings)],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=self._complaints,
             cwd=self._home,
-            env=_ENVIRONMENT | {"HOME": self._home, "TMPDIR": self._home},
+            env=environment,
             pass_fds=descriptors,
             start_new_session=True,
         )
@@ -114,7 +129,7 @@ class ForkServer:
             "limits": asdict(limits),
         }
         order = json.dumps({"id": number, "job": job}).encode() + b"\n"
-        tests = json.dumps({"source": program.tests, "names": names})
+        tests = json.dumps({"source": program.tests, "names": names, "free": free_names(program.tests)})
         channel = self._channels[slot]
         try:
             with _file_with(program.code) as code_file, _file_with(tests) as tests_file:
@@ -141,8 +156,12 @@ class ForkServer:
                 channel.settimeout(None)
                 if "failed" in hello:
                     raise UserError(f"sandbox: {hello['failed']}; install it or take it out of sandbox.preload")
+                if "unable" in hello:
+                    raise InfrastructureError(f"the sandbox's fork server did not start: {hello['unable']}")
         except ChannelClosedError as error:
-            raise InfrastructureError(f"the sandbox's fork server did not start: {error}") from None
+            self._complaints.seek(0)
+            said = self._complaints.read(1000).decode(errors="replace").strip() or error
+            raise InfrastructureError(f"the sandbox's fork server did not start: {said}") from None
 
 
 def _end(process: subprocess.Popen[bytes], channels: Sequence[socket.socket], home: str) -> None:
@@ -157,6 +176,16 @@ def _end(process: subprocess.Popen[bytes], channels: Sequence[socket.socket], ho
     for channel in channels:
         channel.close()
     shutil.rmtree(home, ignore_errors=True)
+
+
+def _write_etc(home: Path) -> Path:
+    """A folder with what programs look up in /etc; the host's own files tell too much."""
+    etc = home / "etc"
+    etc.mkdir(mode=0o755)
+    (etc / "hosts").write_text("127.0.0.1 localhost sandbox\n::1 localhost\n")
+    (etc / "passwd").write_text("root:x:0:0:root:/:/bin/sh\nsandbox:x:65534:65534:sandbox:/sandbox:/bin/sh\n")
+    (etc / "nsswitch.conf").write_text("passwd: files\nhosts: files\n")
+    return etc
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from functools import lru_cache
 
 
@@ -22,6 +23,29 @@ def list_tests(source: str) -> tuple[str, ...]:
         if _is_test_case(node, classes)
         for method in _test_methods(node, classes)
     )
+
+
+@lru_cache(maxsize=1024)
+def free_names(source: str) -> tuple[str, ...]:
+    """Names that a source uses and nowhere binds, without builtins: its tests expect them of the program.
+
+    Raises:
+        SyntaxError: `source` is not Python.
+    """
+    used: set[str] = set()
+    bound = set(dir(builtins)) | {"__file__"}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            bound.add(node.name)
+    return tuple(sorted(used - bound))
 
 
 def _base_names(node: ast.ClassDef) -> list[str]:

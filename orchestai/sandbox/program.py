@@ -50,8 +50,9 @@ class Limits:
 class Program:
     """A candidate's source and the source of its tests (`unittest.TestCase` classes that call `entry_point`).
 
-    `split` isolation runs the tests in another process than the candidate: plain values in and out, and a verdict that
-    the candidate cannot touch. `shared` runs both in one process, for tests that mock, plot or exchange objects.
+    Code that is no Python but holds a Markdown fence is what the fence holds. `split` isolation runs the tests in
+    another process than the candidate: values go as copies, and the candidate cannot touch the verdict. `shared` runs
+    both in one process, for tests that mock parts of the candidate's world or plot.
     """
 
     code: str
@@ -85,6 +86,7 @@ class Report:
         tests: a verdict for each, in the order of the source.
         wall_s: seconds that the judgement took.
         reason: says why the status is not `ok`.
+        level: how the program was isolated; see `Sandbox`.
     """
 
     status: Status
@@ -93,6 +95,7 @@ class Report:
     tests: tuple[TestVerdict, ...] = field(default=())
     wall_s: float = 0.0
     reason: str = ""
+    level: str = ""
 
     @property
     def success(self) -> bool:

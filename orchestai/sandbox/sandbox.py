@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from queue import SimpleQueue
+from dataclasses import replace
 from types import TracebackType
-from typing import Any
 
 from orchestai.config import SandboxConfig
 from orchestai.errors import InfrastructureError
-from orchestai.sandbox.fork_server import ForkServer, SlotLostError
+from orchestai.sandbox.fences import unfenced
+from orchestai.sandbox.fork_server import SlotLostError
 from orchestai.sandbox.inventory import list_tests
+from orchestai.sandbox.levels import Level, Strictness, choose_level
+from orchestai.sandbox.pool import ServerPool
 from orchestai.sandbox.program import Limits, Program, Report, TestVerdict
 
-_SELF_TEST = Program(
-    code="def task_func(a, b): return a + b",
-    tests="""\
-import unittest
-class SelfTestCase(unittest.TestCase):
-    def test_right(self): self.assertEqual(task_func(1, 2), 3)
-    def test_wrong(self): self.assertEqual(task_func(1, 2), 4)
-""",
-)
+_LOG = logging.getLogger(__name__)
 
 
 class Sandbox:
@@ -34,39 +29,51 @@ class Sandbox:
     Args:
         workers: programs that run at a time; further ones wait.
         limits: what one program may use.
-        preload: modules that the fork server imports once, so that programs that use them load quickly.
+        preload: modules that programs often import, the lighter first; they are imported once. See `ServerPool`.
         cache_size: verdicts kept in memory; a program that was judged before is not run again.
+        strictness: `strict`: programs are isolated by namespaces, or there is no sandbox. `auto`: by namespaces where
+            the system allows it, else by limits alone, with a warning. `process`: by limits alone, for trusted code.
+
+    Raises:
+        UserError: the system cannot isolate programs as `strict` demands, or a module to preload is not installed.
     """
 
     def __init__(
-        self, workers: int = 2, limits: Limits | None = None, preload: Sequence[str] = (), cache_size: int = 4096
+        self,
+        workers: int = 2,
+        limits: Limits | None = None,
+        preload: Sequence[str] = (),
+        cache_size: int = 4096,
+        strictness: Strictness = "auto",
     ) -> None:
         self.limits = limits or Limits()
-        self._workers = workers
-        self._preload = tuple(preload)
+        self._level, bubblewrap = choose_level(strictness)
+        _LOG.info("sandbox level: %s", self._level)
+        self._pool = ServerPool(workers, self.limits, preload, bubblewrap)
         self._cache_size = cache_size
         self._cache: OrderedDict[Program, Future[Report]] = OrderedDict()
         self._lock = threading.Lock()
-        self._server: ForkServer | None = None
         self._closed = False
-        self._slots: SimpleQueue[int] = SimpleQueue()
-        for slot in range(workers):
-            self._slots.put(slot)
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="sandbox")
 
     @classmethod
     def from_config(cls, config: SandboxConfig) -> Sandbox:
         limits = Limits(wall_s=config.wall_s, test_s=config.test_s, memory_mb=config.memory_mb)
-        return cls(config.workers, limits, config.preload)
+        return cls(config.workers, limits, config.preload, strictness=config.level)
 
     def __enter__(self) -> Sandbox:
-        self._running()
+        self._pool.server()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def level(self) -> Level:
+        """How programs are isolated: by `namespaces`, or as a `process` with limits alone."""
+        return self._level
 
     def run(self, program: Program) -> Report:
         """Judge `program`, waiting for the verdict."""
@@ -78,16 +85,14 @@ class Sandbox:
 
     @property
     def server_pid(self) -> int:
-        """Process id of the fork server, which is started if there is none."""
-        return self._running().pid
+        """Process id of the fork server without preloaded modules, which is started if there is none."""
+        return self._pool.server().pid
 
     def close(self) -> None:
         """End all that runs; programs without a verdict get `infra_error`."""
         with self._lock:
             self._closed = True
-            server, self._server = self._server, None
-        if server:
-            server.close()
+        self._pool.close()
         self._threads.shutdown()
 
     def _submit(self, program: Program) -> Future[Report]:
@@ -113,69 +118,24 @@ class Sandbox:
         try:
             names = list_tests(program.tests)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            return Report("broken", reason=f"the tests are not Python: {error}")
+            return Report("broken", level=self._level, reason=f"the tests are not Python: {error}")
         if not names:
-            return Report("broken", reason="the tests define no unittest.TestCase with a test")
+            return Report("broken", level=self._level, reason="the tests define no unittest.TestCase with a test")
         try:
-            verdict = self._verdict(program, names)
+            verdict = self._pool.judge(replace(program, code=unfenced(program.code)), names)
         except SlotLostError as error:
-            unfinished = tuple(TestVerdict(name, "died") for name in names)
-            return Report("died", total=len(names), tests=unfinished, reason=f"ended the sandbox twice: {error}")
+            unfinished = [("died", "")] * len(names)
+            reason = f"ended the sandbox twice: {error}"
+            verdict = {"status": "died", "reason": reason, "tests": unfinished, "wall_s": 0.0}
         except (InfrastructureError, OSError) as error:
-            return Report("infra_error", total=len(names), reason=str(error))
+            verdict = {"status": "infra_error", "reason": str(error)}
         if verdict["status"] == "infra_error":
-            return Report("infra_error", total=len(names), reason=verdict["reason"])
+            return Report("infra_error", total=len(names), level=self._level, reason=verdict["reason"])
         tests = tuple(
             TestVerdict(name, outcome, message)
             for name, (outcome, message) in zip(names, verdict["tests"], strict=True)
         )
         passed = sum(test.outcome == "passed" for test in tests)
-        return Report(verdict["status"], passed, len(tests), tests, verdict["wall_s"], verdict["reason"])
-
-    def _verdict(self, program: Program, names: Sequence[str]) -> dict[str, Any]:
-        """The slot's verdict. A program whose slot is lost runs once more, with a fork server to itself."""
-        slot = self._slots.get()
-        try:
-            server = self._running()
-            try:
-                return server.judge(slot, program, names, self.limits)
-            except SlotLostError:
-                self._replace(server)
-        finally:
-            self._slots.put(slot)
-        if self._closed:
-            raise InfrastructureError("the sandbox was closed")
-        alone = self._start(1)
-        try:
-            return alone.judge(0, program, names, self.limits)
-        finally:
-            alone.close()
-
-    def _running(self) -> ForkServer:
-        """The fork server, started if there is none."""
-        with self._lock:
-            if self._closed:
-                raise InfrastructureError("the sandbox was closed")
-            if self._server is None:
-                self._server = self._start(self._workers)
-            return self._server
-
-    def _start(self, slots: int) -> ForkServer:
-        """A fork server that has judged a program of ours rightly; else its faults would look like zeros."""
-        server = ForkServer(slots, self._preload)
-        try:
-            verdict = server.judge(0, _SELF_TEST, list_tests(_SELF_TEST.tests), self.limits)
-        except SlotLostError as error:
-            verdict = {"status": "infra_error", "reason": str(error)}
-        if verdict["status"] != "ok" or verdict["tests"] != [["passed", ""], ["failed", "AssertionError: 3 != 4"]]:
-            server.close()
-            raise InfrastructureError(f"the sandbox cannot run programs here: {verdict['status']} {verdict['reason']}")
-        return server
-
-    def _replace(self, server: ForkServer) -> None:
-        """Forget `server` if it is dead, so that the next program starts another."""
-        with self._lock:
-            if self._server is not server or server.alive():
-                return
-            self._server = None
-        server.close()
+        return Report(
+            verdict["status"], passed, len(tests), tests, verdict["wall_s"], verdict["reason"], level=self._level
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from orchestai.sandbox import fences
 from orchestai.workers import few_shot, source
 from orchestai.workers.base import Request, Signature
 from orchestai.workers.generation import Prompt
@@ -57,7 +58,7 @@ class Complete:
         if request.signature is None:
             return reply.strip()
         head = _head(request, request.signature)
-        whole = source.fenced(reply)
+        whole = fences.fenced(reply)
         if whole is not None and f"def {head.name}" in whole:  # the server did not take up the reply's start
             code = source.longest_prefix("", whole)
         else:
@@ -94,7 +95,7 @@ class Chat:
     def answer(self, request: Request, reply: str) -> str:
         if request.signature is None:
             return reply.strip()
-        code = source.fenced(reply)
+        code = fences.fenced(reply)
         code = source.longest_prefix("", reply if code is None else code)
         return source.with_imports(source.named(code, request.signature.name))
 

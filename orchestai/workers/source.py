@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
+from orchestai.sandbox.fences import parses
+from orchestai.sandbox.inventory import free_names
+
 IMPORTS: dict[str, str] = {
     "math": "import math",
     "re": "import re",
@@ -35,15 +38,6 @@ IMPORTS: dict[str, str] = {
 """Names that programs use without importing them, and the import that they mean."""
 
 _DATETIME_MODULE = re.compile(r"\bdatetime\.(datetime|date|timedelta|time)\b")
-_FENCE = re.compile(r"```[ \t]*\w*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
-
-
-def parses(code: str) -> bool:
-    try:
-        ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
 
 
 def longest_prefix(head: str, body: str) -> str:
@@ -53,14 +47,6 @@ def longest_prefix(head: str, body: str) -> str:
         if parses(code := head + "\n".join(lines[:end])):
             return code
     return head + body
-
-
-def fenced(text: str) -> str | None:
-    """Content of the first Markdown code fence that defines a function, else of the first one, or None."""
-    blocks: list[str] = _FENCE.findall(text)
-    return next(
-        (block for block in blocks if re.search(r"^\s*def ", block, re.MULTILINE)), blocks[0] if blocks else None
-    )
 
 
 def named(code: str, name: str) -> str:
@@ -75,24 +61,8 @@ def with_imports(code: str) -> str:
     """`code` under the imports of the well-known names that it uses but neither imports nor binds."""
     if not parses(code):
         return code
-    tree = ast.parse(code)
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    missing = used - _bound(tree)
+    missing = free_names(code)
     lines = [statement for name, statement in IMPORTS.items() if name in missing]
     if "datetime" in missing:
         lines.append("import datetime" if _DATETIME_MODULE.search(code) else "from datetime import datetime")
     return "\n".join([*lines, code]) if lines else code
-
-
-def _bound(tree: ast.AST) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.arg):
-            names.add(node.arg)
-        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            names.add(node.name)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            names.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
-    return names

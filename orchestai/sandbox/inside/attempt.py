@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import census, roles
-from .cage import confine, fork
+from .cage import Cage
 from .proxy import CANDIDATE_GONE
 from .wire import VerdictReader, VerdictWriter
 
 _CENSUS_EVERY_S = 0.1
+_NEGLIGIBLE_S = 0.02
 _UNLOADABLE = ("syntax_error", "import_error", "no_entry_point", "memory", "broken")
 _OUTCOMES = ("passed", "failed", "error", "skipped", "memory", "not_run")
 
@@ -52,18 +53,17 @@ class Ending:
 class Attempt:
     """Processes of one attempt. `verdicts` collects (outcome, message) by test number."""
 
-    def __init__(self, job: Job, todo: list[int], workdir: str) -> None:
+    def __init__(self, job: Job, todo: list[int], cage: Cage) -> None:
         self.job = job
         self.todo = todo
         self.verdicts: dict[int, tuple[str, str]] = {}
+        self._cage = cage
         self._loaded = False
         self._current: int | None = None
         self._ending: Ending | None = None
         read, write = os.pipe()
         try:
-            self.pids = (
-                self._fork_split(write, workdir) if job.isolation == "split" else self._fork_shared(write, workdir)
-            )
+            self.pids = self._fork_split(write) if job.isolation == "split" else self._fork_shared(write)
         except BaseException:
             os.close(read)
             raise
@@ -71,42 +71,43 @@ class Attempt:
             os.close(write)
         self._reader = VerdictReader(read, self._nonce)
 
-    def _fork_split(self, write: int, workdir: str) -> list[int]:
+    def _fork_split(self, write: int) -> list[int]:
         job = self.job
         ours, theirs = socket.socketpair()
 
         def candidate() -> None:
-            confine(workdir, job.limits)
             roles.candidate_of_split(theirs, job.code, job.entry_point)
 
         def tests() -> None:
-            confine(workdir, job.limits)
             out = VerdictWriter(write, self._nonce)
             roles.tests_of_split(ours, job.tests, job.entry_point, self.todo, out)
 
         with ours, theirs:
-            first = fork(candidate, keep=(theirs.fileno(), job.code))
+            first = self._cage.fork(candidate, (theirs.fileno(), job.code), job.limits)
             self._nonce = os.urandom(16).hex()  # made now, so that the candidate's memory does not hold it
-            return [first, fork(tests, keep=(ours.fileno(), job.tests, write))]
+            return [first, self._cage.fork(tests, (ours.fileno(), job.tests, write), job.limits)]
 
-    def _fork_shared(self, write: int, workdir: str) -> list[int]:
+    def _fork_shared(self, write: int) -> list[int]:
         job = self.job
         self._nonce = os.urandom(16).hex()
 
         def both() -> None:
-            confine(workdir, job.limits)
             roles.shared(job.code, job.tests, job.entry_point, self.todo, VerdictWriter(write, self._nonce))
 
-        return [fork(both, keep=(job.code, job.tests, write))]
+        return [self._cage.fork(both, (job.code, job.tests, write), job.limits)]
 
     def watch(self, deadline: float, wake: int, orderer: socket.socket) -> Ending:
         """Wait for the end, at the latest until `deadline` (monotonic seconds).
+
+        Time for which the processes were ready to run but had no core does not count, up to as much again: on a busy
+        machine the program is not to blame for it.
 
         `wake` becomes readable when a child ends; `orderer` when whoever waits for the verdict is gone.
         """
         limits = self.job.limits
         stage = min(deadline, time.monotonic() + limits["load_s"])
         next_census = time.monotonic() + _CENSUS_EVERY_S
+        lost = 0.0
         watched = [self._reader.descriptor, wake, orderer.fileno()]
         while True:
             pause = max(0.0, min(stage, next_census) - time.monotonic())
@@ -119,8 +120,11 @@ class Attempt:
             if self._ending or len(self.verdicts) == len(self.todo):
                 return self._ending or Ending("done")
             if fate:
+                self._cage.check()
                 return self._fault("died", fate)
             now = time.monotonic()
+            if now >= stage and (more := min(census.waited_s(self.pids), limits["wall_s"]) - lost) > _NEGLIGIBLE_S:
+                lost, stage, deadline = lost + more, stage + more, deadline + more
             if now >= deadline:
                 return self._fault("timeout", f"the program took more than {limits['wall_s']:g} s")
             if now >= stage:
@@ -128,14 +132,23 @@ class Attempt:
                 return self._fault("timeout", f"took more than {seconds:g} s")
             if now >= next_census:
                 next_census = now + _CENSUS_EVERY_S
-                if excess := _excess(self.pids, limits):
+                if excess := self._excess():
                     return self._fault(*excess)
 
     def close(self) -> None:
         """End every process of the attempt."""
         os.close(self._reader.descriptor)
-        if not census.end_all(self.pids):
-            raise RuntimeError("processes of the program could not be ended")
+        self._cage.close(self.pids)
+
+    def _excess(self) -> tuple[str, str] | None:
+        """The fault of having too many processes, or of all of them holding too much memory."""
+        limits = self.job.limits
+        living = census.descendants(os.getpid())
+        if not self._cage.counts_processes and len(living) > limits["processes"] + len(self.pids):
+            return "died", f"more than {limits['processes']} processes"
+        if census.own_bytes(living) > 1.5 * limits["memory_mb"] * (1 << 20):
+            return "memory", f"its processes together held more than {1.5 * limits['memory_mb']:g} MB"
+        return None
 
     def _take_events(self) -> bool:
         """Take in what has arrived; True if a stage (loading, a test) began or ended."""
@@ -181,13 +194,3 @@ def _exit_reason(code: int) -> str:
     if code == CANDIDATE_GONE:
         return "the candidate's process ended"
     return f"ended with exit code {code}" if code >= 0 else f"killed by signal {-code} ({signal.strsignal(-code)})"
-
-
-def _excess(pids: list[int], limits: dict[str, Any]) -> tuple[str, str] | None:
-    """The fault of having too many processes, or of all of them holding too much memory."""
-    living = census.descendants(os.getpid())
-    if len(living) > limits["processes"] + len(pids):
-        return "died", f"more than {limits['processes']} processes"
-    if census.own_bytes(living) > 1.5 * limits["memory_mb"] * (1 << 20):
-        return "memory", f"its processes together held more than {1.5 * limits['memory_mb']:g} MB"
-    return None

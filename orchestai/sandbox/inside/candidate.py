@@ -1,8 +1,10 @@
-"""The candidate's process in split mode: loads the program and answers calls. It never sees the tests.
+"""The candidate's process in split mode: loads the program and answers what is asked of it. It never sees the tests.
 
-Frames received: `c`, a pickled (args, kwargs). Frames sent: `l` loaded (1: the entry point is async), `f` failed to
-load (status and reason), `a` an answer. An answer is a pickled dict with `stdout` and one of `value`, `same` (the index
-of the argument that was returned), `error` and `refused`, and with `changed`, the arguments that were mutated.
+Frames received: `c`, a pickled dict with `operation` (see `OPERATIONS`), `args`, `kwargs` and perhaps `random`, the
+states of random number generators. Frames sent: `l` loaded (1: the entry point is async), `f` failed to load (status
+and reason), `a` an answer. An answer is a dict with `stdout` and one of `value`, `same` (the index of the argument
+that was returned), `error` and `refused`, and with `changed`, the arguments that were mutated, and `random`, the states
+afterwards.
 """
 
 from __future__ import annotations
@@ -15,11 +17,14 @@ import pickle
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
+from . import arrays, objects, randomness
 from .loading import LoadError, describe, load_candidate, new_module
-from .values import decode
+from .objects import OPERATIONS, Objects
+from .values import NotPlainError, decode, encode
 from .wire import ChannelClosedError, read_whole, receive_frame, send_frame
 
 _MUTABLE = (list, dict, set, bytearray, deque)
@@ -49,14 +54,17 @@ class _Stdout:
 
 
 def serve(channel: socket.socket, code: int, entry_point: str) -> None:
-    """Load the program in the file `code` and answer calls until the other end goes away."""
+    """Load the program in the file `code` and answer until the other end goes away."""
     stdout = _Stdout()
+    module = new_module()
     try:
-        function = load_candidate(read_whole(code), entry_point, new_module())
+        function = load_candidate(read_whole(code), entry_point, module)
     except LoadError as error:
         send_frame(channel, b"f", json.dumps([error.status, error.reason]).encode())
         channel.recv(1)
         return
+    host = _Host(module)
+    host.objects.number(function)
     send_frame(channel, b"l", b"1" if inspect.iscoroutinefunction(function) else b"0")
     stdout.take()
     while True:
@@ -64,50 +72,85 @@ def serve(channel: socket.socket, code: int, entry_point: str) -> None:
             _, payload = receive_frame(channel)
         except ChannelClosedError:
             return
-        answer = _call(function, payload)
+        answer = host.answer(payload)
         answer["stdout"] = stdout.take()
-        send_frame(channel, b"a", _pickle(answer))
+        send_frame(channel, b"a", host.pickle(answer))
 
 
-def _call(function: Callable[..., Any], payload: bytes) -> dict[str, Any]:
-    try:
-        args, kwargs = pickle.loads(payload)
-    except Exception as error:
-        return {"refused": f"the arguments cannot enter the candidate's process: {describe(error)}"}
-    arguments = (*args, *kwargs.values())
-    before = {i: pickle.dumps(value) for i, value in enumerate(arguments) if type(value) in _MUTABLE}
-    try:
-        value = function(*args, **kwargs)
-        if inspect.iscoroutine(value):
-            value = asyncio.run(value)
-        same = next((i for i in before if arguments[i] is value), None)
-        answer: dict[str, Any] = {"value": value} if same is None else {"same": same}
-    except BaseException as error:
-        answer = {"error": _exception(error)}
-    answer["changed"] = {
-        i: arguments[i] for i, pickled in before.items() if pickled != (now := _plain(arguments[i])) and now
-    }
-    return answer
+class _Host:
+    """Does what is asked of the candidate's objects. Its entry point is object 0."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.objects = Objects()
+        self._operations = OPERATIONS | {"names": lambda names: _named(module, names)}
+
+    def answer(self, payload: bytes) -> dict[str, Any]:
+        try:
+            request = _Request(io.BytesIO(payload), self.objects).load()
+        except Exception as error:
+            return {"refused": f"the arguments cannot enter the candidate's process: {describe(error)}"}
+        args, kwargs = request["args"], request["kwargs"]
+        given = (*args, *kwargs.values())
+        before = {
+            i: pickle.dumps(value)
+            for i, value in enumerate(given)
+            if type(value) in _MUTABLE or arrays.is_mutable(value)
+        }
+        if "random" in request:
+            randomness.set_states(request["random"])
+        try:
+            value = self._operations[request["operation"]](*args, **kwargs)
+            if inspect.iscoroutine(value):
+                value = asyncio.run(value)
+            same = next((i for i in before if given[i] is value), None)
+            answer: dict[str, Any] = {"value": value} if same is None else {"same": same}
+        except BaseException as error:
+            answer = {"error": self._exception(error)}
+        answer["changed"] = {i: given[i] for i, pickled in before.items() if pickled != self._pickled(given[i])}
+        if "random" in request:
+            answer["random"] = randomness.get_states()
+        return answer
+
+    def pickle(self, answer: dict[str, Any]) -> bytes:
+        """`answer`, or why it cannot be sent."""
+        try:
+            return encode(answer, self.objects.number)
+        except Exception as error:
+            reason = f"the answer cannot leave the candidate's process: {describe(error)}"
+            return pickle.dumps({"refused": reason, "stdout": answer["stdout"]})
+
+    def _exception(self, error: BaseException) -> dict[str, Any]:
+        try:
+            decode(encode(error.args, self.objects.number))
+            args = error.args
+        except NotPlainError:
+            args = (describe(error),)
+        return {"classes": [(cls.__module__, cls.__qualname__) for cls in type(error).__mro__], "args": args}
+
+    @staticmethod
+    def _pickled(value: Any) -> bytes:
+        try:
+            return pickle.dumps(value)
+        except Exception:
+            return b""
 
 
-def _exception(error: BaseException) -> dict[str, Any]:
-    args = error.args if _plain(error.args) else (describe(error),)
-    return {"classes": [(cls.__module__, cls.__qualname__) for cls in type(error).__mro__], "args": args}
+class _Request(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, known: Objects) -> None:
+        super().__init__(file)
+        self._known = known
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == (objects.__name__, objects.at_home.__name__):
+            return self._known.__getitem__
+        return super().find_class(module, name)
 
 
-def _plain(value: Any) -> bytes:
-    """`value` pickled, or nothing if the other side would refuse it."""
-    try:
-        pickled = pickle.dumps(value)
-        decode(pickled)
-    except Exception:
-        return b""
-    return pickled
-
-
-def _pickle(answer: dict[str, Any]) -> bytes:
-    try:
-        return pickle.dumps(answer)
-    except Exception as error:
-        reason = f"the answer cannot leave the candidate's process: {describe(error)}"
-        return pickle.dumps({"refused": reason, "stdout": answer["stdout"]})
+def _named(module: ModuleType, names: Iterable[str]) -> dict[str, tuple[str, Any]]:
+    """What the names stand for in the program: a module by its own name, anything else as a value."""
+    found: dict[str, tuple[str, Any]] = {}
+    for name in names:
+        if name in module.__dict__:
+            value = module.__dict__[name]
+            found[name] = ("module", value.__name__) if isinstance(value, ModuleType) else ("value", value)
+    return found

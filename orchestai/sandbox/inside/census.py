@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from .cage import prctl
+from .system import prctl
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -33,6 +33,15 @@ def own_bytes(pids: list[int]) -> int:
     """Memory that these forks of this process hold beyond what they had from it, roughly (Linux)."""
     inherited = _anonymous_bytes(os.getpid())
     return sum(max(0, _anonymous_bytes(pid) - inherited) for pid in pids)
+
+
+def waited_s(pids: list[int]) -> float:
+    """Seconds for which the main threads of these processes were ready to run but had no core (Linux; else 0)."""
+    total = 0
+    for pid in pids:
+        with suppress(OSError, ValueError, IndexError):
+            total += int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
+    return total / 1e9
 
 
 def _anonymous_bytes(pid: int) -> int:

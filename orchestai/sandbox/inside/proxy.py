@@ -1,4 +1,4 @@
-"""The entry point as the tests see it in split mode: a function that asks the candidate's process."""
+"""The candidate as the tests see it in split mode: functions and objects that ask its process."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import socket
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from . import arrays, randomness
 from .loading import LoadError
+from .objects import stand_in
 from .values import NotPlainError, decode
 from .wire import ChannelClosedError, receive_frame, send_frame
 
@@ -25,28 +27,66 @@ _EXCEPTION_MODULES = frozenset(
 )
 
 
-def connect(channel: socket.socket, name: str) -> Callable[..., Any]:
-    """Wait until the candidate is loaded; gives its entry point's proxy. Raises LoadError."""
+def connect(channel: socket.socket, name: str, *, follow_random: bool) -> Candidate:
+    """Wait until the candidate is loaded. Raises LoadError."""
     kind, payload = _receive(channel)
     if kind == b"f":
         status, reason = json.loads(payload)
         raise LoadError(status if status in _LOAD_FAULTS else "import_error", str(reason))
+    return Candidate(channel, name, is_async=payload == b"1", follow_random=follow_random)
 
-    one_at_a_time = threading.Lock()
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        question = pickle.dumps((args, kwargs))
-        with one_at_a_time:
-            send_frame(channel, b"c", question)
-            answer = _receive(channel)[1]
-        return _answer(answer, (*args, *kwargs.values()))
+class Candidate:
+    """Asks the candidate's process for what the tests want of it.
 
-    async def call_async(*args: Any, **kwargs: Any) -> Any:
-        return call(*args, **kwargs)
+    Args:
+        follow_random: both processes draw from the same random numbers, so that tests may seed them.
+    """
 
-    proxy = call_async if payload == b"1" else call
-    proxy.__name__ = proxy.__qualname__ = name
-    return proxy
+    def __init__(self, channel: socket.socket, name: str, *, is_async: bool, follow_random: bool) -> None:
+        self._channel = channel
+        self._follow_random = follow_random
+        self._one_at_a_time = threading.Lock()
+        self._remote = stand_in(self.ask)
+        self.entry_point = self._entry_point(name, is_async)
+
+    def ask(self, operation: str, *args: Any, **kwargs: Any) -> Any:
+        """The result of an operation on the candidate's side, or the exception that it raised."""
+        request = {"operation": operation, "args": args, "kwargs": kwargs}
+        with self._one_at_a_time:
+            if self._follow_random:
+                request["random"] = randomness.get_states()
+            send_frame(self._channel, b"c", pickle.dumps(request))
+            payload = _receive(self._channel)[1]
+        answer = decode(payload, self._remote)
+        if self._follow_random and type(answer) is dict and "random" in answer:
+            randomness.set_states(answer["random"])
+        return _taken(answer, (*args, *kwargs.values()))
+
+    def names(self, wanted: Sequence[str]) -> dict[str, Any]:
+        """Those of the names that the program has defined. Modules are this process's own."""
+        if not wanted:
+            return {}
+        values = {}
+        for name, (kind, value) in self.ask("names", list(wanted)).items():
+            if kind == "value":
+                values[name] = value
+            elif str(value).partition(".")[0] in (sys.stdlib_module_names | sys.modules.keys()):
+                values[name] = importlib.import_module(str(value))
+        return values
+
+    def _entry_point(self, name: str, is_async: bool) -> Callable[..., Any]:
+        function = self._remote(0, True)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self.ask("call", function, *args, **kwargs)
+
+        async def call_async(*args: Any, **kwargs: Any) -> Any:
+            return call(*args, **kwargs)
+
+        proxy = call_async if is_async else call
+        proxy.__name__ = proxy.__qualname__ = name
+        return proxy
 
 
 def _receive(channel: socket.socket) -> tuple[bytes, bytes]:
@@ -57,8 +97,8 @@ def _receive(channel: socket.socket) -> tuple[bytes, bytes]:
         os._exit(CANDIDATE_GONE)
 
 
-def _answer(payload: bytes, arguments: tuple[Any, ...]) -> Any:
-    answer = decode(payload)
+def _taken(answer: Any, arguments: tuple[Any, ...]) -> Any:
+    """The value in an answer, after its other effects have been repeated here."""
     if type(answer) is not dict:
         raise NotPlainError("unreadable answer")
     sys.stdout.write(str(answer.get("stdout", "")))
@@ -84,6 +124,8 @@ def _mirror(target: Any, value: Any) -> None:
     elif isinstance(target, (dict, set, deque)):
         target.clear()
         getattr(target, "extend" if isinstance(target, deque) else "update")(value)
+    elif arrays.is_mutable(target):
+        arrays.replace_content(target, value)
 
 
 def _exception(facts: Any) -> BaseException:

@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from . import candidate
+from . import candidate as candidate_process
 from .loading import LoadError, load_candidate, new_module, run_source
 from .proxy import connect
 from .testing import run_tests
@@ -22,7 +22,8 @@ def tests_of_split(
     suite = json.loads(read_whole(tests))
     module = new_module()
     try:
-        module.__dict__[entry_point] = connect(channel, entry_point)
+        candidate = connect(channel, entry_point, follow_random="seed" in suite["source"])
+        module.__dict__.update(candidate.names(suite["free"]), **{entry_point: candidate.entry_point})
     except LoadError as error:
         out.send("unloadable", status=error.status, reason=error.reason)
         return
@@ -37,7 +38,7 @@ def tests_of_split(
 
 def candidate_of_split(channel: socket.socket, code: int, entry_point: str) -> None:
     """C: holds the candidate and answers T's calls; has neither the tests nor the way to the verdicts."""
-    candidate.serve(channel, code, entry_point)
+    candidate_process.serve(channel, code, entry_point)
 
 
 def shared(code: int, tests: int, entry_point: str, todo: Sequence[int], out: VerdictWriter) -> None:

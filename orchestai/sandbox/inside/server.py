@@ -5,16 +5,14 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-import shutil
 import signal
 import socket
-import tempfile
 import time
 from typing import Any, NoReturn
 
 from . import census
 from .attempt import AbandonedError, Attempt, Job
-from .cage import die_with_parent, hide_memory
+from .cage import Cage, die_with_parent, hide_memory
 from .wire import ChannelClosedError, LineReader, send_line
 
 _MAX_STARTS = 100
@@ -25,7 +23,10 @@ _OFTEN_IMPORTED = (
 
 
 def main(settings: dict[str, Any]) -> int:
-    """Run until every channel is closed. `settings`: `channels` (descriptors), `preload` (modules), `home` (folder)."""
+    """Run until every channel is closed.
+
+    `settings`: `channels` (descriptors), `preload` (modules), `level`, `home` (where programs get their folders).
+    """
     channels = [socket.socket(fileno=descriptor) for descriptor in settings["channels"]]
     try:
         for name in settings["preload"]:
@@ -39,27 +40,26 @@ def main(settings: dict[str, Any]) -> int:
     hide_memory()
     gc.collect()
     gc.freeze()
-    slots = {_start_slot(channels, i, settings["home"]): i for i in range(len(channels))}
+    slots = {_start_slot(channels, i, settings): i for i in range(len(channels))}
     starts = len(slots)
     while slots:
         pid, status = os.wait()
         index = slots.pop(pid, None)
         if index is not None and status != 0 and starts < _MAX_STARTS * len(channels):
-            slots[_start_slot(channels, index, settings["home"])] = index
+            slots[_start_slot(channels, index, settings)] = index
             starts += 1
-    shutil.rmtree(settings["home"], ignore_errors=True)
     return 0
 
 
-def _start_slot(channels: list[socket.socket], index: int, home: str) -> int:
+def _start_slot(channels: list[socket.socket], index: int, settings: dict[str, Any]) -> int:
     parent = os.getpid()
     pid = os.fork()
     if pid:
         return pid
-    _slot(channels, index, home, parent)
+    _slot(channels, index, settings, parent)
 
 
-def _slot(channels: list[socket.socket], index: int, home: str, parent: int) -> NoReturn:
+def _slot(channels: list[socket.socket], index: int, settings: dict[str, Any], parent: int) -> NoReturn:
     code = 1
     try:
         for i, channel in enumerate(channels):
@@ -67,13 +67,26 @@ def _slot(channels: list[socket.socket], index: int, home: str, parent: int) -> 
                 channel.close()
         die_with_parent(parent)
         census.become_reaper()
-        _serve(channels[index], home)
+        try:
+            cage = _open_cage(settings, index)
+        except OSError as error:
+            send_line(channels[index], {"unable": f"no cage for programs: {error}"})
+        else:
+            _serve(channels[index], cage)
         code = 0
     finally:
         os._exit(code)
 
 
-def _serve(channel: socket.socket, home: str) -> None:
+def _open_cage(settings: dict[str, Any], index: int) -> Cage:
+    if settings["level"] == "process":
+        return Cage(settings["home"])
+    from .namespaces import NamespaceCage
+
+    return NamespaceCage(settings["home"], index, len(settings["channels"]))
+
+
+def _serve(channel: socket.socket, cage: Cage) -> None:
     """Judge the programs that arrive on `channel`, one after the other, until it is closed."""
     wake = _wake_on_child()
     orders = LineReader(channel)
@@ -83,7 +96,7 @@ def _serve(channel: socket.socket, home: str) -> None:
             order, files = orders.read()
             code, tests = files
             try:
-                verdict = _judge(Job(code=code, tests=tests, **order["job"]), wake, channel, home)
+                verdict = _judge(Job(code=code, tests=tests, **order["job"]), wake, channel, cage)
             except (OSError, MemoryError, RuntimeError) as error:
                 verdict = {"status": "infra_error", "reason": f"{type(error).__name__}: {error}"}
             finally:
@@ -104,22 +117,19 @@ def _wake_on_child() -> int:
     return read
 
 
-def _judge(job: Job, wake: int, channel: socket.socket, home: str) -> dict[str, Any]:
+def _judge(job: Job, wake: int, channel: socket.socket, cage: Cage) -> dict[str, Any]:
     """Verdicts of all tests; a test that ends or hangs its process costs itself, the rest run in a fresh attempt."""
     begin = time.monotonic()
     deadline = begin + job.limits["wall_s"]
     verdicts: dict[int, tuple[str, str]] = {}
     status, reason = "ok", ""
     while todo := [test for test in range(job.total) if test not in verdicts]:
-        workdir = tempfile.mkdtemp(dir=home)
+        cage.open()
+        attempt = Attempt(job, todo, cage)
         try:
-            attempt = Attempt(job, todo, workdir)
-            try:
-                ending = attempt.watch(deadline, wake, channel)
-            finally:
-                attempt.close()
+            ending = attempt.watch(deadline, wake, channel)
         finally:
-            shutil.rmtree(workdir, ignore_errors=True)
+            attempt.close()
         verdicts.update(attempt.verdicts)
         if ending.kind == "done":
             verdicts.update((test, ("error", "no verdict was given")) for test in todo if test not in verdicts)

