@@ -99,6 +99,29 @@ def _append(descriptor: int, lines: bytes) -> None:
         raise
 
 
+def read_lines(path: Path) -> tuple[list[tuple[str, Any]], list[str]]:
+    """The JSON lines of a file as (`FILE:LINE`, value), and a complaint for each that is not whole.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot read: {error.strerror or error}") from None
+    values: list[tuple[str, Any]] = []
+    problems: list[str] = []
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if line.strip():
+            try:
+                values.append((f"{path}:{number}", json.loads(line)))
+            except ValueError:
+                problems.append(
+                    f"{path}:{number}: not whole (its writer was cut off, or the file was damaged); skipped"
+                )
+    return values, problems
+
+
 def save_torch(path: Path | str, value: Any) -> None:
     """`torch.save`, atomically. Serialised in memory first, so that a full disk is reported as such."""
     import torch
@@ -130,7 +153,7 @@ def versions() -> dict[str, str]:
 def fingerprint(value: Any) -> str:
     """sha256 of the canonical JSON of `value`, as 16 hexadecimal digits."""
     canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _umask() -> int:

@@ -21,6 +21,8 @@ app = typer.Typer(
     name="orchestai", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__
 )
 console = Console(stderr=True)
+_INTERRUPTED = 130
+"""Exit code after Ctrl-C, by the shells' convention."""
 
 ConfigFile = Annotated[Path, typer.Option("--config", help="Configuration file.")]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Dotted overrides.")]
@@ -37,6 +39,16 @@ Record = Annotated[Path | None, _flag("record", "Also write every generation use
 
 def _override(key: str, value: object) -> list[str]:
     return [] if value is None else [f"{key}={json.dumps(value)}"]
+
+
+def _parse_k(text: str) -> list[int]:
+    try:
+        found = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        found = []
+    if not found or found[0] < 1:
+        raise UserError(f"--k: {text!r} is not a list of numbers from 1; write it such as 1,10")
+    return found
 
 
 @app.command()
@@ -152,6 +164,27 @@ def evaluate(
 
 
 @app.command()
+def score(
+    samples: Annotated[
+        Path, typer.Argument(help="Samples (.jsonl, .jsonl.gz): rows with task_id, and completion or solution.")
+    ],
+    config: ConfigFile = DEFAULT_CONFIG,
+    suite: Annotated[str | None, _flag("suite", "Suite of the samples, instead of tasks.suite.")] = None,
+    k: Annotated[str, _flag("k", "Print pass@k for these, such as 1,10.")] = "1",
+    output: Annotated[Path | None, _flag("output", "File of verdicts; SAMPLES_results.jsonl if absent.")] = None,
+    figures: Annotated[Path | None, typer.Option("--json", help="Also write the figures to this JSON file.")] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Judge samples of a suite's tasks by their tests and print pass@k. Interrupt and repeat it to continue."""
+    from orchestai import commands
+
+    loaded = load_config(config, [*(overrides or []), *_override("tasks.suite", suite)])
+    whole = asyncio.run(commands.score(loaded, samples=samples, ks=_parse_k(k), output=output, figures=figures))
+    if not whole:
+        raise typer.Exit(1)
+
+
+@app.command()
 def plan(
     instruction: Annotated[str, typer.Argument(help="What is to be done.")],
     config: ConfigFile = DEFAULT_CONFIG,
@@ -204,9 +237,11 @@ def _guarded(program: typer.Typer) -> NoReturn:
     except UserError as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as left:  # typer turns the former into the latter
+        if isinstance(left, SystemExit) and left.code != _INTERRUPTED:
+            raise
         console.print("interrupted; what was finished is kept: repeat the command to continue")
-        sys.exit(130)
+        sys.exit(_INTERRUPTED)
     sys.exit(0)
 
 

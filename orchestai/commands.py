@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,6 +14,10 @@ from orchestai.config import Config, WorkersConfig
 from orchestai.errors import UserError
 from orchestai.evaluation.evaluate import Evaluation, embedder
 from orchestai.evaluation.evaluate import evaluate as run_evaluation
+from orchestai.evaluation.samples import read_samples
+from orchestai.evaluation.score import progress_bar as progress_bar_of_score
+from orchestai.evaluation.score import score as run_score
+from orchestai.evaluation.verdicts import VerdictFile, check_distinct, verdict_path
 from orchestai.execution.collect import collect as run_collection
 from orchestai.execution.collect import progress_bar
 from orchestai.execution.executor import Executor
@@ -24,6 +28,7 @@ from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.choose import planner_for
 from orchestai.rewards.reward import reward
 from orchestai.runtime import open_runtime
+from orchestai.sandbox import Sandbox
 from orchestai.tasks import load_suite
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
@@ -145,6 +150,39 @@ async def evaluate(
         )
     evaluation.write(output)
     return evaluation
+
+
+async def score(
+    config: Config, *, samples: Path, ks: Sequence[int], output: Path | None = None, figures: Path | None = None
+) -> bool:
+    """Judge the samples of a file, print what they are worth and keep the verdicts; whether all could be judged."""
+    suite = load_suite(config.tasks.suite, config.tasks.path)
+    tasks = [task for split in suite.splits for task in suite.split(split)]
+    read = read_samples(samples, tasks)
+    output = output or verdict_path(samples)
+    check_distinct([samples, output, *([figures] if figures else [])])
+    file = VerdictFile(output)
+    if file.problems:
+        said = f"lines skipped: {len(file.problems)}; the first is {file.problems[0]}"
+        console.print(said, highlight=False, markup=False, soft_wrap=True)
+    with Sandbox.from_config(config.sandbox) as sandbox, progress_bar_of_score(len(read), console) as progress:
+        level = sandbox.level
+        found = await run_score(read, sandbox, file, workers=config.sandbox.workers, progress=progress)
+    console.print(found.table(ks, f"{suite.name}: {samples}"))
+    known = f"{output}: {len(found.verdicts)} verdicts ({found.continued} from before)"
+    for line in [*found.remarks(ks, tasks=len(tasks)), known]:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if figures is not None:
+        facts = {
+            "suite": suite.name,
+            "samples_file": str(samples),
+            "data_fingerprint": data_fingerprint(tasks),
+            "sandbox": config.sandbox.model_dump(mode="json"),
+            "level": level,
+            "versions": artefacts.versions(),
+        }
+        artefacts.write_json(figures, {**found.to_dict(ks), **facts})
+    return not found.lost
 
 
 def plan(config: Config, instruction: str, checkpoint: Path) -> Workflow:

@@ -83,3 +83,16 @@ def proportion(successes: Values) -> Interval:
     centre = (share + _Z95**2 / (2 * n)) / (1 + _Z95**2 / n)
     half = _Z95 / (1 + _Z95**2 / n) * math.sqrt(share * (1 - share) / n + _Z95**2 / (4 * n**2))
     return Interval(share, max(0.0, centre - half), min(1.0, centre + half), n)
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Chance that of k samples, drawn without replacement from n of which c are right, at least one is.
+
+    Its mean over tasks is an unbiased estimate of a model's pass@k (Chen et al. 2021, arXiv 2107.03374).
+
+    Raises:
+        ValueError: unless 0 <= c <= n and 1 <= k <= n.
+    """
+    if not (0 <= c <= n and 1 <= k <= n):
+        raise ValueError(f"pass@k needs 0 <= c <= n and 1 <= k <= n, not n={n}, c={c}, k={k}")
+    return 1.0 - math.comb(n - c, k) / math.comb(n, k)

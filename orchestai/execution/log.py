@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import uuid
@@ -105,22 +104,14 @@ def read_log(paths: Path | str | Sequence[Path | str]) -> LogContents:
     contents = LogContents()
     for path in [paths] if isinstance(paths, str | Path) else paths:
         for file in _files(Path(path)):
-            try:
-                data = file.read_bytes()
-            except OSError as error:
-                raise UserError(f"{file}: cannot read: {error.strerror or error}") from None
-            for number, line in enumerate(data.split(b"\n"), start=1):
-                if line.strip():
-                    _read_line(line, f"{file}:{number}", contents)
+            lines, problems = artefacts.read_lines(file)
+            contents.problems.extend(problems)
+            for where, line in lines:
+                _read_line(line, where, contents)
     return contents
 
 
-def _read_line(line: bytes, where: str, contents: LogContents) -> None:
-    try:
-        raw = json.loads(line)
-    except ValueError:
-        contents.problems.append(f"{where}: not whole (its writer was cut off, or the file was damaged); skipped")
-        return
+def _read_line(raw: Any, where: str, contents: LogContents) -> None:
     if isinstance(raw, dict) and isinstance(version := raw.get("schema_version"), int) and version > SCHEMA_VERSION:
         raise UserError(
             f"{where}: schema_version is {version}, this program reads up to {SCHEMA_VERSION}; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,7 +25,7 @@ def read_records(source: str, hub_split: str) -> list[tuple[str, Record]]:
     """
     path = Path(source)
     if path.is_file():
-        return _read_file(path)
+        return read_file(path)
     if path.suffix in {".json", ".jsonl", ".gz"} or path.is_absolute():
         raise UserError(f"{source}: no such task file")
     return _read_hub(source, hub_split)
@@ -47,12 +48,17 @@ def to_tasks(records: Sequence[tuple[str, Record]], convert: Callable[[Record], 
     return tasks
 
 
-def _read_file(path: Path) -> list[tuple[str, Record]]:
+def read_file(path: Path, what: str = "task") -> list[tuple[str, Record]]:
+    """Records of a .json, .jsonl or .gz file with where each stands; `what` is what messages call one.
+
+    Raises:
+        UserError: it cannot be read, holds no records, or something else.
+    """
     opened = gzip.open if path.suffix == ".gz" else open
     try:
         with opened(path, "rt", encoding="utf-8") as file:
             text = file.read()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from None
     if text.lstrip().startswith("["):
         records = [(f"{path}, item {number}", item) for number, item in enumerate(_parse(text, str(path)), start=1)]
@@ -61,9 +67,11 @@ def _read_file(path: Path) -> list[tuple[str, Record]]:
         records = [(where, _parse(line, where)) for where, line in lines if line.strip()]
     for where, record in records:
         if not isinstance(record, dict):
-            raise UserError(f"{where}: a task must be a JSON object, not {type(record).__name__}")
+            raise UserError(
+                f"{where}: a {what} must be a JSON object, not {type(record).__name__}; correct or remove it"
+            )
     if not records:
-        raise UserError(f"{path}: holds no tasks")
+        raise UserError(f"{path}: holds no {what}s")
     return records
 
 
@@ -71,7 +79,7 @@ def _parse(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise UserError(f"{where}: not JSON: {error}") from None
+        raise UserError(f"{where}: not JSON: {error}; correct or remove it") from None
 
 
 def _read_hub(name: str, split: str) -> list[tuple[str, Record]]:

@@ -46,3 +46,14 @@ def rename(root: ast.AST, old: str, new: str) -> None:
 def imports(body: Iterable[ast.stmt]) -> list[ast.stmt]:
     """The import statements among these."""
     return [node for node in body if isinstance(node, (ast.Import, ast.ImportFrom))]
+
+
+def modules(source: str) -> set[str]:
+    """Packages and modules, without what follows a dot, that a module cannot be loaded without."""
+    found = set()
+    for node in imports(parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module)
+    return {name.partition(".")[0] for name in found}

