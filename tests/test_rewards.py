@@ -70,3 +70,26 @@ async def test_a_program_is_judged_by_the_tasks_hidden_tests():
     with Sandbox(workers=1) as sandbox:
         report = await judge(sandbox, task, "def double(x):\n    return 2 * x if x == 2 else None")
     assert report.outcome() == Scored(0.5)
+
+
+async def test_auto_isolation_is_what_the_reference_program_needs(tmp_path):
+    """The tests of the one compare plain values, those of the other look at the program's own globals."""
+    tests = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        "
+    with Sandbox(workers=1) as sandbox:
+        for body, expected in (
+            ("self.assertEqual(f(), 3)", "split"),
+            ("self.assertIs(f.__globals__, globals())", "shared"),
+        ):
+            task = Task(
+                task_id=expected,
+                suite="own",
+                instruct_prompt="Return 3.",
+                complete_prompt="def f():\n",
+                canonical_solution="    return 3\n",
+                test=tests + body,
+                entry_point="f",
+                isolation="auto",
+            )
+            report = await judge(sandbox, task, task.canonical_program)
+            assert (report.success, report.isolation) == (True, expected)
+            assert not (await judge(sandbox, task, "f = 3")).success

@@ -147,7 +147,7 @@ def test_bigcodebench_file(shared_data):
     assert len(tasks) == 1140
     assert tasks[7].libs == ("operator", "csv", "collections")
     assert tasks[7].parameters == ("csv_file_path",)
-    assert tasks[7].isolation == "shared"
+    assert tasks[7].isolation == "auto"
 
 
 def test_bigcodebench_as_the_hub_stores_it(tmp_path):

@@ -44,6 +44,6 @@ class Judgements:
         if key in self._reports:
             return self._reports[key]
         report = await judge(self._sandbox, task, program)
-        if report.status in _FINAL and task.isolation == "split" and not _UNSURE & {t.outcome for t in report.tests}:
+        if report.status in _FINAL and report.isolation == "split" and not _UNSURE & {t.outcome for t in report.tests}:
             self._reports[key] = report
         return report

@@ -16,6 +16,7 @@ Status: TypeAlias = Literal[
     "timeout",
     "died",
     "memory",
+    "tampered",
     "broken",
     "infra_error",
 ]
@@ -79,14 +80,16 @@ class Report:
     Attributes:
         status: `ok` if every test ran to its end; else the first thing that went wrong: the program could not be
             loaded (`syntax_error`, `import_error`, `no_entry_point`), it took too long (`timeout`), ended its process
-            (`died`) or ran out of memory (`memory`). `broken`: there are no tests, or they cannot be loaded.
+            (`died`) or ran out of memory (`memory`). `tampered`: in `shared` isolation it passed tests that contradict
+            each other (see `twins`), so none is credited. `broken`: there are no tests, or they cannot be loaded.
             `infra_error`: the sandbox itself failed.
         passed: tests passed; a skipped, missing or unfinished one is not.
         total: tests that the source of the tests defines.
         tests: a verdict for each, in the order of the source.
         wall_s: seconds that the judgement took.
         reason: says why the status is not `ok`.
-        level: how the program was isolated; see `Sandbox`.
+        level: how the program was held; see `Sandbox`.
+        isolation: how it was kept from its tests; see `Program`.
     """
 
     status: Status
@@ -96,6 +99,7 @@ class Report:
     wall_s: float = 0.0
     reason: str = ""
     level: str = ""
+    isolation: Isolation = "split"
 
     @property
     def success(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from types import TracebackType
+from typing import Any
 
 from orchestai.config import SandboxConfig
 from orchestai.errors import InfrastructureError
@@ -19,6 +20,7 @@ from orchestai.sandbox.inventory import list_tests
 from orchestai.sandbox.levels import Level, Strictness, choose_level
 from orchestai.sandbox.pool import ServerPool
 from orchestai.sandbox.program import Limits, Program, Report, TestVerdict
+from orchestai.sandbox.twins import make_twins
 
 _LOG = logging.getLogger(__name__)
 
@@ -115,14 +117,18 @@ class Sandbox:
                 self._cache.pop(program, None)
 
     def _judge(self, program: Program) -> Report:
+        held: dict[str, Any] = {"level": self._level, "isolation": program.isolation}
         try:
             names = list_tests(program.tests)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            return Report("broken", level=self._level, reason=f"the tests are not Python: {error}")
+            return Report("broken", reason=f"the tests are not Python: {error}", **held)
         if not names:
-            return Report("broken", level=self._level, reason="the tests define no unittest.TestCase with a test")
+            return Report("broken", reason="the tests define no unittest.TestCase with a test", **held)
+        program = replace(program, code=unfenced(program.code))
         try:
-            verdict = self._pool.judge(replace(program, code=unfenced(program.code)), names)
+            verdict = self._pool.judge(program, names)
+            if program.isolation == "shared" and (forged := self._forged(program, names, verdict)):
+                verdict = _tampered(verdict, forged)
         except SlotLostError as error:
             unfinished = [("died", "")] * len(names)
             reason = f"ended the sandbox twice: {error}"
@@ -130,12 +136,35 @@ class Sandbox:
         except (InfrastructureError, OSError) as error:
             verdict = {"status": "infra_error", "reason": str(error)}
         if verdict["status"] == "infra_error":
-            return Report("infra_error", total=len(names), level=self._level, reason=verdict["reason"])
+            return Report("infra_error", total=len(names), reason=verdict["reason"], **held)
         tests = tuple(
             TestVerdict(name, outcome, message)
             for name, (outcome, message) in zip(names, verdict["tests"], strict=True)
         )
         passed = sum(test.outcome == "passed" for test in tests)
-        return Report(
-            verdict["status"], passed, len(tests), tests, verdict["wall_s"], verdict["reason"], level=self._level
-        )
+        return Report(verdict["status"], passed, len(tests), tests, verdict["wall_s"], verdict["reason"], **held)
+
+    def _forged(self, program: Program, names: tuple[str, ...], verdict: dict[str, Any]) -> set[str]:
+        """The tests that the program passed, and then passed again with the opposite asserted."""
+        passed = _passed(names, verdict)
+        forged: set[str] = set()
+        for twin in make_twins(program.tests, names):
+            if passed & set(twin.names):
+                again = self._pool.judge(replace(program, tests=twin.source), names)
+                if again["status"] == "infra_error":
+                    raise InfrastructureError(again["reason"])
+                forged |= passed & set(twin.names) & _passed(names, again)
+        return forged
+
+
+def _passed(names: Sequence[str], verdict: dict[str, Any]) -> set[str]:
+    return {name for name, (outcome, _) in zip(names, verdict.get("tests", ()), strict=False) if outcome == "passed"}
+
+
+def _tampered(verdict: dict[str, Any], forged: set[str]) -> dict[str, Any]:
+    reason = f"passed {', '.join(sorted(forged))} whatever was expected"
+    tests = [
+        ("failed", "the program tampers with its tests") if outcome == "passed" else (outcome, message)
+        for outcome, message in verdict["tests"]
+    ]
+    return verdict | {"status": "tampered", "reason": reason, "tests": tests}

@@ -35,7 +35,7 @@ def _task(record: Record) -> Task:
         libs=tuple(_literal(record["libs"])),
         doc_struct=_literal(record[names["doc_struct"]]),
         parameters=parameters(functions(prompt)[entry_point]),
-        isolation="shared",
+        isolation="auto",
         source="github.com/bigcode-project/bigcodebench, Apache-2.0",
     )
 

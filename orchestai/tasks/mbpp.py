@@ -7,7 +7,7 @@ from functools import cache, partial
 
 from orchestai.tasks.assertions import as_test_case
 from orchestai.tasks.records import Record, read_records, to_tasks
-from orchestai.tasks.source_code import functions, names, parameters, parse, top_level_names
+from orchestai.tasks.source_code import functions, names, parameters, parse
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
 
@@ -42,7 +42,6 @@ def _task(record: Record) -> Task:
     tested = [name for name in defined if name in used]
     if not tested:
         raise ValueError(f"MBPP {number}: no function of its code is tested")
-    helpers = (used | names(setup)) & (top_level_names(code) - {tested[0]})
     text = (record["text"] if "text" in record else record["prompt"]).strip()
     shown = "\n".join(asserts[:_SHOWN])
     return Task(
@@ -54,7 +53,6 @@ def _task(record: Record) -> Task:
         test=as_test_case(body, setup),
         entry_point=tested[0],
         parameters=parameters(defined[tested[0]]),
-        isolation="shared" if helpers else "split",
         source="github.com/google-research/google-research/tree/master/mbpp, CC-BY-4.0",
     )
 

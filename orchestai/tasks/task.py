@@ -25,7 +25,8 @@ class Task(BaseModel):
         libs: third-party libraries that solution and tests import.
         doc_struct: BigCodeBench's parsed docstring.
         parameters: names of the entry point's parameters.
-        isolation: `split` if tests may run in another process than the candidate (plain values in and out).
+        isolation: whether the tests run in another process than the candidate (`split`), where it cannot touch them, or
+            must share one (`shared`); `auto`: split if the reference program passes all tests there, else shared.
         reference: the reference decomposition, without workers; None where nobody knows one.
         source: where the task comes from, with licence.
     """
@@ -44,9 +45,14 @@ class Task(BaseModel):
     libs: tuple[str, ...] = ()
     doc_struct: dict[str, Any] | None = None
     parameters: tuple[str, ...] = ()
-    isolation: Literal["split", "shared"] = "split"
+    isolation: Literal["split", "shared", "auto"] = "split"
     reference: Workflow | None = None
     source: str = ""
+
+    @property
+    def canonical_program(self) -> str:
+        """The whole reference program; empty if the suite has none."""
+        return self.complete_prompt + self.canonical_solution if self.canonical_solution else ""
 
     @property
     def instruction(self) -> str:

@@ -23,6 +23,7 @@ from .system import (
     MS_NOEXEC,
     MS_NOSUID,
     MS_RDONLY,
+    MS_REC,
     MS_REMOUNT,
     PR_SET_PDEATHSIG,
     mount,
@@ -35,6 +36,7 @@ from .system import (
 _FIRST_UID = 61000
 _INODES = 4096
 _SHARED_MEMORY = "/dev/shm"
+_TMP = "/tmp"
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 
 
@@ -61,6 +63,7 @@ class NamespaceCage(Cage):
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWNET)
         _start_loopback()
+        self._in_tmp = [] if os.path.islink(_TMP) else [(name, _open_folder(name)) for name in os.listdir(_TMP)]
 
     def open(self) -> None:
         self.workdir = self._home
@@ -69,6 +72,8 @@ class NamespaceCage(Cage):
     def close(self, pids: list[int]) -> None:
         ended = census.end_all(pids)
         if self._mounted:
+            if self._in_tmp:
+                unmount(_TMP)
             unmount(_SHARED_MEMORY)
             unmount(self.workdir)
             self._mounted = False
@@ -81,12 +86,21 @@ class NamespaceCage(Cage):
             options = f"size={limits['file_mb']}m,nr_inodes={_INODES},mode=1777"
             mount("scratch", self.workdir, "tmpfs", MS_NOSUID | MS_NODEV, options)
             mount("scratch", _SHARED_MEMORY, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options)
+            if self._in_tmp:
+                self._mount_tmp(options)
             self._mounted = True
         unshare(CLONE_NEWPID)
         try:
             return super().fork(body, keep, limits)
         finally:
             setns(self._own_pids, CLONE_NEWPID)
+
+    def _mount_tmp(self, options: str) -> None:
+        """A disk for /tmp where it is not the scratch disk, because the interpreter lies in it, which stays there."""
+        mount("scratch", _TMP, "tmpfs", MS_NOSUID | MS_NODEV, options)
+        for name, descriptor in self._in_tmp:
+            os.mkdir(f"{_TMP}/{name}", 0o755)
+            mount(f"/proc/self/fd/{descriptor}", f"{_TMP}/{name}", None, MS_BIND | MS_REC)
 
     def _confine(self, limits: dict[str, Any]) -> None:
         unshare(CLONE_NEWNS)
@@ -103,6 +117,10 @@ class NamespaceCage(Cage):
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user clears it
         super()._confine(limits)
         seccomp.refuse_dangerous_calls()
+
+
+def _open_folder(name: str) -> int:
+    return os.open(f"{_TMP}/{name}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _start_loopback() -> None:

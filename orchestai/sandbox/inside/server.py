@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from . import census
 from .attempt import AbandonedError, Attempt, Job
 from .cage import Cage, die_with_parent, hide_memory
+from .testing import MEMORY_FAULTS
 from .wire import ChannelClosedError, LineReader, send_line
 
 _MAX_STARTS = 100
@@ -138,7 +139,8 @@ def _judge(job: Job, wake: int, channel: socket.socket, cage: Cage) -> dict[str,
             status, reason = ending.kind, ending.reason
         if ending.test is not None:
             verdicts.setdefault(ending.test, (ending.kind, ending.reason))
-        if ending.test is None or ending.kind == "memory" or time.monotonic() >= deadline:
+        exhausted = sum(outcome == "memory" for outcome, _ in verdicts.values()) >= MEMORY_FAULTS
+        if ending.test is None or exhausted or time.monotonic() >= deadline:
             verdicts.update((test, ("not_run", ending.reason)) for test in todo if test not in verdicts)
     tests = [verdicts[test] for test in range(job.total)]
     if status == "ok" and any(outcome == "memory" for outcome, _ in tests):

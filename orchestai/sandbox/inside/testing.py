@@ -11,11 +11,16 @@ from .loading import describe
 from .wire import VerdictWriter
 
 
+MEMORY_FAULTS = 2
+"""Tests of a program that may run out of memory before the others are given up."""
+
+
 class Recorder(unittest.TestResult):
     """Sends `start` and `end` with the test's number; the outcome is `passed` only if unittest says success."""
 
-    def __init__(self, numbers: dict[unittest.TestCase, int], verdicts: VerdictWriter) -> None:
+    def __init__(self, numbers: dict[unittest.TestCase, int], verdicts: VerdictWriter, memory_faults: int) -> None:
         super().__init__()
+        self.memory_faults = memory_faults
         self._numbers = {id(test): number for test, number in numbers.items()}
         self._verdicts = verdicts
         self._outcome = ""
@@ -33,7 +38,8 @@ class Recorder(unittest.TestResult):
         self.unheard.discard(self._numbers[id(test)])
         self._verdicts.send("end", test=self._numbers[id(test)], outcome=outcome, message=message)
         self._outcome = self._message = ""
-        if outcome == "memory":
+        self.memory_faults += outcome == "memory"
+        if self.memory_faults >= MEMORY_FAULTS:
             self.stop()
 
     def addSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
@@ -72,12 +78,12 @@ class Recorder(unittest.TestResult):
 def run_tests(module: ModuleType, names: Sequence[str], numbers: Sequence[int], verdicts: VerdictWriter) -> None:
     """Run the tests `names[i]` ("Class.method") for i in `numbers`; each of them gets a verdict.
 
-    After a test that ran out of memory none is run: filling the memory takes seconds.
+    After MEMORY_FAULTS tests that ran out of memory none is run: filling the memory takes seconds.
     """
     groups: dict[str, list[int]] = {}
     for number in numbers:
         groups.setdefault(names[number].partition(".")[0], []).append(number)
-    exhausted = False
+    faults = 0
     for class_name, group in groups.items():
         cls = module.__dict__.get(class_name)
         cases: dict[unittest.TestCase, int] = {}
@@ -87,13 +93,13 @@ def run_tests(module: ModuleType, names: Sequence[str], numbers: Sequence[int], 
                 cases[cls(method)] = number
             else:
                 verdicts.send("end", test=number, outcome="error", message="the loaded tests do not have this one")
-        recorder = Recorder(cases, verdicts)
-        if not exhausted:
+        recorder = Recorder(cases, verdicts, faults)
+        if faults < MEMORY_FAULTS:
             unittest.TestSuite(cases).run(recorder)
-            exhausted = recorder.shouldStop
+            faults = recorder.memory_faults
         for number in sorted(recorder.unheard):
-            if exhausted:
-                outcome, message = "not_run", "an earlier test ran out of memory"
+            if faults >= MEMORY_FAULTS:
+                outcome, message = "not_run", "too many tests before it ran out of memory"
             else:
                 outcome, message = "error", recorder.fixture_error or "unittest did not run it"
             verdicts.send("end", test=number, outcome=outcome, message=message)
