@@ -63,7 +63,8 @@ async def collect(
     async with open_runtime(config, record=record) as runtime:
         name = f"{planner}/{seed}"
         facts = {"planner": name, "num_executions": num_executions, "data_fingerprint": data_fingerprint(tasks)}
-        artefacts.save_run_info(output_dir, config, command="collect", seed=seed, **facts)
+        level = runtime.sandbox.level
+        artefacts.save_run_info(output_dir, config, command="collect", seed=seed, sandbox_level=level, **facts)
         with progress_bar(num_executions) as progress:
             state = await run_collection(
                 tasks,

@@ -14,7 +14,7 @@ from orchestai.execution.judgements import Judgements
 from orchestai.execution.request import build_request
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
 from orchestai.outcome import Outcome, Unscorable
-from orchestai.sandbox import Sandbox
+from orchestai.sandbox import Report, Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, WorkerError
 from orchestai.workflow import Subtask, Workflow
@@ -58,28 +58,37 @@ class Executor:
         run = _Run(self, task, workflow, sample)
         results = await run.subtasks()
         answer = assemble(task, workflow, {result.id: result.output for result in results}, self.config.assembler)
-        outcome, passed, total, problem = await self._judge(task, answer, run.unscorable)
+        outcome, report = await self._judge(task, answer, run.unscorable)
         return Execution(
             task_id=task.task_id,
             workflow=workflow,
             results=results,
             answer=answer,
             outcome=outcome,
-            tests_passed=passed,
-            tests_total=total,
+            tests_passed=report.passed if report else 0,
+            tests_total=report.total if report else 0,
+            sandbox=f"{report.level}/{report.isolation}" if report else "",
             total_cost=sum(result.cost_usd for result in results),
             total_latency_ms=workflow.critical_path({result.id: result.latency_ms for result in results}),
-            error=run.unscorable or next((result.error for result in results if result.error), None) or problem,
+            error=run.unscorable
+            or next((result.error for result in results if result.error), None)
+            or _problem(outcome, report),
         )
 
-    async def _judge(self, task: Task, answer: str, unscorable: str) -> tuple[Outcome, int, int, str | None]:
+    async def _judge(self, task: Task, answer: str, unscorable: str) -> tuple[Outcome, Report | None]:
         if unscorable:
-            return Unscorable(unscorable), 0, 0, None
+            return Unscorable(unscorable), None
         try:
             report = await self.judgements.judge(task, answer)
         except InfrastructureError as error:
-            return Unscorable(str(error)), 0, 0, str(error)
-        return report.outcome(), report.passed, report.total, report.reason or None
+            return Unscorable(str(error)), None
+        return report.outcome(), report
+
+
+def _problem(outcome: Outcome, report: Report | None) -> str | None:
+    if report is not None:
+        return report.reason or None
+    return outcome.reason if isinstance(outcome, Unscorable) else None
 
 
 class _Run:

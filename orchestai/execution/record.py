@@ -75,6 +75,7 @@ class ExecutionRecord(BaseModel):
         outcome: `unscorable` executions say nothing about the plan; `error` says why.
         score: share of hidden tests passed; None where unscorable.
         reward: as configured when the execution was logged.
+        sandbox: level and isolation under which the hidden tests ran, e.g. `namespaces/split`.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -98,6 +99,7 @@ class ExecutionRecord(BaseModel):
     reward: float | None = None
     tests_passed: int = 0
     tests_total: int = 0
+    sandbox: str = ""
     error: str | None = None
     pool: tuple[str, ...] = ()
     subtasks: tuple[SubtaskRecord, ...] = ()
@@ -134,6 +136,7 @@ class ExecutionRecord(BaseModel):
             reward=reward,
             tests_passed=execution.tests_passed,
             tests_total=execution.tests_total,
+            sandbox=execution.sandbox,
             error=execution.error,
             pool=tuple(pool),
             subtasks=tuple(

@@ -77,6 +77,7 @@ class Execution(BaseModel):
         outcome: `Scored(fraction of hidden tests passed)`, or `Unscorable`.
         total_cost: US dollars, of all attempts.
         total_latency_ms: the critical path, from the measured latencies of the answers; checks and tests are not in it.
+        sandbox: how the hidden tests were run, as level/isolation (see `Report`); empty if they were not.
         error: the first thing that went wrong, if anything did.
     """
 
@@ -89,6 +90,7 @@ class Execution(BaseModel):
     outcome: Outcome
     tests_passed: int = 0
     tests_total: int = 0
+    sandbox: str = ""
     total_cost: float = 0.0
     total_latency_ms: float = 0.0
     error: str | None = None

@@ -10,7 +10,6 @@ from typing import Any
 from .loading import describe
 from .wire import VerdictWriter
 
-
 MEMORY_FAULTS = 2
 """Tests of a program that may run out of memory before the others are given up."""
 

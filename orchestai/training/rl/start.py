@@ -71,7 +71,8 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
             unscorable_limit=config.execution.unscorable_limit,
         )
         if accelerator.is_main_process:
-            artefacts.save_run_info(output_dir, config, command="phase2", seed=phase2.seed, identity=same)
+            facts = {"seed": phase2.seed, "sandbox_level": runtime.sandbox.level, "identity": same}
+            artefacts.save_run_info(output_dir, config, command="phase2", **facts)
         summary = await trainer.train(resume=resume)
     accelerator.end_training()
     if accelerator.is_main_process:
