@@ -23,7 +23,7 @@ from orchestai.tasks.composition.operations import OPERATIONS
 from orchestai.tasks.composition.wording import word
 from orchestai.tasks.examples import clean, parse_calls
 from orchestai.tasks.task import Task
-from orchestai.training.augment import _rewire, augment, recover
+from orchestai.training.augment import augment, recover
 from orchestai.training.data_format import TrainingExample, load_training_data, meta_path
 from orchestai.training.prepare import prepare
 from orchestai.workflow import Workflow
@@ -250,15 +250,6 @@ def test_branches_change_places_with_all_that_belongs_to_them() -> None:
         words = [other.instruction[slice(*span)] for span in targets.spans if span]
         assert [words[place[i]] for i in range(3)] == [phrasing.span for phrasing in phrasings]
     assert seen == {0, 1}
-
-
-def test_joins_take_other_steps_and_leave_none_unused() -> None:
-    unary = [op for op in OPERATIONS if op.inputs == ("int",) and op.output == "int"][:2]
-    join, last = [op for op in OPERATIONS if op.inputs == ("int", "int") and op.output == "int"][:2]
-    nodes = (Node(unary[0], (INPUT,)), Node(unary[1], (INPUT,)), Node(join, (0, 1)), Node(last, (0, 2)))
-    rng = Random(0)
-    joined = {tuple(node.parents for node in _rewire(Composition("int", nodes), rng).nodes[2:]) for _ in range(50)}
-    assert joined == {((0, 1), (0, 2)), ((0, 1), (1, 2))}, "(0, 1) twice would leave step 2 unused"
 
 
 def as_example(task: Task, worker: int) -> TrainingExample:

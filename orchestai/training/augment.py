@@ -1,4 +1,4 @@
-"""Further training examples from logged ones: in other words, in another order, with other operations or joins.
+"""Further training examples from logged ones: in other words, with branches in another order, with other operations.
 
 A step gets other words only where some logged execution shows which worker does them well: the words are what the
 worker reads, so a worker that was right for one wording may be wrong for another.
@@ -24,8 +24,6 @@ from orchestai.training.data_format import Targets, TrainingExample
 
 SWAPPED = 0.5
 """Share of the steps that become another operation of the same kinds."""
-REWIRED = 0.5
-"""Share of the joins that take an argument from another step, where one fits."""
 TRIES = 8
 """Times that each example is tried in vain before augmentation gives up."""
 _INPUTS = 8
@@ -104,7 +102,7 @@ def _vary(
         Node(operation, tuple(sorted(new_place[p] for p in composition.nodes[old].parents)))
         for operation, old in zip(operations, order, strict=True)
     ]
-    varied = _rewire(Composition(composition.kind, tuple(nodes)), rng)
+    varied = Composition(composition.kind, tuple(nodes))
     if bucket(varied) not in SPLITS["train"].buckets or varied.signature in held_out:
         return None
     old_words = [clean(example.targets.instructions[old]) for old in order]
@@ -125,42 +123,12 @@ def _vary(
     targets = Targets(
         model_selections=tuple(choice.worker for choice in asked),
         task_types=tuple(example.targets.task_types[old] for old in order),
-        dependencies=tuple(tuple(p for p in node.parents if p != INPUT) for node in varied.nodes),
+        dependencies=tuple(tuple(p for p in node.parents if p != INPUT) for node in nodes),
         spans=worded.spans,
         fallback=tuple(choice.fallback for choice in asked),
         instructions=tuple(words),
     )
     return example.model_copy(update={"instruction": worded.text, "targets": targets, "augmented": True})
-
-
-def _rewire(composition: Composition, rng: Random) -> Composition:
-    """Some of the joins with one argument taken from another step of the same kind; every step is still used.
-
-    Which of the earlier steps a join takes is what plans are most often wrong about, and what its words alone decide.
-    """
-    nodes = list(composition.nodes)
-    for index, node in enumerate(nodes):
-        if len(node.parents) < 2 or rng.random() >= REWIRED:
-            continue
-        choices = [
-            tuple(sorted((set(node.parents) - {old}) | {new}))
-            for old in node.parents
-            for new in range(index)
-            if new not in node.parents
-        ]
-        fitting = [
-            parents
-            for parents in choices
-            if tuple(map(composition.kind_of, parents)) == node.operation.inputs
-            and _all_used([*nodes[:index], Node(node.operation, parents), *nodes[index + 1 :]])
-        ]
-        if fitting:
-            nodes[index] = Node(node.operation, rng.choice(fitting))
-    return Composition(composition.kind, tuple(nodes))
-
-
-def _all_used(nodes: Sequence[Node]) -> bool:
-    return {parent for node in nodes for parent in node.parents} >= set(range(len(nodes) - 1))
 
 
 def _swap(operations: Sequence[Operation], proven: dict[str, Proven], rng: Random) -> list[Operation]:
