@@ -13,8 +13,15 @@ from pathlib import Path
 import pytest
 import sandbox_hostile
 
+from orchestai.config import ExecutionConfig, Phase2Config, RewardsConfig
+from orchestai.execution.executor import Executor
+from orchestai.rewards.reward import reward
+from orchestai.sandbox import Sandbox
 from orchestai.sandbox.bubblewrap import Bubblewrap
 from orchestai.sandbox.levels import find_namespaces
+from orchestai.tasks.task import Task
+from orchestai.workers.base import Answer
+from orchestai.workflow import Subtask, Workflow
 
 PROGRAMS = Path(__file__).parents[2] / "shared" / "sandbox" / "hostile.jsonl"
 NOBODY = "65534"
@@ -56,3 +63,37 @@ def test_nor_where_the_sandbox_has_no_privileges():
     outcomes = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(outcomes) == 107
     assert {outcome["id"]: outcome["faults"] for outcome in outcomes if outcome["faults"]} == {}
+
+
+class Says:
+    """A worker whose answer is the instruction that it is given."""
+
+    async def answer(self, name, request):
+        return Answer(text=request.instruction)
+
+
+@pytest.mark.parametrize("isolation", ["split", "shared"])
+async def test_a_policy_that_answers_with_forgeries_earns_what_an_empty_answer_earns(isolation):
+    """Through phase 2's own path: a workflow is executed, its answer judged, the execution rewarded."""
+    config = Phase2Config()
+    with Sandbox(workers=2, limits=sandbox_hostile.LIMITS, strictness="strict") as sandbox:
+        executor = Executor(Says(), sandbox, ExecutionConfig(assembler="sink"))
+
+        async def earned(program: dict, answer: str) -> float:
+            task = Task(
+                task_id=program["id"],
+                suite="hostile",
+                instruct_prompt="Be honest.",
+                test=program["test"],
+                entry_point=program["entry_point"],
+                isolation=isolation,
+            )
+            plan = Workflow([Subtask(id="1", instruction=answer, task_type="string", worker="says")])
+            execution = await executor.execute(task, plan)
+            worth = reward(execution, config, RewardsConfig(success="fraction"))
+            return worth.value
+
+        forgeries = [program for program in programs() if program["category"] == "forge"]
+        gained = {p["id"]: await earned(p, p["code"]) - await earned(p, " ") for p in forgeries}
+    assert len(gained) == 47
+    assert {name: more for name, more in gained.items() if more > 0} == {}

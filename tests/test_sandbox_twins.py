@@ -89,3 +89,13 @@ def test_in_one_process_cheats_get_nothing(cheat):
         assert "T.test" in report.reason
         honest = sandbox.run(Program("def f(x): return 30 * x\n", TESTS, "f", "shared"))
         assert honest.success
+
+
+def test_a_helper_that_the_tests_ask_for_a_verdict_cannot_say_yes_to_everything():
+    tests = (
+        "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertTrue(isclose(f(1), 2))\n"
+    )
+    with Sandbox(workers=1) as sandbox:
+        liar = sandbox.run(Program("def isclose(*args): return True\ndef f(x): return 9\n", tests, "f"))
+        assert (liar.status, liar.passed) == ("tampered", 0)
+        assert sandbox.run(Program("from math import isclose\ndef f(x): return 2 * x\n", tests, "f")).success

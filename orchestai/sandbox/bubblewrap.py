@@ -15,10 +15,14 @@ SCRATCH = "/sandbox"
 """Where every program finds an empty folder of its own; nothing else can be written."""
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/mime.types")
+_SETTINGS = (
+    *("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"),
+    *("/etc/mime.types", "/etc/protocols", "/etc/services"),
+)
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")
-_NOBODY = "65534"
+NOBODY = 65534
+"""User id of programs where we are not root."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Bubblewrap:
         for capability in _CAPABILITIES:
             line += ["--cap-add", capability]
         if self.user_namespace:
-            line += ["--unshare-user", "--uid", _NOBODY, "--gid", _NOBODY]
+            line += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
         for name, value in environment.items():
             line += ["--setenv", name, value]
         for path in _SYSTEM:
@@ -55,6 +59,7 @@ class Bubblewrap:
                 line += ["--symlink", os.readlink(path), path]
             elif os.path.isdir(path):
                 line += ["--ro-bind", path, path]
+        line += ["--perms", "0755", "--dir", "/etc"]
         for path in _SETTINGS:
             line += ["--ro-bind-try", path, path]
         for file in sorted(etc.iterdir()):

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.sandbox.bubblewrap import SCRATCH, Bubblewrap
+from orchestai.sandbox.bubblewrap import NOBODY, SCRATCH, Bubblewrap
+from orchestai.sandbox.inside import FIRST_UID
 from orchestai.sandbox.inside.wire import ChannelClosedError, LineReader
 from orchestai.sandbox.inventory import free_names
 from orchestai.sandbox.program import Limits, Program
@@ -31,12 +32,13 @@ sys.path[:] = [entry for entry in sys.path if entry]
 folder, settings = sys.argv[1:]
 spec = importlib.util.spec_from_file_location("sandbox_inside", f"{folder}/__init__.py")
 sys.modules["sandbox_inside"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["sandbox_inside"])
 from sandbox_inside.server import main
 sys.exit(main(json.loads(settings)))
 """
 _START_TIMEOUT_S = 120.0
 _ENVIRONMENT = {
-    "PATH": os.defpath,
+    "PATH": os.pathsep.join((os.path.dirname(sys.executable), os.defpath)),
     "USER": "sandbox",
     "LOGNAME": "sandbox",
     "LANG": "C.UTF-8",
@@ -83,7 +85,7 @@ class ForkServer:
         command = [sys.executable, "-s", "-c", _BOOT, str(_INSIDE), json.dumps(settings)]
         environment = _ENVIRONMENT | {"HOME": home, "TMPDIR": home}
         if bubblewrap:
-            command = bubblewrap.command(command, [_INSIDE], _write_etc(Path(self._home)), environment)
+            command = bubblewrap.command(command, [_INSIDE], _write_etc(Path(self._home), slots), environment)
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             command,
@@ -178,13 +180,16 @@ def _end(process: subprocess.Popen[bytes], channels: Sequence[socket.socket], ho
     shutil.rmtree(home, ignore_errors=True)
 
 
-def _write_etc(home: Path) -> Path:
+def _write_etc(home: Path, slots: int) -> Path:
     """A folder with what programs look up in /etc; the host's own files tell too much."""
     etc = home / "etc"
     etc.mkdir(mode=0o755)
+    ids = [NOBODY, *range(FIRST_UID, FIRST_UID + slots)]
     (etc / "hosts").write_text("127.0.0.1 localhost sandbox\n::1 localhost\n")
-    (etc / "passwd").write_text("root:x:0:0:root:/:/bin/sh\nsandbox:x:65534:65534:sandbox:/sandbox:/bin/sh\n")
-    (etc / "nsswitch.conf").write_text("passwd: files\nhosts: files\n")
+    users = (f"sandbox:x:{number}:{number}:sandbox:{SCRATCH}:/bin/sh\n" for number in ids)
+    (etc / "passwd").write_text("root:x:0:0:root:/:/bin/sh\n" + "".join(users))
+    (etc / "group").write_text("root:x:0:\n" + "".join(f"sandbox:x:{number}:\n" for number in ids))
+    (etc / "nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files\n")
     return etc
 
 

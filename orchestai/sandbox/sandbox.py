@@ -16,7 +16,7 @@ from orchestai.config import SandboxConfig
 from orchestai.errors import InfrastructureError
 from orchestai.sandbox.fences import unfenced
 from orchestai.sandbox.fork_server import SlotLostError
-from orchestai.sandbox.inventory import list_tests
+from orchestai.sandbox.inventory import free_names, list_tests
 from orchestai.sandbox.levels import Level, Strictness, choose_level
 from orchestai.sandbox.pool import ServerPool
 from orchestai.sandbox.program import Limits, Program, Report, TestVerdict
@@ -127,7 +127,7 @@ class Sandbox:
         program = replace(program, code=unfenced(program.code))
         try:
             verdict = self._pool.judge(program, names)
-            if program.isolation == "shared" and (forged := self._forged(program, names, verdict)):
+            if _may_forge(program) and (forged := self._forged(program, names, verdict)):
                 verdict = _tampered(verdict, forged)
         except SlotLostError as error:
             unfinished = [("died", "")] * len(names)
@@ -155,6 +155,11 @@ class Sandbox:
                     raise InfrastructureError(again["reason"])
                 forged |= passed & set(twin.names) & _passed(names, again)
         return forged
+
+
+def _may_forge(program: Program) -> bool:
+    """Whether the program runs where its tests do, or they call functions of it besides the entry point."""
+    return program.isolation == "shared" or bool(set(free_names(program.tests)) - {program.entry_point})
 
 
 def _passed(names: Sequence[str], verdict: dict[str, Any]) -> set[str]:

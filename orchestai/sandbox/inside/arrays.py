@@ -6,14 +6,17 @@ A value is taken apart as (kind, part, ...). Parts are plain values, or again va
 from __future__ import annotations
 
 import sys
+from array import array
 from typing import Any
 
 PLAIN_KINDS = "biufcSUMm"
 
 
 def take_apart(value: Any) -> tuple[Any, ...] | None:
-    """The kind and the parts of a numpy or pandas value; None of anything else."""
+    """The kind and the parts of an `array.array` or of a numpy or pandas value; None of anything else."""
     numpy, pandas = sys.modules.get("numpy"), sys.modules.get("pandas")
+    if type(value) is array:
+        return "typed", value.typecode, value.tobytes()
     if pandas is not None and hasattr(pandas, "DataFrame"):
         parts = _take_apart_pandas(pandas, value)
         if parts is not None:
@@ -32,14 +35,18 @@ def take_apart(value: Any) -> tuple[Any, ...] | None:
 def is_mutable(value: Any) -> bool:
     """Whether the value is a table or an array that a function may change in place."""
     numpy, pandas = sys.modules.get("numpy"), sys.modules.get("pandas")
-    return (numpy is not None and type(value) is getattr(numpy, "ndarray", None)) or (
-        pandas is not None and type(value) in (getattr(pandas, "DataFrame", None), getattr(pandas, "Series", None))
+    return (
+        type(value) is array
+        or (numpy is not None and type(value) is getattr(numpy, "ndarray", None))
+        or (pandas is not None and type(value) in (getattr(pandas, "DataFrame", None), getattr(pandas, "Series", None)))
     )
 
 
 def replace_content(target: Any, value: Any) -> None:
     """Give `target` (see `is_mutable`) the content of `value`, which is of the same type."""
-    if hasattr(target, "_update_inplace"):
+    if isinstance(target, array):
+        target[:] = value
+    elif hasattr(target, "_update_inplace"):
         target._update_inplace(value)
     elif target.shape == value.shape and target.dtype == value.dtype:
         target[...] = value
@@ -141,6 +148,7 @@ def _multi(levels: list[Any], names: list[Any]) -> Any:
 
 
 _BUILDERS: dict[str, Any] = {
+    "typed": array,
     "array": _array,
     "objects": _objects,
     "scalar": lambda dtype, data: _array(dtype, (), data)[()],

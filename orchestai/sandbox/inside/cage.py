@@ -66,8 +66,13 @@ class Cage:
             os.close(descriptor)
         self._confined.clear()
 
-    def fork(self, body: Callable[[], Any], keep: Iterable[int], limits: dict[str, Any]) -> int:
+    def fork(
+        self, body: Callable[[], Any], keep: Iterable[int], limits: dict[str, Any], *, trusted: bool = False
+    ) -> int:
         """Fork a confined process that runs `body` with no descriptor but 0-2 and `keep`; gives its id.
+
+        Args:
+            trusted: it runs no code of the program, so it need not be kept from the other processes here.
 
         Raises:
             OSError: there are no resources for another process.

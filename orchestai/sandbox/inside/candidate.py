@@ -18,17 +18,18 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Iterable
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from . import arrays, objects, randomness
-from .loading import LoadError, describe, load_candidate, new_module
+from .loading import MODULE, LoadError, describe, load_candidate, new_module
 from .objects import OPERATIONS, Objects
-from .values import NotPlainError, decode, encode
+from .values import decode, encode
 from .wire import ChannelClosedError, read_whole, receive_frame, send_frame
 
 _MUTABLE = (list, dict, set, bytearray, deque)
 _MAX_STDOUT = 1 << 18
+_IMPORTED = (type, FunctionType, BuiltinFunctionType)
 
 
 class _Bounded(io.BytesIO):
@@ -120,12 +121,21 @@ class _Host:
             return pickle.dumps({"refused": reason, "stdout": answer["stdout"]})
 
     def _exception(self, error: BaseException) -> dict[str, Any]:
+        attributes = dict(vars(error))
+        if isinstance(error, OSError):
+            attributes |= {"filename": error.filename, "filename2": error.filename2}
+        return {
+            "classes": [(cls.__module__, cls.__qualname__) for cls in type(error).__mro__],
+            "args": error.args if self._is_plain(error.args) else (describe(error),),
+            "attributes": {name: value for name, value in attributes.items() if self._is_plain(value)},
+        }
+
+    def _is_plain(self, value: Any) -> bool:
         try:
-            decode(encode(error.args, self.objects.number))
-            args = error.args
-        except NotPlainError:
-            args = (describe(error),)
-        return {"classes": [(cls.__module__, cls.__qualname__) for cls in type(error).__mro__], "args": args}
+            decode(encode(value, self.objects.number))
+        except Exception:
+            return False
+        return True
 
     @staticmethod
     def _pickled(value: Any) -> bytes:
@@ -147,10 +157,24 @@ class _Request(pickle.Unpickler):
 
 
 def _named(module: ModuleType, names: Iterable[str]) -> dict[str, tuple[str, Any]]:
-    """What the names stand for in the program: a module by its own name, anything else as a value."""
+    """What the names stand for in the program.
+
+    A module by its own name, a function or a class of a module that has it under that name by the module's, anything
+    else as a value.
+    """
     found: dict[str, tuple[str, Any]] = {}
     for name in names:
         if name in module.__dict__:
             value = module.__dict__[name]
-            found[name] = ("module", value.__name__) if isinstance(value, ModuleType) else ("value", value)
+            origin = str(getattr(value, "__module__", ""))
+            if isinstance(value, ModuleType):
+                found[name] = "module", value.__name__
+            elif isinstance(value, _IMPORTED) and origin != MODULE and _member(origin, name) is value:
+                found[name] = "member", origin
+            else:
+                found[name] = "value", value
     return found
+
+
+def _member(module: str, name: str) -> Any:
+    return getattr(sys.modules.get(module), name, None)

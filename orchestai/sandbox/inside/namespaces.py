@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from . import census, seccomp
+from . import FIRST_UID, census, seccomp
 from .cage import Cage, limit
 from .system import (
     CLONE_NEWIPC,
@@ -33,7 +33,6 @@ from .system import (
     unshare,
 )
 
-_FIRST_UID = 61000
 _INODES = 4096
 _SHARED_MEMORY = "/dev/shm"
 _TMP = "/tmp"
@@ -58,7 +57,7 @@ class NamespaceCage(Cage):
 
     def __init__(self, scratch: str, slot: int, slots: int) -> None:
         super().__init__(scratch)
-        self._uid = _FIRST_UID + slot if os.getuid() == 0 else None
+        self._uid = FIRST_UID + slot if os.getuid() == 0 else None
         self._slots = slots
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWNET)
@@ -81,7 +80,9 @@ class NamespaceCage(Cage):
         if not ended:
             raise RuntimeError("processes of the program could not be ended")
 
-    def fork(self, body: Callable[[], Any], keep: Iterable[int], limits: dict[str, Any]) -> int:
+    def fork(
+        self, body: Callable[[], Any], keep: Iterable[int], limits: dict[str, Any], *, trusted: bool = False
+    ) -> int:
         if not self._mounted:
             options = f"size={limits['file_mb']}m,nr_inodes={_INODES},mode=1777"
             mount("scratch", self.workdir, "tmpfs", MS_NOSUID | MS_NODEV, options)
@@ -89,6 +90,9 @@ class NamespaceCage(Cage):
             if self._in_tmp:
                 self._mount_tmp(options)
             self._mounted = True
+        self._hides_processes = not trusted
+        if trusted:
+            return super().fork(body, keep, limits)
         unshare(CLONE_NEWPID)
         try:
             return super().fork(body, keep, limits)
@@ -103,10 +107,11 @@ class NamespaceCage(Cage):
             mount(f"/proc/self/fd/{descriptor}", f"{_TMP}/{name}", None, MS_BIND | MS_REC)
 
     def _confine(self, limits: dict[str, Any]) -> None:
-        unshare(CLONE_NEWNS)
-        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-        mount("/proc/sys", "/proc/sys", None, MS_BIND)
-        mount("", "/proc/sys", None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        if self._hides_processes:
+            unshare(CLONE_NEWNS)
+            mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+            mount("/proc/sys", "/proc/sys", None, MS_BIND)
+            mount("", "/proc/sys", None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
         # Without user ids of their own, the processes of all slots and the server's count together.
         own = 1 if self._uid is not None else self._slots
         limit(resource.RLIMIT_NPROC, limits["processes"] * own + 2 * self._slots + 4)

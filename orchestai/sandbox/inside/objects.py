@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import dataclasses
 from collections.abc import Callable, Iterator
+from types import GeneratorType
 from typing import Any
 
 from .values import NotPlainError
@@ -169,13 +170,23 @@ class Method:
         return self._function()
 
 
-def stand_in(ask: Ask) -> Callable[[int, bool], Remote]:
+class RemoteGenerator(Remote):
+    """A generator of the candidate; `isinstance` says so."""
+
+    __slots__ = ()
+    __class__ = property(lambda self: GeneratorType)  # type: ignore[assignment]
+
+
+_STAND_INS: dict[str, type[Remote]] = {"callable": RemoteFunction, "generator": RemoteGenerator}
+
+
+def stand_in(ask: Ask) -> Callable[[int, str], Remote]:
     """What stands for the object of a number, always the same for the same number."""
     known: dict[int, Remote] = {}
 
-    def remote(number: int, is_callable: bool) -> Remote:
+    def remote(number: int, kind: str) -> Remote:
         if number not in known:
-            known[number] = (RemoteFunction if is_callable else Remote)(ask, number)
+            known[number] = _STAND_INS.get(kind, Remote)(ask, number)
         return known[number]
 
     return remote

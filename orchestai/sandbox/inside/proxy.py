@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import arrays, randomness
-from .loading import LoadError
+from .loading import MODULE, LoadError
 from .objects import stand_in
 from .values import NotPlainError, decode
 from .wire import ChannelClosedError, receive_frame, send_frame
@@ -23,7 +23,22 @@ from .wire import ChannelClosedError, receive_frame, send_frame
 CANDIDATE_GONE = 71
 _LOAD_FAULTS = ("syntax_error", "import_error", "no_entry_point", "memory")
 _EXCEPTION_MODULES = frozenset(
-    ("binascii", "configparser", "csv", "decimal", "json.decoder", "queue", "re", "statistics", "struct", "subprocess")
+    (
+        *(
+            "asyncio.exceptions",
+            "binascii",
+            "configparser",
+            "csv",
+            "decimal",
+            "http.client",
+            "json.decoder",
+            "queue",
+            "re",
+        ),
+        *("shutil", "socket", "sqlite3", "ssl", "statistics", "struct", "subprocess", "tarfile", "urllib.error"),
+        *("xml.etree.ElementTree", "xml.parsers.expat", "zipfile", "zlib"),
+        *("numpy.exceptions", "numpy.linalg", "pandas.errors"),
+    )
 )
 
 
@@ -64,19 +79,26 @@ class Candidate:
         return _taken(answer, (*args, *kwargs.values()))
 
     def names(self, wanted: Sequence[str]) -> dict[str, Any]:
-        """Those of the names that the program has defined. Modules are this process's own."""
+        """Those of the names that the program has defined.
+
+        Modules are this process's own, and so is what has been imported from them under its own name.
+        """
         if not wanted:
             return {}
         values = {}
         for name, (kind, value) in self.ask("names", list(wanted)).items():
             if kind == "value":
                 values[name] = value
-            elif str(value).partition(".")[0] in (sys.stdlib_module_names | sys.modules.keys()):
-                values[name] = importlib.import_module(str(value))
+            elif (package := str(value).partition(".")[0]) in sys.stdlib_module_names | _libraries():
+                module = importlib.import_module(str(value))
+                if kind == "module":
+                    values[name] = module
+                elif package != "unittest" and hasattr(module, name):
+                    values[name] = getattr(module, name)
         return values
 
     def _entry_point(self, name: str, is_async: bool) -> Callable[..., Any]:
-        function = self._remote(0, True)
+        function = self._remote(0, "callable")
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return self.ask("call", function, *args, **kwargs)
@@ -129,17 +151,41 @@ def _mirror(target: Any, value: Any) -> None:
 
 
 def _exception(facts: Any) -> BaseException:
-    """The first of the exception's classes that is a builtin or an allowed module's, with the same arguments."""
-    args = facts["args"]
+    """The first of the exception's classes that is a builtin or an allowed module's, with the same content."""
+    args, attributes = tuple(facts["args"]), facts["attributes"]
     for module, name in facts["classes"]:
         if module != "builtins" and module not in _EXCEPTION_MODULES:
+            continue
+        if module not in sys.modules and module.partition(".")[0] not in sys.stdlib_module_names:
             continue
         cls = getattr(builtins if module == "builtins" else importlib.import_module(module), name, None)
         if isinstance(cls, type) and issubclass(cls, BaseException):
             try:
-                error = cls.__new__(cls, *args)
+                error = _instance(cls, args)
             except Exception:
                 continue
-            error.args = tuple(args)
+            error.args = args
+            for name, value in attributes.items() if type(attributes) is dict else ():
+                _set_attribute(error, str(name), value)
             return error
     return NotPlainError("the function raised something that is no exception")
+
+
+def _instance(cls: type[BaseException], args: tuple[Any, ...]) -> BaseException:
+    try:
+        return cls(*args)
+    except Exception:  # its constructor wants something else than what it keeps
+        return cls.__new__(cls, *args)
+
+
+def _set_attribute(error: BaseException, name: str, value: Any) -> None:
+    if isinstance(error, OSError) and name in ("filename", "filename2"):
+        if value is not None:  # None would be shown as a name
+            setattr(error, name, value)
+    elif not name.startswith("_"):
+        error.__dict__[name] = value
+
+
+def _libraries() -> set[str]:
+    """Packages that this process has imported and that are not the sandbox's own."""
+    return {name.partition(".")[0] for name in sys.modules} - {MODULE, __name__.partition(".")[0]}

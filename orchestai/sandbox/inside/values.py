@@ -12,6 +12,8 @@ import importlib
 import io
 import pickle
 from collections.abc import Callable
+from pathlib import Path, PurePath
+from types import GeneratorType
 from typing import Any, ClassVar
 
 from . import arrays
@@ -38,7 +40,7 @@ _REFUSED_OPCODES = frozenset(
         *(pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER),
     )
 )
-_OBJECT, _NAMED_TUPLE = "object", "namedtuple"
+_OBJECT, _NAMED_TUPLE, _PATH = "object", "namedtuple", "path"
 
 
 class NotPlainError(Exception):
@@ -61,11 +63,11 @@ def encode(value: Any, number: Callable[[Any], int]) -> bytes:
     return buffer.getvalue()
 
 
-def decode(payload: bytes, remote: Callable[[int, bool], Any] | None = None) -> Any:
+def decode(payload: bytes, remote: Callable[[int, str], Any] | None = None) -> Any:
     """The value that `payload` pickles.
 
     Args:
-        remote: stands for the object of a number; the second argument says whether it is a function or a class.
+        remote: stands for the object of a number; the second argument is `callable`, `generator` or `object`.
 
     Raises:
         NotPlainError: it is anything but plain values, and objects where they are allowed.
@@ -95,12 +97,14 @@ class _Pickler(pickle.Pickler):
         if (parts := arrays.take_apart(value)) is not None:
             return rebuild, parts
         cls = type(value)
+        if isinstance(value, PurePath):
+            return rebuild, (_PATH, isinstance(value, Path), str(value))
         if isinstance(value, tuple) and isinstance(fields := getattr(cls, "_fields", None), tuple):
             return rebuild, (_NAMED_TUPLE, cls.__name__, fields, tuple.__getitem__(value, slice(None)))
         for base in _BASES:
             if isinstance(value, base):
                 return rebuild, ("plain", _content(value, base))
-        return rebuild, (_OBJECT, self._number(value), callable(value))
+        return rebuild, (_OBJECT, self._number(value), _kind(value))
 
 
 def _content(value: Any, base: Any) -> Any:
@@ -110,6 +114,10 @@ def _content(value: Any, base: Any) -> Any:
     if base in (list, tuple, set, frozenset):
         return base(base.__iter__(value))
     return base.__getnewargs__(value)[0]
+
+
+def _kind(value: Any) -> str:
+    return "callable" if callable(value) else "generator" if isinstance(value, GeneratorType) else "object"
 
 
 class _NamesClassError(Exception):
@@ -125,7 +133,7 @@ _PythonUnpickler: Any = pickle._Unpickler  # type: ignore[attr-defined]
 
 
 class _Careful(_PythonUnpickler):
-    def __init__(self, file: io.BytesIO, remote: Callable[[int, bool], Any] | None) -> None:
+    def __init__(self, file: io.BytesIO, remote: Callable[[int, str], Any] | None) -> None:
         super().__init__(file)
         self._remote = remote
 
@@ -152,11 +160,13 @@ class _Careful(_PythonUnpickler):
             return parts[0]
         if kind == _NAMED_TUPLE:
             return _named_tuple(*parts)
+        if kind == _PATH:
+            return (Path if parts[0] else PurePath)(str(parts[1]))
         if kind != _OBJECT:
             return arrays.put_together(kind, *parts)
         if self._remote is None:
             raise NotPlainError("an object that is not a plain value")
-        return self._remote(int(parts[0]), bool(parts[1]))
+        return self._remote(int(parts[0]), str(parts[1]))
 
     dispatch: ClassVar = {
         **{code: load for code, load in _PythonUnpickler.dispatch.items() if code not in _REFUSED_OPCODES},
