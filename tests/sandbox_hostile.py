@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from orchestai.outcome import Unscorable
 from orchestai.sandbox import Limits, Program, Sandbox
 from orchestai.sandbox.inside import census
 
@@ -37,11 +38,14 @@ def run(programs: list[dict[str, Any]], isolation: str = "split") -> Iterator[di
                     program[key].replace("@CANARY@", str(folder)).replace("@PORT@", port) for key in ("code", "test")
                 )
                 start = time.monotonic()
-                report = sandbox.run(Program(code, tests, program["entry_point"], isolation))
+                held = program.get("isolation", isolation)
+                report = sandbox.run(Program(code, tests, program["entry_point"], held))
                 seconds = time.monotonic() - start
                 faults = list(_faults(program, report.passed, report.total, seconds))
-                if report.status == "infra_error":
-                    faults.append(f"no verdict: {report.reason}")
+                if report.status == "infra_error" or (
+                    program["expect"].get("scored") and isinstance(report.outcome(), Unscorable)
+                ):
+                    faults.append(f"no verdict: {report.status}: {report.reason}")
                 if not _unharmed(folder):
                     faults.append("harmed the canary")
             if len(census.descendants(sandbox.server_pid)) != at_rest:

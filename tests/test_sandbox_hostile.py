@@ -1,4 +1,4 @@
-"""The programs in shared/sandbox/hostile.jsonl, as whoever runs the tests and as a user without privileges.
+"""The programs in hostile.jsonl and in shared/sandbox/hostile.jsonl, as whoever runs the tests and without privileges.
 
 Some of them kill every process they can and delete folders. They run where namespaces hold them, or not at all.
 """
@@ -23,26 +23,37 @@ from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer
 from orchestai.workflow import Subtask, Workflow
 
+OURS = Path(__file__).parent / "hostile.jsonl"
 PROGRAMS = Path(__file__).parents[2] / "shared" / "sandbox" / "hostile.jsonl"
 NOBODY = "65534"
 
+shared_programs = pytest.mark.skipif(not PROGRAMS.exists(), reason="shared/sandbox/hostile.jsonl is not here")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not PROGRAMS.exists(), reason="shared/sandbox/hostile.jsonl is not here"),
     pytest.mark.skipif(not isinstance(find_namespaces(), Bubblewrap), reason=f"no namespaces: {find_namespaces()}"),
 ]
 
 
-def programs() -> list[dict]:
-    return [json.loads(line) for line in PROGRAMS.read_text().splitlines()]
+def programs(path: Path = PROGRAMS) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def test_our_own_programs_gain_lose_and_harm_nothing_but_what_is_known():
+    """They aim at this design: the wire between the processes, twins, names, leftovers, verdicts that never come."""
+    faults = {outcome["id"]: outcome["faults"] for outcome in sandbox_hostile.run(programs(OURS)) if outcome["faults"]}
+    known = {program["id"] for program in programs(OURS) if "known_gap" in program}
+    assert {name: fault for name, fault in faults.items() if name not in known} == {}
+    assert known <= faults.keys(), "a gap was closed: take its known_gap out of hostile.jsonl"
+
+
+@shared_programs
 def test_no_program_gains_loses_or_harms():
     outcomes = list(sandbox_hostile.run(programs()))
     assert len(outcomes) == 107
     assert {outcome["id"]: outcome["faults"] for outcome in outcomes if outcome["faults"]} == {}
 
 
+@shared_programs
 @pytest.mark.skipif(os.getuid() != 0, reason="not root, so the other test has no privileges either")
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv to become another user")
 def test_nor_where_the_sandbox_has_no_privileges():
@@ -72,6 +83,7 @@ class Says:
         return Answer(text=request.instruction)
 
 
+@shared_programs
 @pytest.mark.parametrize("isolation", ["split", "shared"])
 async def test_a_policy_that_answers_with_forgeries_earns_what_an_empty_answer_earns(isolation):
     """Through phase 2's own path: a workflow is executed, its answer judged, the execution rewarded."""

@@ -27,7 +27,7 @@ def twins_of(*body: str) -> list[str]:
         (["self.assertEqual(f(1), [])"], ["self.assertNotEqual(f(1), [])"]),
         (["self.assertTrue(f(1) == 'abc')"], ["self.assertTrue(f(1) == 'bce')", "self.assertFalse(f(1) == 'abc')"]),
         (["self.assertFalse(np.allclose(f(1), 2))"], ["self.assertTrue(np.allclose(f(1), 2))"]),
-        (["with self.assertRaises(KeyError):", "    f(1)"], ["with self.assertRaises(OrchestratedTwinError):"]),
+        (["with self.assertRaises(KeyError):", "    f(1)"], ["with self.assertRaises(UnraisedError):"]),
         (["expected = {'a': 1}", "self.assertEqual(f(1), expected)"], ["expected = {'a': 1016}", "assertNotEqual"]),
         (["n = 3", "self.assertEqual(f(n), n)"], ["self.assertNotEqual(f(n), n)"]),
         (["for i in range(2):", "    self.assertIn(i, f(i))"], ["self.assertNotIn(i, f(i))"]),

@@ -93,7 +93,7 @@ def _interpreter() -> list[Path]:
     paths = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     paths |= {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     paths.add(os.path.dirname(os.path.realpath(sys.executable)))
-    return [Path(path) for path in paths if os.path.isdir(path)]
+    return [Path(os.path.abspath(path)) for path in paths if os.path.isdir(path)]
 
 
 def _outermost(folders: Sequence[Path]) -> list[Path]:

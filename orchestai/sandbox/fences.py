@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-_FENCE = re.compile(r"```[ \t]*\w*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
+_FENCE = re.compile(r"```[^\n`]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
 
 
 def fenced(text: str) -> str | None:

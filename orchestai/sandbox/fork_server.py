@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -36,6 +37,8 @@ spec.loader.exec_module(sys.modules["sandbox_inside"])
 from sandbox_inside.server import main
 sys.exit(main(json.loads(settings)))
 """
+_SEALED = 1 | 2 | 4 | 8
+"""F_SEAL_SEAL, _SHRINK, _GROW and _WRITE: a program must not change the file that its tests are read from."""
 _START_TIMEOUT_S = 120.0
 _ENVIRONMENT = {
     "PATH": os.pathsep.join((os.path.dirname(sys.executable), os.defpath)),
@@ -82,7 +85,7 @@ class ForkServer:
         home = SCRATCH if bubblewrap else self._home
         level = "namespaces" if bubblewrap else "process"
         settings = {"channels": descriptors, "preload": list(preload), "home": home, "level": level}
-        command = [sys.executable, "-s", "-c", _BOOT, str(_INSIDE), json.dumps(settings)]
+        command = [os.path.abspath(sys.executable), "-s", "-c", _BOOT, str(_INSIDE), json.dumps(settings)]
         environment = _ENVIRONMENT | {"HOME": home, "TMPDIR": home}
         if bubblewrap:
             command = bubblewrap.command(command, [_INSIDE], _write_etc(Path(self._home), slots), environment)
@@ -198,7 +201,7 @@ def _file_with(text: str) -> Iterator[int]:
     """A descriptor of a nameless file that holds `text`."""
     data = text.encode("utf-8", "surrogatepass")
     if sys.platform == "linux":
-        descriptor = os.memfd_create("program")
+        descriptor = os.memfd_create("program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     else:
         descriptor, path = tempfile.mkstemp()
         os.unlink(path)
@@ -206,6 +209,8 @@ def _file_with(text: str) -> Iterator[int]:
         view = memoryview(data)
         while view:
             view = view[os.write(descriptor, view) :]
+        if sys.platform == "linux":
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALED)
         yield descriptor
     finally:
         os.close(descriptor)

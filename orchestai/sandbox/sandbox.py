@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -20,8 +21,10 @@ from orchestai.sandbox.inventory import free_names, list_tests
 from orchestai.sandbox.levels import Level, Strictness, choose_level
 from orchestai.sandbox.pool import ServerPool
 from orchestai.sandbox.program import Limits, Program, Report, TestVerdict
-from orchestai.sandbox.twins import make_twins
+from orchestai.sandbox.twins import in_likeness, make_twins
 
+_RUNS_DATA = re.compile(r"\b(pickle|joblib|shelve|dill|marshal|runpy|exec|eval|import_module|__import__)\b")
+"""Of tests that may run what a program has written to a file."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -126,9 +129,12 @@ class Sandbox:
             return Report("broken", reason="the tests define no unittest.TestCase with a test", **held)
         program = replace(program, code=unfenced(program.code))
         try:
-            verdict = self._pool.judge(program, names)
-            if _may_forge(program) and (forged := self._forged(program, names, verdict)):
-                verdict = _tampered(verdict, forged)
+            if _may_forge(program):
+                verdict = self._pool.judge(replace(program, tests=in_likeness(program.tests)), names)
+                if forged := self._forged(program, names, verdict):
+                    verdict = _tampered(verdict, forged)
+            else:
+                verdict = self._pool.judge(program, names)
         except SlotLostError as error:
             unfinished = [("died", "")] * len(names)
             reason = f"ended the sandbox twice: {error}"
@@ -158,8 +164,9 @@ class Sandbox:
 
 
 def _may_forge(program: Program) -> bool:
-    """Whether the program runs where its tests do, or they call functions of it besides the entry point."""
-    return program.isolation == "shared" or bool(set(free_names(program.tests)) - {program.entry_point})
+    """Whether code of the program may run where its tests do, or they call functions of it besides the entry point."""
+    names = set(free_names(program.tests)) - {program.entry_point}
+    return program.isolation == "shared" or bool(names) or bool(_RUNS_DATA.search(program.tests))
 
 
 def _passed(names: Sequence[str], verdict: dict[str, Any]) -> set[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -39,7 +39,7 @@ _EQUALITIES = frozenset(
 _CONSTRUCTORS = frozenset(
     ("DataFrame", "Series", "Index", "array", "Counter", "OrderedDict", "Decimal", "set", "frozenset")
 )
-_UNRAISED = "OrchestratedTwinError"
+_UNRAISED = "UnraisedError"
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,11 @@ class Twin:
 
     source: str
     names: tuple[str, ...]
+
+
+def in_likeness(source: str) -> str:
+    """The same tests, in the form that their twins have, so that a program cannot tell by it which ones it meets."""
+    return _twin(source, (), _negate).source
 
 
 @lru_cache(maxsize=512)
@@ -59,7 +64,7 @@ def make_twins(source: str, names: tuple[str, ...]) -> tuple[Twin, ...]:
     return tuple(twin for change in (_expect_otherwise, _negate) if (twin := _twin(source, names, change)).names)
 
 
-def _twin(source: str, names: Sequence[str], change: Any) -> Twin:
+def _twin(source: str, names: Sequence[str], change: Callable[[ast.AST], bool]) -> Twin:
     tree = ast.parse(source)
     changed = []
     for cls in (node for node in tree.body if isinstance(node, ast.ClassDef)):
@@ -148,8 +153,13 @@ def _compared(statement: ast.stmt) -> Iterator[list[ast.expr]]:
         claim = claim.args[0]
     if isinstance(claim, ast.Compare) and len(claim.ops) == 1 and isinstance(claim.ops[0], ast.Eq):
         yield [claim.left, *claim.comparators]
-    elif isinstance(claim, ast.Call) and _method(claim) in _EQUALITIES:
+    elif isinstance(claim, ast.Call) and _method(claim) in _EQUALITIES and not _is_tolerant(claim):
         yield claim.args[:2]
+
+
+def _is_tolerant(call: ast.Call) -> bool:
+    """Whether a comparison says how close is close enough: then another literal may be close enough, too."""
+    return len(call.args) > 2 or not {keyword.arg for keyword in call.keywords} <= {"msg", "err_msg"}
 
 
 def _bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:

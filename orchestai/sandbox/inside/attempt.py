@@ -18,7 +18,10 @@ from .wire import VerdictReader, VerdictWriter
 
 _CENSUS_EVERY_S = 0.1
 _NEGLIGIBLE_S = 0.02
-_UNLOADABLE = ("syntax_error", "import_error", "no_entry_point", "memory", "broken")
+_UNLOADABLE = {
+    "split": ("syntax_error", "import_error", "no_entry_point", "memory", "broken"),
+    "shared": ("syntax_error", "import_error", "no_entry_point", "memory"),  # the program could say `broken` itself
+}
 _OUTCOMES = ("passed", "failed", "error", "skipped", "memory", "not_run")
 
 
@@ -161,7 +164,7 @@ class Attempt:
         kind, test = event.get("event"), event.get("test")
         if kind == "loaded":
             self._loaded = True
-        elif kind == "unloadable" and not self._loaded and event.get("status") in _UNLOADABLE:
+        elif kind == "unloadable" and not self._loaded and event.get("status") in _UNLOADABLE[self.job.isolation]:
             self._ending = Ending(event["status"], str(event.get("reason", "")))
         elif kind == "start" and test in self.todo:
             self._current = test

@@ -16,7 +16,7 @@ import json
 import pickle
 import socket
 import sys
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
@@ -24,10 +24,10 @@ from typing import Any
 from . import arrays, objects, randomness
 from .loading import MODULE, LoadError, describe, load_candidate, new_module
 from .objects import OPERATIONS, Objects
-from .values import decode, encode
+from .values import NotPlainError, decode, encode
 from .wire import ChannelClosedError, read_whole, receive_frame, send_frame
 
-_MUTABLE = (list, dict, set, bytearray, deque)
+_MUTABLE = (list, dict, set, bytearray, deque, Counter, OrderedDict, defaultdict, tuple)
 _MAX_STDOUT = 1 << 18
 _IMPORTED = (type, FunctionType, BuiltinFunctionType)
 
@@ -88,7 +88,7 @@ class _Host:
     def answer(self, payload: bytes) -> dict[str, Any]:
         try:
             request = _Request(io.BytesIO(payload), self.objects).load()
-        except Exception as error:
+        except (Exception, NotPlainError) as error:
             return {"refused": f"the arguments cannot enter the candidate's process: {describe(error)}"}
         args, kwargs = request["args"], request["kwargs"]
         given = (*args, *kwargs.values())
@@ -116,7 +116,7 @@ class _Host:
         """`answer`, or why it cannot be sent."""
         try:
             return encode(answer, self.objects.number)
-        except Exception as error:
+        except (Exception, NotPlainError) as error:
             reason = f"the answer cannot leave the candidate's process: {describe(error)}"
             return pickle.dumps({"refused": reason, "stdout": answer["stdout"]})
 
@@ -133,7 +133,7 @@ class _Host:
     def _is_plain(self, value: Any) -> bool:
         try:
             decode(encode(value, self.objects.number))
-        except Exception:
+        except (Exception, NotPlainError):
             return False
         return True
 

@@ -11,21 +11,19 @@ from pathlib import Path
 
 from .system import prctl
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-
 
 def descendants(root: int) -> list[int]:
     """Living children of `root`, their children, and so on; empty where /proc does not tell."""
     found: list[int] = []
     queue = [root]
     while queue:
-        for children in Path(f"/proc/{queue.pop()}/task").glob("*/children"):
-            try:
-                pids = [int(pid) for pid in children.read_text().split()]
-            except OSError:
-                continue
-            found += pids
-            queue += pids
+        threads = f"/proc/{queue.pop()}/task"
+        with suppress(OSError):
+            for thread in os.listdir(threads):
+                with suppress(OSError):
+                    pids = [int(pid) for pid in Path(f"{threads}/{thread}/children").read_text().split()]
+                    found += pids
+                    queue += pids
     return found
 
 
@@ -36,20 +34,25 @@ def own_bytes(pids: list[int]) -> int:
 
 
 def waited_s(pids: list[int]) -> float:
-    """Seconds for which the main threads of these processes were ready to run but had no core (Linux; else 0)."""
-    total = 0
-    for pid in pids:
-        with suppress(OSError, ValueError, IndexError):
-            total += int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
-    return total / 1e9
+    """Seconds for which these processes were ready to run but had no core, for others than this process's descendants.
+
+    Of their main threads (Linux; else 0).
+    """
+    ran: dict[int, int] = {}
+    waited: dict[int, int] = {}
+    for pid in descendants(os.getpid()):
+        with suppress(OSError, ValueError):
+            ran[pid], waited[pid], _ = map(int, Path(f"/proc/{pid}/schedstat").read_text().split())
+    total = sum(ran.values())
+    return sum(max(0, waited[pid] - (total - ran[pid])) for pid in pids if pid in ran) / 1e9
 
 
 def _anonymous_bytes(pid: int) -> int:
-    try:
-        _, resident, shared, *_ = Path(f"/proc/{pid}/statm").read_text().split()
-    except (OSError, ValueError):
-        return 0
-    return (int(resident) - int(shared)) * _PAGE
+    """Memory without a file behind it, shared memory included."""
+    with suppress(OSError):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
+    return 0
 
 
 def become_reaper() -> None:

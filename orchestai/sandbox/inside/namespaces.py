@@ -60,8 +60,7 @@ class NamespaceCage(Cage):
         self._uid = FIRST_UID + slot if os.getuid() == 0 else None
         self._slots = slots
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-        unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWNET)
-        _start_loopback()
+        unshare(CLONE_NEWNS | CLONE_NEWIPC)
         self._in_tmp = [] if os.path.islink(_TMP) else [(name, _open_folder(name)) for name in os.listdir(_TMP)]
 
     def open(self) -> None:
@@ -84,6 +83,8 @@ class NamespaceCage(Cage):
         self, body: Callable[[], Any], keep: Iterable[int], limits: dict[str, Any], *, trusted: bool = False
     ) -> int:
         if not self._mounted:
+            unshare(CLONE_NEWNET)  # a program must not find ports that the one before it used
+            _start_loopback()
             options = f"size={limits['file_mb']}m,nr_inodes={_INODES},mode=1777"
             mount("scratch", self.workdir, "tmpfs", MS_NOSUID | MS_NODEV, options)
             mount("scratch", _SHARED_MEMORY, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options)
@@ -91,8 +92,6 @@ class NamespaceCage(Cage):
                 self._mount_tmp(options)
             self._mounted = True
         self._hides_processes = not trusted
-        if trusted:
-            return super().fork(body, keep, limits)
         unshare(CLONE_NEWPID)
         try:
             return super().fork(body, keep, limits)

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from . import arrays, randomness
@@ -21,6 +22,12 @@ from .values import NotPlainError, decode
 from .wire import ChannelClosedError, receive_frame, send_frame
 
 CANDIDATE_GONE = 71
+_ALIASES = {"np": "numpy", "pd": "pandas"}
+"""Names that mean these modules, whatever the program made of them."""
+_NEVER_IMPORTED = frozenset(
+    (MODULE, __name__.partition(".")[0], "unittest", "test", "idlelib", "lib2to3", "turtledemo", "this", "antigravity")
+)
+_CONTAINERS = (list, deque, dict, set, bytearray, tuple)
 _LOAD_FAULTS = ("syntax_error", "import_error", "no_entry_point", "memory")
 _EXCEPTION_MODULES = frozenset(
     (
@@ -71,7 +78,7 @@ class Candidate:
         with self._one_at_a_time:
             if self._follow_random:
                 request["random"] = randomness.get_states()
-            send_frame(self._channel, b"c", pickle.dumps(request))
+            send_frame(self._channel, b"c", _pickled(request))
             payload = _receive(self._channel)[1]
         answer = decode(payload, self._remote)
         if self._follow_random and type(answer) is dict and "random" in answer:
@@ -85,16 +92,17 @@ class Candidate:
         """
         if not wanted:
             return {}
+        answer = self.ask("names", list(wanted))
         values = {}
-        for name, (kind, value) in self.ask("names", list(wanted)).items():
+        for name in wanted:
+            if name not in answer:
+                continue
+            kind, value = ("module", _ALIASES[name]) if name in _ALIASES else answer[name]
             if kind == "value":
                 values[name] = value
-            elif (package := str(value).partition(".")[0]) in sys.stdlib_module_names | _libraries():
+            elif _may_be_imported(str(value)):
                 module = importlib.import_module(str(value))
-                if kind == "module":
-                    values[name] = module
-                elif package != "unittest" and hasattr(module, name):
-                    values[name] = getattr(module, name)
+                values[name] = module if kind == "module" else getattr(module, name, None)
         return values
 
     def _entry_point(self, name: str, is_async: bool) -> Callable[..., Any]:
@@ -138,16 +146,37 @@ def _taken(answer: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def _mirror(target: Any, value: Any) -> None:
-    """Give `target` the content of `value` if both are of the same mutable plain type."""
+    """Give `target` the content of `value` if both are of the same mutable plain type, and so on inside."""
     if type(target) is not type(value):
         return
-    if isinstance(target, (list, bytearray)):
-        target[:] = value
-    elif isinstance(target, (dict, set, deque)):
+    if isinstance(target, (list, deque)):
+        old = list(target)
         target.clear()
-        getattr(target, "extend" if isinstance(target, deque) else "update")(value)
+        target.extend(_merged(old[i], new) if i < len(old) else new for i, new in enumerate(value))
+    elif isinstance(target, dict):
+        before = dict(target)
+        target.clear()
+        dict.update(target, {key: _merged(before[key], new) if key in before else new for key, new in value.items()})
+    elif isinstance(target, tuple):
+        for old, new in zip(target, value, strict=True):
+            _merged(old, new)
+    elif isinstance(target, set):
+        target.clear()
+        target.update(value)
+    elif isinstance(target, bytearray):
+        target[:] = value
     elif arrays.is_mutable(target):
         arrays.replace_content(target, value)
+
+
+def _merged(old: Any, new: Any) -> Any:
+    """`old`, made equal to `new`, where it is something that a function may have changed in place; else `new`."""
+    if type(old) is not type(new) or not (isinstance(old, _CONTAINERS) or arrays.is_mutable(old)):
+        return new
+    if isinstance(old, tuple) and len(old) != len(new):
+        return new
+    _mirror(old, new)
+    return old
 
 
 def _exception(facts: Any) -> BaseException:
@@ -186,6 +215,19 @@ def _set_attribute(error: BaseException, name: str, value: Any) -> None:
         error.__dict__[name] = value
 
 
-def _libraries() -> set[str]:
-    """Packages that this process has imported and that are not the sandbox's own."""
-    return {name.partition(".")[0] for name in sys.modules} - {MODULE, __name__.partition(".")[0]}
+def _may_be_imported(module: str) -> bool:
+    """Whether this process may import what the program says its name stands for.
+
+    Nothing that runs code of the working directory when it is imported (`unittest.__main__`), and nothing of the judge.
+    """
+    parts = module.split(".")
+    if parts[0] in _NEVER_IMPORTED or any(not part.isidentifier() or part.startswith("_") for part in parts):
+        return False
+    return module in sys.modules or find_spec(parts[0]) is not None
+
+
+def _pickled(request: dict[str, Any]) -> bytes:
+    try:
+        return pickle.dumps(request)
+    except Exception as error:
+        raise NotPlainError(f"the arguments cannot leave the tests' process: {error}") from None

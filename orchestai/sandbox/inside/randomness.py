@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import sys
 from typing import Any
@@ -24,5 +25,5 @@ def set_states(states: dict[str, Any]) -> None:
         Exception: these are no states.
     """
     random.setstate(states["random"])
-    if _NUMPY in sys.modules and _NUMPY in states:
-        sys.modules[_NUMPY].set_state(states[_NUMPY])
+    if _NUMPY in states:
+        importlib.import_module(_NUMPY).set_state(states[_NUMPY])

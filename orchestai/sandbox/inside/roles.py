@@ -30,7 +30,9 @@ def tests_of_split(
     try:
         run_source(suite["source"], module, "tests.py")
     except LoadError as error:
-        out.send("unloadable", status="broken", reason=f"the tests could not be loaded: {error.reason}")
+        theirs = error.status == "syntax_error" or error.reason.startswith(("ImportError", "ModuleNotFoundError"))
+        status = "broken" if theirs else "import_error"  # what they ask of the program as they load may be what failed
+        out.send("unloadable", status=status, reason=f"the tests could not be loaded: {error.reason}")
         return
     out.send("loaded")
     run_tests(module, suite["names"], todo, out)

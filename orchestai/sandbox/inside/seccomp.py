@@ -16,6 +16,9 @@ _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
 
+_SOCKET = {"x86_64": 41, "aarch64": 198}
+_FAMILIES = (1, 2, 10, 16)
+"""AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK."""
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _CLONE3 = 435
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -23,7 +26,7 @@ _X32 = 0x40000000
 _EVERYWHERE = (
     *(425, 426, 427),  # io_uring
     *(428, 429, 430, 431, 432, 433, 442),  # open_tree, move_mount, fsopen, fsconfig, fsmount, fspick, mount_setattr
-    *(438, 440),  # pidfd_getfd, process_madvise
+    *(438, 440, 447),  # pidfd_getfd, process_madvise, memfd_secret
 )
 _REFUSED = {
     "x86_64": (
@@ -36,6 +39,7 @@ _REFUSED = {
         *(167, 168, 163, 179, 103),  # swapon, swapoff, acct, quotactl, syslog
         *(164, 227, 305, 159),  # settimeofday, clock_settime, clock_adjtime, adjtimex
         *(170, 171, 153, 154, 172, 173),  # sethostname, setdomainname, vhangup, modify_ldt, iopl, ioperm
+        *(29, 64, 68, 240, 319),  # shmget, semget, msgget, mq_open, memfd_create: memory that no limit sees
     ),
     "aarch64": (
         *(117, 270, 271, 272),
@@ -47,6 +51,7 @@ _REFUSED = {
         *(224, 225, 89, 60, 116),
         *(170, 112, 266, 171),
         *(161, 162, 58),
+        *(194, 190, 186, 180, 279),
     ),
 }
 
@@ -84,7 +89,11 @@ def _program(machine: str) -> bytes:
     ]
     for number in refused:
         lines += [(_JUMP_EQUAL, 0, 1, number), (_RETURN, 0, 0, eperm)]
+    lines += [(_JUMP_EQUAL, 0, 2 + 2 * len(_FAMILIES), _SOCKET[machine]), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
+    for family in _FAMILIES:
+        lines += [(_JUMP_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW)]
     lines += [
+        (_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT),
         (_JUMP_EQUAL, 0, 3, _CLONE[machine]),
         (_LOAD, 0, 0, _FIRST_ARGUMENT),
         (_JUMP_ANY, 0, 1, _NEW_NAMESPACES),

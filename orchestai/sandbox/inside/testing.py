@@ -74,6 +74,18 @@ class Recorder(unittest.TestResult):
             self._outcome, self._message = outcome, message[:300]
 
 
+def _run_all(cases: dict[unittest.TestCase, int], recorder: Recorder) -> None:
+    """Run the cases; one that raises KeyboardInterrupt, which ends a suite, costs itself."""
+    left = len(cases) + 1
+    while not recorder.shouldStop and len(recorder.unheard) < left:
+        left = len(recorder.unheard)
+        try:
+            unittest.TestSuite(case for case, number in cases.items() if number in recorder.unheard).run(recorder)
+            return
+        except KeyboardInterrupt:
+            continue
+
+
 def run_tests(module: ModuleType, names: Sequence[str], numbers: Sequence[int], verdicts: VerdictWriter) -> None:
     """Run the tests `names[i]` ("Class.method") for i in `numbers`; each of them gets a verdict.
 
@@ -94,7 +106,7 @@ def run_tests(module: ModuleType, names: Sequence[str], numbers: Sequence[int], 
                 verdicts.send("end", test=number, outcome="error", message="the loaded tests do not have this one")
         recorder = Recorder(cases, verdicts, faults)
         if faults < MEMORY_FAULTS:
-            unittest.TestSuite(cases).run(recorder)
+            _run_all(cases, recorder)
             faults = recorder.memory_faults
         for number in sorted(recorder.unheard):
             if faults >= MEMORY_FAULTS:

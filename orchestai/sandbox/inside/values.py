@@ -43,8 +43,11 @@ _REFUSED_OPCODES = frozenset(
 _OBJECT, _NAMED_TUPLE, _PATH = "object", "namedtuple", "path"
 
 
-class NotPlainError(Exception):
-    """A value cannot leave the candidate's process, or something is asked of it that its own code would decide."""
+class NotPlainError(BaseException):
+    """A value cannot leave the candidate's process, or something is asked of it that its own code would decide.
+
+    No Exception, so that a test that expects one does not take it for the program's.
+    """
 
 
 def rebuild(*parts: Any) -> Any:
