@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -43,6 +44,7 @@ _START_TIMEOUT_S = 120.0
 _ENVIRONMENT = {
     "PATH": os.pathsep.join((os.path.dirname(sys.executable), os.defpath)),
     "USER": "sandbox",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",  # its own reserves a gigabyte of addresses, which are limited
     "LOGNAME": "sandbox",
     "LANG": "C.UTF-8",
     "LC_ALL": "C.UTF-8",
@@ -102,9 +104,10 @@ class ForkServer:
         )
         for channel in theirs:
             channel.close()
+        self._in_use = [threading.Lock() for _ in self._channels]
         self._readers = [LineReader(channel) for channel in self._channels]
         self._ids = count()
-        self._finalizer = weakref.finalize(self, _end, self._process, self._channels, self._home)
+        self._finalizer = weakref.finalize(self, _end, self._process, self._channels, self._in_use, self._home)
         try:
             self._await_slots()
         except BaseException:
@@ -134,18 +137,19 @@ class ForkServer:
             "limits": asdict(limits),
         }
         order = json.dumps({"id": number, "job": job}).encode() + b"\n"
-        tests = json.dumps({"source": program.tests, "names": names, "free": free_names(program.tests)})
+        free = [name for name in free_names(program.tests) if name != program.entry_point]
+        tests = json.dumps({"source": program.tests, "names": names, "free": free})
         channel = self._channels[slot]
         try:
-            with _file_with(program.code) as code_file, _file_with(tests) as tests_file:
+            with self._in_use[slot], _file_with(program.code) as code_file, _file_with(tests) as tests_file:
                 channel.settimeout(_PATIENCE * limits.wall_s + _START_TIMEOUT_S)
                 socket.send_fds(channel, [order], [code_file, tests_file])
-            while True:
-                verdict, _ = self._readers[slot].read()
-                if "ready" in verdict:
-                    raise SlotLostError("its slot was killed")
-                if verdict["id"] == number:
-                    return verdict
+                while True:
+                    verdict, _ = self._readers[slot].read()
+                    if "ready" in verdict:
+                        raise SlotLostError("its slot was killed")
+                    if verdict["id"] == number:
+                        return verdict
         except (ChannelClosedError, OSError) as error:
             raise SlotLostError(f"the fork server is gone: {error}") from None
 
@@ -169,7 +173,9 @@ class ForkServer:
             raise InfrastructureError(f"the sandbox's fork server did not start: {said}") from None
 
 
-def _end(process: subprocess.Popen[bytes], channels: Sequence[socket.socket], home: str) -> None:
+def _end(
+    process: subprocess.Popen[bytes], channels: Sequence[socket.socket], in_use: Sequence[threading.Lock], home: str
+) -> None:
     for channel in channels:
         with suppress(OSError):
             channel.shutdown(socket.SHUT_RDWR)
@@ -178,8 +184,9 @@ def _end(process: subprocess.Popen[bytes], channels: Sequence[socket.socket], ho
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    for channel in channels:
-        channel.close()
+    for channel, lock in zip(channels, in_use, strict=True):
+        with lock:  # who waits for a descriptor that is closed may wake with another's of the same number
+            channel.close()
     shutil.rmtree(home, ignore_errors=True)
 
 

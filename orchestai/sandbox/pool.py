@@ -16,6 +16,8 @@ from orchestai.sandbox.inventory import list_tests
 from orchestai.sandbox.program import Limits, Program
 
 _TRIES = 3
+_MOCK = "unittest.mock"
+"""Takes long to import and makes forks slower, so it has a server of its own."""
 _SELF_TEST = Program(
     code="def task_func(a, b): return a + b",
     tests="""\
@@ -31,8 +33,9 @@ class ServerPool:
     """Runs `workers` programs at a time, each on a fork server that has imported what it needs, and little more.
 
     A fork costs the more the more its parent holds. So there is one server for every beginning of `preload`, started
-    when a program first needs it: with [numpy, pandas, sklearn], a program that names numpy runs on a server with numpy
-    alone. A server that dies is replaced, and the programs that it ran are run again, each on a server of its own.
+    when a program first needs it: with [numpy, pandas, sklearn.svm], a program that names numpy runs on a server with
+    numpy alone, and one that names sklearn and svm on one with all three. A server that dies is replaced, and the
+    programs that it ran are run again, each on a server of its own.
 
     Args:
         preload: modules, the lighter and commoner first.
@@ -48,7 +51,7 @@ class ServerPool:
                 raise UserError(f"sandbox: no module {module!r}; install it or take it out of sandbox.preload")
         self.limits = limits
         self._workers = workers
-        self._preload = tuple(preload)
+        self._preload = (_MOCK, *preload)
         self._bubblewrap = bubblewrap
         self._lock = threading.Lock()
         self._servers: dict[int, ForkServer] = {}
@@ -96,7 +99,7 @@ class ServerPool:
 
     def _tier(self, program: Program) -> int:
         words = set(re.findall(r"\w+", f"{program.code} {program.tests}"))
-        needed = [i for i, module in enumerate(self._preload, 1) if module.partition(".")[0] in words]
+        needed = [i for i, module in enumerate(self._preload, 1) if words.issuperset(module.split("."))]
         return max(needed, default=0)
 
     def _judge_alone(self, program: Program, names: Sequence[str], tier: int) -> dict[str, Any]:

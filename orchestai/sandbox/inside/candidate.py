@@ -9,8 +9,6 @@ afterwards.
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import io
 import json
 import pickle
@@ -18,7 +16,7 @@ import socket
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CoroutineType, FunctionType, ModuleType
 from typing import Any
 
 from . import arrays, objects, randomness
@@ -28,6 +26,7 @@ from .values import NotPlainError, decode, encode
 from .wire import ChannelClosedError, read_whole, receive_frame, send_frame
 
 _MUTABLE = (list, dict, set, bytearray, deque, Counter, OrderedDict, defaultdict, tuple)
+_CO_COROUTINE = 0x80
 _MAX_STDOUT = 1 << 18
 _IMPORTED = (type, FunctionType, BuiltinFunctionType)
 
@@ -66,7 +65,7 @@ def serve(channel: socket.socket, code: int, entry_point: str) -> None:
         return
     host = _Host(module)
     host.objects.number(function)
-    send_frame(channel, b"l", b"1" if inspect.iscoroutinefunction(function) else b"0")
+    send_frame(channel, b"l", b"1" if _is_async(function) else b"0")
     stdout.take()
     while True:
         try:
@@ -101,7 +100,9 @@ class _Host:
             randomness.set_states(request["random"])
         try:
             value = self._operations[request["operation"]](*args, **kwargs)
-            if inspect.iscoroutine(value):
+            if isinstance(value, CoroutineType):
+                import asyncio  # heavy, and seldom needed
+
                 value = asyncio.run(value)
             same = next((i for i in before if given[i] is value), None)
             answer: dict[str, Any] = {"value": value} if same is None else {"same": same}
@@ -143,6 +144,10 @@ class _Host:
             return pickle.dumps(value)
         except Exception:
             return b""
+
+
+def _is_async(function: Any) -> bool:
+    return bool(getattr(getattr(function, "__code__", None), "co_flags", 0) & _CO_COROUTINE)
 
 
 class _Request(pickle.Unpickler):

@@ -11,6 +11,9 @@ from pathlib import Path
 
 from .system import prctl
 
+_NOBODY_ELSE_S = 0.001
+"""Whoever still lives after a pause of this length is in none of the groups that were killed."""
+
 
 def descendants(root: int) -> list[int]:
     """Living children of `root`, their children, and so on; empty where /proc does not tell."""
@@ -77,9 +80,10 @@ def end_all(groups: list[int], patience_s: float = 5.0) -> bool:
                 pass
         except ChildProcessError:
             return True
-        for pid in descendants(os.getpid()) or groups:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        if pause > _NOBODY_ELSE_S:
+            for pid in descendants(os.getpid()) or groups:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
         time.sleep(pause)
         pause = min(pause * 2, 0.02)
     return False

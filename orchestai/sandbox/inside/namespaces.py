@@ -59,6 +59,7 @@ class NamespaceCage(Cage):
         super().__init__(scratch)
         self._uid = FIRST_UID + slot if os.getuid() == 0 else None
         self._slots = slots
+        seccomp.make_filter()
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         unshare(CLONE_NEWNS | CLONE_NEWIPC)
         self._in_tmp = [] if os.path.islink(_TMP) else [(name, _open_folder(name)) for name in os.listdir(_TMP)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import dataclasses
 from collections.abc import Callable, Iterator
 from types import GeneratorType
 from typing import Any
@@ -46,6 +45,8 @@ def equality(value: Any) -> tuple[str, Any]:
         return "identity", None
     parameters = getattr(cls, "__dataclass_params__", None)
     if parameters is not None and parameters.eq and "__eq__" in cls.__dict__:
+        import dataclasses  # heavy, and seldom needed
+
         compared = [field.name for field in dataclasses.fields(value) if field.compare]
         return "fields", (cls, [getattr(value, name) for name in compared])
     return "own", None

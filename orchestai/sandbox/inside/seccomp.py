@@ -6,12 +6,13 @@ import ctypes
 import errno
 import platform
 import struct
+from functools import cache
 
 from .system import LIBC, PR_SET_NO_NEW_PRIVS, check, prctl
 
 _PR_SET_SECCOMP, _FILTER = 22, 2
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-_LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _JUMP_ALWAYS, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
@@ -56,48 +57,53 @@ _REFUSED = {
 }
 
 
-def supported() -> bool:
-    """Whether the filter knows this machine's system calls."""
-    return platform.machine() in _AUDIT
-
-
 def refuse_dangerous_calls() -> None:
-    """Dangerous calls fail with EPERM, clone3 with ENOSYS (libraries then use clone, whose flags can be seen).
+    """From now on, for this process and its children, dangerous calls fail.
+
+    With EPERM, and clone3 with ENOSYS: libraries then use clone, whose flags can be seen.
 
     Raises:
-        OSError: the kernel takes no filter.
+        OSError: the kernel takes no filter, or this machine's system calls are not known here.
     """
-    program = _program(platform.machine())
+    program = make_filter()
     code = ctypes.create_string_buffer(program, len(program))
     filter_ = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     check(LIBC.prctl(_PR_SET_SECCOMP, _FILTER, ctypes.c_char_p(filter_)), "seccomp")
 
 
-def _program(machine: str) -> bytes:
+@cache
+def make_filter() -> bytes:
+    """The filter's instructions; made once, and then known to every process that is forked.
+
+    Raises:
+        OSError: this machine's system calls are not known here.
+    """
+    machine = platform.machine()
+    if machine not in _AUDIT:
+        raise OSError(errno.ENOSYS, f"no system call filter for {machine}")
     refused = sorted({*_REFUSED[machine], *_EVERYWHERE})
-    eperm = _ERRNO | errno.EPERM
+    end = len(refused)
     lines = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_JUMP_EQUAL, 1, 0, _AUDIT[machine]),
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER),
-        (_JUMP_AT_LEAST, 0, 1, _X32),
-        (_RETURN, 0, 0, eperm),
+        (_JUMP_AT_LEAST, end + 1, 0, _X32),
+        *((_JUMP_EQUAL, end - i, 0, number) for i, number in enumerate(refused)),
+        (_JUMP_ALWAYS, 0, 0, 1),
+        (_RETURN, 0, 0, _ERRNO | errno.EPERM),
         (_JUMP_EQUAL, 0, 1, _CLONE3),
         (_RETURN, 0, 0, _ERRNO | errno.ENOSYS),
-    ]
-    for number in refused:
-        lines += [(_JUMP_EQUAL, 0, 1, number), (_RETURN, 0, 0, eperm)]
-    lines += [(_JUMP_EQUAL, 0, 2 + 2 * len(_FAMILIES), _SOCKET[machine]), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
-    for family in _FAMILIES:
-        lines += [(_JUMP_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW)]
-    lines += [
+        (_JUMP_EQUAL, 0, 3 + len(_FAMILIES), _SOCKET[machine]),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        *((_JUMP_EQUAL, len(_FAMILIES) - i, 0, family) for i, family in enumerate(_FAMILIES)),
         (_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT),
+        (_RETURN, 0, 0, _ALLOW),
         (_JUMP_EQUAL, 0, 3, _CLONE[machine]),
         (_LOAD, 0, 0, _FIRST_ARGUMENT),
         (_JUMP_ANY, 0, 1, _NEW_NAMESPACES),
-        (_RETURN, 0, 0, eperm),
+        (_RETURN, 0, 0, _ERRNO | errno.EPERM),
         (_RETURN, 0, 0, _ALLOW),
     ]
     return b"".join(struct.pack("HBBI", *line) for line in lines)

@@ -19,7 +19,7 @@ from .wire import ChannelClosedError, LineReader, send_line
 _MAX_STARTS = 100
 _OFTEN_IMPORTED = (
     *("bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "json", "math", "operator"),
-    *("random", "re", "statistics", "string", "textwrap", "typing", "unittest.mock"),
+    *("random", "re", "statistics", "string", "textwrap", "typing", "unittest"),
 )
 
 
