@@ -57,25 +57,27 @@ class NamespaceCage(Cage):
 
     def __init__(self, scratch: str, slot: int, slots: int) -> None:
         super().__init__(scratch)
+        self.workdir = scratch
         self._uid = FIRST_UID + slot if os.getuid() == 0 else None
         self._slots = slots
         seccomp.make_filter()
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         unshare(CLONE_NEWNS | CLONE_NEWIPC)
         self._in_tmp = [] if os.path.islink(_TMP) else [(name, _open_folder(name)) for name in os.listdir(_TMP)]
+        self._disks = [scratch, _SHARED_MEMORY, *([_TMP] if self._in_tmp else [])]
+        self._mounted: dict[str, tuple[Any, ...]] = {}
+        self._has_network = False
 
     def open(self) -> None:
-        self.workdir = self._home
-        self._mounted = False
+        """Nothing yet: disks are made where limits are known, and kept while nobody has used them."""
 
     def close(self, pids: list[int]) -> None:
         ended = census.end_all(pids)
-        if self._mounted:
-            if self._in_tmp:
-                unmount(_TMP)
-            unmount(_SHARED_MEMORY)
-            unmount(self.workdir)
-            self._mounted = False
+        if self._mounted and any(_state(disk) != state for disk, state in self._mounted.items()):
+            for disk in reversed(self._disks):
+                unmount(disk)
+            self._mounted = {}
+        self._has_network = False
         self._forget()
         if not ended:
             raise RuntimeError("processes of the program could not be ended")
@@ -83,15 +85,12 @@ class NamespaceCage(Cage):
     def fork(
         self, body: Callable[[], Any], keep: Iterable[int], limits: dict[str, Any], *, trusted: bool = False
     ) -> int:
-        if not self._mounted:
+        if not self._has_network:
             unshare(CLONE_NEWNET)  # a program must not find ports that the one before it used
             _start_loopback()
-            options = f"size={limits['file_mb']}m,nr_inodes={_INODES},mode=1777"
-            mount("scratch", self.workdir, "tmpfs", MS_NOSUID | MS_NODEV, options)
-            mount("scratch", _SHARED_MEMORY, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options)
-            if self._in_tmp:
-                self._mount_tmp(options)
-            self._mounted = True
+            self._has_network = True
+        if not self._mounted:
+            self._mount_disks(f"size={limits['file_mb']}m,nr_inodes={_INODES},mode=1777")
         self._hides_processes = not trusted
         unshare(CLONE_NEWPID)
         try:
@@ -99,12 +98,16 @@ class NamespaceCage(Cage):
         finally:
             setns(self._own_pids, CLONE_NEWPID)
 
-    def _mount_tmp(self, options: str) -> None:
-        """A disk for /tmp where it is not the scratch disk, because the interpreter lies in it, which stays there."""
-        mount("scratch", _TMP, "tmpfs", MS_NOSUID | MS_NODEV, options)
+    def _mount_disks(self, options: str) -> None:
+        """Empty disks; /tmp has one where the interpreter lies in it, which then stays there."""
+        for disk in self._disks:
+            mount(
+                "scratch", disk, "tmpfs", MS_NOSUID | MS_NODEV | (MS_NOEXEC if disk == _SHARED_MEMORY else 0), options
+            )
         for name, descriptor in self._in_tmp:
             os.mkdir(f"{_TMP}/{name}", 0o755)
             mount(f"/proc/self/fd/{descriptor}", f"{_TMP}/{name}", None, MS_BIND | MS_REC)
+        self._mounted = {disk: _state(disk) for disk in self._disks}
 
     def _confine(self, limits: dict[str, Any]) -> None:
         if self._hides_processes:
@@ -126,6 +129,12 @@ class NamespaceCage(Cage):
 
 def _open_folder(name: str) -> int:
     return os.open(f"{_TMP}/{name}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _state(disk: str) -> tuple[Any, ...]:
+    """What a program changes that leaves something on a disk."""
+    status = os.stat(disk)
+    return os.listdir(disk), os.listxattr(disk), status.st_mode, status.st_uid, status.st_gid
 
 
 def _start_loopback() -> None:
