@@ -6,7 +6,8 @@ A seed's evaluation is made by
 
     orchestai train-phase1 --data DATA --output_dir DIR training.phase1_supervised.seed=1
     orchestai train-phase2 --checkpoint DIR/phase1_best.pth --output_dir DIR training.phase2_rl.seed=1
-    orchestai evaluate --phase1 DIR/phase1_best.pth --checkpoint DIR/phase2_best.pth --logs LOGS --output DIR/evaluation.json
+    orchestai evaluate --phase1 DIR/phase1_best.pth --checkpoint DIR/phase2_best.pth --logs LOGS \\
+      --output DIR/evaluation.json
 
 The intervals are Student's t over seeds; those over tasks are in each evaluation.
 """
