@@ -266,7 +266,7 @@ def test_humaneval_canonical_and_wrong(place: Path, run: Command, humaneval: lis
 
 def test_an_interrupted_run_goes_on(place: Path, run: Command) -> None:
     """Ctrl-C between two samples: what was judged is kept, and nothing is judged twice."""
-    slow = "import time\n" + RIGHT["solution"].replace("    return", "    time.sleep(0.1)\n    return")
+    slow = "import time\n" + RIGHT["solution"].replace("    return", "    time.sleep(0.4)\n    return")
     rows = [{"task_id": "BigCodeBench/0", "solution": f"{slow}# {i}\n"} for i in range(16)]
     samples = write(place / "samples.jsonl", *rows)
     results = place / "samples_results.jsonl"
