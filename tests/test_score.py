@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import signal
@@ -266,12 +267,14 @@ def test_humaneval_canonical_and_wrong(place: Path, run: Command, humaneval: lis
 
 def test_an_interrupted_run_goes_on(place: Path, run: Command) -> None:
     """Ctrl-C between two samples: what was judged is kept, and nothing is judged twice."""
-    slow = "import time\n" + RIGHT["solution"].replace("    return", "    time.sleep(0.4)\n    return")
+    slow = "import time\n" + RIGHT["solution"].replace("    return", "    time.sleep(0.2)\n    return")
     rows = [{"task_id": "BigCodeBench/0", "solution": f"{slow}# {i}\n"} for i in range(16)]
     samples = write(place / "samples.jsonl", *rows)
     results = place / "samples_results.jsonl"
     command = [sys.executable, "-m", "orchestai.cli", "score", str(samples), *SUITE]
-    process = subprocess.Popen(command, cwd=place, stderr=subprocess.PIPE, text=True)
+    # What is started in the background of a script ignores Ctrl-C, and so would this.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(command, cwd=place, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
     deadline = time.monotonic() + 60
     while not (results.exists() and results.read_bytes().count(b"\n") >= 3) and time.monotonic() < deadline:
         time.sleep(0.02)
