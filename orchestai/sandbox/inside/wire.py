@@ -55,8 +55,12 @@ class LineReader:
 
 def send_frame(channel: socket.socket, kind: bytes, payload: bytes) -> None:
     """Send `payload` under a one-byte kind."""
-    channel.sendall(_HEADER.pack(kind, len(payload)))
-    channel.sendall(payload)
+    header = _HEADER.pack(kind, len(payload))
+    if len(payload) < _PIPE_BYTES:
+        channel.sendall(header + payload)  # at once, so that the other end wakes once
+    else:
+        channel.sendall(header)
+        channel.sendall(payload)
 
 
 def receive_frame(channel: socket.socket) -> tuple[bytes, bytes]:
