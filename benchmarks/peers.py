@@ -270,7 +270,7 @@ def main() -> None:
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # programs and executors print
     with open_executor(executor, workers, preload) as (pool, judge, level):
-        list(pool.map(judge, items[:: max(1, len(items) // WARM_UP)]))
+        list(pool.map(judge, items[:: len(items) // WARM_UP + 1]))
         started = time.perf_counter()
         judged = list(pool.map(partial(timed, judge), items))
         wall_s = time.perf_counter() - started

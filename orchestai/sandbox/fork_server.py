@@ -30,9 +30,10 @@ _INSIDE = Path(__file__).parent / "inside"
 _BOOT = """
 import importlib.util, json, os, sys
 os.dup2(0, 2)
-register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
+hooks = []
+register, os.register_at_fork = os.register_at_fork, lambda **hook: hooks.append(hook)
 sys.modules.pop("random", None)
-import random
+import random, threading
 os.register_at_fork = register
 random.seed(0)
 sys.path[:] = [entry for entry in sys.path if entry]
@@ -40,11 +41,12 @@ folder, settings = sys.argv[1:]
 spec = importlib.util.spec_from_file_location("sandbox_inside", f"{folder}/__init__.py")
 sys.modules["sandbox_inside"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(sys.modules["sandbox_inside"])
+sys.modules["sandbox_inside"].AT_FORK.extend(hooks)
 from sandbox_inside.server import main
 sys.exit(main(json.loads(settings)))
 """
-"""Runs in the new interpreter. `random` would have every fork of the server draw a new state, but programs are to find
-the one that belongs to seed 0. Forks of their own draw one, see `roles`."""
+"""Runs in the new interpreter. What `random` and `threading` do after a fork waits for the program's own forks: those
+of the server have one thread, programs are to find the random state of seed 0, and it takes longer than a test."""
 _SEALED = 1 | 2 | 4 | 8
 """F_SEAL_SEAL, _SHRINK, _GROW and _WRITE: a program must not change the file that its tests are read from."""
 _START_TIMEOUT_S = 120.0

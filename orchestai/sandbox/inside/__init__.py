@@ -3,3 +3,8 @@
 The fork server loads this package on its own, without `orchestai` around it, so that it stays small and quick to
 fork: its modules import the standard library and each other (relatively), nothing else.
 """
+
+from typing import Any
+
+AT_FORK: list[dict[str, Any]] = []
+"""Arguments of `os.register_at_fork` that the program's processes are to call it with."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import marshal
 import os
-import random
 import socket
 import sys
 from typing import Any, NamedTuple
 
+from . import AT_FORK
 from . import candidate as candidate_process
 from .loading import LoadError, load_candidate, new_module, run_code
 from .meter import Meter
@@ -88,7 +88,8 @@ def _shared(order: dict[str, Any], code_file: int, tests_file: int, verdicts: in
 
 
 def _read(orders: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    os.register_at_fork(after_in_child=random.seed)
+    for hook in AT_FORK:
+        os.register_at_fork(**hook)
     try:
         return LineReader(orders).read()
     except ChannelClosedError:
