@@ -34,7 +34,8 @@ def _told(test: _Facts, facts: _Facts, reason: str) -> _Facts:
 def _read(descriptor: int, tests: int) -> tuple[str, dict[int, _Facts]]:
     reason = ""
     found: dict[int, _Facts] = {}
-    for line in os.pread(descriptor, (tests + 2) * _MAX_BYTES, 0).split(b"\n"):
+    size = min(os.fstat(descriptor).st_size, (tests + 2) * _MAX_BYTES)
+    for line in os.pread(descriptor, size, 0).split(b"\n"):
         try:
             facts = json.loads(line) if 0 < len(line) <= _MAX_BYTES else None
         except (ValueError, RecursionError):
