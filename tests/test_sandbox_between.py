@@ -129,6 +129,7 @@ def test_processes_that_ended_while_they_waited_cost_nobody_a_verdict(sandbox):
         for slot in census.descendants(sandbox.server_pid):
             if waiting := sorted(census.descendants(slot)):
                 os.kill(waiting[-last], signal.SIGKILL)
+        time.sleep(0.2)
         assert [sandbox.run(Program(ADD, ADD_TESTS)).status for _ in range(3)] == ["ok"] * 3
 
 
@@ -205,3 +206,15 @@ one.close()
     for _ in range(3):
         report = strict.run(Program(count, nothing))
         assert report.success, report
+
+
+def test_what_tests_start_has_none_of_their_descriptors(sandbox):
+    body = """
+import os, sys
+look = "import os\\nfor fd in range(3, 30):\\n  try: print(fd, os.fstat(fd))\\n  except OSError: pass"
+open("script.py", "w").write(look)
+os.system(f"{sys.executable} script.py > out")
+self.assertEqual(open("out").read(), "")
+"""
+    report = sandbox.run(Program(ADD, case(body)))
+    assert report.success, report

@@ -14,7 +14,6 @@ from typing import Any
 MAX_FRAME = 256 << 20
 _PIPE_BYTES = 1 << 20
 _HEADER = struct.Struct("!cQ")
-_NOT_INHERITED = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _MAX_EVENT = 1 << 10
 
 
@@ -43,9 +42,11 @@ class LineReader:
         """The next message and its descriptors. Raises ChannelClosedError at the end of the stream."""
         while b"\n" not in self._buffer:
             try:
-                data, files, _, _ = socket.recv_fds(self.channel, 1 << 16, 4, _NOT_INHERITED)
+                data, files, _, _ = socket.recv_fds(self.channel, 1 << 16, 4)
             except OSError as error:
                 raise ChannelClosedError(str(error)) from None
+            for file in files:
+                os.set_inheritable(file, False)
             self._files += files
             if not data:
                 raise ChannelClosedError("end of stream")
