@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestai.errors import InfrastructureError, UserError
+from orchestai.sandbox.account import add_account
 from orchestai.sandbox.bubblewrap import NOBODY, SCRATCH, Bubblewrap
 from orchestai.sandbox.inside.wire import ChannelClosedError, LineReader, send_line
 from orchestai.sandbox.inventory import packed
@@ -163,15 +164,20 @@ class ForkServer:
         tests = packed(program.tests, tuple(names), program.entry_point)
         channel = self._channels[slot]
         try:
-            with self._in_use[slot], _file_with(code) as code_file, _file_with(tests) as tests_file:
+            with (
+                self._in_use[slot],
+                _file_with(code) as code_file,
+                _file_with(tests) as tests_file,
+                _file_with(b"", seals=0) as account,
+            ):
                 channel.settimeout(_PATIENCE * self._limits.wall_s + _START_TIMEOUT_S)
-                send_line(channel, {"id": number, "job": job}, (code_file, tests_file))
+                send_line(channel, {"id": number, "job": job}, (code_file, tests_file, account))
                 while True:
                     verdict, _ = self._readers[slot].read()
                     if "ready" in verdict:
                         raise SlotLostError("its slot was killed")
                     if verdict.pop("id") == number:
-                        return verdict
+                        return add_account(verdict, account)
         except (ChannelClosedError, OSError) as error:
             raise SlotLostError(f"the fork server is gone: {error}") from None
 
@@ -226,7 +232,7 @@ def _write_etc(home: Path, uids: Sequence[int]) -> Path:
 
 
 @contextmanager
-def _file_with(data: bytes) -> Iterator[int]:
+def _file_with(data: bytes, seals: int = _SEALED) -> Iterator[int]:
     """A descriptor of a nameless file that holds `data`."""
     if sys.platform == "linux":
         descriptor = os.memfd_create("program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -238,7 +244,7 @@ def _file_with(data: bytes) -> Iterator[int]:
         while view:
             view = view[os.write(descriptor, view) :]
         if sys.platform == "linux":
-            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALED)
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
         yield descriptor
     finally:
         os.close(descriptor)

@@ -35,7 +35,8 @@ def packed(source: str, names: tuple[str, ...], entry_point: str) -> bytes:
     Raises:
         SyntaxError, ValueError: `source` is not Python.
     """
-    code = compile(source, "tests.py", "exec", dont_inherit=True)
+    # Without `optimize`, they would have no `assert` where this process was started with -O.
+    code = compile(source, "tests.py", "exec", dont_inherit=True, optimize=0)
     free = tuple(name for name in free_names(source) if name != entry_point)
     return marshal.dumps(tuple(Suite(source, code, names, free)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import select
 import signal
@@ -16,7 +15,6 @@ from . import census, roles
 from .cage import Cage
 from .census import Usage
 from .proxy import CANDIDATE_GONE
-from .testing import MAX_OUTPUT
 from .wire import VerdictReader, open_verdict_pipe, send_line
 
 _CENSUS_EVERY_S = 0.1
@@ -35,10 +33,14 @@ class AbandonedError(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """What a slot knows of a program: descriptors of its files (it never reads them), and how to run it."""
+    """What a slot knows of a program: descriptors of its files (it never reads them), and how to run it.
+
+    `account` is where the tests' process writes what the slot must not know; see `VerdictWriter`.
+    """
 
     code: int
     tests: int
+    account: int
     total: int
     entry_point: str
     isolation: str
@@ -81,6 +83,7 @@ class Attempt:
         self._reader: VerdictReader | None = None
         cage.open()
         self._inherited = census.resident_bytes()
+        self._prepared_s = 0.0
         self._pids: list[int] = []
         c_orders, c_side = socket.socketpair()
         t_orders, t_side = socket.socketpair()
@@ -97,24 +100,28 @@ class Attempt:
             except BaseException:
                 self.close()
                 raise
-        self._prepared_s = sum(map(census.cpu_s, self._pids))
+
+    def lives(self) -> bool:
+        """Whether none of the processes has ended."""
+        return not self._fate()
 
     def start(self, job: Job, todo: list[int]) -> None:
         """Give the processes their orders: the program, and the numbers of the tests to run."""
         self._job = job
         self._todo = todo
+        self._prepared_s = sum(map(census.cpu_s, self._pids))
         nonce = os.urandom(16).hex()  # made now, so that the candidate's memory does not hold it
         read, write = open_verdict_pipe()
-        self._reader = VerdictReader(read, nonce)
+        self._reader = VerdictReader(read, nonce, len(todo))
         candidate = {"entry_point": job.entry_point, "isolation": job.isolation}
         tests = {"entry_point": job.entry_point, "todo": todo, "nonce": nonce}
         c_orders, t_orders = self._orders
         try:
             if job.isolation == "split":
                 send_line(c_orders, candidate, (job.code,))
-                send_line(t_orders, tests, (job.tests, write))
+                send_line(t_orders, tests, (job.tests, write, job.account))
             else:
-                send_line(c_orders, candidate | tests, (job.code, job.tests, write))
+                send_line(c_orders, candidate | tests, (job.code, job.tests, write, job.account))
         finally:
             os.close(write)
 
@@ -176,7 +183,7 @@ class Attempt:
         self._ended |= self._cage.end([pid for pid in self._pids if pid not in self._ended])
         used = [self._ended[pid] for pid in self._pids if pid in self._ended]
         self.cpu_s = max(0.0, sum(one.cpu_s for one in used) - self._prepared_s)
-        self.peak_bytes = max(0, *(one.peak_bytes - self._inherited for one in used))
+        self.peak_bytes = max(0, max((one.peak_bytes for one in used), default=0) - self._inherited)
 
     def _fate(self) -> str:
         """How our processes that have ended did so; empty if all live. Reaps orphans on the way."""
@@ -208,11 +215,11 @@ class Attempt:
         if kind == "loaded":
             self._loaded = True
         elif kind == "unloadable" and not self._loaded and event.get("status") in _UNLOADABLE[self._job.isolation]:
-            self._ending = Ending(event["status"], str(event.get("reason", "")))
+            self._ending = Ending(event["status"])
         elif kind == "start" and test in self._todo:
             self._current = test
         elif kind == "end" and test in self._todo and event.get("outcome") in _OUTCOMES:
-            self.verdicts.setdefault(test, _verdict(event))
+            self.verdicts.setdefault(test, {"outcome": event["outcome"]})
             self._current = None
         elif kind == "done":
             self._ending = Ending("done")
@@ -224,21 +231,6 @@ class Attempt:
         unfinished = (test for test in self._todo if test not in self.verdicts)
         test = self._current if self._current is not None else next(unfinished, None)
         return Ending(kind, reason, test)
-
-
-def _verdict(event: dict[str, Any]) -> _Verdict:
-    """What an event says of a test; in `shared` isolation the program may have written it."""
-
-    def figure(name: str) -> float:
-        value = event.get(name)
-        return float(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 0 else 0.0
-
-    return {
-        "outcome": event["outcome"],
-        "message": str(event.get("message", "")),
-        "output": str(event.get("output", ""))[:MAX_OUTPUT],
-        **{name: figure(name) for name in ("wall_s", "cpu_s", "peak_mb")},
-    }
 
 
 def _exit_reason(code: int) -> str:

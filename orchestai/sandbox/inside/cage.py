@@ -39,6 +39,7 @@ class Cage:
         self._workdir = ""
         sys.argv = ["solution.py"]
         os.umask(0o077)
+        self._descriptors = _max_descriptors()
         _set_limits(limits)
         if sys.platform == "linux":
             prctl(PR_SET_NO_NEW_PRIVS, 1)
@@ -110,7 +111,7 @@ class Cage:
             for descriptor in sorted([*keep, confined]):
                 os.closerange(start, descriptor)
                 start = descriptor + 1
-            os.closerange(start, _max_descriptors())
+            os.closerange(start, self._descriptors)
             self._confine()
             os.write(confined, b"1")
             os.close(confined)

@@ -71,8 +71,8 @@ class NamespaceCage(Cage):
         unshare(CLONE_NEWNS | CLONE_NEWIPC)
         self._in_tmp = [] if os.path.islink(_TMP) else [(name, _open_folder(name)) for name in os.listdir(_TMP)]
         self._disks = [scratch, _SHARED_MEMORY, *([_TMP] if self._in_tmp else [])]
-        self._mounted: dict[str, tuple[Any, ...]] = {}
-        self._has_network = False
+        self._mounted: list[tuple[int, int, int]] = []
+        self._network: list[str] = []
         self._left: list[int] = []
         """Mount namespaces of ended processes: held, so that nobody waits for their end while a verdict is due."""
 
@@ -80,17 +80,25 @@ class NamespaceCage(Cage):
         """Have an empty disk and a network without ports: new ones where the attempt before has used its own."""
         while self._left:
             os.close(self._left.pop())
-        if not self._has_network or _has_sockets():
+        if not self._network or _has_sockets() or _traffic() != self._network:
             unshare(CLONE_NEWNET)
             _start_loopback()
-            self._has_network = True
-        if not self._mounted or any(_state(disk) != state for disk, state in self._mounted.items()):
+            self._network = _traffic()
+        if not self._disks_are_new():
             if self._mounted:
                 os.chdir("/")
                 for disk in reversed(self._disks):
                     unmount(disk)
             self._mount_disks(f"size={self._limits['file_mb']}m,nr_inodes={_INODES},mode=1777")
             self._settle(self._home)
+
+    def _disks_are_new(self) -> bool:
+        """Whether nobody has changed the disks, or made a file on them that is gone again."""
+        expected = [(accessed, changed, file + 1) for accessed, changed, file in self._mounted]
+        with suppress(OSError):  # a program that owns a disk can forbid us to look
+            self._mounted = [_state(disk) for disk in self._disks] if self._mounted else []
+            return self._mounted == expected != []
+        return False
 
     def end(self, pids: list[int]) -> dict[int, Usage]:
         self._forget()
@@ -117,7 +125,7 @@ class NamespaceCage(Cage):
             os.mkdir(f"{_TMP}/{name}")
             os.chmod(f"{_TMP}/{name}", 0o755)
             mount(f"/proc/self/fd/{descriptor}", f"{_TMP}/{name}", None, MS_BIND | MS_REC)
-        self._mounted = {disk: _state(disk) for disk in self._disks}
+        self._mounted = [_state(disk) for disk in self._disks]
 
     def _confine(self) -> None:
         if self._hides_processes:
@@ -148,10 +156,23 @@ def _open_folder(name: str) -> int:
     return os.open(f"{_TMP}/{name}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def _state(disk: str) -> tuple[Any, ...]:
-    """What a program changes that leaves something on a disk."""
+def _traffic() -> list[str]:
+    """What this network counts; none of it is to tell a program of those before it."""
+    counts = []
+    for name in ("dev", "snmp", "snmp6"):
+        with suppress(FileNotFoundError), open(f"/proc/net/{name}") as file:
+            counts.append(file.read())
+    return counts
+
+
+def _state(disk: str) -> tuple[int, int, int]:
+    """When a disk's folder was last read and changed, and the number of a new file, which grows by one with each."""
     status = os.stat(disk)
-    return os.listdir(disk), os.listxattr(disk), status.st_mode, status.st_uid, status.st_gid
+    descriptor = os.open(disk, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        return status.st_atime_ns, status.st_ctime_ns, os.fstat(descriptor).st_ino
+    finally:
+        os.close(descriptor)
 
 
 def _start_loopback() -> None:

@@ -66,6 +66,7 @@ class Candidate:
 
     Attributes:
         used: what the candidate's process says that it has used so far; see `Meter`.
+        raised: whether an answer was an exception.
     """
 
     def __init__(self, channel: socket.socket, name: str, *, is_async: bool, follow_random: bool) -> None:
@@ -74,6 +75,7 @@ class Candidate:
         self._one_at_a_time = threading.Lock()
         self._remote = stand_in(self.ask)
         self.used = (0.0, 0)
+        self.raised = False
         self.entry_point = self._entry_point(name, is_async)
 
     def ask(self, operation: str, *args: Any, **kwargs: Any) -> Any:
@@ -90,6 +92,7 @@ class Candidate:
         if self._follow_random and "random" in answer:
             randomness.set_states(answer["random"])
         self.used = _figures(answer.get("used")) or self.used
+        self.raised = self.raised or "error" in answer
         return _taken(answer, (*args, *kwargs.values()))
 
     def names(self, wanted: Sequence[str]) -> dict[str, Any]:
@@ -136,7 +139,7 @@ def _receive(channel: socket.socket) -> tuple[bytes, bytes]:
 
 def _figures(used: Any) -> tuple[float, int] | None:
     if type(used) is tuple and len(used) == 2 and type(used[0]) is float and type(used[1]) is int:
-        return used
+        return used if abs(used[1]) <= sys.maxsize else None
     return None
 
 

@@ -35,22 +35,22 @@ class Suite(NamedTuple):
 
 def tests(orders: socket.socket, channel: socket.socket) -> None:
     """T: runs the tests against a proxy; no code of the candidate ever runs here."""
-    order, (tests_file, verdicts) = _read(orders)
-    out = VerdictWriter(verdicts, order["nonce"])
+    order, (tests_file, verdicts, account) = _read(orders)
+    out = VerdictWriter(verdicts, order["nonce"], account)
     suite = Suite(*marshal.loads(read_whole(tests_file)))
     module = new_module()
     try:
         candidate = connect(channel, order["entry_point"], follow_random="seed" in suite.source)
         module.__dict__.update(candidate.names(suite.free), **{order["entry_point"]: candidate.entry_point})
     except LoadError as error:
-        out.send("unloadable", status=error.status, reason=error.reason)
+        out.unloadable(error.status, error.reason)
         return
     try:
         run_code(suite.code, suite.source, module, "tests.py")
     except LoadError as error:
-        theirs = error.reason.startswith(("ImportError", "ModuleNotFoundError"))
+        theirs = error.reason.startswith(("ImportError", "ModuleNotFoundError")) and not candidate.raised
         status = "broken" if theirs else "import_error"  # what they ask of the program as they load may be what failed
-        out.send("unloadable", status=status, reason=f"the tests could not be loaded: {error.reason}")
+        out.unloadable(status, f"the tests could not be loaded: {error.reason}")
         return
     out.send("loaded")
     own = Meter()
@@ -71,17 +71,17 @@ def candidate(orders: socket.socket, channel: socket.socket) -> None:
         _shared(order, *files)
 
 
-def _shared(order: dict[str, Any], code_file: int, tests_file: int, verdicts: int) -> None:
+def _shared(order: dict[str, Any], code_file: int, tests_file: int, verdicts: int, account: int) -> None:
     """The candidate and the tests in one module, as BigCodeBench's own judge has them."""
     suite = Suite(*marshal.loads(read_whole(tests_file)))
-    out = VerdictWriter(verdicts, order["nonce"])
+    out = VerdictWriter(verdicts, order["nonce"], account)
     module = new_module()
     module.__dict__.update(os=os, sys=sys, environ=os.environ)
     try:
         load_candidate(read_whole(code_file).decode("utf-8", "surrogatepass"), order["entry_point"], module)
         run_code(suite.code, suite.source, module, "tests.py")
     except LoadError as error:
-        out.send("unloadable", status=error.status, reason=error.reason)
+        out.unloadable(error.status, error.reason)
         return
     out.send("loaded")
     run_tests(module, suite.names, order["todo"], out, Meter())

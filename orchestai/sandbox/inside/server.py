@@ -44,7 +44,9 @@ def main(settings: dict[str, Any]) -> int:
     while slots:
         pid, status = os.wait()
         index = slots.pop(pid, None)
-        if index is not None and status != 0 and starts < _MAX_STARTS * len(channels):
+        if index is not None and status != 0:
+            if starts >= _MAX_STARTS * len(channels):
+                return 1
             slots[_start_slot(channels, index, settings)] = index
             starts += 1
     return 0
@@ -61,15 +63,17 @@ def _start_slot(channels: list[socket.socket], index: int, settings: dict[str, A
 def _slot(channels: list[socket.socket], index: int, settings: dict[str, Any], parent: int) -> NoReturn:
     code = 1
     try:
-        for i, channel in enumerate(channels):
-            if i != index:
-                channel.close()
+        own = channels.pop(index)
+        for channel in channels:
+            channel.close()
+        channel = own.dup()  # gets a number below the limit on descriptors, wherever the parent's began
+        own.close()
         die_with_parent(parent)
         census.become_reaper()
         try:
-            slot = Slot(channels[index], _open_cage(settings, index), settings["limits"])
+            slot = Slot(channel, _open_cage(settings, index, len(channels) + 1), settings["limits"])
         except OSError as error:
-            send_line(channels[index], {"unable": f"no cage for programs: {error}"})
+            send_line(channel, {"unable": f"no cage for programs: {error}"})
         else:
             slot.serve()
         code = 0
@@ -77,11 +81,11 @@ def _slot(channels: list[socket.socket], index: int, settings: dict[str, Any], p
         os._exit(code)
 
 
-def _open_cage(settings: dict[str, Any], index: int) -> Cage:
+def _open_cage(settings: dict[str, Any], index: int, slots: int) -> Cage:
     home, limits = settings["home"], settings["limits"]
     if settings["level"] == "process":
         return Cage(home, limits)
     from .namespaces import NamespaceCage
 
     uid = settings["first_uid"] + index if os.getuid() == 0 else None
-    return NamespaceCage(home, limits, uid, len(settings["channels"]))
+    return NamespaceCage(home, limits, uid, slots)

@@ -34,14 +34,14 @@ class Slot:
         while True:
             try:
                 order, files = orders.read()
-                code, tests = files
+                code, tests, account = files
                 try:
-                    verdict = self._judge(Job(code=code, tests=tests, **order["job"]))
+                    verdict = self._judge(Job(code=code, tests=tests, account=account, **order["job"]))
                 except (OSError, MemoryError, RuntimeError) as error:
                     verdict = {"status": "infra_error", "reason": f"{type(error).__name__}: {error}"}
                 finally:
-                    os.close(code)
-                    os.close(tests)
+                    for file in files:
+                        os.close(file)
                 send_line(self._channel, {"id": order["id"], **verdict})
             except (ChannelClosedError, AbandonedError, BrokenPipeError):
                 return
@@ -49,8 +49,11 @@ class Slot:
                 self._ready = Attempt(self._cage, self._limits)
 
     def _next_attempt(self) -> Attempt:
-        attempt, self._ready = self._ready or Attempt(self._cage, self._limits), None
-        return attempt
+        attempt, self._ready = self._ready, None
+        if attempt is not None and not attempt.lives():  # a system without memory may have ended them
+            attempt.close()
+            attempt = None
+        return attempt or Attempt(self._cage, self._limits)
 
     def _judge(self, job: Job) -> dict[str, Any]:
         """Verdicts of all tests; a test that ends or hangs its process costs itself, the rest run in a new attempt."""

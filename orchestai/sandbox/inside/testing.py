@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from .loading import describe
+from .loading import MAX_MESSAGE, describe
 from .output import Captured
 from .wire import VerdictWriter
 
@@ -73,7 +73,7 @@ class Recorder(unittest.TestResult):
         outcome, message = (self._outcome, self._message) if self._outcome else ("error", "unittest gave no verdict")
         self.unheard.discard(self._numbers[id(test)])
         figures = self._measures.end()
-        self._verdicts.send("end", test=self._numbers[id(test)], outcome=outcome, message=message, **figures)
+        self._verdicts.end(self._numbers[id(test)], outcome, message, **figures)
         self._outcome = self._message = ""
         self.memory_faults += outcome == "memory"
         if self.memory_faults >= MEMORY_FAULTS:
@@ -144,7 +144,7 @@ def run_tests(
             if isinstance(cls, type) and issubclass(cls, unittest.TestCase) and hasattr(cls, method):
                 cases[cls(method)] = number
             else:
-                verdicts.send("end", test=number, outcome="error", message="the loaded tests do not have this one")
+                verdicts.end(number, "error", "the loaded tests do not have this one")
         recorder = Recorder(cases, verdicts, faults, measures)
         if faults < MEMORY_FAULTS:
             _run_all(cases, recorder)
@@ -154,5 +154,5 @@ def run_tests(
                 outcome, message = "not_run", "too many tests before it ran out of memory"
             else:
                 outcome, message = "error", recorder.fixture_error or "unittest did not run it"
-            verdicts.send("end", test=number, outcome=outcome, message=message)
+            verdicts.end(number, outcome, message[:MAX_MESSAGE])
     verdicts.send("done")

@@ -14,6 +14,7 @@ from typing import Any
 MAX_FRAME = 256 << 20
 _PIPE_BYTES = 1 << 20
 _HEADER = struct.Struct("!cQ")
+_MAX_EVENT = 1 << 10
 
 
 class ChannelClosedError(Exception):
@@ -44,6 +45,8 @@ class LineReader:
                 data, files, _, _ = socket.recv_fds(self.channel, 1 << 16, 4)
             except OSError as error:
                 raise ChannelClosedError(str(error)) from None
+            for file in files:
+                os.set_inheritable(file, False)
             self._files += files
             if not data:
                 raise ChannelClosedError("end of stream")
@@ -99,25 +102,50 @@ def open_verdict_pipe() -> tuple[int, int]:
 
 
 class VerdictWriter:
-    """Writes events, each as one line that carries the nonce; a line without it is ignored by the reader."""
+    """Writes events, each as one line that carries the nonce; a line without it is ignored by the reader.
 
-    def __init__(self, descriptor: int, nonce: str) -> None:
+    Whatever else there is to say goes into the file `account`, which only the sandbox's parent reads: the processes for
+    the next program are forked from the reader of the events, and its memory must not tell them what a test expected.
+    """
+
+    def __init__(self, descriptor: int, nonce: str, account: int) -> None:
         self._descriptor = descriptor
         self._nonce = nonce
+        self._account = account
 
     def send(self, event: str, **facts: Any) -> None:
-        line = json.dumps({"nonce": self._nonce, "event": event, **facts}).encode() + b"\n"
-        while line:
-            line = line[os.write(self._descriptor, line) :]
+        _write(self._descriptor, json.dumps({"nonce": self._nonce, "event": event, **facts}))
+
+    def unloadable(self, status: str, reason: str) -> None:
+        self._note({"reason": reason})
+        self.send("unloadable", status=status)
+
+    def end(self, test: int, outcome: str, message: str, **facts: Any) -> None:
+        self._note({"test": test, "message": message, **facts})
+        self.send("end", test=test, outcome=outcome)
+
+    def _note(self, facts: dict[str, Any]) -> None:
+        with suppress(OSError):  # the file is full: nothing is lost but a message
+            _write(self._account, "\n" + json.dumps(facts))
+
+
+def _write(descriptor: int, line: str) -> None:
+    data = line.encode() + b"\n"
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 class VerdictReader:
-    """Collects events from a pipe; drops what is no event or lacks the nonce, and stops after `max_bytes`."""
+    """Collects events from a pipe; drops what is no event or lacks the nonce, and stops when there are far too many.
 
-    def __init__(self, descriptor: int, nonce: str, max_bytes: int = 16 << 20) -> None:
+    Args:
+        tests: how many can have events.
+    """
+
+    def __init__(self, descriptor: int, nonce: str, tests: int) -> None:
         self.descriptor = descriptor
         self._nonce = nonce
-        self._left = max_bytes
+        self._left = (tests + 2) * 2 * _MAX_EVENT
         self._buffer = b""
         os.set_blocking(descriptor, False)
 
@@ -136,6 +164,8 @@ class VerdictReader:
         return [event for event in map(self._parse, lines) if event is not None]
 
     def _parse(self, line: bytes) -> dict[str, Any] | None:
+        if len(line) > _MAX_EVENT:
+            return None
         try:
             event = json.loads(line)
         except (ValueError, RecursionError):
