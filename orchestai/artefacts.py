@@ -67,6 +67,7 @@ def replacing_folder(path: Path | str) -> Iterator[Path]:
         yield temporary
         for file in temporary.rglob("*"):
             if file.is_file():
+                file.chmod(0o666 & ~_umask())
                 with file.open("rb") as written:
                     os.fsync(written.fileno())
         temporary.chmod(0o777 & ~_umask())

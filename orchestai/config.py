@@ -85,7 +85,7 @@ class WorkerConfig(Section):
 
 
 class WorkersConfig(Section):
-    models: dict[str, ModelConfig] = {}
+    models: dict[str, ModelConfig] = Field(default={})
     """Language models by name."""
     pool: dict[str, WorkerConfig] = Field(default={}, min_length=1)
     """Workers by name, in the order in which planners number them."""

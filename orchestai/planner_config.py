@@ -13,9 +13,9 @@ from orchestai.section import Section
 class TinyConfig(Section):
     """The model `tiny`: a small Llama without any training, which a processor teaches in minutes."""
 
-    vocab_size: int | None = Field(1024, ge=300)
+    vocab_size: int | None = Field(2048, ge=300)
     """Tokens of a vocabulary learned from the texts of phase 1; null takes SmolLM2's own 49,152."""
-    hidden: int = Field(192, ge=8)
+    hidden: int = Field(128, ge=8)
     """Width."""
     layers: int = Field(4, ge=1)
     """Layers."""

@@ -42,6 +42,8 @@ from orchestai.training.plan_figures import plan_figures
 from orchestai.training.rl.distributed import open_accelerator
 from orchestai.workers.pool import worker_cards
 
+_OF_THE_BEST = ("epoch", "val_loss", "seed", "identity")
+"""Facts beside the best epoch; nobody goes on from there, so it needs no states."""
 Pairs = Sequence[tuple[TrainingExample, PlanLesson]]
 
 
@@ -63,11 +65,13 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
         require(last)
         planner = load_language_planner(last, config, cards)
     else:
-        planner = open_language_planner(config, cards, [example.instruction for example in learned])
+        texts = [text for example in learned for text in (example.instruction, *example.targets.instructions)]
+        planner = open_language_planner(config, cards, texts)
     planner.to(accelerator.device)
 
     def save(path: Path, facts: Mapping[str, Any]) -> None:
-        save_language_planner(path, planner, config, **facts)
+        known = facts if path == last else {key: facts[key] for key in _OF_THE_BEST}
+        save_language_planner(path, planner, config, **known)
 
     with open_progress() as progress:
         taught, kept = (_teachable(some, planner, data, progress) for some in (learned, held_out))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
+from transformers.utils import logging
 
 from orchestai import artefacts
 from orchestai.config import Config, PlannerConfig
@@ -53,7 +55,8 @@ def save_language_planner(path: Path | str, planner: LanguagePlanner, config: Co
         **plain,
     }
     with artefacts.replacing_folder(path) as folder:
-        planner.model.save_pretrained(folder)
+        with _quietly():
+            planner.model.save_pretrained(folder)
         planner.tokenizer.save_pretrained(folder)
         if planner.policy.value_head is not None:
             save_file(planner.policy.value_head.state_dict(), folder / _VALUE_HEAD)
@@ -96,8 +99,8 @@ def load_language_planner(
         raise UserError(f"{path}: a planner checkpoint of another version ({error}); train again") from None
     if not made_for.describe and [card["name"] for card in metadata["cards"]] != [card.name for card in cards]:
         raise UserError(
-            f"{path}: was trained without descriptions of the workers, so it knows its own pool alone; set that pool, or "
-            "train again with planner.language.describe=true"
+            f"{path}: was trained without descriptions of the workers, so it knows its own pool alone; set that "
+            "pool, or train again with planner.language.describe=true"
         )
     kept = {key: getattr(made_for, key) for key in _OF_THE_WEIGHTS}
     settings = config.planner.language.model_copy(update=kept)
@@ -153,6 +156,18 @@ def read_state(path: Path | str) -> Mapping[str, Any]:
     except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
         raise UserError(f"{file}: not readable ({type(error).__name__}); train again") from None
     return {**metadata, **state}
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without transformers' progress bars."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _is_plain(value: Any) -> bool:

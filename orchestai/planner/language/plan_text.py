@@ -101,8 +101,7 @@ class Read:
 def read_plan(text: str, instruction: str, workers: Sequence[str], config: PlannerConfig) -> Read:
     """The workflow that a model wrote: JSON, perhaps fenced, after other words, or cut off in its last subtask.
 
-    Keys that a subtask does not have are dropped, a subtask without an id gets its number, and one whose words are
-    those of the instruction gets their span.
+    Keys that a subtask does not have are dropped; a subtask whose words are those of the instruction gets their span.
 
     Raises:
         WorkflowError: there are no subtasks, too many, or one is not valid; the message says which and why.
@@ -114,8 +113,8 @@ def read_plan(text: str, instruction: str, workers: Sequence[str], config: Plann
         raise WorkflowError(f"{len(raw)} subtasks, but planner.max_subtasks is {config.max_subtasks}")
     subtasks: list[Subtask] = []
     position = 0
-    for i, entry in enumerate(raw, start=1):
-        subtask = _located(_subtask({"id": i, **entry}, workers, config), instruction, position)
+    for entry in raw:
+        subtask = _located(_subtask(entry, workers, config), instruction, position)
         position = subtask.span[1] if subtask.span is not None else position
         subtasks.append(subtask)
     return Read(Workflow(subtasks), _is_whole(text))

@@ -28,7 +28,7 @@ _PLAN_BATCH = 64
 class LanguagePlanner(nn.Module):
     """Turns instructions into workflows for the workers that `cards` describe, one token after the other.
 
-    A plan that cannot be read is a `Plan` without a workflow, and its tokens are decisions all the same: mistakes teach too.
+    A plan that cannot be read is a `Plan` without a workflow, and its tokens are decisions all the same: mistakes teach.
     Only a task whose prompt is too long has no decisions.
 
     Args:

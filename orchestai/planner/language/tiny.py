@@ -22,7 +22,7 @@ def tiny_tokenizer(
 ) -> PreTrainedTokenizerBase:
     """SmolLM2's tokenizer, or one of `vocab_size` tokens learned from `texts`.
 
-    The learned one has a token for each fixed part of a plan's text, and one for each type and each worker with its key,
+    The learned one has a token for each fixed part of a plan's text, and one for each type and worker with its key,
     so that a plan is hardly longer than its choices. Neither has a chat template: a prompt is the bare text.
 
     Raises:
