@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from orchestai.planner.language import sampling
+from orchestai.errors import UserError
+from orchestai.planner.language import attention, sampling
+from orchestai.planner.language.likelihood import likelihood
+from orchestai.planner.language.packing import pack
 from orchestai.planner.language.sampling import Choose, Completion
 
 if TYPE_CHECKING:
@@ -24,7 +27,8 @@ class TokenScores:
     Attributes:
         logp: float32; log-probability of the token at the given temperature, 0 where `mask` is False. With gradient.
         entropy: float32; of the distribution of the token, 0 where `mask` is False. With gradient.
-        value: float32; expected return before the token, 0 where `mask` is False or without a value head. With gradient.
+        value: float32; expected return before the token; 0 where `mask` is False, and everywhere without a value
+            head. With gradient.
         mask: bool; the tokens that exist. From lengths only.
     """
 
@@ -35,23 +39,40 @@ class TokenScores:
 
 
 class CausalPolicy(nn.Module):
-    """Wraps a causal language model.
+    """Wraps a causal language model, adapters of peft included. Rows with equal prompts share their computation.
+
+    The model's attention is replaced (see `attention`); called by itself it works as before. On the first use it is
+    verified that rows computed together are what they are alone.
 
     Attributes:
         model: the model; its own weights (or adapters) are what is learned.
         end_ids: tokens that end a completion.
-        value_head: None unless asked for; zero at first.
+        value_head: float32; None unless asked for; zero at first.
+        context: most tokens of a prompt with its completion; None where the model sets no limit.
     """
 
     def __init__(self, model: PreTrainedModel, end_ids: frozenset[int], *, value_head: bool = False) -> None:
+        """
+        Raises:
+            UserError: the model is of a kind that cannot be computed in packed form.
+        """
         super().__init__()
         self.model = model
         self.end_ids = end_ids
+        config = model.config.get_text_config()
+        self.context: int | None = getattr(config, "max_position_embeddings", None)
+        self._vocabulary: int = config.vocab_size
+        self._verified = False
+        attention.prepare(model)
         self.value_head: nn.Linear | None = None
         if value_head:
-            self.value_head = nn.Linear(model.config.get_text_config().hidden_size, 1).to(model.device)
+            self.value_head = nn.Linear(config.hidden_size, 1, device=model.device)
             nn.init.zeros_(self.value_head.weight)
             nn.init.zeros_(self.value_head.bias)
+
+    def forward(self, prompts: Sequence[Tensor], completions: Sequence[Tensor], temperature: float) -> TokenScores:
+        """`score`, for wrappers that distribute a module and need its calls to go through them."""
+        return self.score(prompts, completions, temperature)
 
     def score(self, prompts: Sequence[Tensor], completions: Sequence[Tensor], temperature: float) -> TokenScores:
         """How likely each token of each completion is after its prompt. With gradient.
@@ -60,26 +81,28 @@ class CausalPolicy(nn.Module):
             prompts: per row (tokens,) int64, at least one token; rows with equal prompts share one copy.
             completions: per row (tokens,) int64; may be empty.
             temperature: positive; divides the logits.
+
+        Raises:
+            UserError: a row is longer than the context, the logits are not finite, or the model is unsuitable.
         """
-        device = self.model.device
-        rows = [torch.cat([p, c]) for p, c in zip(prompts, completions, strict=True)]
-        width = max(map(len, rows))
-        ids = torch.stack([nn.functional.pad(row, (0, width - len(row))) for row in rows]).to(device)
-        lengths = torch.tensor([len(row) for row in rows], device=device)
-        mask = torch.arange(width, device=device) < lengths[:, None]
-        output: Any = self.model(input_ids=ids, attention_mask=mask.long(), output_hidden_states=True, use_cache=False)
-        slots = torch.arange(max(map(len, completions)), device=device)
-        starts = torch.tensor([len(prompt) for prompt in prompts], device=device)[:, None]
-        places = (starts + slots).clamp(max=width - 1)
-        exists = starts + slots < lengths[:, None]
-        row = torch.arange(len(rows), device=device)[:, None]
-        logp = (output.logits[row, places - 1].float() / temperature).log_softmax(-1)
-        entropy = -(logp.exp() * logp).sum(-1)
-        chosen = logp.gather(-1, ids[row, places][..., None])[..., 0]
-        value = torch.zeros_like(chosen)
-        if self.value_head is not None:
-            value = self.value_head(output.hidden_states[-1][row, places - 1].float())[..., 0]
-        return TokenScores(*(torch.where(exists, part, 0.0) for part in (chosen, entropy, value)), mask=exists)
+        self._check_lengths([len(p) + len(c) for p, c in zip(prompts, completions, strict=True)], "with its completion")
+        self._verify()
+        packing = pack(prompts, completions, self.model.device)
+        head: Any = self.model.get_output_embeddings()
+        hidden = attention.read(self.model, packing.ids, packing.positions, packing)[packing.sources]
+        logp, entropy = likelihood(head, hidden, packing.targets, temperature, self._vocabulary)
+        if not logp.isfinite().all():
+            raise UserError(
+                "planner.language: the log-probabilities of completions are not finite; the model's weights are "
+                "broken: go back to an earlier checkpoint, with a lower learning rate or gradient norm"
+            )
+        shape = (len(prompts), max(map(len, completions)))
+
+        def rows(values: Tensor) -> Tensor:
+            return values.new_zeros(shape).index_put((packing.rows, packing.slots), values)
+
+        value = torch.zeros_like(logp) if self.value_head is None else self.value_head(hidden.float())[:, 0]
+        return TokenScores(rows(logp), rows(entropy), rows(value), mask=rows(torch.ones_like(logp)).bool())
 
     def sample(
         self,
@@ -96,12 +119,35 @@ class CausalPolicy(nn.Module):
             prompts: per row (tokens,) int64, at least one token; equal prompts are read once.
             seeds: one per row.
             temperature: divides the logits; 0 takes the likeliest token.
-            max_new_tokens: where a completion is cut off.
+            max_new_tokens: where a completion is cut off, if the context's end does not come first.
             choose: constrains what may be written.
+
+        Raises:
+            UserError: a prompt leaves no room in the context, the logits are not finite, or the model is unsuitable.
         """
+        self._check_lengths([len(prompt) + 1 for prompt in prompts], "with one token to write")
+        self._verify()
+        limits = [
+            max_new_tokens if self.context is None else min(max_new_tokens, self.context - len(prompt))
+            for prompt in prompts
+        ]
         training = self.model.training
         self.model.eval()
         try:
-            return sampling.sample(self.model, self.end_ids, prompts, seeds, temperature, max_new_tokens, choose)
+            return sampling.sample(self.model, self.end_ids, prompts, seeds, temperature, limits, choose)
         finally:
             self.model.train(training)
+
+    def _check_lengths(self, lengths: Sequence[int], what: str) -> None:
+        if self.context is not None and max(lengths) > self.context:
+            raise UserError(
+                f"planner.language: a prompt {what} has {max(lengths)} tokens, but the model's context is "
+                f"{self.context}; shorten the instruction, the few-shot examples or max_prompt_tokens, or take a model "
+                "with a longer context"
+            )
+
+    def _verify(self) -> None:
+        """Compare packed with single rows once; not at once, since weights may be spread over processes later."""
+        if not self._verified:
+            attention.verify(self.model, self._vocabulary)
+            self._verified = True

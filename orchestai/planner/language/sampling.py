@@ -1,13 +1,21 @@
-"""Samples completions with a causal language model."""
+"""Samples completions: each distinct prompt is read once, then a token per row and step, until all rows have left.
+
+A row's random numbers come from its own seed and are inverted through the cumulated distribution, so that rounding,
+which depends on the batch, changes a token only where a random number lies within rounding of a border.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
-from transformers import DynamicCache
+
+from orchestai.errors import UserError
+from orchestai.planner.language.attention import read
+from orchestai.planner.language.memory import Memory, Prefill
+from orchestai.planner.language.packing import pack
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,6 +45,17 @@ class Completion:
     ended: bool
 
 
+@dataclass
+class _Row:
+    """A row in progress: its place in the request, the random numbers in [0, 1) of its steps, and what it wrote."""
+
+    index: int
+    limit: int
+    randoms: Tensor
+    written: list[int] = field(default_factory=list)
+    logp: list[float] = field(default_factory=list)
+
+
 @torch.no_grad()
 def sample(
     model: PreTrainedModel,
@@ -44,38 +63,63 @@ def sample(
     prompts: Sequence[Tensor],
     seeds: Sequence[int],
     temperature: float,
-    max_new_tokens: int,
+    limits: Sequence[int],
     choose: Choose | None = None,
 ) -> list[Completion]:
-    device = model.device
-    width = max(map(len, prompts))
-    ids = torch.stack([torch.nn.functional.pad(prompt, (width - len(prompt), 0)) for prompt in prompts]).to(device)
-    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device)
-    randoms = [
-        torch.rand(max_new_tokens, generator=torch.Generator().manual_seed(s), dtype=torch.float64) for s in seeds
+    """One completion per row; see `CausalPolicy.sample`. `limits` are the most tokens of each row, at least one."""
+    head: Any = model.get_output_embeddings()
+    packing = pack(prompts, [prompt[:0] for prompt in prompts], model.device)
+    prefill = Prefill(packing)
+    hidden = read(model, packing.ids, packing.positions, prefill)
+    prompt_of = torch.tensor(packing.group_of, device=model.device)
+    logits = head(hidden[packing.ends])[prompt_of]
+    del hidden
+    memory = Memory(prefill, packing.positions[packing.ends] + 1, prompt_of)
+    rows = [
+        _Row(i, limit, torch.rand(limit, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
+        for i, (seed, limit) in enumerate(zip(seeds, limits, strict=True))
     ]
-    cache = DynamicCache()
-    written: list[list[int]] = [[] for _ in prompts]
-    logps: list[list[float]] = [[] for _ in prompts]
-    done = [False] * len(prompts)
-    for step in range(max_new_tokens):
-        positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
-        output: Any = model(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache)
-        logits = output.logits[:, -1].float()
-        if choose is not None:
-            logits = choose(range(len(prompts)), written, logits)
-        logp = (logits / (temperature or 1)).double().log_softmax(-1)
-        drawn = torch.searchsorted(logp.exp().cumsum(-1), torch.stack([r[step] for r in randoms])[:, None], right=True)
-        ids = logits.argmax(-1, keepdim=True) if temperature == 0 else drawn.clamp(max=logits.shape[-1] - 1)
-        for i, token in enumerate(ids[:, 0].tolist()):
-            if not done[i]:
-                written[i].append(token)
-                logps[i].append(float(logp[i, token]))
-                done[i] = token in end_ids
-        if all(done):
-            break
-        mask = torch.nn.functional.pad(mask, (0, 1), value=1)
-    return [
-        Completion(torch.tensor(w, dtype=torch.long), torch.tensor(p), d)
-        for w, p, d in zip(written, logps, done, strict=True)
-    ]
+    finished: dict[int, Completion] = {}
+    while True:
+        tokens = _draw(logits.float(), rows, temperature, choose)
+        staying = []
+        for place, row in enumerate(rows):
+            ended = row.written[-1] in end_ids
+            if ended or len(row.written) == row.limit:
+                finished[row.index] = Completion(torch.tensor(row.written), torch.tensor(row.logp), ended)
+            else:
+                staying.append(place)
+        if not staying:
+            return [finished[i] for i in range(len(prompts))]
+        if len(staying) < len(rows):
+            keep = torch.tensor(staying, device=tokens.device)
+            memory.keep(keep)
+            tokens = tokens[keep]
+            rows = [rows[place] for place in staying]
+        positions = memory.lengths[memory.prompt_of] + memory.written
+        memory.advance()
+        logits = head(read(model, tokens, positions, memory))
+
+
+def _draw(logits: Tensor, rows: Sequence[_Row], temperature: float, choose: Choose | None) -> Tensor:
+    """Next token per row, (rows,), also written to the rows with its log-probability. Logits are float32."""
+    if not logits.isfinite().all():
+        raise UserError(
+            "planner.language: the model's logits are not finite, so nothing can be sampled; its weights are broken: "
+            "go back to an earlier checkpoint, with a lower learning rate or gradient norm, or dtype=float32"
+        )
+    if choose is not None:
+        logits = choose([row.index for row in rows], [row.written for row in rows], logits)
+    logp = (logits / (temperature or 1.0)).double().log_softmax(-1)
+    if temperature == 0:
+        tokens = logits.argmax(-1)
+    else:
+        randoms = torch.stack([row.randoms[len(row.written)] for row in rows]).to(logits.device)
+        cumulated = logp.exp().cumsum(-1)
+        drawn = torch.searchsorted(cumulated, randoms[:, None] * cumulated[:, -1:], right=True)[:, 0]
+        tokens = drawn.clamp(max=logits.shape[-1] - 1)
+    chosen = logp.gather(-1, tokens[:, None])[:, 0]
+    for row, token, value in zip(rows, tokens.tolist(), chosen.tolist(), strict=True):
+        row.written.append(token)
+        row.logp.append(value)
+    return tokens
