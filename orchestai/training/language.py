@@ -127,7 +127,8 @@ class LanguageImitation(Epochs):
         self.train = train
         self.validation = validation
         self._autocast = accelerator.autocast
-        self._impossible = ImpossibleParents(planner.tokenizer, planner.config.max_subtasks)
+        vocabulary = planner.model.get_output_embeddings().weight.shape[0]
+        self._impossible = ImpossibleParents(planner.tokenizer, planner.config.max_subtasks, vocabulary)
         self._lengths = [len(lesson) for _, lesson in train]
         super().__init__(planner, settings, -(-len(train) // settings.batch_size))
 
@@ -177,12 +178,10 @@ class LanguageImitation(Epochs):
             learned[row, : len(lesson.learned)] = lesson.learned
         chosen, wanted = logits[learned.to(ids.device)], ids[learned.to(ids.device)]
         token = torch.nn.functional.cross_entropy(chosen, wanted, reduction="sum")
-        masses = [
-            self._impossible.mass(logits[row, slot.token], slot.step, further=slot.further)
-            for row, lesson in enumerate(lessons)
-            for slot in lesson.parents
-        ]
-        dag = torch.stack(masses).sum() if masses else token.new_zeros(())
+        slots = [(row, slot) for row, lesson in enumerate(lessons) for slot in lesson.parents]
+        places = [row for row, _ in slots], [slot.token for _, slot in slots]
+        steps, further = [slot.step for _, slot in slots], [slot.further for _, slot in slots]
+        dag = self._impossible.masses(logits[places], steps, further).sum()
         return Losses(token, dag, int((chosen.argmax(-1) == wanted).sum()))
 
     def _micro_batches(self, lessons: Sequence[PlanLesson]) -> Iterator[list[PlanLesson]]:

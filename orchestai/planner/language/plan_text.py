@@ -206,6 +206,10 @@ def _subtask(entry: dict[str, Any], workers: Sequence[str], config: PlannerConfi
     except ValidationError as error:
         first = error.errors()[0]
         raise WorkflowError(f"{where}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    try:
+        "".join((subtask.id, subtask.instruction, subtask.role)).encode()
+    except UnicodeEncodeError:
+        raise WorkflowError(f"{where}: half a surrogate pair, which is no text") from None
     if subtask.task_type not in config.task_types:
         raise WorkflowError(f"{where}: no task type {subtask.task_type!r}")
     unknown = [name for name in subtask.workers if name not in workers]

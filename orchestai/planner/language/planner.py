@@ -28,7 +28,7 @@ _PLAN_BATCH = 64
 class LanguagePlanner(nn.Module):
     """Turns instructions into workflows for the workers that `cards` describe, one token after the other.
 
-    A plan that cannot be read is a `Plan` without a workflow, and its tokens are decisions all the same: mistakes teach.
+    A plan that cannot be read is a `Plan` without a workflow, and its tokens are decisions all the same.
     Only a task whose prompt is too long has no decisions.
 
     Args:
@@ -58,8 +58,7 @@ class LanguagePlanner(nn.Module):
         self.tokenizer = tokenizer
         self.policy = CausalPolicy(model, models.end_ids(model, tokenizer), value_head=value_head)
         self.max_slots = config.language.max_new_tokens
-        context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-        self.prompts = PromptWriter(config, cards, tokenizer, context)
+        self.prompts = PromptWriter(config, cards, tokenizer, self.policy.context)
         self._names = [card.name for card in cards]
         self._grammar = None
         if config.language.constrained:

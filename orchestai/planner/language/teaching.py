@@ -56,26 +56,26 @@ class ImpossibleParents:
 
     Args:
         most: highest id that is looked at (`planner.max_subtasks`).
+        vocabulary: width of the logits.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, most: int) -> None:
-        self._forbidden: list[list[Tensor]] = []
-        for context in _CONTEXTS:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, most: int, vocabulary: int) -> None:
+        self._forbidden = torch.zeros(len(_CONTEXTS), most, vocabulary, dtype=torch.bool)
+        for place, context in enumerate(_CONTEXTS):
             first = [_first_token(tokenizer, context, str(k)) for k in range(1, most + 1)]
-            self._forbidden.append(
-                [torch.tensor(sorted({*first[i:]} - {*first[:i]}), dtype=torch.long) for i in range(most)]
-            )
+            for i in range(most):
+                self._forbidden[place, i, sorted({*first[i:]} - {*first[:i]})] = True
 
-    def mass(self, logits: Tensor, step: int, *, further: bool) -> Tensor:
-        """V at one position; a scalar with gradient.
+    def masses(self, logits: Tensor, steps: Sequence[int], further: Sequence[bool]) -> Tensor:
+        """V at each of k positions; (k,) with gradient.
 
         Args:
-            logits: (vocabulary,).
-            step: index of the step, from 0.
+            logits: (k, vocabulary).
+            steps: index of the step that depends, from 0.
             further: whether an id stands before this one in the list.
         """
-        tokens = self._forbidden[further][step].to(logits.device)
-        return logits.softmax(-1)[tokens].sum()
+        places = torch.tensor(further, dtype=torch.long), torch.tensor(steps, dtype=torch.long)
+        return (logits.softmax(-1) * self._forbidden[places].to(logits.device)).sum(-1)
 
 
 def _first_token(tokenizer: PreTrainedTokenizerBase, context: str, text: str) -> int:
