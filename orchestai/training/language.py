@@ -85,12 +85,14 @@ def _teachable(
     examples: Sequence[TrainingExample], planner: LanguagePlanner, data: Path, progress: Progress
 ) -> list[tuple[TrainingExample, PlanLesson]]:
     """The examples whose prompts and plans have room, in tokens."""
-    pairs = []
+    pairs, reasons = [], []
     for example in examples:
         try:
             pairs.append((example, make_lesson(example, planner)))
         except UnteachableError as error:
-            progress.console.print(f"{data}: left out {example.task_id or example.instruction[:40]!r}: {error}")
+            reasons.append(f"{example.task_id or example.instruction[:40]!r}: {error}")
+    if reasons:
+        progress.console.print(f"{data}: left out {len(reasons)} of {len(examples)} examples, such as {reasons[0]}")
     if not pairs:
         raise UserError(
             f"{data}: nothing to learn from or to validate on is left; raise planner.language.max_prompt_tokens or "
