@@ -73,7 +73,9 @@ class Memory:
         if len(used) < len(self.lengths):
             self.lengths = self.lengths[used]
             longest = int(self.lengths.max())
-            self._prompts = {layer: (k[used, :, :longest], v[used, :, :longest]) for layer, (k, v) in self._prompts.items()}
+            self._prompts = {
+                layer: (k[used, :, :longest], v[used, :, :longest]) for layer, (k, v) in self._prompts.items()
+            }
         self._arrange()
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, dropout: float) -> Tensor:
