@@ -52,7 +52,7 @@ def attention(
     attending: Attending | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """The registered function. Tensors are (batch, heads, tokens, head_dim); returns (batch, tokens, heads, head_dim)."""
+    """The registered function: (batch, heads, tokens, head_dim) tensors to (batch, tokens, heads, head_dim)."""
     if attending is None:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **kwargs
@@ -88,10 +88,9 @@ def prepare(model: PreTrainedModel) -> None:
         raise UserError(f"planner.language: {config.model_type} has layers of {', '.join(sorted(kinds))}; {_OTHER}")
     if getattr(config, "final_logit_softcapping", None) is not None:
         raise UserError(f"planner.language: {config.model_type} caps its logits, which is not supported; {_OTHER}")
-    try:
-        model.set_attn_implementation(NAME)
-    except ValueError as error:
-        raise UserError(f"planner.language: {config.model_type} has attention of its own: {error}; {_OTHER}") from error
+    model.set_attn_implementation(NAME)
+    if config._attn_implementation != NAME:
+        raise UserError(f"planner.language: {config.model_type} has attention of its own; {_OTHER}")
 
 
 def read(model: PreTrainedModel, ids: Tensor, positions: Tensor, attending: Attending) -> Tensor:
