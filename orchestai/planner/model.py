@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from orchestai.config import PlannerConfig
-from orchestai.planner.base import DecisionKind, Decisions, Plan, SampleSpec, Scores
+from orchestai.planner.base import AnyDecisions, DecisionKind, Decisions, Plan, SampleSpec, Scores
 from orchestai.planner.dag import is_acyclic, repair
 from orchestai.planner.decisions import STRUCTURE, Chooser, DecisionBatch, explored
 from orchestai.planner.decoder import StructureDecoder
@@ -115,7 +116,7 @@ class PlannerModel(nn.Module):
     def score(
         self,
         tasks: Sequence[Task],
-        decisions: Sequence[Decisions],
+        decisions: Sequence[AnyDecisions],
         *,
         explore: frozenset[DecisionKind],
         temperature: float,
@@ -126,12 +127,24 @@ class PlannerModel(nn.Module):
         """
         with self._without_dropout():
             memory = self._read([self.encoder.encode(task.instruction) for task in tasks])
-            given = DecisionBatch.collate(decisions, memory.mask.device)
+            given = DecisionBatch.collate(cast("Sequence[Decisions]", decisions), memory.mask.device)
             structure = self.decoder(memory, given) if explore & STRUCTURE else None
             selection = self.selector(memory, self.card_features, given)
         layout = self.decoder.layout
         mask = explored(given, memory.lengths, len(self.cards), explore, layout)
         return score(structure, selection, given, mask, temperature, layout)
+
+    @property
+    def max_slots(self) -> int:
+        """Slots of every row."""
+        return self.decoder.layout.slots
+
+    def cost(self, decisions: Sequence[AnyDecisions]) -> int:
+        """Slots of so many rows."""
+        return len(decisions) * self.max_slots
+
+    def reference(self) -> None:
+        """What was learned cannot be switched off."""
 
     def learn_only(self, explore: frozenset[DecisionKind]) -> None:
         """Keep steps and edges as they are, unless one of the kinds that make them up is in `explore`.

@@ -65,6 +65,7 @@ class Report:
         _append(self._metrics, [{"update": update, **metrics}])
         _append(self._rollouts, [{"update": update, **sample} for sample in samples[:SAMPLES_PER_UPDATE]])
         self._accelerator.log(dict(metrics), step=update)
+        self._show_plans(update, samples[:SAMPLES_PER_UPDATE])
         lost = f"  unscorable {metrics['unscorable_share']:.0%}" if metrics["unscorable_share"] else ""
         shown = (
             f"reward {metrics['reward']:.2f}  success {metrics['success']:.0%}  flat {metrics['flat_group_share']:.0%}"
@@ -82,6 +83,13 @@ class Report:
             f"update {update}: validation reward {metrics['reward']:.3f}, success {metrics['success']:.1%}, "
             f"{metrics['cost_usd']:.3g} USD, {metrics['latency_ms']:.0f} ms{' (best so far)' if best else ''}"
         )
+
+    def _show_plans(self, update: int, samples: Sequence[Mapping[str, Any]]) -> None:
+        columns = list(dict.fromkeys(key for sample in samples for key in sample))
+        rows = [[sample.get(column) for column in columns] for sample in samples]
+        for tracker in self._accelerator.trackers:
+            if tracker.name == "wandb" and rows:
+                tracker.log_table("plans", columns=columns, data=rows, step=update)
 
     def say(self, message: str) -> None:
         """A line above the progress bar."""
