@@ -24,14 +24,17 @@ SAMPLES_PER_UPDATE = 8
 class Report:
     """Writes on the main process; on the others every call does nothing.
 
-    Use as a context manager. A run that is resumed at some update first drops what the files hold of later ones.
+    Use as a context manager. A run that is resumed first drops what the files hold of later updates; a new one begins
+    them anew.
 
     Args:
         total: tasks to attempt.
         position: where an earlier run stopped, or the beginning.
     """
 
-    def __init__(self, output: Path, accelerator: Accelerator, *, total: int, position: Position) -> None:
+    def __init__(
+        self, output: Path, accelerator: Accelerator, *, total: int, position: Position, resumed: bool
+    ) -> None:
         self._metrics = output / METRICS
         self._rollouts = output / ROLLOUTS
         self._accelerator = accelerator
@@ -48,7 +51,7 @@ class Report:
         self._line = self._progress.add_task("phase 2", total=total, completed=position.consumed, figures="")
         if self._main:
             for path in (self._metrics, self._rollouts):
-                _keep_until(path, position.update)
+                _keep_until(path, position.update if resumed else -1)
 
     def __enter__(self) -> Report:
         self._progress.start()
@@ -117,4 +120,4 @@ def _keep_until(path: Path, update: int) -> None:
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
         if line.endswith("\n") and json.loads(line)["update"] <= update:
             kept.append(line)
-    artefacts.write_text(path, "".join(kept) if update else "")
+    artefacts.write_text(path, "".join(kept))

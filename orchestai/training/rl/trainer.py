@@ -113,7 +113,9 @@ class Trainer:
             self.position = load_state(self.output / STATE, self.planner, self.optimizer, self._identity)
         position = self.position
         stopped = ""
-        with Report(self.output, self.accelerator, total=config.num_episodes, position=position) as report:
+        with Report(
+            self.output, self.accelerator, total=config.num_episodes, position=position, resumed=resume
+        ) as report:
             if not resume:
                 await self._evaluate(report)
             while position.consumed < config.num_episodes and not stopped:
@@ -219,7 +221,7 @@ class Trainer:
         return norm
 
     async def _evaluate(self, report: Report) -> None:
-        """Judge greedy plans on the validation tasks, and save the planner and the state of training."""
+        """Judge greedy plans on the validation tasks, and save the planner and, last of all, the state of training."""
         collected = await self._together(self.rollout.exploit(share(self.eval_tasks, self.accelerator)))
         episodes = [episode for group in collected.groups for episode in group]
         self._refuse_if_broken(episodes)
@@ -228,8 +230,8 @@ class Trainer:
         best = position.best_reward is None or metrics["reward"] > position.best_reward
         if best:
             position.best_reward = metrics["reward"]
-        await on_all(self.accelerator, self._save(metrics, best))
         report.evaluation(position.update, metrics, best)
+        await on_all(self.accelerator, self._save(metrics, best))
 
     async def _save(self, metrics: Mapping[str, float], best: bool) -> None:
         if not self.accelerator.is_main_process:
