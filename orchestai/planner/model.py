@@ -139,6 +139,18 @@ class PlannerModel(nn.Module):
         mask = explored(given, memory.lengths, len(self.cards), explore, layout)
         return score(structure, selection, given, mask, temperature, layout)
 
+    @property
+    def max_slots(self) -> int:
+        """Slots of every row."""
+        return self.decoder.layout.slots
+
+    def cost(self, decisions: Sequence[AnyDecisions]) -> int:
+        """Slots of so many rows."""
+        return len(decisions) * self.max_slots
+
+    def reference(self) -> None:
+        """What was learned cannot be switched off."""
+
     def learn_only(self, explore: frozenset[DecisionKind]) -> None:
         """Keep steps and edges as they are, unless one of the kinds that make them up is in `explore`.
 
