@@ -127,7 +127,7 @@ def load_adapter(model: PreTrainedModel, lora: LoraConfig, folder: Path) -> None
     try:
         saved = load_file(folder / _ADAPTER_FILE)
         named = {name.removeprefix("base_model.model."): tensor for name, tensor in saved.items()}
-        found = set_peft_model_state_dict(model, named, ADAPTER)
+        found: Any = set_peft_model_state_dict(model, named, ADAPTER)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{folder}: its adapter cannot be loaded: {str(error).splitlines()[0]}") from error
     missing = [name for name in found.missing_keys if f".{ADAPTER}." in name]
