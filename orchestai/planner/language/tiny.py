@@ -16,7 +16,7 @@ _END = "<|end|>"
 _WORD = r"\p{L}+ ?|\p{N} ?|[^\s\p{L}\p{N}]+ ?|\s+"
 """What no token crosses: words, single digits, punctuation, each with the space after it.
 
-The first word of a quotation is then the same token in the instruction and in the plan, which makes copying easy to learn.
+The first word of a quotation is then the same token in the instruction and in the plan, which makes copying easier.
 """
 
 
