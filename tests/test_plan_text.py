@@ -88,8 +88,8 @@ def two_steps() -> Workflow:
 def test_the_text_is_short():
     assert write_plan(two_steps(), TASK, "begun").text == (
         '{"subtasks":[{"id":1,"instruction":"reverse it (`\'a. ...","task_type":"string","worker":"cheap",'
-        '"fallback":[],"depends_on":[]},{"id":2,"instruction":"count its letters ...","task_type":"list","worker":"dear",'
-        '"fallback":[],"depends_on":[1]}]}'
+        '"fallback":[],"depends_on":[]},{"id":2,"instruction":"count its letters ...","task_type":"list",'
+        '"worker":"dear","fallback":[],"depends_on":[1]}]}'
     )
 
 
