@@ -1,6 +1,7 @@
 """A policy that falls apart ends training with a message that says what happened and what to do."""
 
 import asyncio
+import dataclasses
 import math
 from types import SimpleNamespace
 
@@ -56,6 +57,18 @@ def test_broken_weights_are_named_before_anything_is_executed(tmp_path):
     with pytest.raises(UserError, match=r"update 2: the planner's log-probabilities .* not finite.*earlier checkpoint"):
         train(tmp_path, Broken())
     assert len(bandit.rows(tmp_path)) == 1
+
+
+def test_broken_scores_are_named_too(tmp_path):
+    """As where the sampler is another program, and only the planner overflows."""
+
+    class Broken(bandit.Speller):
+        def score(self, *args, **kwargs):
+            scores = super().score(*args, **kwargs)
+            return dataclasses.replace(scores, logp=scores.logp + math.nan)
+
+    with pytest.raises(UserError, match=r"update 1: the planner's log-probabilities"):
+        train(tmp_path, Broken(), sampler_correction="token_truncate")
 
 
 def test_a_gradient_that_is_not_finite_is_never_applied(tmp_path):

@@ -147,8 +147,7 @@ class Rollout:
             for i, p in enumerate(plans)
             if p.decisions is not None and p.logp is not None
         }
-        self._refuse_broken(repeated, drawn, update)
-        turns = self._turns(repeated, drawn, policy_version)
+        turns = self._turns(repeated, drawn, update, policy_version)
         seconds["sampling"] += sampled - started
         seconds["scoring"] += time.perf_counter() - sampled
         return [
@@ -156,12 +155,15 @@ class Rollout:
             for i, (task, plan) in enumerate(zip(repeated, plans, strict=True))
         ]
 
-    def _turns(self, tasks: Sequence[Task], drawn: Mapping[int, Drawn], policy_version: int) -> dict[int, Turn]:
+    def _turns(
+        self, tasks: Sequence[Task], drawn: Mapping[int, Drawn], update: int, policy_version: int
+    ) -> dict[int, Turn]:
         """The sampled rows as turns, by number. A language model's tokens are scored only where that says more."""
         config = self._config
         correct = config.sampler_correction is not None
         turns, scored = {}, []
         for i, (decisions, logp) in drawn.items():
+            _refuse_broken(logp, tasks[i], update)
             if correct or config.algorithm == "PPO" or not isinstance(decisions, TokenDecisions):
                 scored.append(i)
             else:
@@ -179,7 +181,10 @@ class Rollout:
             for k, i in enumerate(rows):
                 decisions, sampled = drawn[i]
                 slots = slice(len(sampled))
-                logp, mask, value = (x[k, slots].cpu() for x in (scores.logp, scores.mask, scores.value))
+                # Copies: a view would take its whole batch along to other processes.
+                logp, mask, value = (x[k, slots].cpu().clone() for x in (scores.logp, scores.mask, scores.value))
+                if correct:
+                    _refuse_broken(logp, tasks[i], update)
                 turns[i] = Turn(
                     decisions,
                     logp if correct else sampled,
@@ -190,16 +195,6 @@ class Rollout:
                     sampled if correct else None,
                 )
         return turns
-
-    def _refuse_broken(self, tasks: Sequence[Task], drawn: Mapping[int, Drawn], update: int) -> None:
-        for i, (_, logp) in drawn.items():
-            if not torch.isfinite(logp).all():
-                raise UserError(
-                    f"update {update + 1}: the planner's log-probabilities of its plan for task "
-                    f"{tasks[i].task_id!r} are not finite, so its weights or its number format are broken: go on from "
-                    "an earlier checkpoint with a lower training.phase2_rl.learning_rate, or compute in bfloat16 or "
-                    "float32"
-                )
 
     async def _episode(
         self,
@@ -257,6 +252,15 @@ class Rollout:
         checks = zip(*([result.failed for result in run.results] for run in judged), strict=True)
         steps = tuple(StepResult(_mean(earned), any(failed)) for earned, failed in zip(own, checks, strict=True))
         return Scored(_mean(values)), {name: _mean(figures) for name, figures in metrics.items()}, steps
+
+
+def _refuse_broken(logp: Tensor, task: Task, update: int) -> None:
+    if not torch.isfinite(logp).all():
+        raise UserError(
+            f"update {update + 1}: the planner's log-probabilities of its plan for task {task.task_id!r} are not "
+            "finite, so its weights or its number format are broken: go on from an earlier checkpoint with a lower "
+            "training.phase2_rl.learning_rate, or compute in bfloat16 or float32"
+        )
 
 
 def _mean(values: Sequence[float]) -> float:
