@@ -54,9 +54,11 @@ class LanguageConfig(Section):
     describe: bool = True
     """Tell the model in every prompt what a plan is, the task types, and the workers by their cards. Without, prompts
     are the instruction alone: the model knows the rest from phase 1, and for another pool it must be trained again."""
-    quote: Literal["whole", "begun"] = "whole"
-    """How plans that are learned from name a step's words in the instruction: copied whole, or only begun (`reverse
-    it ...`), up to the end of their clause, which makes a plan much shorter. Both are understood."""
+    quote: Literal["whole", "begun", "numbered"] = "whole"
+    """How plans that are learned from name a step's words in the instruction: `whole`, copied; `begun`, the first few
+    (`reverse it ...`), up to the end of their clause; `numbered`, `[3]`, as places where words may begin are numbered
+    in the prompt. Each makes plans much shorter than the one before, and easier to write for small models. What is
+    read understands all three."""
     few_shot: int | Path = 0
     """Worked examples in the prompt: how many of the built-in ones, or a JSON file, a list of {"instruction": ...,
     "subtasks": [...]} for this pool."""

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestai.config import PlannerConfig
-from orchestai.planner.language.plan_text import parse_plan, read_plan, write_plan
+from orchestai.planner.language.plan_text import parse_plan, read_plan, with_numbers, write_plan
 from orchestai.workflow import Subtask, Workflow, WorkflowError
 
 CONFIG = PlannerConfig(max_subtasks=12)
@@ -48,7 +48,7 @@ def workflows(draw: st.DrawFn) -> Workflow:
 
 
 @settings(deadline=None)
-@given(workflows(), st.sampled_from(["whole", "begun"]))
+@given(workflows(), st.sampled_from(["whole", "begun", "numbered"]))
 def test_a_plan_survives_the_way_through_text(workflow, quote):
     """Ids are renumbered; everything else, argument order and spans included, is what it was."""
     written = write_plan(workflow, TASK, quote)
@@ -83,6 +83,15 @@ def two_steps() -> Workflow:
             ),
         ]
     )
+
+
+def test_places_where_words_may_begin_are_numbered():
+    """Not inside examples or parentheses; the plan then names a place instead of copying what stands there."""
+    shown = with_numbers(TASK)
+    assert shown.startswith("[1] Do this. [2] First, [3] reverse it (`'a. b'` -> `'b .a'`). [4] Then, [5] count its")
+    assert '"instruction":"[3]"' in write_plan(two_steps(), TASK, "numbered").text
+    unknown = '{"subtasks":[{"id":1,"instruction":"[99]","task_type":"string","worker":"cheap"}]}'
+    assert parse_plan(unknown, TASK, WORKERS, CONFIG).subtasks[0].span is None
 
 
 def test_the_text_is_short():

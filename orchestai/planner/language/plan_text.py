@@ -3,9 +3,10 @@
     {"subtasks":[{"id":1,"instruction":"reverse it (`'ab'` -> `'ba'`)","task_type":"string","worker":"search",
     "fallback":[],"depends_on":[]},{"id":2,"instruction":"count its letters ...", ...
 
-A step's words stand in the task's instruction: copied whole, or begun and ended with three dots, which stands for all
-words up to the end of their clause. Words that are not in the instruction are the plan's own. The space before the dots
-lets tokens that carry the space after a word be copied as they are.
+A step's words stand in the task's instruction: copied whole; or begun and ended with three dots, which stands for all
+words up to the end of their clause; or named by the number, `[2]`, of the place where they begin, which `with_numbers`
+shows. Words that are not in the instruction are the plan's own. The space before the dots lets tokens that carry the
+space after a word be copied as they are.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from orchestai.tasks.examples import clean
 from orchestai.workflow import Subtask, Workflow, WorkflowError
 
 Field: TypeAlias = Literal["task_type", "worker", "fallback", "depends_on"]
-Quote: TypeAlias = Literal["whole", "begun"]
+Quote: TypeAlias = Literal["whole", "begun", "numbered"]
 
 _DOTS = "..."
 _FEWEST_WORDS = 3
@@ -32,6 +33,11 @@ _FIELDS = frozenset(Subtask.model_fields) - {"span"}
 _DECODER = json.JSONDecoder()
 _FENCE = re.compile(r"\A\s*```\w*\s*(.*?)\s*```\s*\Z", re.DOTALL)
 _SHIELDED = re.compile(r"`[^`]*`|\([^()`]*(?:`[^`]*`[^()`]*)*\)")
+_NUMBER = re.compile(r"\[(\d{1,4})\]")
+_BEGINNING = re.compile(
+    r"(?:^|[.,;:\n])\s*(?:\d+\.\s+|[-*]\s+)?(?:(?:and|then|also|next|now|finally|first)\b\s+)*(?=[^\W\d_])",
+    re.IGNORECASE,
+)
 _CLAUSE_END = re.compile(r"[.;](?=\s|$)|\n")
 
 
@@ -58,19 +64,29 @@ class PlanText:
     marks: tuple[Mark, ...]
 
 
+def with_numbers(instruction: str) -> str:
+    """The instruction with `[1]`, `[2]`, ... before all words that a step's may begin with: those after punctuation."""
+    parts, last = [], 0
+    for i, start in enumerate(_beginnings(instruction), start=1):
+        parts += [instruction[last:start], f"[{i}] "]
+        last = start
+    return "".join([*parts, instruction[last:]])
+
+
 def write_plan(workflow: Workflow, instruction: str, quote: Quote) -> PlanText:
     """The canonical text of a plan: subtasks as listed, with ids 1 to n, without spaces; no role where there is none.
 
     Args:
-        instruction: the task's, which `begun` words are looked up in.
+        instruction: the task's, which words that are not copied whole are looked up in.
     """
     number = {subtask.id: i for i, subtask in enumerate(workflow.subtasks, start=1)}
     text, marks = '{"subtasks":[', []
     position = 0
     for i, subtask in enumerate(workflow.subtasks):
         words = subtask.instruction
-        if subtask.span is not None and quote == "begun":
-            words = _begin(instruction, subtask.span, words, position)
+        if subtask.span is not None and quote != "whole":
+            shorten = _begin if quote == "begun" else _name
+            words = shorten(instruction, subtask.span, words, position)
         position = subtask.span[1] if subtask.span is not None else position
         text += f'{"," if i else ""}{{"id":{i + 1},"instruction":{_json(words)}'
         for field, value in (("task_type", subtask.task_type), ("worker", subtask.worker)):
@@ -140,6 +156,25 @@ def _begin(instruction: str, span: tuple[int, int], words: str, position: int) -
     return words
 
 
+def _name(instruction: str, span: tuple[int, int], words: str, position: int) -> str:
+    """The number of the place where the span begins; all words where that does not lead back to it."""
+    beginnings = _beginnings(instruction)
+    if span[0] in beginnings:
+        name = f"[{beginnings.index(span[0]) + 1}]"
+        if _find(name, instruction, position) == (span, words):
+            return name
+    return words
+
+
+def _beginnings(instruction: str) -> list[int]:
+    return [match.end() for match in _BEGINNING.finditer(_shield(instruction))]
+
+
+def _shield(text: str) -> str:
+    """The text with characters that bound nothing in place of code and parentheses."""
+    return _SHIELDED.sub(lambda match: "_" * len(match[0]), text)
+
+
 def _located(subtask: Subtask, instruction: str, position: int) -> Subtask:
     """With the span and the words that the subtask's instruction refers to, if it does."""
     found = _find(subtask.instruction, instruction, position)
@@ -150,6 +185,13 @@ def _find(words: str, instruction: str, position: int) -> tuple[tuple[int, int],
     """The span that `words` quote, at best after `position` (where the step before ended), and its words."""
     if not words:
         return None
+    if number := _NUMBER.fullmatch(words):
+        beginnings = _beginnings(instruction)
+        if not 1 <= int(number[1]) <= len(beginnings):
+            return None
+        start = beginnings[int(number[1]) - 1]
+        end = _clause_end(instruction, start)
+        return (start, end), clean(instruction[start:end])
     if (start := _index(words, instruction, position)) >= 0:
         return (start, start + len(words)), words
     begun = words.removesuffix(_DOTS).rstrip()
@@ -166,7 +208,7 @@ def _index(words: str, instruction: str, position: int) -> int:
 
 def _clause_end(instruction: str, start: int) -> int:
     """Where the clause that begins at `start` ends: at a full stop, semicolon or line end that nothing encloses."""
-    shield = _SHIELDED.sub(lambda match: "_" * len(match[0]), instruction[start:])
+    shield = _shield(instruction[start:])
     match = _CLAUSE_END.search(shield)
     return start + len((shield[: match.start()] if match else shield).rstrip(" \t\n.,;:"))
 

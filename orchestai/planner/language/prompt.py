@@ -10,12 +10,13 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from orchestai.planner.language.examples import worked_examples
-from orchestai.planner.language.plan_text import write_plan
+from orchestai.planner.language.plan_text import with_numbers, write_plan
 from orchestai.planner_config import PlannerConfig
 from orchestai.workers.base import WorkerCard
 
 _WORDS = {
     "whole": "its words, copied from the text",
+    "numbered": "the number before its words in the text, such as [2]",
     "begun": "its first words, copied from the text and followed by ...",
 }
 
@@ -43,12 +44,16 @@ class PromptWriter:
     ) -> None:
         settings = config.language
         self._tokenizer: Any = tokenizer
+        self._numbered = settings.quote == "numbered"
         self._limit = settings.max_prompt_tokens
         self._room = None if context is None else context - settings.max_new_tokens
         self._before: list[tuple[str, str]] = [("system", describe(config, cards))] if settings.describe else []
         for worked in worked_examples(config, cards):
             plan = write_plan(worked.workflow, worked.instruction, settings.quote)
-            self._before += [("user", worked.instruction), ("assistant", plan.text)]
+            self._before += [("user", self._shown(worked.instruction)), ("assistant", plan.text)]
+
+    def _shown(self, instruction: str) -> str:
+        return with_numbers(instruction) if self._numbered else instruction
 
     def write(self, instruction: str) -> Tensor:
         """(tokens,) int64 ids, at least one.
@@ -56,7 +61,7 @@ class PromptWriter:
         Raises:
             PromptTooLongError: they are more than `max_prompt_tokens`, or leave no room for `max_new_tokens`.
         """
-        ids = self._ids([*self._before, ("user", instruction)])
+        ids = self._ids([*self._before, ("user", self._shown(instruction))])
         if len(ids) > self._limit:
             raise PromptTooLongError(
                 f"a prompt of {len(ids)} tokens, but planner.language.max_prompt_tokens is {self._limit}"

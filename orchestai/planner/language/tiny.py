@@ -13,6 +13,8 @@ from orchestai.workers.base import WorkerCard
 from orchestai.workers.weights import SMOLLM2, source
 
 _END = "<|end|>"
+_NUMBERS = 32
+"""Places in an instruction that have a token of their own."""
 _WORD = r"\p{L}+ ?|\p{N} ?|[^\s\p{L}\p{N}]+ ?|\s+"
 """What no token crosses: words, single digits, punctuation, each with the space after it.
 
@@ -37,6 +39,7 @@ def tiny_tokenizer(
         tokenizer.chat_template = None
         return tokenizer
     parts = _parts_of_plans(config, cards)
+    numbers = [f"[{i}]" for i in range(1, _NUMBERS)]
     learned = Tokenizer(models.BPE())
     learned.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -46,13 +49,14 @@ def tiny_tokenizer(
     )
     learned.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=max(size - len(parts), 257),
+        vocab_size=max(size - len(parts) - len(numbers), 257),
         special_tokens=[_END],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
     learned.train_from_iterator(texts, trainer)
     learned.add_tokens([AddedToken(text, normalized=False) for text in parts])
+    learned.add_tokens([AddedToken(text, normalized=False, rstrip=True) for text in numbers])
     return PreTrainedTokenizerFast(tokenizer_object=learned, eos_token=_END, clean_up_tokenization_spaces=False)
 
 
