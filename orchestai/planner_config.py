@@ -56,8 +56,8 @@ class LanguageConfig(Section):
     are the instruction alone: the model knows the rest from phase 1, and for another pool it must be trained again."""
     quote: Literal["whole", "begun", "numbered"] = "whole"
     """How plans that are learned from name a step's words in the instruction: `whole`, copied; `begun`, the first few
-    (`reverse it ...`), up to the end of their clause; `numbered`, `[3]`, as places where words may begin are numbered
-    in the prompt. Each makes plans much shorter than the one before, and easier to write for small models. What is
+    (`reverse it ...`), up to the end of their clause; `numbered`, `[3]`, as the prompt numbers the parts that they may
+    begin with. Each makes plans much shorter than the one before, and easier to write for small models. What is
     read understands all three."""
     few_shot: int | Path = 0
     """Worked examples in the prompt: how many of the built-in ones, or a JSON file, a list of {"instruction": ...,

@@ -85,10 +85,13 @@ def two_steps() -> Workflow:
     )
 
 
-def test_places_where_words_may_begin_are_numbered():
-    """Not inside examples or parentheses; the plan then names a place instead of copying what stands there."""
+def test_parts_that_words_may_begin_with_are_numbered():
+    """Not inside examples or parentheses; the plan then names a part instead of copying it."""
     shown = with_numbers(TASK)
-    assert shown.startswith("[1] Do this. [2] First, [3] reverse it (`'a. b'` -> `'b .a'`). [4] Then, [5] count its")
+    assert shown.startswith(
+        "Do this. [1] First, [2] reverse it (`'a. b'` -> `'b .a'`). [3] Then, [4] count its letters"
+    )
+    assert shown.endswith("That is all. [8]")
     assert '"instruction":"[3]"' in write_plan(two_steps(), TASK, "numbered").text
     unknown = '{"subtasks":[{"id":1,"instruction":"[99]","task_type":"string","worker":"cheap"}]}'
     assert parse_plan(unknown, TASK, WORKERS, CONFIG).subtasks[0].span is None

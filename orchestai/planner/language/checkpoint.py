@@ -27,7 +27,9 @@ from orchestai.workers.base import WorkerCard
 FORMAT = "orchestai.language-planner/1"
 """Says what the folder is; the number grows when older programs could not read it."""
 METADATA, STATE, _VALUE_HEAD = "orchestai.json", "training_state.pt", "value_head.safetensors"
-_OF_THE_WEIGHTS = frozenset({"model", "tiny", "describe", "quote", "few_shot", "lora"})
+_OF_THE_WEIGHTS = frozenset(
+    {"model", "tiny", "describe", "quote", "few_shot", "lora", "max_prompt_tokens", "max_new_tokens"}
+)
 """Keys of `planner.language` that the weights were made for; a loaded planner keeps them."""
 
 

@@ -4,7 +4,7 @@
     "fallback":[],"depends_on":[]},{"id":2,"instruction":"count its letters ...", ...
 
 A step's words stand in the task's instruction: copied whole; or begun and ended with three dots, which stands for all
-words up to the end of their clause; or named by the number, `[2]`, of the place where they begin, which `with_numbers`
+words up to the end of their clause; or named by the number, `[2]`, of the part that they begin with, which `with_numbers`
 shows. Words that are not in the instruction are the plan's own. The space before the dots lets tokens that carry the
 space after a word be copied as they are.
 """
@@ -65,12 +65,17 @@ class PlanText:
 
 
 def with_numbers(instruction: str) -> str:
-    """The instruction with `[1]`, `[2]`, ... before all words that a step's may begin with: those after punctuation."""
-    parts, last = [], 0
-    for i, start in enumerate(_beginnings(instruction), start=1):
-        parts += [instruction[last:start], f"[{i}] "]
-        last = start
-    return "".join([*parts, instruction[last:]])
+    """The instruction with `[1]`, `[2]`, ... behind all parts that a step may begin with: those between punctuation.
+
+    Behind, because a language model reads forwards: at the number it knows the words that the number stands for.
+    """
+    starts = _beginnings(instruction)
+    if not starts:
+        return instruction
+    parts = [instruction[: starts[0]]]
+    for i, (start, end) in enumerate(zip(starts, [*starts[1:], len(instruction)], strict=True), start=1):
+        parts.append(f"{instruction[start:end].rstrip()} [{i}]{' ' if end < len(instruction) else ''}")
+    return "".join(parts)
 
 
 def write_plan(workflow: Workflow, instruction: str, quote: Quote) -> PlanText:
@@ -157,7 +162,7 @@ def _begin(instruction: str, span: tuple[int, int], words: str, position: int) -
 
 
 def _name(instruction: str, span: tuple[int, int], words: str, position: int) -> str:
-    """The number of the place where the span begins; all words where that does not lead back to it."""
+    """The number of the part that the span begins with; all words where that does not lead back to it."""
     beginnings = _beginnings(instruction)
     if span[0] in beginnings:
         name = f"[{beginnings.index(span[0]) + 1}]"

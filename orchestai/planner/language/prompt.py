@@ -16,7 +16,7 @@ from orchestai.workers.base import WorkerCard
 
 _WORDS = {
     "whole": "its words, copied from the text",
-    "numbered": "the number before its words in the text, such as [2]",
+    "numbered": "the number that follows its first words in the text, such as [2]",
     "begun": "its first words, copied from the text and followed by ...",
 }
 
