@@ -14,7 +14,8 @@ from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.execution.result import Execution
 from orchestai.outcome import Outcome
-from orchestai.planner.checkpoint import load_planner, save_planner
+from orchestai.planner.checkpoint import fingerprint_of, load_planner, locate, save_planner
+from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.rewards.reward import reward, step_rewards
 from orchestai.runtime import open_runtime
 from orchestai.tasks import load_suite
@@ -37,10 +38,14 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
         UserError: the checkpoint, the tasks or the workers are not there, or as `Trainer` says.
     """
     phase2 = config.training.phase2_rl
-    planner = load_planner(checkpoint, config, worker_cards(config.workers))
+    planner = load_planner(checkpoint, config, worker_cards(config.workers), value_head=phase2.algorithm == "PPO")
     if phase2.credit == "step":
         _refuse_dependent_steps(config)
-    planner.learn_only(frozenset(phase2.explore))
+    if isinstance(planner, LanguagePlanner):
+        if planner.has_adapter and phase2.kl_coef > 0:
+            planner.keep_reference()
+    else:
+        planner.learn_only(frozenset(phase2.explore))
     tasks, eval_tasks = split_tasks(config)
     accelerator = open_accelerator(output_dir, config.logging)
 
@@ -53,7 +58,7 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
     def save(path: Path, facts: Mapping[str, Any]) -> None:
         save_planner(path, planner, config, seed=phase2.seed, data_fingerprint=data_fingerprint(tasks), **facts)
 
-    same = {**identity(config, tasks, eval_tasks), "checkpoint": _digest(checkpoint)}
+    same = {**identity(config, tasks, eval_tasks), "checkpoint": fingerprint_of(checkpoint)}
     async with open_runtime(config) as runtime:
         rollout = Rollout(
             planner, runtime.executor.execute, worth, step_worth, phase2, concurrency=config.execution.concurrency
@@ -77,7 +82,8 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
     accelerator.end_training()
     if accelerator.is_main_process:
         Console(stderr=True).print(
-            f"{output_dir / BEST}: reward {summary.best_reward:.3f} on {len(trainer.eval_tasks)} validation tasks",
+            f"{locate(output_dir / BEST)}: reward {summary.best_reward:.3f} on {len(trainer.eval_tasks)} validation "
+            "tasks",
             highlight=False,
         )
     return summary
@@ -110,7 +116,3 @@ def _hold_out(tasks: Sequence[Task], fraction: float) -> tuple[list[Task], list[
     ordered = sorted(tasks, key=lambda task: hashlib.sha256(task.task_id.encode()).digest())
     kept = len(ordered) - max(1, round(fraction * len(ordered)))
     return ordered[:kept], ordered[kept:]
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
