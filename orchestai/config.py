@@ -193,6 +193,8 @@ class Phase2Config(Section):
     """Clip range of the ratio."""
     epsilon_high: float | None = Field(None, gt=0)
     """Upper clip range where it differs from the lower (DAPO's clip-higher: 0.28)."""
+    delta: float | None = Field(None, gt=1)
+    """Upper bound of the ratio of decisions that were worse than expected (dual clip, say 3); null for none."""
     max_ratio: float = Field(5.0, ge=1)
     """cispo: largest ratio with which a decision is weighed."""
     alpha: float = 10.0
@@ -215,6 +217,10 @@ class Phase2Config(Section):
     """Optimiser steps per pass."""
     micro_batch_size: int = Field(64, ge=1)
     """Plans in one forward pass; changes memory, never the result."""
+    micro_batch_tokens: int | None = Field(None, ge=1)
+    """Most slots in one forward pass of learning, instead of `micro_batch_size` plans: decisions, or, of a language
+    model, tokens, with a prompt that plans share counted once. A plan with more makes a pass alone. Changes memory,
+    never the result."""
     loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "gspo", "cispo", "reinforce", "rloo"] = "dapo"
     """GRPO's variant: how advantages are scaled, ratios are bounded and slots are averaged (PPO ignores it)."""
     value_coef: float = Field(0.5, ge=0)
@@ -224,7 +230,13 @@ class Phase2Config(Section):
     entropy_coef: float = Field(0.01, ge=0)
     """Weight of the entropy bonus."""
     kl_coef: float = Field(0.0, ge=0)
-    """Weight of the KL to the phase-1 planner."""
+    """Weight of the KL to the phase-1 planner (k3, weighted by the ratio)."""
+    sampler_correction: Literal["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"] | None = None
+    """Weigh each decision (`token`) or plan (`sequence`) by its probability under the planner over that under what drew
+    it, for samplers that compute otherwise than the planner scores (vLLM, constrained decoding). A weight outside
+    `sampler_ratio_min` and `sampler_ratio_max` becomes the nearer of them (`truncate`) or 0 (`mask`). null: none."""
+    sampler_ratio_min: float = Field(0.0, ge=0)
+    sampler_ratio_max: float = Field(3.0, gt=0)
     credit: Literal["plan", "step"] = "plan"
     """`plan`: every decision is credited with the plan's reward. `step`: with what its own step earned, and with the
     plan's success only where no other step failed its check; for GRPO (`dr_grpo`) that explores workers and fallbacks
@@ -241,6 +253,12 @@ class Phase2Config(Section):
     """Validation tasks per evaluation."""
     flat_patience: int = Field(20, ge=1)
     """Updates in a row in which no group's rewards differ before training stops."""
+    min_entropy: float | None = Field(None, ge=0)
+    """Training stops where the explored decisions' mean entropy (in nats) stays below this; null never stops it."""
+    max_invalid_share: float | None = Field(None, ge=0, le=1)
+    """Training stops where a larger share of the sampled plans stays invalid; null never stops it."""
+    collapse_patience: int = Field(10, ge=1)
+    """Updates in a row for which `min_entropy` or `max_invalid_share` must be missed."""
     seed: int = 0
 
 

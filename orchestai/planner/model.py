@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -138,6 +139,18 @@ class PlannerModel(nn.Module):
         layout = self.decoder.layout
         mask = explored(given, memory.lengths, len(self.cards), explore, layout)
         return score(structure, selection, given, mask, temperature, layout)
+
+    @property
+    def max_slots(self) -> int:
+        """Slots of every row."""
+        return self.decoder.layout.slots
+
+    def cost(self, decisions: Sequence[AnyDecisions]) -> int:
+        """Slots of so many rows."""
+        return len(decisions) * self.max_slots
+
+    def reference(self) -> None:
+        """What was learned cannot be switched off."""
 
     def learn_only(self, explore: frozenset[DecisionKind]) -> None:
         """Keep steps and edges as they are, unless one of the kinds that make them up is in `explore`.

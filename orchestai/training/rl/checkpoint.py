@@ -20,7 +20,7 @@ from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 from orchestai.training.rl.policy import Policy
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 
 @dataclass
@@ -33,6 +33,7 @@ class Position:
         policy_version: optimiser steps taken.
         best_reward: of the best evaluation; None before the first.
         flat_updates: last updates in a row in which no group's rewards differed.
+        certain_updates, invalid_updates: likewise, in which the entropy was too low, or too many plans were invalid.
     """
 
     update: int = 0
@@ -40,11 +41,13 @@ class Position:
     policy_version: int = 0
     best_reward: float | None = None
     flat_updates: int = 0
+    certain_updates: int = 0
+    invalid_updates: int = 0
 
 
 _EPISODES = "training.phase2_rl.num_episodes"
-_SPEED = "training.phase2_rl.micro_batch_size"
-"""Changes no result."""
+_SPEED = {"training.phase2_rl.micro_batch_size", "training.phase2_rl.micro_batch_tokens"}
+"""Change no result."""
 
 
 def identity(config: Config, tasks: Sequence[Task], eval_tasks: Sequence[Task]) -> dict[str, Any]:
@@ -54,7 +57,7 @@ def identity(config: Config, tasks: Sequence[Task], eval_tasks: Sequence[Task]) 
     for name, some in (("training tasks", tasks), ("validation tasks", eval_tasks)):
         flat[name] = data_fingerprint(some)
     # Without a schedule, how long training will last changes no update of it.
-    free = {_SPEED} if config.training.phase2_rl.lr_schedule == "linear" else {_SPEED, _EPISODES}
+    free = _SPEED if config.training.phase2_rl.lr_schedule == "linear" else {*_SPEED, _EPISODES}
     return {key: value for key, value in flat.items() if key not in free}
 
 
@@ -124,6 +127,7 @@ def _generators() -> dict[str, Any]:
     name, keys, position, has_gauss, gauss = np.random.get_state()
     return {
         "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all(),
         "python": random.getstate(),
         "numpy": (name, torch.from_numpy(np.asarray(keys).astype(np.int64)), position, has_gauss, gauss),
     }
@@ -131,6 +135,8 @@ def _generators() -> dict[str, Any]:
 
 def _set_generators(states: Mapping[str, Any]) -> None:
     torch.set_rng_state(states["torch"])
+    for device, state in enumerate(states["cuda"][: torch.cuda.device_count()]):
+        torch.cuda.set_rng_state(state, device)
     version, internal, gauss_next = states["python"]
     random.setstate((version, tuple(internal), gauss_next))
     name, keys, position, has_gauss, gauss = states["numpy"]

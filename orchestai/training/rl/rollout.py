@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
+from torch import Tensor
 
 from orchestai.config import Phase2Config
-from orchestai.errors import InfrastructureError
+from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import Execution
 from orchestai.outcome import Outcome, Scored, Unscorable
-from orchestai.planner.base import Plan, SampleSpec, TrainablePlanner
+from orchestai.planner.base import AnyDecisions, Plan, SampleSpec
+from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.tasks.task import Task
 from orchestai.training.rl.episode import Episode, StepResult, Trajectory, Turn
+from orchestai.training.rl.parts import cut
+from orchestai.training.rl.policy import Policy
 from orchestai.workflow import Workflow
 
 INVALID_PLAN_REWARD = 0.0
@@ -43,6 +47,10 @@ class Episodes:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
+Drawn: TypeAlias = tuple[AnyDecisions, Tensor]
+"""What was sampled, and (slots,) its log-probabilities."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Planned:
     task: Task
@@ -64,7 +72,7 @@ class Rollout:
 
     def __init__(
         self,
-        planner: TrainablePlanner,
+        planner: Policy,
         execute: Execute,
         reward: Callable[[Execution], Outcome],
         step_rewards: Callable[[Execution], Sequence[float]],
@@ -134,24 +142,59 @@ class Rollout:
         started = time.perf_counter()
         plans = self._planner.plan(repeated, sample=SampleSpec(explore, config.temperature, seeds))
         sampled = time.perf_counter()
-        turns: list[tuple[Turn, ...]] = [()] * len(plans)
-        drawn = [
-            (i, p.decisions, p.logp) for i, p in enumerate(plans) if p.decisions is not None and p.logp is not None
-        ]
-        if drawn:
-            decided = [decisions for _, decisions, _ in drawn]
-            asked = [repeated[i] for i, _, _ in drawn]
-            with torch.no_grad():
-                scores = self._planner.score(asked, decided, explore=explore, temperature=config.temperature)
-            mask, value, step = scores.mask.cpu(), scores.value.cpu(), scores.step.cpu()
-            for k, (i, decisions, logp) in enumerate(drawn):
-                turns[i] = (Turn(decisions, logp.cpu(), mask[k], value[k], step, policy_version),)
+        drawn = {
+            i: (p.decisions, p.logp.cpu())
+            for i, p in enumerate(plans)
+            if p.decisions is not None and p.logp is not None
+        }
+        turns = self._turns(repeated, drawn, update, policy_version)
         seconds["sampling"] += sampled - started
         seconds["scoring"] += time.perf_counter() - sampled
         return [
-            _Planned(task, plan, (Trajectory(ROLE, ROLE, turn),) if turn else ())
-            for task, plan, turn in zip(repeated, plans, turns, strict=True)
+            _Planned(task, plan, (Trajectory(ROLE, ROLE, (turns[i],)),) if i in turns else ())
+            for i, (task, plan) in enumerate(zip(repeated, plans, strict=True))
         ]
+
+    def _turns(
+        self, tasks: Sequence[Task], drawn: Mapping[int, Drawn], update: int, policy_version: int
+    ) -> dict[int, Turn]:
+        """The sampled rows as turns, by number. A language model's tokens are scored only where that says more."""
+        config = self._config
+        correct = config.sampler_correction is not None
+        turns, scored = {}, []
+        for i, (decisions, logp) in drawn.items():
+            _refuse_broken(logp, tasks[i], update)
+            if correct or config.algorithm == "PPO" or not isinstance(decisions, TokenDecisions):
+                scored.append(i)
+            else:
+                nothing = torch.zeros_like(logp)
+                turns[i] = Turn(decisions, logp, nothing == 0, nothing, nothing.long() - 1, policy_version)
+        for part in cut([drawn[i][0] for i in scored], self._planner.cost, config):
+            rows = [scored[k] for k in part]
+            with torch.no_grad():
+                scores = self._planner.score(
+                    [tasks[i] for i in rows],
+                    [drawn[i][0] for i in rows],
+                    explore=frozenset(config.explore),
+                    temperature=config.temperature,
+                )
+            for k, i in enumerate(rows):
+                decisions, sampled = drawn[i]
+                slots = slice(len(sampled))
+                # Copies: a view would take its whole batch along to other processes.
+                logp, mask, value = (x[k, slots].cpu().clone() for x in (scores.logp, scores.mask, scores.value))
+                if correct:
+                    _refuse_broken(logp, tasks[i], update)
+                turns[i] = Turn(
+                    decisions,
+                    logp if correct else sampled,
+                    mask,
+                    value,
+                    scores.step[slots].cpu(),
+                    policy_version,
+                    sampled if correct else None,
+                )
+        return turns
 
     async def _episode(
         self,
@@ -209,6 +252,15 @@ class Rollout:
         checks = zip(*([result.failed for result in run.results] for run in judged), strict=True)
         steps = tuple(StepResult(_mean(earned), any(failed)) for earned, failed in zip(own, checks, strict=True))
         return Scored(_mean(values)), {name: _mean(figures) for name, figures in metrics.items()}, steps
+
+
+def _refuse_broken(logp: Tensor, task: Task, update: int) -> None:
+    if not torch.isfinite(logp).all():
+        raise UserError(
+            f"update {update + 1}: the planner's log-probabilities of its plan for task {task.task_id!r} are not "
+            "finite, so its weights or its number format are broken: go on from an earlier checkpoint with a lower "
+            "training.phase2_rl.learning_rate, or compute in bfloat16 or float32"
+        )
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import random
 import time
@@ -22,10 +21,12 @@ from orchestai.outcome import Unscorable
 from orchestai.tasks.task import Task
 from orchestai.training.rl.batch import Batch, Learning, make_batch
 from orchestai.training.rl.checkpoint import Position, load_state, save_state
+from orchestai.training.rl.collapse import watch
 from orchestai.training.rl.distributed import interleave, on_all, share
 from orchestai.training.rl.episode import Episode
 from orchestai.training.rl.metrics import describe_batch, describe_episodes, sample_rows
 from orchestai.training.rl.objective import FIGURES, Objective
+from orchestai.training.rl.parts import passes
 from orchestai.training.rl.policy import Policy
 from orchestai.training.rl.recipes import PPO, RECIPES, Recipe
 from orchestai.training.rl.report import Report
@@ -95,11 +96,8 @@ class Trainer:
         self._identity = identity
         self._unscorable_limit = unscorable_limit
         planner.eval()
-        reference = copy.deepcopy(planner) if config.kl_coef > 0 else None
-        if reference is not None:
-            reference.requires_grad_(False)
         self._learned = [parameter for parameter in planner.parameters() if parameter.requires_grad]
-        objective = Objective(planner, reference, self.recipe, config).eval()
+        objective = Objective(planner, self.recipe, config).eval()
         optimizer = torch.optim.AdamW(self._learned, lr=config.learning_rate, weight_decay=0.0)
         self.objective, self.optimizer = accelerator.prepare(objective, optimizer)
 
@@ -115,7 +113,9 @@ class Trainer:
             self.position = load_state(self.output / STATE, self.planner, self.optimizer, self._identity)
         position = self.position
         stopped = ""
-        with Report(self.output, self.accelerator, total=config.num_episodes, position=position) as report:
+        with Report(
+            self.output, self.accelerator, total=config.num_episodes, position=position, resumed=resume
+        ) as report:
             if not resume:
                 await self._evaluate(report)
             while position.consumed < config.num_episodes and not stopped:
@@ -123,22 +123,19 @@ class Trainer:
                 collected = await self._collect(tasks)
                 episodes = [episode for group in collected.groups for episode in group]
                 self._refuse_if_broken(episodes)
-                learning = make_batch(episodes, {task.task_id: task for task in tasks}, self.recipe, config)
+                by_id = {task.task_id: task for task in tasks}
+                learning = make_batch(episodes, by_id, self.recipe, config, self.planner.max_slots)
                 started = time.perf_counter()
                 figures = {"learning_rate": self._set_learning_rate()} | self._learn(learning)
                 seconds = {**collected.seconds, "updating": time.perf_counter() - started}
 
                 position.update += 1
                 position.consumed += len(tasks)
-                position.flat_updates = position.flat_updates + 1 if learning.groups == learning.flat_groups else 0
                 metrics = describe_batch(episodes, learning) | figures
                 metrics |= {f"seconds_{name}": value for name, value in seconds.items()}
+                metrics["slots_per_second"] = metrics["slots_per_plan"] * len(episodes) / sum(seconds.values())
+                stopped = watch(position, metrics, config)
                 report.update(position, metrics, sample_rows(episodes))
-                if position.flat_updates >= config.flat_patience:
-                    stopped = (
-                        f"the rewards of no group differed in {config.flat_patience} updates in a row: raise "
-                        "training.phase2_rl.temperature or explore more, or the tasks are all solved or all too hard"
-                    )
                 if stopped or position.update % config.eval_every == 0 or position.consumed >= config.num_episodes:
                     await self._evaluate(report)
             if stopped:
@@ -173,7 +170,7 @@ class Trainer:
         return rate
 
     def _learn(self, learning: Learning) -> dict[str, float]:
-        """Take the optimiser steps of one batch; the figures are means over the steps."""
+        """Take the optimiser steps of one batch; the figures are means over the steps, none where there were none."""
         figures = torch.zeros(len(FIGURES), device=self.accelerator.device)
         max_ratio = torch.ones((), device=self.accelerator.device)
         norms = []
@@ -181,10 +178,12 @@ class Trainer:
             for iteration in range(self.config.num_iterations):
                 for rows in self._minibatches(len(learning.batch), iteration):
                     norms.append(self._step(learning.batch.take(rows), figures, max_ratio))
-        figures = self.accelerator.reduce(figures, "sum") / max(len(norms), 1)
+        if not norms:
+            return {}
+        figures = self.accelerator.reduce(figures, "sum") / len(norms)
         max_ratio = self.accelerator.gather(max_ratio[None]).max()
         named = dict(zip(FIGURES, figures.tolist(), strict=True))
-        return named | {"max_ratio": max_ratio.item(), "grad_norm": sum(norms) / max(len(norms), 1)}
+        return named | {"max_ratio": max_ratio.item(), "grad_norm": sum(norms) / len(norms)}
 
     def _minibatches(self, rows: int, iteration: int) -> list[list[int]]:
         """Random parts of the rows; plans of one task stay neighbours in a part, so its instruction is read once."""
@@ -200,13 +199,11 @@ class Trainer:
         rows than another passes rows without loss, so that all make the same number of passes.
         """
         accelerator, counts = self.accelerator, rows.counts()
-        numbers = list(range(len(rows)))
-        size = self.config.micro_batch_size
-        passes = math.ceil(math.ceil(len(rows) / accelerator.num_processes) / size)
-        mine = share(numbers, accelerator)
-        for i in range(passes):
-            part = rows.take(some) if (some := mine[i * size : (i + 1) * size]) else rows.take([0]).without_loss()
-            with nullcontext() if i == passes - 1 else accelerator.no_sync(self.objective):
+        mine = passes(rows.decisions, accelerator.num_processes, self.planner.cost, self.config)
+        parts = mine[accelerator.process_index]
+        for i, numbers in enumerate(parts):
+            part = rows.take(numbers) if numbers else rows.take([0]).without_loss()
+            with nullcontext() if i == len(parts) - 1 else accelerator.no_sync(self.objective):
                 loss, shares, largest = self.objective(part.to(accelerator.device), counts)
                 accelerator.backward(loss * accelerator.num_processes)
             figures += shares
@@ -214,7 +211,9 @@ class Trainer:
         norm = float(accelerator.clip_grad_norm_(self._learned, self.config.max_grad_norm))
         if not math.isfinite(norm):
             raise UserError(
-                f"update {self.position.update + 1}: the gradient is not finite; lower training.phase2_rl.learning_rate"
+                f"update {self.position.update + 1}: the gradient is not finite, and no step was taken with it: lower "
+                "training.phase2_rl.learning_rate and go on from the last checkpoint; if this is the first update, its "
+                "weights or its number format are broken"
             )
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -222,7 +221,7 @@ class Trainer:
         return norm
 
     async def _evaluate(self, report: Report) -> None:
-        """Judge greedy plans on the validation tasks, and save the planner and the state of training."""
+        """Judge greedy plans on the validation tasks, and save the planner and, last of all, the state of training."""
         collected = await self._together(self.rollout.exploit(share(self.eval_tasks, self.accelerator)))
         episodes = [episode for group in collected.groups for episode in group]
         self._refuse_if_broken(episodes)
@@ -231,8 +230,8 @@ class Trainer:
         best = position.best_reward is None or metrics["reward"] > position.best_reward
         if best:
             position.best_reward = metrics["reward"]
-        await on_all(self.accelerator, self._save(metrics, best))
         report.evaluation(position.update, metrics, best)
+        await on_all(self.accelerator, self._save(metrics, best))
 
     async def _save(self, metrics: Mapping[str, float], best: bool) -> None:
         if not self.accelerator.is_main_process:
