@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
-from importlib.util import find_spec
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -19,8 +16,6 @@ from orchestai.evaluation.verdicts import Verdict, VerdictFile, fingerprint
 from orchestai.outcome import Unscorable
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Sandbox
-from orchestai.tasks.source_code import modules
-from orchestai.tasks.task import Task
 
 
 async def score(
@@ -32,8 +27,6 @@ async def score(
     progress: Callable[[Verdict | Lost], None] | None = None,
 ) -> Score:
     """Judge the samples whose verdicts `file` does not know, `workers` at a time, and append theirs to it.
-
-    A task whose tests or libraries need a module that is not installed fails every program: its samples are not judged.
 
     Args:
         progress: called for each sample, those that are known first.
@@ -61,10 +54,7 @@ async def score(
     missing = []
     for sample in samples:
         mark = fingerprint(sample, sandbox)
-        if absent := not_installed(sample.task):
-            reason = f"not installed: {', '.join(absent)}; install them with pip"
-            keep(sample.index, Lost(sample.index, sample.task.task_id, reason))
-        elif verdict := file.known.get((sample.index, mark)):
+        if verdict := file.known.get((sample.index, mark)):
             keep(sample.index, verdict)
         else:
             missing.append((sample, mark))
@@ -83,20 +73,6 @@ async def score(
         lost=tuple(result for result in results if isinstance(result, Lost)),
         continued=continued,
     )
-
-
-def not_installed(task: Task) -> list[str]:
-    """Modules that the task's tests import or that its solutions are to use, and that are not here."""
-    try:
-        needed = modules(task.test)
-    except (SyntaxError, ValueError):  # the sandbox says what is wrong with them
-        needed = set()
-    return sorted(module for module in needed | {lib.partition(".")[0] for lib in task.libs} if not _is_here(module))
-
-
-@cache
-def _is_here(module: str) -> bool:
-    return module in sys.modules or find_spec(module) is not None
 
 
 @contextmanager
