@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import nn
@@ -79,13 +79,7 @@ class LanguagePlanner(nn.Module):
         """`plan` for bare instructions."""
         if sample is not None and len(sample.seeds) != len(instructions):
             raise ValueError(f"{len(instructions)} instructions, but {len(sample.seeds)} seeds")
-        plans: dict[int, Plan] = {}
-        prompts: dict[int, torch.Tensor] = {}
-        for i, instruction in enumerate(instructions):
-            try:
-                prompts[i] = self.prompts.write(instruction)
-            except PromptTooLongError as error:
-                plans[i] = Plan(workflow=None, raw_valid=False, error=str(error))
+        prompts, plans = self.write_prompts(instructions)
         by_length = sorted(prompts, key=lambda i: len(prompts[i]))
         for rows in (by_length[k : k + _PLAN_BATCH] for k in range(0, len(by_length), _PLAN_BATCH)):
             written = self.policy.sample(
@@ -96,8 +90,31 @@ class LanguagePlanner(nn.Module):
                 choose=self._choose() if sample is None else None,
             )
             for i, completion in zip(rows, written, strict=True):
-                plans[i] = self._plan(instructions[i], prompts[i], completion, sampled=sample is not None)
+                plans[i] = self.read(instructions[i], prompts[i], completion, sampled=sample is not None)
         return [plans[i] for i in range(len(instructions))]
+
+    def write_prompts(self, instructions: Sequence[str]) -> tuple[dict[int, torch.Tensor], dict[int, Plan]]:
+        """Prompts by the instruction's number, and for those whose prompt is too long what comes of them."""
+        prompts: dict[int, torch.Tensor] = {}
+        refused: dict[int, Plan] = {}
+        for i, instruction in enumerate(instructions):
+            try:
+                prompts[i] = self.prompts.write(instruction)
+            except PromptTooLongError as error:
+                refused[i] = Plan(workflow=None, raw_valid=False, error=str(error))
+        return prompts, refused
+
+    def read(self, instruction: str, prompt: torch.Tensor, completion: Completion, *, sampled: bool) -> Plan:
+        """The plan that a completion says; without a workflow where it says none."""
+        decisions = TokenDecisions(prompt, completion.ids)
+        logp = completion.logp if sampled else None
+        text = str(self.tokenizer.decode(completion.ids, skip_special_tokens=True))
+        try:
+            found = read_plan(text, instruction, self._names, self.config)
+        except WorkflowError as error:
+            reason = str(error) if completion.ended else f"{error} (cut off after {len(completion.ids)} tokens)"
+            return Plan(workflow=None, raw_valid=False, decisions=decisions, logp=logp, error=reason)
+        return Plan(found.workflow, raw_valid=found.whole and completion.ended, decisions=decisions, logp=logp)
 
     def score(
         self,
@@ -117,10 +134,11 @@ class LanguagePlanner(nn.Module):
         step = torch.full(found.mask.shape[1:], -1, device=found.mask.device)
         return Scores(found.logp, found.entropy, found.value, found.mask, step)
 
-    def cost(self, decisions: AnyDecisions) -> int:
-        """Tokens that have to be read to score a row alone."""
-        tokens = token_decisions(decisions)
-        return len(tokens.prompt) + len(tokens.completion)
+    def cost(self, decisions: Sequence[AnyDecisions]) -> int:
+        """Tokens that have to be read to score these rows in one pass; rows with one prompt share it."""
+        tokens = [token_decisions(one) for one in decisions]
+        prompts = {one.prompt.numpy().tobytes(): len(one.prompt) for one in tokens}
+        return sum(prompts.values()) + sum(len(one.completion) for one in tokens)
 
     @property
     def has_adapter(self) -> bool:
@@ -131,31 +149,12 @@ class LanguagePlanner(nn.Module):
         """Keep the adapter as it is now for `reference`; without this, that is the model without adapter."""
         models.keep_reference(self.model)
 
-    @contextmanager
-    def reference(self) -> Iterator[None]:
-        """Be the policy that training began from while the block lasts.
-
-        Raises:
-            ValueError: there is no adapter to switch off; keep a copy of the planner instead.
-        """
-        if not self.has_adapter:
-            raise ValueError("a planner without adapters has no reference inside it; keep a copy of the planner")
-        with models.reference(self.model):
-            yield
+    def reference(self) -> AbstractContextManager[None] | None:
+        """A context in which this is the policy that training began from; None without adapters to switch off."""
+        return models.reference(self.model) if self.has_adapter else None
 
     def learn_only(self, explore: frozenset[DecisionKind]) -> None:
         """Every token is a decision, so all that can learn learns."""
-
-    def _plan(self, instruction: str, prompt: torch.Tensor, completion: Completion, *, sampled: bool) -> Plan:
-        decisions = TokenDecisions(prompt, completion.ids)
-        logp = completion.logp if sampled else None
-        text = str(self.tokenizer.decode(completion.ids, skip_special_tokens=True))
-        try:
-            read = read_plan(text, instruction, self._names, self.config)
-        except WorkflowError as error:
-            reason = str(error) if completion.ended else f"{error} (cut off after {len(completion.ids)} tokens)"
-            return Plan(workflow=None, raw_valid=False, decisions=decisions, logp=logp, error=reason)
-        return Plan(read.workflow, raw_valid=read.whole and completion.ended, decisions=decisions, logp=logp)
 
     def _choose(self) -> Choose | None:
         return None if self._grammar is None else self._grammar()

@@ -46,7 +46,12 @@ class Position:
 
 
 _EPISODES = "training.phase2_rl.num_episodes"
-_SPEED = {"training.phase2_rl.micro_batch_size", "training.phase2_rl.micro_batch_tokens"}
+_VLLM = "planner.language.vllm."
+_SPEED = {
+    "training.phase2_rl.micro_batch_size",
+    "training.phase2_rl.micro_batch_tokens",
+    *(_VLLM + key for key in ("base_url", "api_key_env", "timeout_s", "gpu_memory_utilization", "sync_dir")),
+}
 """Change no result."""
 
 
@@ -73,8 +78,9 @@ def save_state(
 ) -> None:
     """Write everything that the next update depends on.
 
-    Rollouts are never pending here: an update finishes with its own. Samples and the order of tasks come from seeds and
-    `position`; the generators' states are kept for the user's code.
+    Samples and the order of tasks come from seeds and `position`; the generators' states are kept for the user's code.
+    On policy no rollout is pending here: an update finishes with its own. Off policy, what was sampled ahead is not
+    kept: a resumed run samples the same tasks with the same seeds again, from the weights that it resumes with.
 
     Args:
         identity: what a run that goes on must have in common with this one.

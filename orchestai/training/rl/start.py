@@ -21,6 +21,7 @@ from orchestai.runtime import open_runtime
 from orchestai.tasks import load_suite
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
+from orchestai.training.rl.backends import open_execute, open_sampler
 from orchestai.training.rl.checkpoint import identity
 from orchestai.training.rl.distributed import open_accelerator
 from orchestai.training.rl.rollout import Rollout
@@ -59,9 +60,18 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
         save_planner(path, planner, config, seed=phase2.seed, data_fingerprint=data_fingerprint(tasks), **facts)
 
     same = {**identity(config, tasks, eval_tasks), "checkpoint": fingerprint_of(checkpoint)}
-    async with open_runtime(config) as runtime:
+    async with (
+        open_runtime(config) as runtime,
+        open_sampler(config, planner, [*tasks, *eval_tasks], accelerator, output_dir) as sampler,
+    ):
         rollout = Rollout(
-            planner, runtime.executor.execute, worth, step_worth, phase2, concurrency=config.execution.concurrency
+            planner,
+            open_execute(config, runtime.executor.execute),
+            worth,
+            step_worth,
+            phase2,
+            concurrency=config.execution.concurrency,
+            sampler=sampler,
         )
         trainer = Trainer(
             accelerator,
@@ -78,7 +88,10 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
         if accelerator.is_main_process:
             facts = {"seed": phase2.seed, "sandbox_level": runtime.sandbox.level, "identity": same}
             artefacts.save_run_info(output_dir, config, command="phase2", **facts)
-        summary = await trainer.train(resume=resume)
+        try:
+            summary = await trainer.train(resume=resume)
+        finally:
+            await rollout.stop()
     accelerator.end_training()
     if accelerator.is_main_process:
         Console(stderr=True).print(

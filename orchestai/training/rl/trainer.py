@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -30,7 +30,8 @@ from orchestai.training.rl.parts import passes
 from orchestai.training.rl.policy import Policy
 from orchestai.training.rl.recipes import PPO, RECIPES, Recipe
 from orchestai.training.rl.report import Report
-from orchestai.training.rl.rollout import Episodes, Rollout
+from orchestai.training.rl.rollout import Draft, Episodes, Rollout
+from orchestai.training.rl.staleness import describe_staleness, refuse_stale
 
 BEST, LAST, STATE = "phase2_best.pth", "phase2_last.pth", "phase2_state.pt"
 
@@ -95,6 +96,7 @@ class Trainer:
         self._save_planner = save_planner
         self._identity = identity
         self._unscorable_limit = unscorable_limit
+        self._begun: deque[tuple[list[Task], Draft]] = deque()
         planner.eval()
         self._learned = [parameter for parameter in planner.parameters() if parameter.requires_grad]
         objective = Objective(planner, self.recipe, config).eval()
@@ -116,22 +118,27 @@ class Trainer:
         with Report(
             self.output, self.accelerator, total=config.num_episodes, position=position, resumed=resume
         ) as report:
+            await self.rollout.sync(position.policy_version)
             if not resume:
                 await self._evaluate(report)
             while position.consumed < config.num_episodes and not stopped:
-                tasks = self._next_tasks()
-                collected = await self._collect(tasks)
+                tasks, collected = await self._collect()
                 episodes = [episode for group in collected.groups for episode in group]
+                ages = describe_staleness(episodes, position.policy_version, config)
+                episodes = refuse_stale(episodes, position.policy_version, config)
                 self._refuse_if_broken(episodes)
                 by_id = {task.task_id: task for task in tasks}
                 learning = make_batch(episodes, by_id, self.recipe, config, self.planner.max_slots)
-                started = time.perf_counter()
-                figures = {"learning_rate": self._set_learning_rate()} | self._learn(learning)
-                seconds = {**collected.seconds, "updating": time.perf_counter() - started}
+                async with self.rollout.weights:
+                    started = time.perf_counter()
+                    figures = {"learning_rate": self._set_learning_rate()} | self._learn(learning)
+                    seconds = {**collected.seconds, "updating": time.perf_counter() - started}
+                    figures |= await self.rollout.sync(position.policy_version)
+                    seconds["syncing"] = time.perf_counter() - started - seconds["updating"]
 
                 position.update += 1
                 position.consumed += len(tasks)
-                metrics = describe_batch(episodes, learning) | figures
+                metrics = describe_batch(episodes, learning) | ages | figures
                 metrics |= {f"seconds_{name}": value for name, value in seconds.items()}
                 metrics["slots_per_second"] = metrics["slots_per_plan"] * len(episodes) / sum(seconds.values())
                 stopped = watch(position, metrics, config)
@@ -144,17 +151,20 @@ class Trainer:
 
     def _next_tasks(self) -> list[Task]:
         """The next tasks of the present pass over them; every pass is shuffled anew, and no batch crosses two."""
-        epoch, first = divmod(self.position.consumed, len(self.tasks))
+        consumed = self.position.consumed + sum(len(tasks) for tasks, _ in self._begun)
+        epoch, first = divmod(consumed, len(self.tasks))
         order = random.Random(f"{self.config.seed}/{epoch}").sample(self.tasks, len(self.tasks))
-        count = min(self.config.tasks_per_update, self.config.num_episodes - self.position.consumed)
+        count = min(self.config.tasks_per_update, self.config.num_episodes - consumed)
         return order[first : first + count]
 
-    async def _collect(self, tasks: Sequence[Task]) -> Episodes:
-        position = self.position
-        mine = share(tasks, self.accelerator)
-        return await self._together(
-            self.rollout.explore(mine, update=position.update, policy_version=position.policy_version)
-        )
+    async def _collect(self) -> tuple[list[Task], Episodes]:
+        """The next batch, executed. Off policy, those after it are sampled meanwhile."""
+        ahead = 0 if self.config.on_policy else self.config.max_staleness
+        while len(self._begun) <= ahead and (tasks := self._next_tasks()):
+            update = self.position.update + len(self._begun)
+            self._begun.append((tasks, self.rollout.begin(share(tasks, self.accelerator), update=update)))
+        tasks, draft = self._begun.popleft()
+        return tasks, await self._together(self.rollout.finish(draft))
 
     async def _together(self, mine: Awaitable[Episodes]) -> Episodes:
         """The episodes of all processes, in the order of the tasks, and this one's seconds."""
@@ -260,10 +270,11 @@ def choose_recipe(config: Phase2Config) -> Recipe:
         UserError: it may learn from a sample only once, and the configuration says more; or it cannot credit steps.
     """
     recipe = PPO if config.algorithm == "PPO" else RECIPES[config.loss_type]
-    if recipe.on_policy and config.num_iterations * config.num_minibatches > 1:
+    if recipe.on_policy and not (config.on_policy and config.num_iterations * config.num_minibatches == 1):
         raise UserError(
             f"training.phase2_rl.loss_type: {config.loss_type} has no ratio to correct for stale samples; set "
-            "num_iterations and num_minibatches to 1, or choose grpo, dapo or another with a ratio"
+            "num_iterations and num_minibatches to 1 and on_policy to true, or choose grpo, dapo or another with a "
+            "ratio"
         )
     if config.credit == "step" and (
         recipe is not RECIPES["dr_grpo"] or not set(config.explore) <= {"worker", "fallback"}
