@@ -273,6 +273,9 @@ class Phase2Config(Section):
 class TrainingConfig(Section):
     phase1_supervised: Phase1Config = Phase1Config()
     phase2_rl: Phase2Config = Phase2Config()
+    timeout_s: float = Field(3600.0, gt=0)
+    """With several processes: longest that one waits for the others, which may have to execute more plans, or slower
+    ones. Past it, or where one of them dies, all end with a message."""
 
 
 class LoggingConfig(Section):

@@ -101,7 +101,9 @@ class CausalPolicy(nn.Module):
         def rows(values: Tensor) -> Tensor:
             return values.new_zeros(shape).index_put((packing.rows, packing.slots), values)
 
-        value = torch.zeros_like(logp) if self.value_head is None else self.value_head(hidden.float())[:, 0]
+        value = torch.zeros_like(logp)
+        if self.value_head is not None:  # float32, but where the layout computes in another format
+            value = self.value_head(hidden.to(self.value_head.weight.dtype))[:, 0].float()
         return TokenScores(rows(logp), rows(entropy), rows(value), mask=rows(torch.ones_like(logp)).bool())
 
     def sample(

@@ -59,7 +59,9 @@ async def open_sampler(
     alone = settings.backend == "vllm"  # each process writes for its own engine
     write = writer(planner.model, main=alone or accelerator.is_main_process)
     try:
-        yield BackendSampler(planner, backend, write, canary, lambda work: on_all(accelerator, work))
+        yield BackendSampler(
+            planner, backend, write, canary, lambda work: on_all(accelerator, work, "handing over weights")
+        )
     finally:
         await backend.close()
 

@@ -48,7 +48,7 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
     else:
         planner.learn_only(frozenset(phase2.explore))
     tasks, eval_tasks = split_tasks(config)
-    accelerator = open_accelerator(output_dir, config.logging)
+    accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)
 
     def worth(execution: Execution) -> Outcome:
         return reward(execution, phase2, config.rewards)

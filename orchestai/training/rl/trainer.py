@@ -7,7 +7,6 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,11 @@ from orchestai.config import Phase2Config
 from orchestai.errors import UserError
 from orchestai.outcome import Unscorable
 from orchestai.tasks.task import Task
+from orchestai.training.learner import Learner, NotFiniteError
 from orchestai.training.rl.batch import Batch, Learning, make_batch
 from orchestai.training.rl.checkpoint import Position, load_state, save_state
 from orchestai.training.rl.collapse import watch
-from orchestai.training.rl.distributed import interleave, on_all, share
+from orchestai.training.rl.distributed import interleave, on_all, on_main, share, together
 from orchestai.training.rl.episode import Episode
 from orchestai.training.rl.metrics import describe_batch, describe_episodes, sample_rows
 from orchestai.training.rl.objective import FIGURES, Objective
@@ -56,7 +56,7 @@ class Trainer:
 
     In every process of an `accelerate launch` the trainer has the same planner and the same tasks. Each process plans
     and executes its share of the tasks; then all of them know all episodes, and each computes its share of every
-    optimiser step. The result is that of one process.
+    optimiser step. The result is that of one process, whichever way `Learner` lays out the weights.
 
     Args:
         rollout: executes what `planner` samples.
@@ -98,10 +98,13 @@ class Trainer:
         self._unscorable_limit = unscorable_limit
         self._begun: deque[tuple[list[Task], Draft]] = deque()
         planner.eval()
-        self._learned = [parameter for parameter in planner.parameters() if parameter.requires_grad]
-        objective = Objective(planner, self.recipe, config).eval()
-        optimizer = torch.optim.AdamW(self._learned, lr=config.learning_rate, weight_decay=0.0)
-        self.objective, self.optimizer = accelerator.prepare(objective, optimizer)
+        self.learner = Learner(
+            accelerator,
+            planner,
+            lambda learns: Objective(learns, self.recipe, config).eval(),
+            learning_rate=config.learning_rate,
+            max_grad_norm=config.max_grad_norm,
+        )
 
     async def train(self, *, resume: bool = False) -> Summary:
         """Train until `num_episodes` tasks have been attempted.
@@ -112,7 +115,8 @@ class Trainer:
         """
         config = self.config
         if resume:
-            self.position = load_state(self.output / STATE, self.planner, self.optimizer, self._identity)
+            self.position, learned = load_state(self.output / STATE, self._identity)
+            self.learner.load_state(learned)
         position = self.position
         stopped = ""
         with Report(
@@ -164,18 +168,19 @@ class Trainer:
             update = self.position.update + len(self._begun)
             self._begun.append((tasks, self.rollout.begin(share(tasks, self.accelerator), update=update)))
         tasks, draft = self._begun.popleft()
-        return tasks, await self._together(self.rollout.finish(draft))
+        what = f"exchanging the episodes of update {self.position.update + 1}"
+        return tasks, await self._together(self.rollout.finish(draft), what)
 
-    async def _together(self, mine: Awaitable[Episodes]) -> Episodes:
+    async def _together(self, mine: Awaitable[Episodes], what: str) -> Episodes:
         """The episodes of all processes, in the order of the tasks, and this one's seconds."""
-        parts = await on_all(self.accelerator, mine)
+        parts = await on_all(self.accelerator, mine, what)
         own = parts[self.accelerator.process_index]
         return Episodes(interleave([part.groups for part in parts]), own.seconds)
 
     def _set_learning_rate(self) -> float:
         left = 1 - self.position.consumed / self.config.num_episodes
         rate = self.config.learning_rate * (left if self.config.lr_schedule == "linear" else 1.0)
-        for group in self.optimizer.param_groups:
+        for group in self.learner.optimizer.param_groups:
             group["lr"] = rate
         return rate
 
@@ -190,8 +195,10 @@ class Trainer:
                     norms.append(self._step(learning.batch.take(rows), figures, max_ratio))
         if not norms:
             return {}
-        figures = self.accelerator.reduce(figures, "sum") / len(norms)
-        max_ratio = self.accelerator.gather(max_ratio[None]).max()
+        with together(self.accelerator, f"adding up the figures of update {self.position.update + 1}"):
+            figures = self.accelerator.reduce(figures, "sum") / len(norms)
+            max_ratio = self.accelerator.gather(max_ratio[None]).max()
+        self.learner.sync()
         named = dict(zip(FIGURES, figures.tolist(), strict=True))
         return named | {"max_ratio": max_ratio.item(), "grad_norm": sum(norms) / len(norms)}
 
@@ -205,34 +212,35 @@ class Trainer:
     def _step(self, rows: Batch, figures: torch.Tensor, max_ratio: torch.Tensor) -> float:
         """One optimiser step on `rows`; adds to the figures in place and gives the norm of the gradient.
 
-        Gradients of several processes are averaged, so the loss is multiplied by their number. A process with fewer
-        rows than another passes rows without loss, so that all make the same number of passes.
+        A process with fewer rows than another passes rows without loss, so that all make the same number of passes.
         """
         accelerator, counts = self.accelerator, rows.counts()
         mine = passes(rows.decisions, accelerator.num_processes, self.planner.cost, self.config)
-        parts = mine[accelerator.process_index]
-        for i, numbers in enumerate(parts):
-            part = rows.take(numbers) if numbers else rows.take([0]).without_loss()
-            with nullcontext() if i == len(parts) - 1 else accelerator.no_sync(self.objective):
-                loss, shares, largest = self.objective(part.to(accelerator.device), counts)
-                accelerator.backward(loss * accelerator.num_processes)
+        parts = [
+            (rows.take(numbers) if numbers else rows.take([0]).without_loss()).to(accelerator.device)
+            for numbers in mine[accelerator.process_index]
+        ]
+        try:
+            with together(accelerator, f"taking a step of update {self.position.update + 1}"):
+                results, norm = self.learner.step([(part, counts) for part in parts])
+        except NotFiniteError:
+            raise UserError(
+                f"update {self.position.update + 1}: the gradient is not finite, and nothing was kept of its step: "
+                "lower training.phase2_rl.learning_rate and go on from the last checkpoint; if this is the first "
+                "update, its weights or its number format are broken"
+            ) from None
+        for shares, largest in results:
             figures += shares
             torch.maximum(max_ratio, largest, out=max_ratio)
-        norm = float(accelerator.clip_grad_norm_(self._learned, self.config.max_grad_norm))
-        if not math.isfinite(norm):
-            raise UserError(
-                f"update {self.position.update + 1}: the gradient is not finite, and no step was taken with it: lower "
-                "training.phase2_rl.learning_rate and go on from the last checkpoint; if this is the first update, its "
-                "weights or its number format are broken"
-            )
-        self.optimizer.step()
-        self.optimizer.zero_grad()
         self.position.policy_version += 1
         return norm
 
     async def _evaluate(self, report: Report) -> None:
         """Judge greedy plans on the validation tasks, and save the planner and, last of all, the state of training."""
-        collected = await self._together(self.rollout.exploit(share(self.eval_tasks, self.accelerator)))
+        collected = await self._together(
+            self.rollout.exploit(share(self.eval_tasks, self.accelerator)),
+            f"exchanging the episodes of the evaluation after update {self.position.update}",
+        )
         episodes = [episode for group in collected.groups for episode in group]
         self._refuse_if_broken(episodes)
         metrics = describe_episodes(episodes)
@@ -241,16 +249,15 @@ class Trainer:
         if best:
             position.best_reward = metrics["reward"]
         report.evaluation(position.update, metrics, best)
-        await on_all(self.accelerator, self._save(metrics, best))
+        learned = self.learner.state()
+        on_main(self.accelerator, lambda: self._save(metrics, best, learned), "saving checkpoints")
 
-    async def _save(self, metrics: Mapping[str, float], best: bool) -> None:
-        if not self.accelerator.is_main_process:
-            return
+    def _save(self, metrics: Mapping[str, float], best: bool, learned: Mapping[str, Any]) -> None:
         facts = {"update": self.position.update, "validation": dict(metrics)}
         if best:
             self._save_planner(self.output / BEST, facts)
         self._save_planner(self.output / LAST, facts)
-        save_state(self.output / STATE, self.position, self.planner, self.optimizer, self._identity)
+        save_state(self.output / STATE, self.position, learned, self._identity)
 
     def _refuse_if_broken(self, episodes: Sequence[Episode]) -> None:
         reasons = Counter(e.outcome.reason for e in episodes if isinstance(e.outcome, Unscorable))

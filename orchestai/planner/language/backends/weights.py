@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from torch.distributed.tensor import DTensor
+from typing import TYPE_CHECKING
 
 from orchestai import artefacts
-from orchestai.errors import UserError
 from orchestai.planner.language.backends.base import WriteWeights
 
 if TYPE_CHECKING:
@@ -18,33 +14,18 @@ if TYPE_CHECKING:
 
 
 def writer(model: PreTrainedModel, *, main: bool) -> WriteWeights:
-    """Writes a model that is whole in every process; adapters alone where it has some. Never merges them.
+    """Writes the model, which is whole in every process; adapters alone where it has some. Never merges them.
 
     Args:
         main: whether this process writes; the others do nothing.
     """
 
     def write(folder: Path) -> None:
-        for parameter in model.parameters():
-            if isinstance(parameter, DTensor) or hasattr(parameter, "ds_id"):
-                raise UserError(
-                    "planner.language.backend: the model's weights are spread over the processes, and cannot be "
-                    "written for an engine from here; train with ddp or ZeRO-2, or set backend to transformers"
-                )
         if main:
-            write_folder(model, folder)
+            with artefacts.replacing_folder(folder) as unfinished:
+                model.save_pretrained(unfinished)
 
     return write
-
-
-def write_folder(model: PreTrainedModel, folder: Path, state: Mapping[str, Any] | None = None) -> None:
-    """Write the folder, whole or not at all.
-
-    Args:
-        state: the state dict, where the model itself holds only a part of it.
-    """
-    with artefacts.replacing_folder(folder) as unfinished:
-        model.save_pretrained(unfinished, state_dict=None if state is None else dict(state))
 
 
 class Folders:
