@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 WriteWeights: TypeAlias = "Callable[[Path], None]"
-"""Writes the weights (of adapters: those alone) into a new folder, as `save_pretrained` does. Called in every process."""
+"""Writes the weights into a new folder, as `save_pretrained` does; where adapters learn, those alone."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,7 @@ class Backend(Protocol):
     The caller never lets `generate` and `sync` overlap, so that no completion is written by two versions.
     """
 
-    async def generate(
-        self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings
-    ) -> Generation:
+    async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:
         """One completion per prompt; the log-probabilities are those at the sampling temperature.
 
         Args:

@@ -20,9 +20,7 @@ class LocalBackend:
         self._policy = policy
         self._version = -1
 
-    async def generate(
-        self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings
-    ) -> Generation:
+    async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:
         version = self._version
         completions = await asyncio.to_thread(
             self._policy.sample,

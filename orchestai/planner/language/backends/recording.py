@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,7 +24,8 @@ Kind = Literal["completion", "execution"]
 class Recording:
     """A file of JSON lines, `{"kind": ..., "key": ..., ...}`; several processes may append to it.
 
-    The first line with a key counts, so that a resumed run may record once more what it had recorded.
+    Lines with one key are found in their order, the last of them as often as it is asked for: what is measured anew for
+    each evaluation, say, differs a little.
 
     Raises:
         UserError: it is to be read, and cannot be.
@@ -31,16 +33,17 @@ class Recording:
 
     def __init__(self, path: Path, *, read: bool) -> None:
         self.path = path
-        self._found: dict[tuple[Kind, str], dict[str, Any]] = {}
+        self._found: defaultdict[tuple[Kind, str], deque[dict[str, Any]]] = defaultdict(deque)
         if read:
             lines, problems = artefacts.read_lines(path)
-            for _, line in reversed(lines):
-                self._found[line["kind"], line["key"]] = line
+            for _, line in lines:
+                self._found[line["kind"], line["key"]].append(line)
             if problems and not lines:
                 raise UserError(f"{path}: not a recording; {problems[0]}")
 
     def find(self, kind: Kind, key: str) -> dict[str, Any] | None:
-        return self._found.get((kind, key))
+        lines = self._found[kind, key]
+        return (lines.popleft() if len(lines) > 1 else lines[0]) if lines else None
 
     def add(self, kind: Kind, rows: Sequence[tuple[str, dict[str, Any]]]) -> None:
         lines = "".join(json.dumps({"kind": kind, "key": key, **row}) + "\n" for key, row in rows)
@@ -54,9 +57,7 @@ class Recorder:
         self._inner = inner
         self._recording = recording
 
-    async def generate(
-        self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings
-    ) -> Generation:
+    async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:
         generation = await self._inner.generate(prompts, seeds, settings)
         version = generation.policy_version
         rows = [
@@ -83,9 +84,7 @@ class Replay:
         self._recording = recording
         self._version = -1
 
-    async def generate(
-        self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings
-    ) -> Generation:
+    async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:
         rows = zip(prompts, seeds, strict=True)
         return Generation([self._find(prompt, seed, settings) for prompt, seed in rows], self._version)
 
@@ -110,6 +109,4 @@ class Replay:
 
 
 def completion_key(prompt: Tensor, seed: int, settings: SampleSettings, policy_version: int) -> str:
-    return artefacts.fingerprint(
-        [prompt.tolist(), seed, settings.temperature, settings.max_new_tokens, policy_version]
-    )
+    return artefacts.fingerprint([prompt.tolist(), seed, settings.temperature, settings.max_new_tokens, policy_version])

@@ -74,15 +74,11 @@ class VllmEngine:
         self._end_ids = sorted(end_ids)
         self._version = -1
 
-    async def generate(
-        self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings
-    ) -> Generation:
+    async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:
         version = self._version
         return Generation(await asyncio.to_thread(self._generate, prompts, seeds, settings), version)
 
-    def _generate(
-        self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings
-    ) -> list[Completion]:
+    def _generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> list[Completion]:
         params = [
             self._make_params(
                 temperature=settings.temperature,
@@ -129,7 +125,9 @@ def completion(ids: Sequence[int], logp: Sequence[float | None], end_ids: Sequen
         UserError: there is one that is not finite, or not one per token.
     """
     if len(ids) != len(logp):
-        raise UserError(f"planner.language.backend: the engine sent {len(ids)} tokens, but {len(logp)} log-probabilities")
+        raise UserError(
+            f"planner.language.backend: the engine sent {len(ids)} tokens, but {len(logp)} log-probabilities"
+        )
     if not all(value is not None and math.isfinite(value) for value in logp):
         raise UserError(
             "planner.language.backend: the engine's log-probabilities are not finite, so what it writes is noise; its "

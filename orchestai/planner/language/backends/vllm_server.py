@@ -53,9 +53,7 @@ class VllmServer:
         self._model = ""
         self._version = -1
 
-    async def generate(
-        self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings
-    ) -> Generation:
+    async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:
         version = self._version
         model = self._model or await self._base_model()
         rows = [self._ask(model, prompt.tolist(), seed, settings) for prompt, seed in zip(prompts, seeds, strict=True)]
