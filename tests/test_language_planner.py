@@ -124,7 +124,8 @@ def test_scores_are_the_log_probabilities_that_were_sampled(folder):
         torch.testing.assert_close(scores.logp[i, : len(plan.logp)], plan.logp, atol=1e-4, rtol=0)
         assert scores.mask[i].sum() == len(plan.logp)
     assert (scores.step == -1).all()
-    assert model.cost(decisions[0]) == len(decisions[0].prompt) + len(decisions[0].completion)
+    once = sum(len(one.prompt) for one in decisions[:2]) + sum(len(one.completion) for one in decisions)
+    assert model.cost(decisions) == once
     assert model.max_slots == 12
     with pytest.raises(TypeError, match="tokens"):
         model.score(TASKS, [None, None], explore=frozenset(), temperature=1.0)
@@ -266,8 +267,7 @@ def test_with_adapters_the_reference_is_where_training_began(folder):
         torch.testing.assert_close(logp(model), learned)
     torch.testing.assert_close(logp(model), further)
     assert [name for name, p in model.named_parameters() if p.requires_grad] == trained
-    with pytest.raises(ValueError, match="keep a copy"), bare.reference():
-        pass
+    assert bare.reference() is None
 
 
 def test_what_cannot_be_opened_says_what_to_do(folder, tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import nn
@@ -117,10 +117,11 @@ class LanguagePlanner(nn.Module):
         step = torch.full(found.mask.shape[1:], -1, device=found.mask.device)
         return Scores(found.logp, found.entropy, found.value, found.mask, step)
 
-    def cost(self, decisions: AnyDecisions) -> int:
-        """Tokens that have to be read to score a row alone."""
-        tokens = token_decisions(decisions)
-        return len(tokens.prompt) + len(tokens.completion)
+    def cost(self, decisions: Sequence[AnyDecisions]) -> int:
+        """Tokens that one pass over these rows reads; a prompt that rows share counts once."""
+        tokens = [token_decisions(one) for one in decisions]
+        prompts = {one.prompt.numpy().tobytes(): len(one.prompt) for one in tokens}
+        return sum(prompts.values()) + sum(len(one.completion) for one in tokens)
 
     @property
     def has_adapter(self) -> bool:
@@ -131,20 +132,9 @@ class LanguagePlanner(nn.Module):
         """Keep the adapter as it is now for `reference`; without this, that is the model without adapter."""
         models.keep_reference(self.model)
 
-    @contextmanager
-    def reference(self) -> Iterator[None]:
-        """Be the policy that training began from while the block lasts.
-
-        Raises:
-            ValueError: there is no adapter to switch off; keep a copy of the planner instead.
-        """
-        if not self.has_adapter:
-            raise ValueError("a planner without adapters has no reference inside it; keep a copy of the planner")
-        with models.reference(self.model):
-            yield
-
-    def learn_only(self, explore: frozenset[DecisionKind]) -> None:
-        """Every token is a decision, so all that can learn learns."""
+    def reference(self) -> AbstractContextManager[None] | None:
+        """A context in which this is the policy that training began from; None without adapters: only a copy can."""
+        return models.reference(self.model) if self.has_adapter else None
 
     def _plan(self, instruction: str, prompt: torch.Tensor, completion: Completion, *, sampled: bool) -> Plan:
         decisions = TokenDecisions(prompt, completion.ids)
