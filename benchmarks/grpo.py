@@ -6,8 +6,8 @@
 A step samples one group of 8 completions of full length after one prompt, scores them, and updates all weights by
 AdamW, in float32 on the CPU. The sides (see `grpo_sides.py`) take turns, so that noise hits all alike, each time in a
 new process, whose peak memory is measured; a process's first step does not count, and figures are medians over all
-rounds. Seconds are by the clock; where other programs run on the machine, the CPU seconds beside them say more.
-requirements-benchmarks.txt says what to install; without TRL, ours is measured alone.
+rounds. Seconds are by the clock; where other programs run on the machine, the CPU seconds beside them say more. Without
+TRL (`pip install trl`; 1.12 and 1.16 were tried), ours is measured alone.
 """
 
 from __future__ import annotations

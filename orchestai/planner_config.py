@@ -77,7 +77,7 @@ class LanguageConfig(Section):
     are the instruction alone: the model knows the rest from phase 1, and for another pool it must be trained again."""
     quote: Literal["whole", "begun"] = "whole"
     """How plans that are learned from name a step's words in the instruction: copied whole, or only begun (`reverse
-    it...`), up to the end of their clause, which makes a plan much shorter. Both are understood."""
+    it ...`), up to the end of their clause, which makes a plan much shorter. Both are understood."""
     few_shot: int | Path = 0
     """Worked examples in the prompt: how many of the built-in ones, or a JSON file, a list of {"instruction": ...,
     "subtasks": [...]} for this pool."""

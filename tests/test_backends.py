@@ -62,9 +62,11 @@ async def opened(kind: str, engine: Engine, folder: Path, adapters: bool, patch:
         for name, module in fake_vllm.module(engine).items():
             patch.setitem(sys.modules, name, module)
         lora = LORA if adapters else None
-        yield VllmEngine(
+        served = VllmEngine(
             "base", VllmConfig(), folders, dtype="float32", lora=lora, end_ids=ENDS, context=64, processes=1
         )
+        yield served
+        await served.close()
 
 
 async def alone(work: Awaitable[Any]) -> list[Any]:
@@ -103,15 +105,16 @@ async def test_an_engine_writes_what_the_policy_would_under_every_version(kind, 
         await compare(learner, backend, 5)
         after = await backend.generate(PROMPTS, SEEDS, SETTINGS)
         assert any(not a.logp.equal(b.logp) for a, b in zip(before.completions, after.completions, strict=True))
-    (kept,) = tmp_path.iterdir()
-    assert kept.name == "orchestai-run-4-v5", "once disturbed and twice true at the start, then once"
-    if adapters:
-        assert "reload" not in engine.calls, "the model under the adapters stays as it is"
-        assert {file.name for file in kept.iterdir()} >= {"adapter_model.safetensors", "adapter_config.json"}
-        assert not (kept / "model.safetensors").exists()
-        assert kind == "in process" or list(engine.adapters) == [kept.name]
-    else:
-        assert engine.calls.count("reload") == engine.calls.count("reset") == 4
+        (kept,) = tmp_path.iterdir()
+        assert kept.name == "orchestai-run-4-v5", "once disturbed and twice true at the start, then once"
+        if adapters:
+            assert "reload" not in engine.calls, "the model under the adapters stays as it is"
+            assert {file.name for file in kept.iterdir()} >= {"adapter_model.safetensors", "adapter_config.json"}
+            assert not (kept / "model.safetensors").exists()
+            assert kind == "in process" or list(engine.adapters) == [kept.name]
+        else:
+            assert engine.calls.count("reload") == engine.calls.count("reset") == 4
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -339,7 +339,7 @@ def test_a_sliding_window_is_fine_until_a_row_is_longer() -> None:
     prompts, completions = rows_of([(6, [4, 6]), (3, [2])])
     assert_same(policy, prompts, completions, temperature=1.0)
     with pytest.raises(UserError, match="12 tokens at most"):
-        policy.score(*rows_of([(9, [4])]), 1.0)
+        policy.score(*rows_of([(9, [5])]), 1.0)
     with pytest.raises(UserError, match="12 tokens at most"):
         policy.sample(prompts, range(3), temperature=1.0, max_new_tokens=10)
 

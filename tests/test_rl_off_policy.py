@@ -90,7 +90,8 @@ def test_a_killed_run_samples_again_what_it_had_sampled_ahead(tmp_path):
     _, summary = train(tmp_path / "killed", resume=True, **changes)
     assert summary.updates == 6
     whole, other = (
-        [json.loads(line) for line in (tmp_path / run / ROLLOUTS).read_text().splitlines()] for run in ("whole", "killed")
+        [json.loads(line) for line in (tmp_path / run / ROLLOUTS).read_text().splitlines()]
+        for run in ("whole", "killed")
     )
     assert [(row["update"], row["task_id"]) for row in whole] == [(row["update"], row["task_id"]) for row in other]
 

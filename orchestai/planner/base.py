@@ -39,7 +39,7 @@ class Decisions:
 
 
 AnyDecisions: TypeAlias = Decisions | TokenDecisions
-"""What a planner decided: choices of heads, or tokens."""
+"""What was decided for one plan: by the heads of `PlannerModel`, or token by token by a language model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,9 +82,9 @@ class SampleSpec:
 class Scores:
     """What a trainable planner thinks of given decisions; every tensor is (rows, slots).
 
-    The slots of `PlannerModel` are, for each of `max_subtasks` steps: stop, start, end, type, worker, and each
-    fallback; then all ordered pairs of steps [i, j], row by row. Those of `LanguagePlanner` are the tokens of a
-    completion, up to the longest in the batch; a row's own slots come first.
+    For `Decisions` the slots are, for each of `max_subtasks` steps: stop, start, end, type, worker, and each fallback;
+    then all ordered pairs of steps [i, j], row by row, whatever the batch. For `TokenDecisions` they are the tokens of
+    the completion, as many as the longest row of the batch has.
 
     Attributes:
         logp: log-probability of the decision, 0 where `mask` is False. With gradient.

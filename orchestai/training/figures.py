@@ -79,7 +79,8 @@ def count_plans(plans: Sequence[Plan], outputs: PlannerOutputs, targets: PlanTar
     types, workers, edges = (targets[key].cpu() for key in ("task_types", "model_selections", "dependencies"))
     for i, (plan, n) in enumerate(zip(plans, targets["lengths"].tolist(), strict=True)):
         decomposed = assigned = False
-        if isinstance(made := plan.decisions, Decisions) and plan.workflow is not None and made.length == n:
+        made = plan.decisions
+        if isinstance(made, Decisions) and plan.workflow is not None and made.length == n:
             decomposed = (
                 _agree(made.spans, spans[i, :n])
                 and _agree(made.types, types[i, :n])

@@ -38,9 +38,7 @@ class Layout:
         """What AdamW keeps of the parameter (`step`, `exp_avg`, `exp_avg_sq`), whole; empty before its first step."""
         return dict(optimizer.state.get(parameter, {}))
 
-    def put(
-        self, optimizer: Optimizer, parameter: nn.Parameter, value: Tensor, moments: dict[str, Tensor]
-    ) -> None:
+    def put(self, optimizer: Optimizer, parameter: nn.Parameter, value: Tensor, moments: dict[str, Tensor]) -> None:
         """Set what `value` and `moments` gave."""
         parameter.data.copy_(value)
         optimizer.state[parameter] = {
@@ -66,9 +64,7 @@ class Fsdp2(Layout):
     def moments(self, optimizer: Optimizer, parameter: nn.Parameter) -> dict[str, Tensor]:
         return {name: _whole(moment) for name, moment in super().moments(optimizer, parameter).items()}
 
-    def put(
-        self, optimizer: Optimizer, parameter: nn.Parameter, value: Tensor, moments: dict[str, Tensor]
-    ) -> None:
+    def put(self, optimizer: Optimizer, parameter: nn.Parameter, value: Tensor, moments: dict[str, Tensor]) -> None:
         if not isinstance(parameter, DTensor):
             return super().put(optimizer, parameter, value, moments)
         sharded: Any = parameter.detach()
@@ -119,9 +115,7 @@ class Zero(Layout):
         averages = {name: safe_get_full_optimizer_state(parameter, name) for name in ("exp_avg", "exp_avg_sq")}
         return {"step": torch.as_tensor(states[0]["step"], dtype=torch.float32).cpu(), **averages}
 
-    def put(
-        self, optimizer: Optimizer, parameter: nn.Parameter, value: Tensor, moments: dict[str, Tensor]
-    ) -> None:
+    def put(self, optimizer: Optimizer, parameter: nn.Parameter, value: Tensor, moments: dict[str, Tensor]) -> None:
         import deepspeed
         from deepspeed.utils import safe_set_full_fp32_param, safe_set_full_optimizer_state
 

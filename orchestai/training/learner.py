@@ -104,7 +104,7 @@ class Learner:
 
     @torch.no_grad()
     def state(self) -> dict[str, Any]:
-        """Learned weights and moments by name, whole, on the CPU, in the same form for every layout.
+        """Learned weights and moments by name, whole, on the CPU, in the same form for every layout; the learning rate.
 
         To be called by all processes; on others than the main one it is empty.
         """
@@ -115,7 +115,9 @@ class Learner:
                 if self.accelerator.is_main_process:
                     weights[name] = value.cpu()
                     moments[name] = {key: moment.cpu() for key, moment in its.items()}
-        return {"weights": weights, "moments": moments} if weights else {}
+        if not self.accelerator.is_main_process:
+            return {}
+        return {"weights": weights, "moments": moments, "learning_rate": self.optimizer.param_groups[0]["lr"]}
 
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -131,4 +133,6 @@ class Learner:
         with together(self.accelerator, "loading the state of training"):
             for name, parameter in self._learned.items():
                 self._layout.put(self.optimizer, parameter, weights[name], moments[name])
+        for group in self.optimizer.param_groups:
+            group["lr"] = state["learning_rate"]
         self.sync()

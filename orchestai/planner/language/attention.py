@@ -7,6 +7,8 @@ prompts and completions, `sampling.Memory` for tokens after remembered ones). Wi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 NAME = "orchestai"
+_OTHER = "take another model (Llama, Qwen2, Qwen3, SmolLM2 and GPT-NeoX work)"
 _UNSUPPORTED = ("softcap", "s_aux", "position_bias")
 
 
@@ -72,8 +75,6 @@ def attention(
 AttentionInterface.register(NAME, attention)
 AttentionMaskInterface.register(NAME, sdpa_mask)
 
-_OTHER = "take another model (Llama, Qwen2, Qwen3, SmolLM2 and GPT-NeoX work)"
-
 
 def prepare(model: PreTrainedModel) -> None:
     """Make `model` use this attention.
@@ -105,6 +106,16 @@ def read(model: PreTrainedModel, ids: Tensor, positions: Tensor, attending: Atte
     return output.last_hidden_state[0]
 
 
+@contextmanager
+def without_dropout(model: PreTrainedModel) -> Iterator[None]:
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
 @torch.no_grad()
 def verify(model: PreTrainedModel, vocabulary: int) -> None:
     """Compare what `model` says of two packed rows behind one prompt, after another prompt, with each row alone.
@@ -112,15 +123,17 @@ def verify(model: PreTrainedModel, vocabulary: int) -> None:
     Raises:
         UserError: they differ by more than rounding, as with layers that see tokens without attending to them.
     """
-    training = model.training
-    model.eval()
     prompts = [torch.arange(first, last) % vocabulary for first, last in ((1, 4), (5, 10), (5, 10))]
     completions = [torch.arange(first, last) % vocabulary for first, last in ((11, 13), (14, 17), (18, 22))]
     packing = pack(prompts, completions, model.device)
     head: Any = model.get_output_embeddings()
-    packed = head(read(model, packing.ids, packing.positions, packing)[packing.sources]).float()
-    for row, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
-        output: Any = model(input_ids=torch.cat([prompt, completion]).to(model.device)[None], use_cache=False)
+    with without_dropout(model):
+        packed = head(read(model, packing.ids, packing.positions, packing)[packing.sources]).float()
+        outputs: list[Any] = [
+            model(input_ids=torch.cat(row).to(model.device)[None], use_cache=False)
+            for row in zip(prompts, completions, strict=True)
+        ]
+    for row, (prompt, output) in enumerate(zip(prompts, outputs, strict=True)):
         alone = output.logits[0, len(prompt) - 1 : -1].float()
         difference = float((alone - packed[packing.rows == row]).abs().mean() / alone.std())
         if difference > (1e-3 if model.dtype == torch.float32 else 0.1):
@@ -128,4 +141,3 @@ def verify(model: PreTrainedModel, vocabulary: int) -> None:
                 f"planner.language: {model.config.model_type} computes something else on packed rows than on single "
                 f"ones (logits differ by {difference:.2g} standard deviations); {_OTHER}"
             )
-    model.train(training)

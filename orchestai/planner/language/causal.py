@@ -102,7 +102,7 @@ class CausalPolicy(nn.Module):
             return values.new_zeros(shape).index_put((packing.rows, packing.slots), values)
 
         value = torch.zeros_like(logp)
-        if self.value_head is not None:  # float32, but where the layout computes in another format
+        if self.value_head is not None:
             value = self.value_head(hidden.to(self.value_head.weight.dtype))[:, 0].float()
         return TokenScores(rows(logp), rows(entropy), rows(value), mask=rows(torch.ones_like(logp)).bool())
 
@@ -133,12 +133,8 @@ class CausalPolicy(nn.Module):
             max_new_tokens if self.context is None else min(max_new_tokens, self.context - len(prompt))
             for prompt in prompts
         ]
-        training = self.model.training
-        self.model.eval()
-        try:
+        with attention.without_dropout(self.model):
             return sampling.sample(self.model, self.end_ids, prompts, seeds, temperature, limits, choose)
-        finally:
-            self.model.train(training)
 
     def _check_lengths(self, lengths: Sequence[int], what: str) -> None:
         if self.context is not None and max(lengths) > self.context:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
-from transformers.utils import logging
 
 from orchestai import artefacts
 from orchestai.config import Config, PlannerConfig
@@ -55,7 +53,7 @@ def save_language_planner(path: Path | str, planner: LanguagePlanner, config: Co
         **plain,
     }
     with artefacts.replacing_folder(path) as folder:
-        with _quietly():
+        with models.quietly():
             planner.model.save_pretrained(folder)
         planner.tokenizer.save_pretrained(folder)
         if planner.policy.value_head is not None:
@@ -156,18 +154,6 @@ def read_state(path: Path | str) -> Mapping[str, Any]:
     except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
         raise UserError(f"{file}: not readable ({type(error).__name__}); train again") from None
     return {**metadata, **state}
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Without transformers' progress bars."""
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
 
 
 def _is_plain(value: Any) -> bool:

@@ -64,23 +64,24 @@ class Memory:
         self.written += 1
         if self.written > self._capacity:
             self._capacity = max(2 * self._capacity, _FIRST_CAPACITY)
-            self._own = {layer: (self._grown(k), self._grown(v)) for layer, (k, v) in self._own.items()}
+            for layer, (keys, values) in self._own.items():
+                self._own[layer] = self._grown(keys), self._grown(values)
 
     def keep(self, rows: Tensor) -> None:
         """Let the other rows leave, and prompts without rows; `rows` are indices in ascending order."""
-        self._own = {layer: (k[rows], v[rows]) for layer, (k, v) in self._own.items()}
+        for layer, (keys, values) in self._own.items():
+            self._own[layer] = keys[rows], values[rows]
         used, self.prompt_of = self.prompt_of[rows].unique(return_inverse=True)
         if len(used) < len(self.lengths):
             self.lengths = self.lengths[used]
             longest = int(self.lengths.max())
-            self._prompts = {
-                layer: (k[used, :, :longest], v[used, :, :longest]) for layer, (k, v) in self._prompts.items()
-            }
+            for layer, (keys, values) in self._prompts.items():
+                self._prompts[layer] = keys[used, :, :longest], values[used, :, :longest]
         self._arrange()
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, dropout: float) -> Tensor:
         """(1, heads, rows, head_dim): one new token per row. See `attention.Attending`; there is no dropout here."""
-        heads, rows, size = query.shape[1:]
+        heads, rows = query.shape[1:3]
         key_heads = key.shape[1]
         keys, values = self._remember(layer, key[0].transpose(0, 1), value[0].transpose(0, 1))
         prompt_keys, prompt_values = self._prompts[layer]
@@ -91,7 +92,7 @@ class Memory:
         weights = torch.cat([to_prompt, to_own], dim=-1).softmax(-1, dtype=torch.float32).to(query.dtype)
         width = prompt_keys.shape[2]
         from_prompt = self._gather(self._scatter(weights[..., :width]) @ prompt_values, heads // key_heads)
-        return (from_prompt + weights[..., width:] @ values).reshape(rows, heads, size).transpose(0, 1)[None]
+        return (from_prompt + weights[..., width:] @ values).reshape(rows, heads, -1).transpose(0, 1)[None]
 
     def _remember(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Add (rows, key heads, head_dim) and give all (rows, key heads, written, head_dim)."""

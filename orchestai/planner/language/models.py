@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
 
 from orchestai.config import Config
 from orchestai.errors import UserError
@@ -63,7 +65,8 @@ def read_model(path: str, settings: LanguageConfig) -> tuple[PreTrainedModel, Pr
         options |= _four_bits()
     try:
         tokenizer = AutoTokenizer.from_pretrained(path)
-        model = AutoModelForCausalLM.from_pretrained(path, **options)
+        with quietly():
+            model = AutoModelForCausalLM.from_pretrained(path, **options)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"planner.language.model: cannot load {path!r}: {reason}") from error
@@ -124,7 +127,7 @@ def load_adapter(model: PreTrainedModel, lora: LoraConfig, folder: Path) -> None
     try:
         saved = load_file(folder / _ADAPTER_FILE)
         named = {name.removeprefix("base_model.model."): tensor for name, tensor in saved.items()}
-        found = set_peft_model_state_dict(model, named, ADAPTER)
+        found: Any = set_peft_model_state_dict(model, named, ADAPTER)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{folder}: its adapter cannot be loaded: {str(error).splitlines()[0]}") from error
     missing = [name for name in found.missing_keys if f".{ADAPTER}." in name]
@@ -147,7 +150,9 @@ def has_adapter(model: PreTrainedModel) -> bool:
 def keep_reference(model: PreTrainedModel) -> None:
     """Keep a frozen copy of the adapter as it is now, to which `reference` goes back."""
     configs: Any = model.peft_config  # type: ignore[attr-defined]
-    model.add_adapter(configs[ADAPTER], REFERENCE)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Already found a `peft_config`")  # a second adapter is wanted
+        model.add_adapter(configs[ADAPTER], REFERENCE)
     with torch.no_grad():
         parameters = dict(model.named_parameters())
         for name, parameter in parameters.items():
@@ -191,6 +196,18 @@ def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> froze
     if not found or tokenizer.eos_token_id is None:
         raise UserError("planner.language.model: its tokenizer has no end-of-sequence token; choose another model")
     return found
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without transformers' progress bars."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def without_dropout(model: nn.Module) -> None:

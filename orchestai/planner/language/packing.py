@@ -44,7 +44,7 @@ class Packing:
         ids: (tokens,) int64.
         positions: (tokens,) int64; each token's place in its own prompt and completion.
         groups: who attends to whom.
-        longest: tokens of the longest prompt with its completion.
+        longest: tokens of the longest prompt with what is read of its completion.
         ends: (prompts,) int64; places of the prompts' last tokens.
         group_of: per row, the index of its prompt.
         sources: (predictions,) int64; per completion token the place of the token before it.
@@ -150,7 +150,7 @@ def pack(prompts: Sequence[Tensor], completions: Sequence[Tensor], device: torch
         ids=torch.cat(ids).to(device),
         positions=torch.cat(positions).to(device),
         groups=groups,
-        longest=max(len(p) + len(c) for p, c in zip(prompts, completions, strict=True)),
+        longest=max(len(p) + len(c[:-1]) for p, c in zip(prompts, completions, strict=True)),
         ends=torch.tensor(ends, device=device),
         group_of=group_of,
         sources=torch.cat(sources).to(device),

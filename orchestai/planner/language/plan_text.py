@@ -1,10 +1,11 @@
 """Plans as text: compact JSON, written for a model to learn from, and read back from whatever a model writes.
 
     {"subtasks":[{"id":1,"instruction":"reverse it (`'ab'` -> `'ba'`)","task_type":"string","worker":"search",
-    "fallback":[],"depends_on":[]},{"id":2,"instruction":"count its letters...", ...
+    "fallback":[],"depends_on":[]},{"id":2,"instruction":"count its letters ...", ...
 
 A step's words stand in the task's instruction: copied whole, or begun and ended with three dots, which stands for all
-words up to the end of their clause. Words that are not in the instruction are the plan's own.
+words up to the end of their clause. Words that are not in the instruction are the plan's own. The space before the dots
+lets tokens that carry the space after a word be copied as they are.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def _begin(instruction: str, span: tuple[int, int], words: str, position: int) -
     """The fewest first words that lead back to the span; all of them where none do."""
     ends = [match.end() for match in re.finditer(r"\S+", words)]
     for end in ends[_FEWEST_WORDS - 1 : -1]:
-        begun = words[:end] + _DOTS
+        begun = f"{words[:end]} {_DOTS}"
         if _find(begun, instruction, position) == (span, words):
             return begun
     return words

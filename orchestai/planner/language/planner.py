@@ -135,7 +135,7 @@ class LanguagePlanner(nn.Module):
         return Scores(found.logp, found.entropy, found.value, found.mask, step)
 
     def cost(self, decisions: Sequence[AnyDecisions]) -> int:
-        """Tokens that have to be read to score these rows in one pass; rows with one prompt share it."""
+        """Tokens that one pass over these rows reads; a prompt that rows share counts once."""
         tokens = [token_decisions(one) for one in decisions]
         prompts = {one.prompt.numpy().tobytes(): len(one.prompt) for one in tokens}
         return sum(prompts.values()) + sum(len(one.completion) for one in tokens)
@@ -150,11 +150,8 @@ class LanguagePlanner(nn.Module):
         models.keep_reference(self.model)
 
     def reference(self) -> AbstractContextManager[None] | None:
-        """A context in which this is the policy that training began from; None without adapters to switch off."""
+        """A context in which this is the policy that training began from; None without adapters: only a copy can."""
         return models.reference(self.model) if self.has_adapter else None
-
-    def learn_only(self, explore: frozenset[DecisionKind]) -> None:
-        """Every token is a decision, so all that can learn learns."""
 
     def _choose(self) -> Choose | None:
         return None if self._grammar is None else self._grammar()

@@ -86,7 +86,9 @@ def _open(config: Config, planner: LanguagePlanner, accelerator: Accelerator, ou
         )
     longest = settings.max_prompt_tokens + settings.max_new_tokens
     return VllmEngine(
-        str(planner.model.name_or_path) if lora is None else models.source(config),
+        str(planner.model.name_or_path)
+        if lora is None
+        else models.source(config.model_copy(update={"planner": planner.config})),
         settings.vllm,
         Folders(root, f"{run}-{accelerator.process_index}"),
         dtype=settings.dtype,

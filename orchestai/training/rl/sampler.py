@@ -84,6 +84,8 @@ class BackendSampler:
         prompts, plans = self._planner.write_prompts(instructions)
         rows = sorted(prompts)
         settings = SampleSettings(0.0 if sample is None else sample.temperature, self._planner.max_slots)
+        if not rows:
+            return Drawn([plans[i] for i in range(len(tasks))], self._version)
         generation = await self._backend.generate(
             [prompts[i] for i in rows], [0 if sample is None else sample.seeds[i] for i in rows], settings
         )

@@ -21,9 +21,10 @@ from orchestai.runtime import open_runtime
 from orchestai.tasks import load_suite
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
+from orchestai.training.layouts import layout_of
 from orchestai.training.rl.backends import open_execute, open_sampler
 from orchestai.training.rl.checkpoint import identity
-from orchestai.training.rl.distributed import open_accelerator
+from orchestai.training.rl.distributed import on_main, open_accelerator
 from orchestai.training.rl.rollout import Rollout
 from orchestai.training.rl.trainer import BEST, Summary, Trainer
 from orchestai.workers.pool import worker_cards
@@ -49,6 +50,11 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
         planner.learn_only(frozenset(phase2.explore))
     tasks, eval_tasks = split_tasks(config)
     accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)
+    if layout_of(accelerator).split and not isinstance(planner, LanguagePlanner):
+        raise UserError(
+            f"{checkpoint}: a planner of heads is small, and held whole in every process; launch it with "
+            "configs/accelerate/ddp.yaml"
+        )
 
     def worth(execution: Execution) -> Outcome:
         return reward(execution, phase2, config.rewards)
@@ -85,9 +91,12 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
             identity=same,
             unscorable_limit=config.execution.unscorable_limit,
         )
-        if accelerator.is_main_process:
-            facts = {"seed": phase2.seed, "sandbox_level": runtime.sandbox.level, "identity": same}
-            artefacts.save_run_info(output_dir, config, command="phase2", **facts)
+        facts = {"seed": phase2.seed, "sandbox_level": runtime.sandbox.level, "identity": same}
+        on_main(
+            accelerator,
+            lambda: artefacts.save_run_info(output_dir, config, command="phase2", **facts),
+            "beginning",
+        )
         try:
             summary = await trainer.train(resume=resume)
         finally:

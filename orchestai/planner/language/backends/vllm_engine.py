@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -18,9 +20,13 @@ from orchestai.planner_config import LoraConfig, VllmConfig
 if TYPE_CHECKING:
     from torch import Tensor
 
+T = TypeVar("T")
+
 
 class VllmEngine:
     """Weights reach the engine as a folder: through `reload_weights`, or as an adapter under a new name.
+
+    One thread does all that touches the engine, since a thread has its own idea of which GPU is the current one.
 
     Args:
         model: name or folder of the model; without its adapters.
@@ -54,9 +60,14 @@ class VllmEngine:
                 "planner.language.backend: vllm is not installed; run: pip install 'orchestai[gpu]', or set the "
                 "backend to transformers"
             ) from None
-        adapters = {} if lora is None else {"enable_lora": True, "max_lora_rank": lora.rank, "max_loras": 1}
-        launcher = {"distributed_executor_backend": "external_launcher"} if processes > 1 else {}
-        self._llm: Any = vllm.LLM(
+        options: dict[str, Any] = {}
+        if lora is not None:
+            options |= {"enable_lora": True, "max_lora_rank": lora.rank, "max_loras": 1}
+        if processes > 1:
+            options["distributed_executor_backend"] = "external_launcher"
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vllm")
+        self._llm: Any = self._thread.submit(
+            vllm.LLM,
             model=model,
             dtype=dtype,
             tensor_parallel_size=config.tensor_parallel_size,
@@ -64,9 +75,8 @@ class VllmEngine:
             max_model_len=context,
             logprobs_mode="processed_logprobs",
             generation_config="vllm",
-            **adapters,
-            **launcher,
-        )
+            **options,
+        ).result()
         self._make_params: Any = vllm.SamplingParams
         self._make_lora: Any = LoRARequest if lora is not None else None
         self._lora: Any = None
@@ -76,7 +86,7 @@ class VllmEngine:
 
     async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:
         version = self._version
-        return Generation(await asyncio.to_thread(self._generate, prompts, seeds, settings), version)
+        return Generation(await self._do(lambda: self._generate(prompts, seeds, settings)), version)
 
     def _generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> list[Completion]:
         params = [
@@ -106,16 +116,24 @@ class VllmEngine:
         folder = self._folders.next(policy_version)
         write(folder)
         if self._make_lora is None:
-            self._llm.collective_rpc("reload_weights", kwargs={"weights_path": str(folder)})
-            self._llm.reset_prefix_cache()
+            await self._do(lambda: self._reload(folder))
         else:
             # What the cache knows of a prompt counts for one adapter alone, so a new one needs no reset.
             self._lora = self._make_lora(folder.name, self._folders.count, str(folder))
         self._folders.keep(folder)
         self._version = policy_version
 
+    def _reload(self, folder: Path) -> None:
+        self._llm.collective_rpc("reload_weights", kwargs={"weights_path": str(folder)})
+        self._llm.reset_prefix_cache()
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
     async def close(self) -> None:
         del self._llm
+        self._thread.shutdown()
+        self._folders.clear()
 
 
 def completion(ids: Sequence[int], logp: Sequence[float | None], end_ids: Sequence[int]) -> Completion:

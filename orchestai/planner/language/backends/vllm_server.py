@@ -24,7 +24,7 @@ from orchestai.planner_config import VllmConfig
 if TYPE_CHECKING:
     from torch import Tensor
 
-_TRIES = 6
+_TRIES = 3
 
 
 class VllmServer:
@@ -56,8 +56,15 @@ class VllmServer:
     async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:
         version = self._version
         model = self._model or await self._base_model()
-        rows = [self._ask(model, prompt.tolist(), seed, settings) for prompt, seed in zip(prompts, seeds, strict=True)]
-        return Generation(list(await asyncio.gather(*rows)), version)
+        rows = [
+            asyncio.ensure_future(self._ask(model, prompt.tolist(), seed, settings))
+            for prompt, seed in zip(prompts, seeds, strict=True)
+        ]
+        try:
+            return Generation(list(await asyncio.gather(*rows)), version)
+        finally:
+            for row in rows:
+                row.cancel()
 
     async def _ask(self, model: str, prompt: list[int], seed: int, settings: SampleSettings) -> Completion:
         try:
@@ -85,7 +92,7 @@ class VllmServer:
         choice = response.choices[0]
         ids = getattr(choice, "token_ids", None)
         if ids is None or choice.logprobs is None:
-            raise UserError(f"{self._url}: sent no token ids or log-probabilities; it needs vLLM 0.11 or later")
+            raise UserError(f"{self._url}: sent no token ids or log-probabilities; it needs vLLM 0.19 or later")
         return completion(ids, choice.logprobs.token_logprobs, self._end_ids)
 
     async def sync(self, write: WriteWeights, policy_version: int) -> None:
@@ -98,13 +105,15 @@ class VllmServer:
         elif self._main:
             await self._post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}})
             await self._post("/reset_prefix_cache", {})
-        before = self._folders.keep(folder)
-        if self._adapters and self._main and before is not None:
+        before = self._folders.keep(folder) if self._main else None
+        if self._adapters and before is not None:
             await self._post("/v1/unload_lora_adapter", {"lora_name": before.name})
         self._version = policy_version
 
     async def close(self) -> None:
         await self._client.close()
+        if self._main:
+            self._folders.clear()
 
     async def _base_model(self) -> str:
         try:

@@ -52,3 +52,8 @@ class Folders:
         if before is not None:
             shutil.rmtree(before, ignore_errors=True)
         return before
+
+    def clear(self) -> None:
+        """Remove the last folder too."""
+        if self._last is not None:
+            shutil.rmtree(self._last, ignore_errors=True)
