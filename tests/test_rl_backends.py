@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import fake_vllm
 import pytest
+from accelerate import PartialState
 from language_model import tiny_model, tiny_tokenizer
 from test_rl_start import configuration
 
@@ -31,15 +34,15 @@ def settings(folder: Path, language: dict, **phase2) -> Config:
     return Config(**base | {"planner": base["planner"] | {"kind": "language", "language": own}})
 
 
+def read(self, instruction, prompt, completion, *, sampled):
+    """Whom a plan asks depends on its first letter, since a random model cannot write JSON."""
+    worker = ("stdlib-search", "calculator")[int(completion.ids[0]) % 2]
+    workflow = Workflow([Subtask(id="1", instruction=instruction, task_type="integer", worker=worker)])
+    return Plan(workflow, True, TokenDecisions(prompt, completion.ids), completion.logp if sampled else None)
+
+
 @pytest.fixture
 def checkpoint(tmp_path, monkeypatch) -> Path:
-    """A random model; whom its plan asks depends on its first letter, since it cannot write JSON."""
-
-    def read(self, instruction, prompt, completion, *, sampled):
-        worker = ("stdlib-search", "calculator")[int(completion.ids[0]) % 2]
-        workflow = Workflow([Subtask(id="1", instruction=instruction, task_type="integer", worker=worker)])
-        return Plan(workflow, True, TokenDecisions(prompt, completion.ids), completion.logp if sampled else None)
-
     monkeypatch.setattr(LanguagePlanner, "read", read)
     config = settings(tmp_path, {})
     planner = LanguagePlanner(config.planner, worker_cards(config.workers), tiny_model(), tiny_tokenizer())
@@ -90,3 +93,38 @@ def test_a_replay_needs_something_to_replay(tmp_path):
         settings(tmp_path, {"backend": "replay"})
     with pytest.raises(UserError, match="cannot read"):
         Recording(tmp_path / "none.jsonl", read=True)
+
+
+@pytest.mark.distributed
+def test_two_processes_share_a_server_and_its_failure(checkpoint, tmp_path, repository):
+    """One hands the weights over, both sample from them, off policy too; and both are told that it does not follow."""
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
+    script = [str(repository / "tests/test_rl_backends.py"), str(tmp_path)]
+    with fake_vllm.serving(fake_vllm.Engine()) as url, fake_vllm.serving(fake_vllm.Engine("deaf")) as deaf:
+        done = subprocess.run([*launch, *script, url, deaf], timeout=170, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:3000]
+    lines = (tmp_path / "out" / "phase2_metrics.jsonl").read_text().splitlines()
+    rows = [row for row in map(json.loads, lines) if "reward" in row]
+    assert len(rows) == 2
+    assert all(row["sampler_ratio"] == pytest.approx(1, abs=1e-4) and row["canary_gap"] < 1e-4 for row in rows)
+    errors = [(tmp_path / f"error{rank}").read_text() for rank in range(2)]
+    assert errors[0] == errors[1]
+    assert "its weights are stale" in errors[0]
+
+
+def main(folder: Path, url: str, deaf: str) -> None:
+    """One of two processes: train with a server that does not follow, then with a good one."""
+    setattr(LanguagePlanner, "read", read)  # noqa: B010
+    for name, at in (("failing", deaf), ("out", url)):
+        language = {"backend": "vllm_server", "vllm": {"base_url": at, "canary_tolerance": 1e-3}}
+        config = settings(folder, language, on_policy=False, num_minibatches=2)
+        work = train(config, checkpoint=folder / "phase1_best.pth", output_dir=folder / name)
+        try:
+            asyncio.run(work)
+        except UserError as error:
+            (folder / f"error{PartialState().process_index}").write_text(str(error))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
