@@ -12,7 +12,7 @@ from accelerate.utils import broadcast_object_list
 
 from orchestai import artefacts
 from orchestai.config import Config
-from orchestai.errors import InfrastructureError
+from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import Execution
 from orchestai.planner.language import models
 from orchestai.planner.language.backends.base import Backend
@@ -42,7 +42,7 @@ async def open_sampler(
         output: folder of the run.
 
     Raises:
-        UserError: a package is missing, or the recording to replay cannot be read.
+        UserError: a package is missing, the recording to replay cannot be read, or no prompt is short enough.
     """
     settings = config.planner.language
     if not isinstance(planner, LanguagePlanner) or (settings.backend == "transformers" and settings.recording is None):
@@ -53,9 +53,11 @@ async def open_sampler(
         backend = Recorder(backend, Recording(settings.recording, read=False))
     canary = None
     if settings.backend in ("vllm", "vllm_server"):
-        prompt = planner.prompts.write(min((task.instruction for task in tasks), key=len))
+        prompts, refused = planner.write_prompts([min((task.instruction for task in tasks), key=len)])
+        if refused:
+            raise UserError(f"not even the shortest task can be planned: {refused[0].error}")
         tolerance = settings.vllm.canary_tolerance
-        canary = Canary(planner.policy, prompt, config.training.phase2_rl.temperature, tolerance)
+        canary = Canary(planner.policy, prompts[0], config.training.phase2_rl.temperature, tolerance)
     alone = settings.backend == "vllm"  # each process writes for its own engine
     write = writer(planner.model, main=alone or accelerator.is_main_process)
     try:
