@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from accelerate import Accelerator
@@ -16,7 +16,18 @@ from orchestai.errors import UserError
 from orchestai.training.layouts import layout_of
 from orchestai.training.rl.distributed import together
 
-Planner = TypeVar("Planner", bound=nn.Module)
+
+class Weights(Protocol):
+    """What is needed of a planner, a torch module."""
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
+
+    def to(self, device: torch.device) -> Any: ...
+
+
+Planner = TypeVar("Planner", bound=Weights)
 
 
 class NotFiniteError(Exception):

@@ -14,7 +14,10 @@ from typing import Any
 
 import rl_bandit as bandit
 import torch
+from accelerate import Accelerator
 from language_model import tiny_model
+from test_language_training import config
+from test_supervised import examples
 from torch import nn
 
 from orchestai.config import LoraConfig
@@ -24,9 +27,12 @@ from orchestai.planner.language import models
 from orchestai.planner.language.causal import CausalPolicy
 from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.tasks.task import Task
+from orchestai.training.data_format import save_training_data
+from orchestai.training.supervised import train as train_phase1
 from orchestai.workflow import Subtask, Workflow
 
 LONGEST = 4
+PHASE1 = "phase 1"
 
 
 class Scribe(nn.Module):
@@ -77,7 +83,7 @@ SETTINGS = {
     "num_generations": 4,
     "num_minibatches": 3,
     "micro_batch_tokens": 20,
-    "learning_rate": 0.01,
+    "learning_rate": 0.003,
     "max_grad_norm": 0.5,
     "eval_every": 2,
     "lr_schedule": "constant",
@@ -103,8 +109,22 @@ def half(output: Path, name: str) -> None:
     run(output, name, num_episodes=10)
 
 
+def teach(output: Path, *, epochs: int = 4, resume: bool = False) -> None:
+    """Phase 1 of the model `tiny`."""
+    settings = config(num_epochs=epochs, language={"micro_batch_tokens": 100})
+    data = output.parent / f"{output.name}.json"
+    save_training_data(data, examples(), settings)
+    train_phase1(settings, data=data, output_dir=output, resume=resume)
+
+
 def every_run(output: Path) -> None:
     """Each of `RUNS` at one go, in two halves, and the second half of what another layout began in `begun`."""
+    Accelerator.end_training = lambda self: None  # it ends the processes' group, which the runs here share
+    teach(output / "whole" / PHASE1)
+    teach(output / "halves" / PHASE1, epochs=2)
+    teach(output / "halves" / PHASE1, resume=True)
+    teach(output / "begun" / PHASE1, resume=True)
+    teach(output / "left" / PHASE1, epochs=2)
     for name in RUNS:
         run(output / "whole" / name, name)
         half(output / "halves" / name, name)

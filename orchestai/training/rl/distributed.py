@@ -22,6 +22,7 @@ from accelerate.utils import (
     InitProcessGroupKwargs,
     gather_object,
 )
+from transformers.integrations import unset_hf_deepspeed_config
 
 from orchestai.config import LoggingConfig
 from orchestai.errors import InfrastructureError, UserError
@@ -63,6 +64,7 @@ def open_accelerator(output: Path, logging: LoggingConfig, timeout_s: float) -> 
         # Accelerate leaves FSDP out where there is no GPU; PyTorch does not.
         accelerator.state.distributed_type = DistributedType.FSDP
         accelerator.state.fsdp_plugin = FullyShardedDataParallelPlugin()
+    unset_hf_deepspeed_config()  # models are opened whole in every process; `Learner` splits them
     accelerator.init_trackers(logging.project)
     return accelerator
 
