@@ -21,8 +21,10 @@ from orchestai.runtime import open_runtime
 from orchestai.tasks import load_suite
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
+from orchestai.training.layouts import layout_of
+from orchestai.training.rl.backends import open_execute, open_sampler
 from orchestai.training.rl.checkpoint import identity
-from orchestai.training.rl.distributed import open_accelerator
+from orchestai.training.rl.distributed import on_main, open_accelerator
 from orchestai.training.rl.rollout import Rollout
 from orchestai.training.rl.trainer import BEST, Summary, Trainer
 from orchestai.workers.pool import worker_cards
@@ -47,7 +49,12 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
     else:
         planner.learn_only(frozenset(phase2.explore))
     tasks, eval_tasks = split_tasks(config)
-    accelerator = open_accelerator(output_dir, config.logging)
+    accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)
+    if layout_of(accelerator).split and not isinstance(planner, LanguagePlanner):
+        raise UserError(
+            f"{checkpoint}: a planner of heads is small, and held whole in every process; launch it with "
+            "configs/accelerate/ddp.yaml"
+        )
 
     def worth(execution: Execution) -> Outcome:
         return reward(execution, phase2, config.rewards)
@@ -59,9 +66,18 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
         save_planner(path, planner, config, seed=phase2.seed, data_fingerprint=data_fingerprint(tasks), **facts)
 
     same = {**identity(config, tasks, eval_tasks), "checkpoint": fingerprint_of(checkpoint)}
-    async with open_runtime(config) as runtime:
+    async with (
+        open_runtime(config) as runtime,
+        open_sampler(config, planner, [*tasks, *eval_tasks], accelerator, output_dir) as sampler,
+    ):
         rollout = Rollout(
-            planner, runtime.executor.execute, worth, step_worth, phase2, concurrency=config.execution.concurrency
+            planner,
+            open_execute(config, runtime.executor.execute),
+            worth,
+            step_worth,
+            phase2,
+            concurrency=config.execution.concurrency,
+            sampler=sampler,
         )
         trainer = Trainer(
             accelerator,
@@ -75,10 +91,16 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
             identity=same,
             unscorable_limit=config.execution.unscorable_limit,
         )
-        if accelerator.is_main_process:
-            facts = {"seed": phase2.seed, "sandbox_level": runtime.sandbox.level, "identity": same}
-            artefacts.save_run_info(output_dir, config, command="phase2", **facts)
-        summary = await trainer.train(resume=resume)
+        facts = {"seed": phase2.seed, "sandbox_level": runtime.sandbox.level, "identity": same}
+        on_main(
+            accelerator,
+            lambda: artefacts.save_run_info(output_dir, config, command="phase2", **facts),
+            "beginning",
+        )
+        try:
+            summary = await trainer.train(resume=resume)
+        finally:
+            await rollout.stop()
     accelerator.end_training()
     if accelerator.is_main_process:
         Console(stderr=True).print(
