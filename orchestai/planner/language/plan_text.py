@@ -4,8 +4,8 @@
     "fallback":[],"depends_on":[]},{"id":2,"instruction":"count its letters ...", ...
 
 A step's words stand in the task's instruction: copied whole; or begun and ended with three dots, which stands for all
-words up to the end of their clause; or named by the number, `[2]`, of the part that they begin with, which `with_numbers`
-shows. Words that are not in the instruction are the plan's own. The space before the dots lets tokens that carry the
+words up to the end of their clause; or named by the number, `[2]`, of the part that they begin with, as `with_numbers`
+shows it. Words that are not in the instruction are the plan's own. The space before the dots lets tokens that carry the
 space after a word be copied as they are.
 """
 
