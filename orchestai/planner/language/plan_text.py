@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
+from orchestai.planner.clauses import is_connective
 from orchestai.planner_config import PlannerConfig
 from orchestai.tasks.examples import clean
 from orchestai.workflow import Subtask, Workflow, WorkflowError
@@ -69,13 +70,11 @@ def with_numbers(instruction: str) -> str:
 
     Behind, because a language model reads forwards: at the number it knows the words that the number stands for.
     """
-    starts = _beginnings(instruction)
-    if not starts:
-        return instruction
-    parts = [instruction[: starts[0]]]
-    for i, (start, end) in enumerate(zip(starts, [*starts[1:], len(instruction)], strict=True), start=1):
-        parts.append(f"{instruction[start:end].rstrip()} [{i}]{' ' if end < len(instruction) else ''}")
-    return "".join(parts)
+    pieces, last = [], 0
+    for i, (_, end) in enumerate(_parts(instruction), start=1):
+        pieces.append(f"{instruction[last:end].rstrip()} [{i}]{' ' if end < len(instruction) else ''}")
+        last = end
+    return "".join([*pieces, instruction[last:]])
 
 
 def write_plan(workflow: Workflow, instruction: str, quote: Quote) -> PlanText:
@@ -163,7 +162,7 @@ def _begin(instruction: str, span: tuple[int, int], words: str, position: int) -
 
 def _name(instruction: str, span: tuple[int, int], words: str, position: int) -> str:
     """The number of the part that the span begins with; all words where that does not lead back to it."""
-    beginnings = _beginnings(instruction)
+    beginnings = [start for start, _ in _parts(instruction)]
     if span[0] in beginnings:
         name = f"[{beginnings.index(span[0]) + 1}]"
         if _find(name, instruction, position) == (span, words):
@@ -171,8 +170,12 @@ def _name(instruction: str, span: tuple[int, int], words: str, position: int) ->
     return words
 
 
-def _beginnings(instruction: str) -> list[int]:
-    return [match.end() for match in _BEGINNING.finditer(_shield(instruction))]
+def _parts(instruction: str) -> list[tuple[int, int]]:
+    """[start, end) of the parts between punctuation that may ask for something: all but connectives."""
+    shield = _shield(instruction)
+    starts = [match.end() for match in _BEGINNING.finditer(shield)]
+    parts = zip(starts, [*starts[1:], len(instruction)], strict=True)
+    return [(start, end) for start, end in parts if not is_connective(shield[start:end])]
 
 
 def _shield(text: str) -> str:
@@ -191,10 +194,10 @@ def _find(words: str, instruction: str, position: int) -> tuple[tuple[int, int],
     if not words:
         return None
     if number := _NUMBER.fullmatch(words):
-        beginnings = _beginnings(instruction)
-        if not 1 <= int(number[1]) <= len(beginnings):
+        parts = _parts(instruction)
+        if not 1 <= int(number[1]) <= len(parts):
             return None
-        start = beginnings[int(number[1]) - 1]
+        start = parts[int(number[1]) - 1][0]
         end = _clause_end(instruction, start)
         return (start, end), clean(instruction[start:end])
     if (start := _index(words, instruction, position)) >= 0:
