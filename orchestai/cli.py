@@ -127,12 +127,17 @@ def train_phase2(
     checkpoint: Annotated[Path, _flag("checkpoint", "Planner to start from.")] = Path("checkpoints/phase1_best.pth"),
     output_dir: Annotated[Path, _flag("output_dir", "Folder for checkpoints and metrics.")] = Path("checkpoints"),
     episodes: Annotated[int | None, _flag("episodes", "Episodes instead of phase2_rl.num_episodes.")] = None,
+    updates: Annotated[
+        int | None, _flag("updates", "The same in updates, each of phase2_rl.tasks_per_update episodes.", minimum=1)
+    ] = None,
     resume: Resume = False,
     overrides: Overrides = None,
 ) -> None:
     """Phase 2: improve the planner by the reward of executed plans. Start it with `accelerate launch` for many GPUs."""
     from orchestai import commands
 
+    if updates is not None:
+        episodes = updates * load_config(config, overrides or []).training.phase2_rl.tasks_per_update
     flags = _override("training.phase2_rl.num_episodes", episodes)
     commands.train_phase2(
         load_config(config, [*(overrides or []), *flags]), checkpoint=checkpoint, output_dir=output_dir, resume=resume

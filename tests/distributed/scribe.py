@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ from language_model import tiny_model
 from test_language_training import config
 from test_supervised import examples
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from orchestai.config import LoraConfig
 from orchestai.errors import InfrastructureError
@@ -28,6 +30,7 @@ from orchestai.planner.language.causal import CausalPolicy
 from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.tasks.task import Task
 from orchestai.training.data_format import save_training_data
+from orchestai.training.learner import Learner
 from orchestai.training.supervised import train as train_phase1
 from orchestai.workflow import Subtask, Workflow
 
@@ -100,8 +103,21 @@ def run(output: Path, name: str, *, resume: bool = False, **changes: Any) -> Scr
     policy = Scribe(lora=name == "LoRA", value_head=name == "PPO")
     arguments = {key: changes.pop(key) for key in ("execute", "timeout_s") if key in changes}
     config = bandit.settings(**SETTINGS | RUNS[name] | changes)
-    asyncio.run(bandit.trainer(output, config, policy, **arguments).train(resume=resume))
+    trainer = bandit.trainer(output, config, policy, **arguments)
+    asyncio.run(trainer.train(resume=resume))
+    if "RANK" in os.environ and os.environ["RANK"] == "0":
+        (output.parent.parent / "held.json").write_text(json.dumps(held(trainer.learner)))
     return policy
+
+
+def held(learner: Learner) -> float:
+    """The share of the learned weights that this process holds."""
+    mine = whole = 0
+    for parameter in learner._learned.values():
+        part = parameter.to_local() if isinstance(parameter, DTensor) else getattr(parameter, "ds_tensor", parameter)
+        mine += part.numel()
+        whole += getattr(parameter, "ds_numel", parameter.numel())
+    return mine / whole
 
 
 def half(output: Path, name: str) -> None:
@@ -109,7 +125,7 @@ def half(output: Path, name: str) -> None:
     run(output, name, num_episodes=10)
 
 
-def teach(output: Path, *, epochs: int = 4, resume: bool = False) -> None:
+def teach(output: Path, *, epochs: int = 2, resume: bool = False) -> None:
     """Phase 1 of the model `tiny`."""
     settings = config(num_epochs=epochs, language={"micro_batch_tokens": 100})
     data = output.parent / f"{output.name}.json"
@@ -117,15 +133,16 @@ def teach(output: Path, *, epochs: int = 4, resume: bool = False) -> None:
     train_phase1(settings, data=data, output_dir=output, resume=resume)
 
 
-def every_run(output: Path) -> None:
-    """Each of `RUNS` at one go, in two halves, and the second half of what another layout began in `begun`."""
+def every_run(output: Path, names: Sequence[str]) -> None:
+    """Phase 1 and some of `RUNS`: at one go, in two halves, the second half of what another layout began in `begun`,
+    and the first half for another layout to go on with in `left`."""
     Accelerator.end_training = lambda self: None  # it ends the processes' group, which the runs here share
     teach(output / "whole" / PHASE1)
-    teach(output / "halves" / PHASE1, epochs=2)
+    teach(output / "halves" / PHASE1, epochs=1)
     teach(output / "halves" / PHASE1, resume=True)
     teach(output / "begun" / PHASE1, resume=True)
-    teach(output / "left" / PHASE1, epochs=2)
-    for name in RUNS:
+    teach(output / "left" / PHASE1, epochs=1)
+    for name in names:
         run(output / "whole" / name, name)
         half(output / "halves" / name, name)
         run(output / "halves" / name, name, resume=True)
@@ -134,13 +151,13 @@ def every_run(output: Path) -> None:
 
 
 def trouble(output: Path, kind: str) -> None:
-    """Process 1 dies, or hangs, while it executes plans of the second update."""
+    """Process 1 dies, or hangs, while it executes plans of the first update."""
     rank, seen = int(os.environ["RANK"]), 0
 
     async def execute(task: Task, workflow: Workflow, sample: int = 0) -> Any:
         nonlocal seen
         seen += 1
-        if rank == 1 and seen > len(bandit.TASKS):
+        if rank == 1 and seen > len(bandit.TASKS) / 2:  # its share of the evaluation before the first update
             (output / "pid").write_text(str(os.getpid()))
             if kind == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -157,6 +174,6 @@ def trouble(output: Path, kind: str) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     if sys.argv[2] == "train":
-        every_run(Path(sys.argv[1]))
+        every_run(Path(sys.argv[1]), sys.argv[3:])
     else:
         trouble(Path(sys.argv[1]), sys.argv[2])
