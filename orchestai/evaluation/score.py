@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
-from importlib.util import find_spec
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -19,8 +16,7 @@ from orchestai.evaluation.verdicts import Verdict, VerdictFile, fingerprint
 from orchestai.outcome import Unscorable
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Sandbox
-from orchestai.tasks.source_code import modules
-from orchestai.tasks.task import Task
+from orchestai.tasks.requirements import not_installed
 
 
 async def score(
@@ -83,20 +79,6 @@ async def score(
         lost=tuple(result for result in results if isinstance(result, Lost)),
         continued=continued,
     )
-
-
-def not_installed(task: Task) -> list[str]:
-    """Modules that the task's tests import or that its solutions are to use, and that are not here."""
-    try:
-        needed = modules(task.test)
-    except (SyntaxError, ValueError):  # the sandbox says what is wrong with them
-        needed = set()
-    return sorted(module for module in needed | {lib.partition(".")[0] for lib in task.libs} if not _is_here(module))
-
-
-@cache
-def _is_here(module: str) -> bool:
-    return module in sys.modules or find_spec(module) is not None
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from orchestai.errors import InfrastructureError
 from orchestai.sandbox import Isolation, Program, Report, Sandbox
+from orchestai.tasks.requirements import not_installed
 from orchestai.tasks.task import Task
 
 
@@ -11,8 +12,11 @@ async def judge(sandbox: Sandbox, task: Task, program: str) -> Report:
     """Run `program` against the hidden tests of `task`.
 
     Raises:
-        InfrastructureError: the sandbox could not find out how the task's tests can be run.
+        InfrastructureError: a module that the task needs is not installed, so every program would fail; or the sandbox
+            could not find out how the task's tests can be run.
     """
+    if absent := not_installed(task):
+        raise InfrastructureError(f"task {task.task_id!r}: not installed: {', '.join(absent)}; install them with pip")
     return await sandbox.arun(Program(program, task.test, task.entry_point, await isolation(sandbox, task)))
 
 
