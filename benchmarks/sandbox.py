@@ -44,13 +44,13 @@ from orchestai.sandbox import Isolation, Limits, Program, Sandbox
 from orchestai.sandbox.inside.census import descendants
 
 PRELOAD = (
-    *("numpy", "pandas"),
+    *("numpy", "pandas", "narwhals._pandas_like.namespace"),  # scikit-learn imports the last when it first sees a table
     *("sklearn.cluster", "sklearn.decomposition", "sklearn.ensemble", "sklearn.linear_model", "sklearn.metrics"),
     *("sklearn.model_selection", "sklearn.neighbors", "sklearn.pipeline", "sklearn.preprocessing"),
 )
 """What our sandbox imports beforehand, where it is installed. `sklearn` alone would import next to nothing."""
 
-SLOW = 20
+SLOW = 12
 """Programs of a set that an executor gets that needs a second for each."""
 
 WIDTH = 110

@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from orchestai import __version__
 from orchestai.config import DEFAULT_CONFIG, Config, load_config
-from orchestai.errors import UserError
+from orchestai.errors import InfrastructureError, UserError
 
 app = typer.Typer(
     name="orchestai", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__
@@ -253,6 +253,9 @@ def _guarded(program: typer.Typer) -> NoReturn:
     except UserError as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)
+    except InfrastructureError as error:
+        console.print(f"[bold red]this system failed:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        sys.exit(1)
     except (KeyboardInterrupt, SystemExit) as left:  # typer turns the former into the latter
         if isinstance(left, SystemExit) and left.code != _INTERRUPTED:
             raise

@@ -17,6 +17,7 @@ from orchestai.planner_config import LanguageConfig as LanguageConfig
 from orchestai.planner_config import LoraConfig as LoraConfig
 from orchestai.planner_config import PlannerConfig as PlannerConfig
 from orchestai.planner_config import TinyConfig as TinyConfig
+from orchestai.planner_config import VllmConfig as VllmConfig
 from orchestai.section import Section
 
 DEFAULT_CONFIG = Path("config.yaml")
@@ -234,8 +235,9 @@ class Phase2Config(Section):
     """Weight of the KL to the phase-1 planner (k3, weighted by the ratio)."""
     sampler_correction: Literal["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"] | None = None
     """Weigh each decision (`token`) or plan (`sequence`) by its probability under the planner over that under what drew
-    it, for samplers that compute otherwise than the planner scores (vLLM, constrained decoding). A weight outside
-    `sampler_ratio_min` and `sampler_ratio_max` becomes the nearer of them (`truncate`) or 0 (`mask`). null: none."""
+    it, for samplers that compute otherwise than the planner scores (vLLM). A weight outside `sampler_ratio_min` and
+    `sampler_ratio_max` becomes the nearer of them (`truncate`) or 0 (`mask`). null: `token_truncate` with a vLLM
+    backend, else none."""
     sampler_ratio_min: float = Field(0.0, ge=0)
     sampler_ratio_max: float = Field(3.0, gt=0)
     credit: Literal["plan", "step"] = "plan"
@@ -247,6 +249,12 @@ class Phase2Config(Section):
     with the number of parents that greedy plans weigh."""
     temperature: float = Field(1.0, gt=0)
     """Sampling temperature of the explored decisions; also applied when they are scored."""
+    on_policy: bool = True
+    """Sample a batch only when all former ones have been learned from. If false, the next batches are sampled while the
+    present one is executed."""
+    max_staleness: int = Field(1, ge=1)
+    """on_policy false: most updates between the sampling of a plan and learning from it; so many batches are sampled
+    ahead. An older plan is unscorable."""
     max_grad_norm: float = Field(1.0, gt=0)
     eval_every: int = Field(10, ge=1)
     """Updates between evaluations on validation tasks."""
@@ -266,6 +274,9 @@ class Phase2Config(Section):
 class TrainingConfig(Section):
     phase1_supervised: Phase1Config = Phase1Config()
     phase2_rl: Phase2Config = Phase2Config()
+    timeout_s: float = Field(3600.0, gt=0)
+    """With several processes: longest that one waits for the others, which may have to execute more plans, or slower
+    ones. Past it, or where one of them dies, all end with a message."""
 
 
 class LoggingConfig(Section):
@@ -284,6 +295,14 @@ class Config(Section):
     rewards: RewardsConfig = RewardsConfig()
     training: TrainingConfig = TrainingConfig()
     logging: LoggingConfig = LoggingConfig()
+
+    @model_validator(mode="after")
+    def _correct_what_an_engine_samples(self) -> Config:
+        phase2 = self.training.phase2_rl
+        if self.planner.language.backend.startswith("vllm") and phase2.sampler_correction is None:
+            corrected = phase2.model_copy(update={"sampler_correction": "token_truncate"})
+            object.__setattr__(self, "training", self.training.model_copy(update={"phase2_rl": corrected}))
+        return self
 
     def to_yaml(self) -> str:
         """The resolved configuration; `load_config` reads it back to an equal object."""

@@ -224,7 +224,7 @@ def trainer(output: Path, config: Phase2Config, planner: nn.Module | None = None
         "unscorable_limit": 0.2,
     }
     rollout = Rollout(planner, changes.pop("execute", execute), worth, step_worth, config, concurrency=8)
-    accelerator = open_accelerator(output, LoggingConfig())
+    accelerator = open_accelerator(output, LoggingConfig(), changes.pop("timeout_s", 120.0))
     return Trainer(accelerator, planner, rollout, config, **(arguments | changes))
 
 

@@ -30,7 +30,7 @@ def run(programs: list[dict[str, Any]], isolation: str = "split") -> Iterator[di
         Sandbox(workers=1, limits=LIMITS, strictness="strict", cache_size=0) as sandbox,
     ):
         listener.setblocking(False)
-        at_rest = len(census.descendants(sandbox.server_pid))
+        at_rest = _processes_at_rest(sandbox)
         for program in programs:
             with _canary() as folder:
                 port = str(listener.getsockname()[1])
@@ -48,11 +48,20 @@ def run(programs: list[dict[str, Any]], isolation: str = "split") -> Iterator[di
                     faults.append(f"no verdict: {report.status}: {report.reason}")
                 if not _unharmed(folder):
                     faults.append("harmed the canary")
-            if len(census.descendants(sandbox.server_pid)) != at_rest:
+            if _processes_at_rest(sandbox) != at_rest:
                 faults.append("left processes")
             if _was_called(listener):
                 faults.append("reached the network")
             yield {"id": program["id"], "faults": faults, "status": report.status, "passed": report.passed}
+
+
+def _processes_at_rest(sandbox: Sandbox) -> int:
+    """How many there are once those for the next program are ready, and the number changes no more."""
+    counts = [-1]
+    while len(counts) < 3 or len(set(counts[-3:])) > 1:
+        counts.append(len(census.descendants(sandbox.server_pid)))
+        time.sleep(0.01)
+    return counts[-1]
 
 
 def _faults(program: dict[str, Any], passed: int, total: int, seconds: float) -> Iterator[str]:

@@ -26,7 +26,9 @@ from orchestai.workflow import Subtask, Workflow
 
 NAMES = ("cpu", "one_gpu", "eight_gpus")
 HEAD = "import math\ndef task_func(numbers):\n"
-WORDS = "Computes the {what} of the floors of numbers.\nYou should write self-contained code starting with:\n```\n{head}```"
+WORDS = (
+    "Computes the {what} of the floors of numbers.\nYou should write self-contained code starting with:\n```\n{head}```"
+)
 TESTS = """\
 import unittest
 class TestCases(unittest.TestCase):
@@ -107,7 +109,7 @@ def read_as_a_choice(text: str, instruction: str, workers: list[str], config: Pl
     return Read(
         Workflow(
             [
-                Subtask(id="1", instruction="List the cases.", task_type="analyse", worker="chat", role="You read."),
+                Subtask(id="1", instruction="List the cases.", task_type="plan", worker="chat", role="You read."),
                 Subtask(id="2", instruction="Write it.", task_type="write", worker="direct", depends_on=("1",)),
                 Subtask(id="3", instruction=last, task_type="fix", worker="python", depends_on=("1", "2")),
             ]
@@ -176,7 +178,7 @@ def test_the_seeds_words_are_understood(monkeypatch: pytest.MonkeyPatch) -> None
     assert (phase2.algorithm, phase2.tasks_per_update, phase2.num_episodes) == ("PPO", 64, 64_000)
     assert asked.config.planner.language.model == "Qwen/Qwen2.5-14B-Instruct"
     assert asked.config.tasks.limit == 9
-    assert "workers.models.coder-large" and asked.config.workers.models["coder-large"].kind == "openai_api"
+    assert asked.config.workers.models["coder-large"].kind == "openai_api"
 
 
 @pytest.mark.parametrize(

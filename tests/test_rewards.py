@@ -72,6 +72,15 @@ async def test_a_program_is_judged_by_the_tasks_hidden_tests():
     assert report.outcome() == Scored(0.5)
 
 
+async def test_a_task_whose_library_is_missing_judges_nobody():
+    """Every program would fail, and phase 2 would learn from that."""
+    tests = "import no_such_library\nimport unittest\nclass T(unittest.TestCase):\n    def test(self): pass"
+    task = Task(task_id="t", suite="s", instruct_prompt="", test=tests, entry_point="f")
+    with Sandbox(workers=1) as sandbox:
+        report = await judge(sandbox, task, "def f(): pass")
+    assert report.outcome() == Unscorable("sandbox: infra_error: not installed: no_such_library; install them with pip")
+
+
 async def test_auto_isolation_is_what_the_reference_program_needs(tmp_path):
     """The tests of the one compare plain values, those of the other look at the program's own globals."""
     tests = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        "

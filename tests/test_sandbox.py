@@ -372,3 +372,33 @@ def test_modules_are_preloaded_once():
 def test_a_module_that_cannot_be_preloaded_is_named():
     with pytest.raises(UserError, match=r"no_such_module.*sandbox\.preload"), Sandbox(preload=["no_such_module"]):
         pass
+
+
+def test_a_test_says_what_it_took_and_printed(sandbox: Sandbox) -> None:
+    """Both processes count: the candidate's by its own account, all of them by the system's."""
+    code = """\
+import sys
+def task_func(n):
+    print("out", n)
+    print("err", n, file=sys.stderr)
+    kept = bytearray(n << 20)
+    return sum(i & 1 for i in range(n * 20_000))
+"""
+    body = "    def test_{0}(self):\n        print('test')\n        self.assertGreater(task_func({0}), 0)\n"
+    tests = "import unittest\nclass T(unittest.TestCase):\n" + body.format(1) + body.format(60)
+    for isolation in ("split", "shared"):
+        report = sandbox.run(Program(code, tests, isolation=isolation))
+        small, large = report.tests
+        assert (small.output, large.output) == ("test\nout 1\nerr 1\n", "test\nout 60\nerr 60\n")
+        assert large.wall_s > small.wall_s > 0
+        assert large.cpu_s > 5 * small.cpu_s > 0
+        assert small.peak_mb < 40 < large.peak_mb < 100
+        assert report.cpu_s > large.cpu_s
+        assert 40 < report.peak_mb < 100
+
+
+def test_what_a_test_prints_is_cut(sandbox: Sandbox) -> None:
+    code = "def task_func(n):\n    print('x' * n)\n    return n"
+    tests = "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(task_func(9**7), 9**7)"
+    (test,) = sandbox.run(Program(code, tests)).tests
+    assert (test.outcome, test.output) == ("passed", "x" * 2000)

@@ -192,7 +192,8 @@ def test_a_module_that_is_not_installed_fails_nobody(place: Path, run: Command) 
     absent = ("no_such_library", "no_such_module")
     write(place / "tasks.jsonl", big_task(0, f"import {absent[1]}.x\n{TESTS}") | {"libs": f"['{absent[0]}', 'json']"})
     said = run(write(place / "samples.jsonl", RIGHT, HALF), *SUITE, code=1)
-    assert f"BigCodeBench/0 (sample 0), BigCodeBench/0 (sample 1): not installed: {', '.join(absent)}; install" in said
+    who = "BigCodeBench/0 (sample 0), BigCodeBench/0 (sample 1)"
+    assert f"{who}: sandbox: infra_error: not installed: {', '.join(absent)}; install" in said
     assert "no pass@1: no sample could be judged" in said
     assert not verdicts(place / "samples_results.jsonl")
 

@@ -16,7 +16,6 @@ from orchestai.evaluation.verdicts import Verdict, VerdictFile, fingerprint
 from orchestai.outcome import Unscorable
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Sandbox
-from orchestai.tasks.requirements import not_installed
 
 
 async def score(
@@ -28,8 +27,6 @@ async def score(
     progress: Callable[[Verdict | Lost], None] | None = None,
 ) -> Score:
     """Judge the samples whose verdicts `file` does not know, `workers` at a time, and append theirs to it.
-
-    A task whose tests or libraries need a module that is not installed fails every program: its samples are not judged.
 
     Args:
         progress: called for each sample, those that are known first.
@@ -57,10 +54,7 @@ async def score(
     missing = []
     for sample in samples:
         mark = fingerprint(sample, sandbox)
-        if absent := not_installed(sample.task):
-            reason = f"not installed: {', '.join(absent)}; install them with pip"
-            keep(sample.index, Lost(sample.index, sample.task.task_id, reason))
-        elif verdict := file.known.get((sample.index, mark)):
+        if verdict := file.known.get((sample.index, mark)):
             keep(sample.index, verdict)
         else:
             missing.append((sample, mark))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -22,7 +22,7 @@ class Verdict(BaseModel):
     Attributes:
         index: of the sample in its file.
         fingerprint: of the sample and of all that decides its verdict; see `fingerprint`.
-        passed, total, success, status, reason, level, wall_s, tests: as in `Report`.
+        passed, total, success, status, reason, level, wall_s, cpu_s, peak_mb, tests: as in `Report`.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -37,6 +37,8 @@ class Verdict(BaseModel):
     reason: str
     level: str
     wall_s: float
+    cpu_s: float
+    peak_mb: float
     tests: tuple[TestVerdict, ...]
 
     @classmethod
@@ -52,7 +54,11 @@ class Verdict(BaseModel):
             reason=_encodable(report.reason),
             level=report.level,
             wall_s=report.wall_s,
-            tests=tuple(TestVerdict(test.name, test.outcome, _encodable(test.message)) for test in report.tests),
+            cpu_s=report.cpu_s,
+            peak_mb=report.peak_mb,
+            tests=tuple(
+                replace(test, message=_encodable(test.message), output=_encodable(test.output)) for test in report.tests
+            ),
         )
 
 

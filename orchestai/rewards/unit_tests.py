@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+import sys
+from functools import cache
+from importlib.util import find_spec
+
 from orchestai.errors import InfrastructureError
 from orchestai.sandbox import Isolation, Program, Report, Sandbox
-from orchestai.tasks.requirements import not_installed
+from orchestai.tasks.source_code import modules
 from orchestai.tasks.task import Task
 
 
 async def judge(sandbox: Sandbox, task: Task, program: str) -> Report:
     """Run `program` against the hidden tests of `task`.
 
+    Where a module is not installed that the tests or the task's libraries need, every program would fail; then none is
+    judged: the report says `infra_error`, and the outcome is Unscorable.
+
     Raises:
-        InfrastructureError: a module that the task needs is not installed, so every program would fail; or the sandbox
-            could not find out how the task's tests can be run.
+        InfrastructureError: the sandbox could not find out how the task's tests can be run.
     """
     if absent := not_installed(task):
-        raise InfrastructureError(f"task {task.task_id!r}: not installed: {', '.join(absent)}; install them with pip")
+        return Report("infra_error", reason=f"not installed: {', '.join(absent)}; install them with pip")
     return await sandbox.arun(Program(program, task.test, task.entry_point, await isolation(sandbox, task)))
+
+
+def not_installed(task: Task) -> list[str]:
+    """Modules that the task's tests import or that its solutions are to use, and that are not here."""
+    try:
+        needed = modules(task.test)
+    except (SyntaxError, ValueError):  # the sandbox says what is wrong with them
+        needed = set()
+    return sorted(module for module in needed | {lib.partition(".")[0] for lib in task.libs} if not _is_here(module))
+
+
+@cache
+def _is_here(module: str) -> bool:
+    return module in sys.modules or find_spec(module) is not None
 
 
 async def isolation(sandbox: Sandbox, task: Task) -> Isolation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -21,15 +22,19 @@ from typing import Any
 
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox.bubblewrap import NOBODY, SCRATCH, Bubblewrap
-from orchestai.sandbox.inside import FIRST_UID
-from orchestai.sandbox.inside.wire import ChannelClosedError, LineReader
-from orchestai.sandbox.inventory import free_names
+from orchestai.sandbox.inside.wire import ChannelClosedError, LineReader, send_line
+from orchestai.sandbox.inventory import packed
 from orchestai.sandbox.program import Limits, Program
 
 _INSIDE = Path(__file__).parent / "inside"
 _BOOT = """
 import importlib.util, json, os, sys
 os.dup2(0, 2)
+register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
+sys.modules.pop("random", None)
+import random
+os.register_at_fork = register
+random.seed(0)
 sys.path[:] = [entry for entry in sys.path if entry]
 folder, settings = sys.argv[1:]
 spec = importlib.util.spec_from_file_location("sandbox_inside", f"{folder}/__init__.py")
@@ -38,9 +43,14 @@ spec.loader.exec_module(sys.modules["sandbox_inside"])
 from sandbox_inside.server import main
 sys.exit(main(json.loads(settings)))
 """
+"""Runs in the new interpreter. `random` would have every fork of the server draw a new state, but programs are to find
+the one that belongs to seed 0. Forks of their own draw one, see `roles`."""
 _SEALED = 1 | 2 | 4 | 8
 """F_SEAL_SEAL, _SHRINK, _GROW and _WRITE: a program must not change the file that its tests are read from."""
 _START_TIMEOUT_S = 120.0
+_UIDS = range(61000, 65534)
+"""Users that nobody is; where the server is root, each slot's programs run as one of them. Servers choose at random, so
+that those of several sandboxes on a machine hardly share one, and the limit on its processes."""
 _ENVIRONMENT = {
     "PATH": os.pathsep.join((os.path.dirname(sys.executable), os.defpath)),
     "USER": "sandbox",
@@ -71,6 +81,7 @@ class ForkServer:
     """A clean interpreter that forks a process, or two, per program. `slots` programs may run at a time.
 
     Args:
+        limits: what each program may use.
         bubblewrap: puts the server and its programs into namespaces; without it they have limits alone.
 
     Raises:
@@ -78,7 +89,10 @@ class ForkServer:
         InfrastructureError: the server does not start.
     """
 
-    def __init__(self, slots: int, preload: Sequence[str] = (), bubblewrap: Bubblewrap | None = None) -> None:
+    def __init__(
+        self, slots: int, limits: Limits, preload: Sequence[str] = (), bubblewrap: Bubblewrap | None = None
+    ) -> None:
+        self._limits = limits
         self._home = tempfile.mkdtemp(prefix="sandbox-")
         pairs = [socket.socketpair() for _ in range(slots)]
         self._channels = [ours for ours, _ in pairs]
@@ -86,11 +100,21 @@ class ForkServer:
         descriptors = [channel.fileno() for channel in theirs]
         home = SCRATCH if bubblewrap else self._home
         level = "namespaces" if bubblewrap else "process"
-        settings = {"channels": descriptors, "preload": list(preload), "home": home, "level": level}
+        first_uid = secrets.choice(_UIDS[: -slots - 1])
+        settings = {
+            "channels": descriptors,
+            "preload": list(preload),
+            "home": home,
+            "level": level,
+            "limits": asdict(limits),
+            "first_uid": first_uid,
+        }
         command = [os.path.abspath(sys.executable), "-s", "-c", _BOOT, str(_INSIDE), json.dumps(settings)]
         environment = _ENVIRONMENT | {"HOME": home, "TMPDIR": home}
         if bubblewrap:
-            command = bubblewrap.command(command, [_INSIDE], _write_etc(Path(self._home), slots), environment)
+            command = bubblewrap.command(
+                command, [_INSIDE], _write_etc(Path(self._home), range(first_uid, first_uid + slots)), environment
+            )
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             command,
@@ -121,34 +145,30 @@ class ForkServer:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def judge(self, slot: int, program: Program, names: Sequence[str], limits: Limits) -> dict[str, Any]:
+    def judge(self, slot: int, program: Program, names: Sequence[str]) -> dict[str, Any]:
         """Have `slot` run a program and wait for the verdict. One caller per slot at a time.
 
-        Gives `status`, `reason`, `wall_s` and `tests`, an [outcome, message] for each of `names`.
+        Gives `status`, `reason`, `wall_s`, `cpu_s`, `peak_mb` and `tests`: for each of `names` the fields of a
+        `TestVerdict`.
 
         Raises:
             SlotLostError: the slot or the server died of it, or of something else.
+            SyntaxError, ValueError: the tests are not Python.
         """
         number = next(self._ids)
-        job = {
-            "total": len(names),
-            "entry_point": program.entry_point,
-            "isolation": program.isolation,
-            "limits": asdict(limits),
-        }
-        order = json.dumps({"id": number, "job": job}).encode() + b"\n"
-        free = [name for name in free_names(program.tests) if name != program.entry_point]
-        tests = json.dumps({"source": program.tests, "names": names, "free": free})
+        job = {"total": len(names), "entry_point": program.entry_point, "isolation": program.isolation}
+        code = program.code.encode("utf-8", "surrogatepass")
+        tests = packed(program.tests, tuple(names), program.entry_point)
         channel = self._channels[slot]
         try:
-            with self._in_use[slot], _file_with(program.code) as code_file, _file_with(tests) as tests_file:
-                channel.settimeout(_PATIENCE * limits.wall_s + _START_TIMEOUT_S)
-                socket.send_fds(channel, [order], [code_file, tests_file])
+            with self._in_use[slot], _file_with(code) as code_file, _file_with(tests) as tests_file:
+                channel.settimeout(_PATIENCE * self._limits.wall_s + _START_TIMEOUT_S)
+                send_line(channel, {"id": number, "job": job}, (code_file, tests_file))
                 while True:
                     verdict, _ = self._readers[slot].read()
                     if "ready" in verdict:
                         raise SlotLostError("its slot was killed")
-                    if verdict["id"] == number:
+                    if verdict.pop("id") == number:
                         return verdict
         except (ChannelClosedError, OSError) as error:
             raise SlotLostError(f"the fork server is gone: {error}") from None
@@ -190,11 +210,11 @@ def _end(
     shutil.rmtree(home, ignore_errors=True)
 
 
-def _write_etc(home: Path, slots: int) -> Path:
+def _write_etc(home: Path, uids: Sequence[int]) -> Path:
     """A folder with what programs look up in /etc; the host's own files tell too much."""
     etc = home / "etc"
     etc.mkdir(mode=0o755)
-    ids = [NOBODY, *range(FIRST_UID, FIRST_UID + slots)]
+    ids = [NOBODY, *uids]
     (etc / "hosts").write_text("127.0.0.1 localhost sandbox\n::1 localhost\n")
     users = (f"sandbox:x:{number}:{number}:sandbox:{SCRATCH}:/bin/sh\n" for number in ids)
     (etc / "passwd").write_text("root:x:0:0:root:/:/bin/sh\n" + "".join(users))
@@ -204,9 +224,8 @@ def _write_etc(home: Path, slots: int) -> Path:
 
 
 @contextmanager
-def _file_with(text: str) -> Iterator[int]:
-    """A descriptor of a nameless file that holds `text`."""
-    data = text.encode("utf-8", "surrogatepass")
+def _file_with(data: bytes) -> Iterator[int]:
+    """A descriptor of a nameless file that holds `data`."""
     if sys.platform == "linux":
         descriptor = os.memfd_create("program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     else:

@@ -1,10 +1,13 @@
-"""Which tests a source defines, read from the source alone, so that no program can make one of them vanish."""
+"""What a source of tests defines and needs, read from it alone, so that no program can make a test vanish."""
 
 from __future__ import annotations
 
 import ast
 import builtins
+import marshal
 from functools import lru_cache
+
+from orchestai.sandbox.inside.roles import Suite
 
 
 @lru_cache(maxsize=1024)
@@ -23,6 +26,18 @@ def list_tests(source: str) -> tuple[str, ...]:
         if _is_test_case(node, classes)
         for method in _test_methods(node, classes)
     )
+
+
+@lru_cache(maxsize=1024)
+def packed(source: str, names: tuple[str, ...], entry_point: str) -> bytes:
+    """The tests `names` of `source` as a `Suite` for the sandbox's processes; compiled once for all programs.
+
+    Raises:
+        SyntaxError, ValueError: `source` is not Python.
+    """
+    code = compile(source, "tests.py", "exec", dont_inherit=True)
+    free = tuple(name for name in free_names(source) if name != entry_point)
+    return marshal.dumps(tuple(Suite(source, code, names, free)))
 
 
 @lru_cache(maxsize=1024)

@@ -97,15 +97,15 @@ def find_namespaces() -> Bubblewrap | str:
 
 def _leaks(bubblewrap: Bubblewrap) -> list[str]:
     names = list_tests(_PROBES.tests)
-    server = ForkServer(1, bubblewrap=bubblewrap)
+    server = ForkServer(1, Limits(), bubblewrap=bubblewrap)
     try:
-        verdict = server.judge(0, _PROBES, names, Limits())
+        verdict = server.judge(0, _PROBES, names)
     finally:
         server.close()
     if verdict["status"] != "ok":
         return [f"{verdict['status']} {verdict['reason']}"]
     return [
-        f"{name} {message}"
-        for name, (outcome, message) in zip(names, verdict["tests"], strict=True)
-        if outcome != "passed"
+        f"{name} {test['message']}"
+        for name, test in zip(names, verdict["tests"], strict=True)
+        if test["outcome"] != "passed"
     ]

@@ -30,7 +30,7 @@ class SelfTestCase(unittest.TestCase):
 
 
 class ServerPool:
-    """Runs `workers` programs at a time, each on a fork server that has imported what it needs, and little more.
+    """Runs programs, each on a fork server that has imported what it needs, and little more.
 
     A fork costs the more the more its parent holds. So there is one server for every beginning of `preload`, started
     when a program first needs it: with [numpy, pandas, sklearn.svm], a program that names numpy runs on a server with
@@ -38,6 +38,7 @@ class ServerPool:
     programs that it ran are run again, each on a server of its own.
 
     Args:
+        workers: programs that are judged at a time; `judge` has no more callers.
         preload: modules, the lighter and commoner first.
         bubblewrap: see `ForkServer`.
 
@@ -49,15 +50,15 @@ class ServerPool:
         for module in preload:
             if find_spec(module.partition(".")[0]) is None:
                 raise UserError(f"sandbox: no module {module!r}; install it or take it out of sandbox.preload")
-        self.limits = limits
-        self._workers = workers
+        self._limits = limits
+        self._slots_per_server = workers + (workers + 1) // 2  # while some judge, others get ready for the next program
         self._preload = (_MOCK, *preload)
         self._bubblewrap = bubblewrap
         self._lock = threading.Lock()
         self._servers: dict[int, ForkServer] = {}
         self._closed = False
         self._slots: SimpleQueue[int] = SimpleQueue()
-        for slot in range(workers):
+        for slot in range(self._slots_per_server):
             self._slots.put(slot)
 
     def judge(self, program: Program, names: Sequence[str]) -> dict[str, Any]:
@@ -72,7 +73,7 @@ class ServerPool:
         try:
             server = self.server(tier)
             try:
-                return server.judge(slot, program, names, self.limits)
+                return server.judge(slot, program, names)
             except SlotLostError:
                 self._forget_if_dead(tier, server)
         finally:
@@ -85,7 +86,7 @@ class ServerPool:
             if self._closed:
                 raise InfrastructureError("the sandbox was closed")
             if tier not in self._servers:
-                self._servers[tier] = self._start(self._workers, tier)
+                self._servers[tier] = self._start(self._slots_per_server, tier)
             return self._servers[tier]
 
     def close(self) -> None:
@@ -110,7 +111,7 @@ class ServerPool:
                 raise InfrastructureError("the sandbox was closed")
             alone = self._start(1, tier)
             try:
-                return alone.judge(0, program, names, self.limits)
+                return alone.judge(0, program, names)
             except SlotLostError as error:
                 lost = error
             finally:
@@ -120,12 +121,13 @@ class ServerPool:
 
     def _start(self, slots: int, tier: int) -> ForkServer:
         """A fork server that has judged a program of ours rightly; else its faults would look like zeros."""
-        server = ForkServer(slots, self._preload[:tier], self._bubblewrap)
+        server = ForkServer(slots, self._limits, self._preload[:tier], self._bubblewrap)
         try:
-            verdict = server.judge(0, _SELF_TEST, list_tests(_SELF_TEST.tests), self.limits)
+            verdict = server.judge(0, _SELF_TEST, list_tests(_SELF_TEST.tests))
         except SlotLostError as error:
             verdict = {"status": "infra_error", "reason": str(error)}
-        if verdict["status"] != "ok" or verdict["tests"] != [["passed", ""], ["failed", "AssertionError: 3 != 4"]]:
+        found = [(test["outcome"], test["message"]) for test in verdict.get("tests", ())]
+        if verdict["status"] != "ok" or found != [("passed", ""), ("failed", "AssertionError: 3 != 4")]:
             server.close()
             raise InfrastructureError(f"the sandbox cannot run programs here: {verdict['status']} {verdict['reason']}")
         return server

@@ -64,13 +64,25 @@ class Program:
 
 @dataclass(frozen=True)
 class TestVerdict:
-    """What came of one test, `Class.method`."""
+    """What came of one test, `Class.method`.
+
+    Attributes:
+        message: why it did not pass.
+        wall_s, cpu_s: what it took; processor time is that of the main processes, the candidate's by its own account.
+        peak_mb: the most memory that one of them had held by its end beyond what it was forked with.
+        output: the beginning of what it, or the candidate in it, printed through `sys.stdout` and `sys.stderr`. This
+            and the figures are known of tests that came to an end.
+    """
 
     __test__ = False
 
     name: str
     outcome: TestOutcome
     message: str = ""
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    peak_mb: float = 0.0
+    output: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,8 @@ class Report:
         total: tests that the source of the tests defines.
         tests: a verdict for each, in the order of the source.
         wall_s: seconds that the judgement took.
+        cpu_s: processor seconds of all its processes that were waited for, as the system counts them.
+        peak_mb: the most memory that one of them held beyond what it was forked with.
         reason: says why the status is not `ok`.
         level: how the program was held; see `Sandbox`.
         isolation: how it was kept from its tests; see `Program`.
@@ -97,6 +111,8 @@ class Report:
     total: int = 0
     tests: tuple[TestVerdict, ...] = field(default=())
     wall_s: float = 0.0
+    cpu_s: float = 0.0
+    peak_mb: float = 0.0
     reason: str = ""
     level: str = ""
     isolation: Isolation = "split"

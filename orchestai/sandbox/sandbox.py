@@ -17,7 +17,7 @@ from orchestai.config import SandboxConfig
 from orchestai.errors import InfrastructureError
 from orchestai.sandbox.fences import unfenced
 from orchestai.sandbox.fork_server import SlotLostError
-from orchestai.sandbox.inventory import free_names, list_tests
+from orchestai.sandbox.inventory import free_names, list_tests, packed
 from orchestai.sandbox.levels import Level, Strictness, choose_level
 from orchestai.sandbox.pool import ServerPool
 from orchestai.sandbox.program import Limits, Program, Report, TestVerdict
@@ -123,6 +123,7 @@ class Sandbox:
         held: dict[str, Any] = {"level": self._level, "isolation": program.isolation}
         try:
             names = list_tests(program.tests)
+            packed(program.tests, names, program.entry_point)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             return Report("broken", reason=f"the tests are not Python: {error}", **held)
         if not names:
@@ -136,19 +137,15 @@ class Sandbox:
             else:
                 verdict = self._pool.judge(program, names)
         except SlotLostError as error:
-            unfinished = [("died", "")] * len(names)
-            reason = f"ended the sandbox twice: {error}"
-            verdict = {"status": "died", "reason": reason, "tests": unfinished, "wall_s": 0.0}
+            unfinished = [{"outcome": "died"}] * len(names)
+            verdict = {"status": "died", "reason": f"ended the sandbox twice: {error}", "tests": unfinished}
         except (InfrastructureError, OSError) as error:
             verdict = {"status": "infra_error", "reason": str(error)}
         if verdict["status"] == "infra_error":
             return Report("infra_error", total=len(names), reason=verdict["reason"], **held)
-        tests = tuple(
-            TestVerdict(name, outcome, message)
-            for name, (outcome, message) in zip(names, verdict["tests"], strict=True)
-        )
+        tests = tuple(TestVerdict(name, **test) for name, test in zip(names, verdict.pop("tests"), strict=True))
         passed = sum(test.outcome == "passed" for test in tests)
-        return Report(verdict["status"], passed, len(tests), tests, verdict["wall_s"], verdict["reason"], **held)
+        return Report(passed=passed, total=len(tests), tests=tests, **verdict, **held)
 
     def _forged(self, program: Program, names: tuple[str, ...], verdict: dict[str, Any]) -> set[str]:
         """The tests that the program passed, and then passed again with the opposite asserted."""
@@ -170,13 +167,12 @@ def _may_forge(program: Program) -> bool:
 
 
 def _passed(names: Sequence[str], verdict: dict[str, Any]) -> set[str]:
-    return {name for name, (outcome, _) in zip(names, verdict.get("tests", ()), strict=False) if outcome == "passed"}
+    tests = zip(names, verdict.get("tests", ()), strict=False)
+    return {name for name, test in tests if test["outcome"] == "passed"}
 
 
 def _tampered(verdict: dict[str, Any], forged: set[str]) -> dict[str, Any]:
     reason = f"passed {', '.join(sorted(forged))} whatever was expected"
-    tests = [
-        ("failed", "the program tampers with its tests") if outcome == "passed" else (outcome, message)
-        for outcome, message in verdict["tests"]
-    ]
+    failed = {"outcome": "failed", "message": "the program tampers with its tests"}
+    tests = [test | failed if test["outcome"] == "passed" else test for test in verdict["tests"]]
     return verdict | {"status": "tampered", "reason": reason, "tests": tests}

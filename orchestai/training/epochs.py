@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
-from torch import nn
-from torch.optim import AdamW
+from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 from orchestai.config import Phase1Config
@@ -27,6 +26,7 @@ class Epochs(ABC):
     `state_dict` holds or the caller keeps: a run that is stopped after an epoch and loaded goes on bit for bit.
 
     Args:
+        optimizer: its learning rate follows the schedule.
         batches_per_epoch: what `batches` gives for every epoch.
 
     Attributes:
@@ -35,11 +35,9 @@ class Epochs(ABC):
         stale_epochs: epochs since then.
     """
 
-    def __init__(self, planner: nn.Module, settings: Phase1Config, batches_per_epoch: int) -> None:
+    def __init__(self, optimizer: Optimizer, settings: Phase1Config, batches_per_epoch: int) -> None:
         self.settings = settings
-        self._module = planner
-        self._learned = [parameter for parameter in planner.parameters() if parameter.requires_grad]
-        self.optimizer = AdamW(self._learned, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+        self.optimizer = optimizer
         batches = settings.num_epochs * batches_per_epoch
         self.scheduler = (
             ReduceLROnPlateau(self.optimizer, factor=1 / 3, patience=0, threshold=_PLATEAU)
@@ -55,8 +53,8 @@ class Epochs(ABC):
         """The rows of each optimiser step."""
 
     @abstractmethod
-    def backward(self, rows: list[int]) -> dict[str, float]:
-        """Add up the gradient of one optimiser step; gives its losses, `total_loss` among them."""
+    def step(self, rows: list[int]) -> dict[str, float]:
+        """Take one optimiser step, unless the loss is not finite; gives its losses, `total_loss` among them."""
 
     @abstractmethod
     def validate(self) -> dict[str, float]:
@@ -87,22 +85,24 @@ class Epochs(ABC):
 
     def _learn(self) -> dict[str, float]:
         tally = Tally()
-        self._module.train()
         for rows in self.batches(self.epoch):
-            self.optimizer.zero_grad()
-            losses = self.backward(rows)
+            losses = self.step(rows)
             if not math.isfinite(losses["total_loss"]):
                 raise UserError(
                     f"the loss became {losses['total_loss']} in epoch {self.epoch + 1}; "
                     "lower training.phase1_supervised.learning_rate"
                 )
-            nn.utils.clip_grad_norm_(self._learned, self.settings.max_grad_norm)
-            self.optimizer.step()
             if isinstance(self.scheduler, LambdaLR):
                 self.scheduler.step()
             for name, value in losses.items():
                 tally.add(short("train", name), value, len(rows))
         return tally.means()
+
+    def optimizer_state(self) -> dict[str, Any]:
+        return self.optimizer.state_dict()
+
+    def load_optimizer_state(self, state: Mapping[str, Any]) -> None:
+        self.optimizer.load_state_dict(dict(state))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the planner's own weights; plain types and tensors."""
@@ -110,7 +110,7 @@ class Epochs(ABC):
             "epoch": self.epoch,
             "val_loss": self.best_loss,
             "stale_epochs": self.stale_epochs,
-            "optimizer_state_dict": self.optimizer.state_dict(),
+            "optimizer_state_dict": self.optimizer_state(),
             "scheduler_state_dict": self.scheduler.state_dict(),
             "rng_states": {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()},
         }
@@ -118,7 +118,7 @@ class Epochs(ABC):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from `state_dict`; the planner's weights are the caller's affair."""
         self.epoch, self.best_loss, self.stale_epochs = state["epoch"], state["val_loss"], state["stale_epochs"]
-        self.optimizer.load_state_dict(state["optimizer_state_dict"])
+        self.load_optimizer_state(state["optimizer_state_dict"])
         self.scheduler.load_state_dict(state["scheduler_state_dict"])
         torch.set_rng_state(state["rng_states"]["cpu"])
         torch.cuda.set_rng_state_all(state["rng_states"]["cuda"])

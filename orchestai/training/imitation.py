@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
+from torch import nn
+from torch.optim import AdamW
 from torch.utils.data import default_collate
 
 from orchestai.config import Phase1Config
@@ -26,17 +29,25 @@ class Imitation(Epochs):
         self.train = train
         self.validation = validation
         self._lengths = [len(planner.encoder.encode(instruction)) for instruction in train.instructions]
-        super().__init__(planner, settings, -(-len(train) // settings.batch_size))
+        self._learned = [parameter for parameter in planner.parameters() if parameter.requires_grad]
+        optimizer = AdamW(self._learned, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+        super().__init__(optimizer, settings, -(-len(train) // settings.batch_size))
 
     def batches(self, epoch: int) -> LengthGroupedBatches:
         return LengthGroupedBatches(self._lengths, self.settings.batch_size, seed=self.settings.seed, epoch=epoch)
 
-    def backward(self, rows: list[int]) -> dict[str, float]:
+    def step(self, rows: list[int]) -> dict[str, float]:
+        self.planner.train()
         instructions, targets = self._batch(self.train, rows)
         outputs = self.planner(instructions, targets)
         losses = self.planner.compute_supervised_loss(outputs, targets, self.settings.lambda_dag)
-        losses["total_loss"].backward()  # type: ignore[no-untyped-call]
-        return {name: loss.item() for name, loss in losses.items()}
+        values = {name: loss.item() for name, loss in losses.items()}
+        if math.isfinite(values["total_loss"]):
+            self.optimizer.zero_grad()
+            losses["total_loss"].backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(self._learned, self.settings.max_grad_norm)
+            self.optimizer.step()
+        return values
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:

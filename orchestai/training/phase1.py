@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,6 +19,7 @@ from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.training.data_format import TrainingExample
 from orchestai.training.epochs import Epochs
+from orchestai.training.rl.distributed import on_main
 from orchestai.workers.pool import worker_cards
 
 BEST, LAST, METRICS = "phase1_best.pth", "phase1_last.pth", "phase1_metrics.jsonl"
@@ -75,17 +77,18 @@ def run(
     seed = config.training.phase1_supervised.seed
     epochs = lesson.epochs
     history = _resume(lesson, output_dir, identity) if resume else []
-    artefacts.save_run_info(output_dir, config, command="phase1", seed=seed, **identity)
+    on_main(
+        accelerator,
+        lambda: artefacts.save_run_info(output_dir, config, command="phase1", seed=seed, **identity),
+        "beginning",
+    )
     total = config.training.phase1_supervised.num_epochs
     line = progress.add_task("phase 1", total=total, completed=epochs.epoch, figures="")
     while not epochs.finished:
         figures = epochs.run_epoch()
         history.append({"epoch": epochs.epoch, **figures})
-        artefacts.write_text(output_dir / METRICS, "".join(json.dumps(row) + "\n" for row in history))
         facts = epochs.state_dict() | {"seed": seed, "identity": identity}
-        if epochs.stale_epochs == 0:
-            lesson.save(lesson.best, facts)
-        lesson.save(lesson.last, facts)
+        on_main(accelerator, partial(_save, lesson, output_dir, history, facts), f"saving epoch {epochs.epoch}")
         accelerator.log(figures, step=epochs.epoch)
         shown = f"loss {figures['train_loss']:.3f}  val {figures['val_loss']:.3f}  exact {figures['exact_plan']:.0%}"
         progress.update(line, completed=epochs.epoch, figures=shown)
@@ -94,6 +97,13 @@ def run(
     summary = Summary(int(best["epoch"]), best["val_loss"], best)
     progress.console.print(_said(lesson, summary), highlight=False)
     return summary
+
+
+def _save(lesson: Lesson, output_dir: Path, history: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> None:
+    artefacts.write_text(output_dir / METRICS, "".join(json.dumps(row) + "\n" for row in history))
+    if lesson.epochs.stale_epochs == 0:
+        lesson.save(lesson.best, facts)
+    lesson.save(lesson.last, facts)
 
 
 def split_examples(
@@ -137,8 +147,8 @@ def require(last: Path) -> None:
         raise UserError(f"{last}: no run to resume here; start one without --resume")
 
 
-def open_progress() -> Progress:
-    """Lines on the terminal with a field `figures`."""
+def open_progress(accelerator: Accelerator) -> Progress:
+    """Lines on the terminal with a field `figures`; on the main process alone."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=12),
@@ -146,7 +156,7 @@ def open_progress() -> Progress:
         TextColumn("{task.fields[figures]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=Console(stderr=True, quiet=not accelerator.is_main_process),
     )
 
 

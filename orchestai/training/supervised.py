@@ -37,13 +37,18 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
     settings = config.training.phase1_supervised
     examples = load_training_data(data, config)
     torch.manual_seed(settings.seed)
-    accelerator = open_accelerator(output_dir, config.logging)
+    accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)
+    if accelerator.num_processes > 1:
+        raise UserError(
+            "phase 1 of planner.kind=heads takes minutes in one process, and knows no other way; start it without "
+            "accelerate launch"
+        )
     planner = PlannerModel(config.planner, worker_cards(config.workers)).to(accelerator.device)
 
     def save(path: Path, facts: Mapping[str, Any]) -> None:
         save_planner(path, planner, config, **facts)
 
-    with open_progress() as progress:
+    with open_progress(accelerator) as progress:
         examples = _readable(examples, planner.encoder, data, progress)
         learned, held_out = split_examples(examples, settings.val_fraction, settings.seed, data)
         imitation = Imitation(

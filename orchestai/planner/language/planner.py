@@ -79,13 +79,7 @@ class LanguagePlanner(nn.Module):
         """`plan` for bare instructions."""
         if sample is not None and len(sample.seeds) != len(instructions):
             raise ValueError(f"{len(instructions)} instructions, but {len(sample.seeds)} seeds")
-        plans: dict[int, Plan] = {}
-        prompts: dict[int, torch.Tensor] = {}
-        for i, instruction in enumerate(instructions):
-            try:
-                prompts[i] = self.prompts.write(instruction)
-            except PromptTooLongError as error:
-                plans[i] = Plan(workflow=None, raw_valid=False, error=str(error))
+        prompts, plans = self.write_prompts(instructions)
         by_length = sorted(prompts, key=lambda i: len(prompts[i]))
         for rows in (by_length[k : k + _PLAN_BATCH] for k in range(0, len(by_length), _PLAN_BATCH)):
             written = self.policy.sample(
@@ -96,8 +90,31 @@ class LanguagePlanner(nn.Module):
                 choose=self._choose() if sample is None else None,
             )
             for i, completion in zip(rows, written, strict=True):
-                plans[i] = self._plan(instructions[i], prompts[i], completion, sampled=sample is not None)
+                plans[i] = self.read(instructions[i], prompts[i], completion, sampled=sample is not None)
         return [plans[i] for i in range(len(instructions))]
+
+    def write_prompts(self, instructions: Sequence[str]) -> tuple[dict[int, torch.Tensor], dict[int, Plan]]:
+        """Prompts by the instruction's number, and for those whose prompt is too long what comes of them."""
+        prompts: dict[int, torch.Tensor] = {}
+        refused: dict[int, Plan] = {}
+        for i, instruction in enumerate(instructions):
+            try:
+                prompts[i] = self.prompts.write(instruction)
+            except PromptTooLongError as error:
+                refused[i] = Plan(workflow=None, raw_valid=False, error=str(error))
+        return prompts, refused
+
+    def read(self, instruction: str, prompt: torch.Tensor, completion: Completion, *, sampled: bool) -> Plan:
+        """The plan that a completion says; without a workflow where it says none."""
+        decisions = TokenDecisions(prompt, completion.ids)
+        logp = completion.logp if sampled else None
+        text = str(self.tokenizer.decode(completion.ids, skip_special_tokens=True))
+        try:
+            found = read_plan(text, instruction, self._names, self.config)
+        except WorkflowError as error:
+            reason = str(error) if completion.ended else f"{error} (cut off after {len(completion.ids)} tokens)"
+            return Plan(workflow=None, raw_valid=False, decisions=decisions, logp=logp, error=reason)
+        return Plan(found.workflow, raw_valid=found.whole and completion.ended, decisions=decisions, logp=logp)
 
     def score(
         self,
@@ -135,17 +152,6 @@ class LanguagePlanner(nn.Module):
     def reference(self) -> AbstractContextManager[None] | None:
         """A context in which this is the policy that training began from; None without adapters: only a copy can."""
         return models.reference(self.model) if self.has_adapter else None
-
-    def _plan(self, instruction: str, prompt: torch.Tensor, completion: Completion, *, sampled: bool) -> Plan:
-        decisions = TokenDecisions(prompt, completion.ids)
-        logp = completion.logp if sampled else None
-        text = str(self.tokenizer.decode(completion.ids, skip_special_tokens=True))
-        try:
-            read = read_plan(text, instruction, self._names, self.config)
-        except WorkflowError as error:
-            reason = str(error) if completion.ended else f"{error} (cut off after {len(completion.ids)} tokens)"
-            return Plan(workflow=None, raw_valid=False, decisions=decisions, logp=logp, error=reason)
-        return Plan(read.workflow, raw_valid=read.whole and completion.ended, decisions=decisions, logp=logp)
 
     def _choose(self) -> Choose | None:
         return None if self._grammar is None else self._grammar()

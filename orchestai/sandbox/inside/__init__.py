@@ -3,6 +3,3 @@
 The fork server loads this package on its own, without `orchestai` around it, so that it stays small and quick to
 fork: its modules import the standard library and each other (relatively), nothing else.
 """
-
-FIRST_UID = 61000
-"""User id of the programs of slot 0 where the fork server is root; those of slot 1 have the next one, and so on."""

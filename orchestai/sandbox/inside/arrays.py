@@ -10,6 +10,8 @@ from array import array
 from typing import Any
 
 PLAIN_KINDS = "biufcSUMm"
+_WRAPPERS = ("NumpyExtensionArray", "PandasArray")
+"""Classes of pandas that wrap an array of numpy's."""
 
 
 def take_apart(value: Any) -> tuple[Any, ...] | None:
@@ -96,9 +98,8 @@ def _values(array: Any) -> tuple[Any, ...]:
     """The values of a column or an index, whose dtype must survive."""
     if array.dtype.name == "category":
         return "categorical", array.codes, array.categories, bool(array.ordered)
-    values = array.to_numpy() if type(array.dtype).__module__.startswith("numpy") else None
-    if values is not None:
-        return "column", values
+    if type(array.dtype).__module__.startswith("numpy") or type(array).__name__ in _WRAPPERS:
+        return "column", array.to_numpy()
     return "extension", str(array.dtype), list(array)
 
 

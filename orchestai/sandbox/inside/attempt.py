@@ -1,20 +1,23 @@
-"""One attempt at the tests that have no verdict yet: forked processes, watched until they are done or at fault."""
+"""One attempt at the tests that have no verdict yet: processes forked beforehand, watched until done or at fault."""
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
 import socket
 import time
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from . import census, roles
 from .cage import Cage
+from .census import Usage
 from .proxy import CANDIDATE_GONE
-from .wire import VerdictReader, VerdictWriter
+from .testing import MAX_OUTPUT
+from .wire import VerdictReader, open_verdict_pipe, send_line
 
 _CENSUS_EVERY_S = 0.1
 _NEGLIGIBLE_S = 0.02
@@ -22,6 +25,7 @@ _UNLOADABLE = {
     "split": ("syntax_error", "import_error", "no_entry_point", "memory", "broken"),
     "shared": ("syntax_error", "import_error", "no_entry_point", "memory"),  # the program could say `broken` itself
 }
+_Verdict: TypeAlias = dict[str, Any]
 _OUTCOMES = ("passed", "failed", "error", "skipped", "memory", "not_run")
 
 
@@ -38,7 +42,6 @@ class Job:
     total: int
     entry_point: str
     isolation: str
-    limits: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -54,79 +57,99 @@ class Ending:
 
 
 class Attempt:
-    """Processes of one attempt. `verdicts` collects (outcome, message) by test number."""
+    """The processes of one attempt: C, which runs the candidate, and T, which runs the tests.
 
-    def __init__(self, job: Job, todo: list[int], cage: Cage) -> None:
-        self.job = job
-        self.todo = todo
-        self.verdicts: dict[int, tuple[str, str]] = {}
+    They are forked and confined before there is a program, which hides half of what an attempt takes, and wait for
+    orders. In `shared` isolation C runs the tests too, and T goes on waiting.
+
+    Attributes:
+        verdicts: by test number, what the test's process said of it.
+        cpu_s, peak_bytes: after `close`, processor time of all processes, and the most memory that one of them held.
+    """
+
+    def __init__(self, cage: Cage, limits: dict[str, Any]) -> None:
+        self.verdicts: dict[int, _Verdict] = {}
+        self.cpu_s = 0.0
+        self.peak_bytes = 0
         self._cage = cage
+        self._limits = limits
         self._loaded = False
         self._current: int | None = None
         self._ending: Ending | None = None
-        read, write = os.pipe()
+        self._ended: dict[int, Usage] = {}
+        self._endings: list[int] = []
+        self._reader: VerdictReader | None = None
+        cage.open()
+        self._inherited = census.resident_bytes()
+        self._pids: list[int] = []
+        c_orders, c_side = socket.socketpair()
+        t_orders, t_side = socket.socketpair()
+        self._orders = c_orders, t_orders
+        ours, theirs = socket.socketpair()
+        with c_side, t_side, ours, theirs:
+            candidate = partial(roles.candidate, c_side, theirs)
+            tests = partial(roles.tests, t_side, ours)
+            try:
+                self._pids.append(cage.fork(candidate, (c_side.fileno(), theirs.fileno())))
+                self._pids.append(cage.fork(tests, (t_side.fileno(), ours.fileno()), trusted=True))
+                if hasattr(os, "pidfd_open"):
+                    self._endings += [os.pidfd_open(pid) for pid in self._pids]
+            except BaseException:
+                self.close()
+                raise
+        self._prepared_s = sum(map(census.cpu_s, self._pids))
+
+    def start(self, job: Job, todo: list[int]) -> None:
+        """Give the processes their orders: the program, and the numbers of the tests to run."""
+        self._job = job
+        self._todo = todo
+        nonce = os.urandom(16).hex()  # made now, so that the candidate's memory does not hold it
+        read, write = open_verdict_pipe()
+        self._reader = VerdictReader(read, nonce)
+        candidate = {"entry_point": job.entry_point, "isolation": job.isolation}
+        tests = {"entry_point": job.entry_point, "todo": todo, "nonce": nonce}
+        c_orders, t_orders = self._orders
         try:
-            self.pids = self._fork_split(write) if job.isolation == "split" else self._fork_shared(write)
-        except BaseException:
-            os.close(read)
-            raise
+            if job.isolation == "split":
+                send_line(c_orders, candidate, (job.code,))
+                send_line(t_orders, tests, (job.tests, write))
+            else:
+                send_line(c_orders, candidate | tests, (job.code, job.tests, write))
         finally:
             os.close(write)
-        self._reader = VerdictReader(read, self._nonce)
 
-    def _fork_split(self, write: int) -> list[int]:
-        job = self.job
-        ours, theirs = socket.socketpair()
-
-        def candidate() -> None:
-            roles.candidate_of_split(theirs, job.code, job.entry_point)
-
-        def tests() -> None:
-            out = VerdictWriter(write, self._nonce)
-            roles.tests_of_split(ours, job.tests, job.entry_point, self.todo, out)
-
-        with ours, theirs:
-            first = self._cage.fork(candidate, (theirs.fileno(), job.code), job.limits)
-            self._nonce = os.urandom(16).hex()  # made now, so that the candidate's memory does not hold it
-            return [first, self._cage.fork(tests, (ours.fileno(), job.tests, write), job.limits, trusted=True)]
-
-    def _fork_shared(self, write: int) -> list[int]:
-        job = self.job
-        self._nonce = os.urandom(16).hex()
-
-        def both() -> None:
-            roles.shared(job.code, job.tests, job.entry_point, self.todo, VerdictWriter(write, self._nonce))
-
-        return [self._cage.fork(both, (job.code, job.tests, write), job.limits)]
-
-    def watch(self, deadline: float, wake: int, orderer: socket.socket) -> Ending:
+    def watch(self, deadline: float, orderer: socket.socket) -> Ending:
         """Wait for the end, at the latest until `deadline` (monotonic seconds).
+
+        The process that runs the tests ends when it is done. Until then its events are looked at only now and then:
+        to wake for each of them would take longer than most tests.
 
         Time for which the processes were ready to run but had no core does not count, up to as much again: on a busy
         machine the program is not to blame for it.
 
-        `wake` becomes readable when a child ends; `orderer` when whoever waits for the verdict is gone.
+        `orderer` becomes readable when whoever waits for the verdict is gone.
         """
-        limits = self.job.limits
+        assert self._reader is not None
+        limits = self._limits
         stage = min(deadline, time.monotonic() + limits["load_s"])
         next_census = time.monotonic() + _CENSUS_EVERY_S
         lost = 0.0
-        watched = [self._reader.descriptor, wake, orderer.fileno()]
+        watched = [*(self._endings or [self._reader.descriptor]), orderer.fileno()]
         while True:
             pause = max(0.0, min(stage, next_census) - time.monotonic())
             ready, _, _ = select.select(watched, [], [], pause)
             if orderer.fileno() in ready and not orderer.recv(1, socket.MSG_PEEK):
                 raise AbandonedError
-            fate = _fate(self.pids) if wake in ready and os.read(wake, 4096) else ""
+            fate = self._fate()
             if self._take_events():
                 stage = min(deadline, time.monotonic() + limits["test_s"])
-            if self._ending or len(self.verdicts) == len(self.todo):
+            if self._ending or len(self.verdicts) == len(self._todo):
                 return self._ending or Ending("done")
             if fate:
                 self._cage.check()
                 return self._fault("died", fate)
             now = time.monotonic()
-            if now >= stage and (more := min(census.waited_s(self.pids), limits["wall_s"]) - lost) > _NEGLIGIBLE_S:
+            if now >= stage and (more := min(census.waited_s(self._pids), limits["wall_s"]) - lost) > _NEGLIGIBLE_S:
                 lost, stage, deadline = lost + more, stage + more, deadline + more
             if now >= deadline:
                 return self._fault("timeout", f"the program took more than {limits['wall_s']:g} s")
@@ -139,15 +162,34 @@ class Attempt:
                     return self._fault(*excess)
 
     def close(self) -> None:
-        """End every process of the attempt."""
-        os.close(self._reader.descriptor)
-        self._cage.close(self.pids)
+        """End every process of the attempt.
+
+        Raises:
+            RuntimeError: one could not be ended.
+        """
+        for channel in self._orders:
+            channel.close()
+        for descriptor in self._endings:
+            os.close(descriptor)
+        if self._reader is not None:
+            os.close(self._reader.descriptor)
+        self._ended |= self._cage.end([pid for pid in self._pids if pid not in self._ended])
+        used = [self._ended[pid] for pid in self._pids if pid in self._ended]
+        self.cpu_s = max(0.0, sum(one.cpu_s for one in used) - self._prepared_s)
+        self.peak_bytes = max(0, *(one.peak_bytes - self._inherited for one in used))
+
+    def _fate(self) -> str:
+        """How our processes that have ended did so; empty if all live. Reaps orphans on the way."""
+        ended, _ = census.reap()
+        ours = {pid: usage for pid, usage in ended.items() if pid in self._pids}
+        self._ended |= ours
+        return ", ".join(_exit_reason(usage.exit_code) for usage in ours.values())
 
     def _excess(self) -> tuple[str, str] | None:
         """The fault of having too many processes, or of all of them holding too much memory."""
-        limits = self.job.limits
+        limits = self._limits
         living = census.descendants(os.getpid())
-        if not self._cage.counts_processes and len(living) > limits["processes"] + len(self.pids):
+        if not self._cage.counts_processes and len(living) > limits["processes"] + len(self._pids):
             return "died", f"more than {limits['processes']} processes"
         if census.own_bytes(living) > 1.5 * limits["memory_mb"] * (1 << 20):
             return "memory", f"its processes together held more than {1.5 * limits['memory_mb']:g} MB"
@@ -155,6 +197,7 @@ class Attempt:
 
     def _take_events(self) -> bool:
         """Take in what has arrived; True if a stage (loading, a test) began or ended."""
+        assert self._reader is not None
         events = self._reader.read()
         for event in events:
             self._take(event)
@@ -164,12 +207,12 @@ class Attempt:
         kind, test = event.get("event"), event.get("test")
         if kind == "loaded":
             self._loaded = True
-        elif kind == "unloadable" and not self._loaded and event.get("status") in _UNLOADABLE[self.job.isolation]:
+        elif kind == "unloadable" and not self._loaded and event.get("status") in _UNLOADABLE[self._job.isolation]:
             self._ending = Ending(event["status"], str(event.get("reason", "")))
-        elif kind == "start" and test in self.todo:
+        elif kind == "start" and test in self._todo:
             self._current = test
-        elif kind == "end" and test in self.todo and event.get("outcome") in _OUTCOMES:
-            self.verdicts.setdefault(test, (event["outcome"], str(event.get("message", ""))))
+        elif kind == "end" and test in self._todo and event.get("outcome") in _OUTCOMES:
+            self.verdicts.setdefault(test, _verdict(event))
             self._current = None
         elif kind == "done":
             self._ending = Ending("done")
@@ -178,19 +221,24 @@ class Attempt:
         """A fault of the test that runs, or of the next one when none does (a class fixture, a thread)."""
         if not self._loaded:
             return Ending(kind, f"while loading: {reason}")
-        unfinished = (test for test in self.todo if test not in self.verdicts)
+        unfinished = (test for test in self._todo if test not in self.verdicts)
         test = self._current if self._current is not None else next(unfinished, None)
         return Ending(kind, reason, test)
 
 
-def _fate(pids: list[int]) -> str:
-    """How our processes that have ended did so; empty if all live. Reaps orphans on the way."""
-    fates = []
-    with suppress(ChildProcessError):
-        while (child := os.waitpid(-1, os.WNOHANG))[0]:
-            if child[0] in pids:
-                fates.append(_exit_reason(os.waitstatus_to_exitcode(child[1])))
-    return ", ".join(fates)
+def _verdict(event: dict[str, Any]) -> _Verdict:
+    """What an event says of a test; in `shared` isolation the program may have written it."""
+
+    def figure(name: str) -> float:
+        value = event.get(name)
+        return float(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 0 else 0.0
+
+    return {
+        "outcome": event["outcome"],
+        "message": str(event.get("message", "")),
+        "output": str(event.get("output", ""))[:MAX_OUTPUT],
+        **{name: figure(name) for name in ("wall_s", "cpu_s", "peak_mb")},
+    }
 
 
 def _exit_reason(code: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import resource
 import shutil
 import signal
@@ -13,42 +12,58 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from . import census
+from .census import Usage
 
 if sys.platform == "linux":
-    from .system import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, drop_capabilities, prctl
+    from .system import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, drop_capabilities, prctl
 
 
 class Cage:
     """Holds the processes of one attempt at a time, with limits alone: they see the host's files and processes.
 
+    What this process, a slot, can do without itself is taken from it at once, and its forks inherit that: the less a
+    fork has to do, the fewer pages are copied for it.
+
     Args:
         home: folder in which each attempt gets one of its own.
+        limits: see `orchestai.sandbox.Limits`.
     """
 
     counts_processes = False
     """Whether the system itself refuses a program more processes than it may have."""
 
-    def __init__(self, home: str) -> None:
+    def __init__(self, home: str, limits: dict[str, Any]) -> None:
         self._home = home
+        self._limits = limits
         self._confined: list[int] = []
-        self.workdir = ""
+        self._workdir = ""
+        sys.argv = ["solution.py"]
+        os.umask(0o077)
+        _set_limits(limits)
+        if sys.platform == "linux":
+            prctl(PR_SET_NO_NEW_PRIVS, 1)
 
     def open(self) -> None:
-        """Make an empty folder for the next attempt."""
-        self.workdir = tempfile.mkdtemp(dir=self._home)
+        """Go to an empty folder, in which the next attempt's processes will be."""
+        self._settle(tempfile.mkdtemp(dir=self._home))
 
-    def close(self, pids: list[int]) -> None:
-        """End the attempt's processes and all that they started, and remove what they wrote.
+    def _settle(self, workdir: str) -> None:
+        self._workdir = workdir
+        os.chdir(workdir)
+        os.environ.update(HOME=workdir, TMPDIR=workdir, PWD=workdir)
+
+    def end(self, pids: list[int]) -> dict[int, Usage]:
+        """End the processes and all that they started, and remove what they wrote; what each of `pids` used.
 
         Raises:
             RuntimeError: some process could not be ended.
         """
+        self._forget()
         try:
-            if not census.end_all(pids):
-                raise RuntimeError("processes of the program could not be ended")
+            return census.end_all(pids)
         finally:
-            shutil.rmtree(self.workdir, ignore_errors=True)
-            self._forget()
+            os.chdir(self._home)
+            shutil.rmtree(self._workdir, ignore_errors=True)
 
     def check(self) -> None:
         """Make sure that no process of the attempt ended before it was confined: the program is not to blame for that.
@@ -66,9 +81,7 @@ class Cage:
             os.close(descriptor)
         self._confined.clear()
 
-    def fork(
-        self, body: Callable[[], Any], keep: Iterable[int], limits: dict[str, Any], *, trusted: bool = False
-    ) -> int:
+    def fork(self, body: Callable[[], Any], keep: Iterable[int], *, trusted: bool = False) -> int:
         """Fork a confined process that runs `body` with no descriptor but 0-2 and `keep`; gives its id.
 
         Args:
@@ -83,18 +96,14 @@ class Cage:
         try:
             pid = os.fork()
             if pid == 0:
-                self._run(body, keep, limits, parent, write)
+                self._run(body, keep, parent, write)
             return pid
         finally:
             os.close(write)
 
-    def _run(
-        self, body: Callable[[], Any], keep: Iterable[int], limits: dict[str, Any], parent: int, confined: int
-    ) -> NoReturn:
+    def _run(self, body: Callable[[], Any], keep: Iterable[int], parent: int, confined: int) -> NoReturn:
         code = 70
         try:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.setsid()
             die_with_parent(parent)
             start = 3
@@ -102,7 +111,7 @@ class Cage:
                 os.closerange(start, descriptor)
                 start = descriptor + 1
             os.closerange(start, _max_descriptors())
-            self._confine(limits)
+            self._confine()
             os.write(confined, b"1")
             os.close(confined)
             body()
@@ -110,14 +119,9 @@ class Cage:
         finally:
             os._exit(code)
 
-    def _confine(self, limits: dict[str, Any]) -> None:
-        """Take from this process what it must not have; it cannot undo that."""
-        os.chdir(self.workdir)
-        os.umask(0o077)
-        os.environ.update(HOME=self.workdir, TMPDIR=self.workdir, PWD=self.workdir)
-        sys.argv = ["solution.py"]
-        random.seed(0)
-        _set_limits(limits)
+    def _confine(self) -> None:
+        """Take from this process what it must not have and what its slot needs; it cannot undo that."""
+        limit(resource.RLIMIT_CPU, int(self._limits["wall_s"]) + 2)
         if sys.platform == "linux":
             drop_capabilities()
 
@@ -144,7 +148,6 @@ def _max_descriptors() -> int:
 def _set_limits(limits: dict[str, Any]) -> None:
     megabyte = 1 << 20
     limit(resource.RLIMIT_CORE, 0)
-    limit(resource.RLIMIT_CPU, int(limits["wall_s"]) + 2)
     limit(resource.RLIMIT_FSIZE, limits["file_mb"] * megabyte)
     limit(resource.RLIMIT_NOFILE, limits["open_files"])
     if sys.platform == "linux":

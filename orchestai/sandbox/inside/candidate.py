@@ -2,9 +2,9 @@
 
 Frames received: `c`, a pickled dict with `operation` (see `OPERATIONS`), `args`, `kwargs` and perhaps `random`, the
 states of random number generators. Frames sent: `l` loaded (1: the entry point is async), `f` failed to load (status
-and reason), `a` an answer. An answer is a dict with `stdout` and one of `value`, `same` (the index of the argument
-that was returned), `error` and `refused`, and with `changed`, the arguments that were mutated, and `random`, the states
-afterwards.
+and reason), `a` an answer. An answer is a dict with `stdout`, `stderr`, `used` (see `Meter`) and one of `value`, `same`
+(the index of the argument that was returned), `error` and `refused`, and with `changed`, the arguments that were
+mutated, and `random`, the states afterwards.
 """
 
 from __future__ import annotations
@@ -21,44 +21,23 @@ from typing import Any
 
 from . import arrays, objects, randomness
 from .loading import MODULE, LoadError, describe, load_candidate, new_module
+from .meter import Meter
 from .objects import OPERATIONS, Objects
+from .output import Captured
 from .values import NotPlainError, decode, encode
-from .wire import ChannelClosedError, read_whole, receive_frame, send_frame
+from .wire import ChannelClosedError, receive_frame, send_frame
 
 _MUTABLE = (list, dict, set, bytearray, deque, Counter, OrderedDict, defaultdict, tuple)
 _CO_COROUTINE = 0x80
-_MAX_STDOUT = 1 << 18
 _IMPORTED = (type, FunctionType, BuiltinFunctionType)
 
 
-class _Bounded(io.BytesIO):
-    """Keeps the first _MAX_STDOUT bytes."""
-
-    def write(self, data: Any) -> int:
-        super().write(bytes(data)[: max(0, _MAX_STDOUT - self.tell())])
-        return len(data)
-
-
-class _Stdout:
-    """Collects what the candidate prints through `sys.stdout`, so that the tests can see it."""
-
-    def __init__(self) -> None:
-        self._bytes = _Bounded()
-        sys.stdout = io.TextIOWrapper(self._bytes, encoding="utf-8", errors="surrogateescape", write_through=True)
-
-    def take(self) -> str:
-        text = self._bytes.getvalue().decode("utf-8", "surrogateescape")
-        self._bytes.seek(0)
-        self._bytes.truncate()
-        return text
-
-
-def serve(channel: socket.socket, code: int, entry_point: str) -> None:
-    """Load the program in the file `code` and answer until the other end goes away."""
-    stdout = _Stdout()
+def serve(channel: socket.socket, source: str, entry_point: str) -> None:
+    """Load the program and answer until the other end goes away."""
+    stdout, stderr, meter = Captured("stdout"), Captured("stderr"), Meter()
     module = new_module()
     try:
-        function = load_candidate(read_whole(code), entry_point, module)
+        function = load_candidate(source, entry_point, module)
     except LoadError as error:
         send_frame(channel, b"f", json.dumps([error.status, error.reason]).encode())
         channel.recv(1)
@@ -67,13 +46,14 @@ def serve(channel: socket.socket, code: int, entry_point: str) -> None:
     host.objects.number(function)
     send_frame(channel, b"l", b"1" if _is_async(function) else b"0")
     stdout.take()
+    stderr.take()
     while True:
         try:
             _, payload = receive_frame(channel)
         except ChannelClosedError:
             return
         answer = host.answer(payload)
-        answer["stdout"] = stdout.take()
+        answer |= {"stdout": stdout.take(), "stderr": stderr.take(), "used": meter()}
         send_frame(channel, b"a", host.pickle(answer))
 
 
@@ -119,7 +99,8 @@ class _Host:
             return encode(answer, self.objects.number)
         except (Exception, NotPlainError) as error:
             reason = f"the answer cannot leave the candidate's process: {describe(error)}"
-            return pickle.dumps({"refused": reason, "stdout": answer["stdout"]})
+            kept = {name: answer[name] for name in ("stdout", "stderr", "used")}
+            return pickle.dumps({"refused": reason, **kept})
 
     def _exception(self, error: BaseException) -> dict[str, Any]:
         attributes = dict(vars(error))

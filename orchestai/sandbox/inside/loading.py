@@ -6,7 +6,7 @@ import linecache
 import sys
 import traceback
 from collections.abc import Callable
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 MODULE = "__test__"
@@ -36,6 +36,11 @@ def run_source(source: str, module: ModuleType, filename: str) -> None:
         code = compile(source, filename, "exec", dont_inherit=True)
     except Exception as error:
         raise LoadError("syntax_error", describe(error)) from None
+    run_code(code, source, module, filename)
+
+
+def run_code(code: CodeType, source: str, module: ModuleType, filename: str) -> None:
+    """Run `code`, which was compiled from `source`, in `module`. Raises LoadError like `run_source`."""
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     try:
         exec(code, module.__dict__)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import resource
 import signal
 import socket
 import struct
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
-from . import FIRST_UID, census, seccomp
+from . import census, seccomp
 from .cage import Cage, limit
+from .census import Usage
 from .system import (
     CLONE_NEWIPC,
     CLONE_NEWNET,
@@ -36,18 +39,20 @@ from .system import (
 _INODES = 4096
 _SHARED_MEMORY = "/dev/shm"
 _TMP = "/tmp"
+_IN_USE = re.compile(r"\b(used|inuse|tw) [1-9]")
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 
 
 class NamespaceCage(Cage):
     """A program's processes can see, signal and reach themselves, their scratch disk and read-only files, no more.
 
-    Killing the first process of a pid namespace ends all that it ever started. Where the fork server is root, the
-    programs of each slot run under a user id of their own; elsewhere, under the server's.
+    Killing the first process of a pid namespace ends all that it ever started.
 
     Args:
         scratch: folder over which each attempt's disk is mounted.
-        slot: number of the slot, and `slots` how many there are.
+        limits: see `orchestai.sandbox.Limits`.
+        uid: user that programs run as; None where the fork server is not root: then they run as its user.
+        slots: how many slots the server has.
 
     Raises:
         OSError: the system does not allow this.
@@ -55,46 +60,50 @@ class NamespaceCage(Cage):
 
     counts_processes = True
 
-    def __init__(self, scratch: str, slot: int, slots: int) -> None:
-        super().__init__(scratch)
-        self.workdir = scratch
-        self._uid = FIRST_UID + slot if os.getuid() == 0 else None
-        self._slots = slots
-        seccomp.make_filter()
+    def __init__(self, scratch: str, limits: dict[str, Any], uid: int | None, slots: int) -> None:
+        super().__init__(scratch, limits)
+        self._uid = uid
+        # Without user ids of their own, the processes of all slots and the server's count together.
+        own = 1 if uid is not None else slots
+        self._most_processes = limits["processes"] * own + 3 * slots + 4
+        self._filter = seccomp.Filter()
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         unshare(CLONE_NEWNS | CLONE_NEWIPC)
         self._in_tmp = [] if os.path.islink(_TMP) else [(name, _open_folder(name)) for name in os.listdir(_TMP)]
         self._disks = [scratch, _SHARED_MEMORY, *([_TMP] if self._in_tmp else [])]
         self._mounted: dict[str, tuple[Any, ...]] = {}
         self._has_network = False
+        self._left: list[int] = []
+        """Mount namespaces of ended processes: held, so that nobody waits for their end while a verdict is due."""
 
     def open(self) -> None:
-        """Nothing yet: disks are made where limits are known, and kept while nobody has used them."""
-
-    def close(self, pids: list[int]) -> None:
-        ended = census.end_all(pids)
-        if self._mounted and any(_state(disk) != state for disk, state in self._mounted.items()):
-            for disk in reversed(self._disks):
-                unmount(disk)
-            self._mounted = {}
-        self._has_network = False
-        self._forget()
-        if not ended:
-            raise RuntimeError("processes of the program could not be ended")
-
-    def fork(
-        self, body: Callable[[], Any], keep: Iterable[int], limits: dict[str, Any], *, trusted: bool = False
-    ) -> int:
-        if not self._has_network:
-            unshare(CLONE_NEWNET)  # a program must not find ports that the one before it used
+        """Have an empty disk and a network without ports: new ones where the attempt before has used its own."""
+        while self._left:
+            os.close(self._left.pop())
+        if not self._has_network or _has_sockets():
+            unshare(CLONE_NEWNET)
             _start_loopback()
             self._has_network = True
-        if not self._mounted:
-            self._mount_disks(f"size={limits['file_mb']}m,nr_inodes={_INODES},mode=1777")
+        if not self._mounted or any(_state(disk) != state for disk, state in self._mounted.items()):
+            if self._mounted:
+                os.chdir("/")
+                for disk in reversed(self._disks):
+                    unmount(disk)
+            self._mount_disks(f"size={self._limits['file_mb']}m,nr_inodes={_INODES},mode=1777")
+            self._settle(self._home)
+
+    def end(self, pids: list[int]) -> dict[int, Usage]:
+        self._forget()
+        for pid in pids:
+            with suppress(OSError):
+                self._left.append(os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
+        return census.end_namespaces(pids)
+
+    def fork(self, body: Callable[[], Any], keep: Iterable[int], *, trusted: bool = False) -> int:
         self._hides_processes = not trusted
         unshare(CLONE_NEWPID)
         try:
-            return super().fork(body, keep, limits)
+            return super().fork(body, keep)
         finally:
             setns(self._own_pids, CLONE_NEWPID)
 
@@ -105,26 +114,34 @@ class NamespaceCage(Cage):
                 "scratch", disk, "tmpfs", MS_NOSUID | MS_NODEV | (MS_NOEXEC if disk == _SHARED_MEMORY else 0), options
             )
         for name, descriptor in self._in_tmp:
-            os.mkdir(f"{_TMP}/{name}", 0o755)
+            os.mkdir(f"{_TMP}/{name}")
+            os.chmod(f"{_TMP}/{name}", 0o755)
             mount(f"/proc/self/fd/{descriptor}", f"{_TMP}/{name}", None, MS_BIND | MS_REC)
         self._mounted = {disk: _state(disk) for disk in self._disks}
 
-    def _confine(self, limits: dict[str, Any]) -> None:
+    def _confine(self) -> None:
         if self._hides_processes:
             unshare(CLONE_NEWNS)
             mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
             mount("/proc/sys", "/proc/sys", None, MS_BIND)
             mount("", "/proc/sys", None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
-        # Without user ids of their own, the processes of all slots and the server's count together.
-        own = 1 if self._uid is not None else self._slots
-        limit(resource.RLIMIT_NPROC, limits["processes"] * own + 2 * self._slots + 4)
+        limit(resource.RLIMIT_NPROC, self._most_processes)
         if self._uid is not None:
             os.setgroups([])
             os.setresgid(self._uid, self._uid, self._uid)
             os.setresuid(self._uid, self._uid, self._uid)
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user clears it
-        super()._confine(limits)
-        seccomp.refuse_dangerous_calls()
+        super()._confine()
+        self._filter.put_on()
+
+
+def _has_sockets() -> bool:
+    """Whether this network holds a socket, or remembers a connection (TIME_WAIT)."""
+    for name in ("sockstat", "sockstat6"):
+        with suppress(FileNotFoundError), open(f"/proc/net/{name}") as file:
+            if _IN_USE.search(file.read()):
+                return True
+    return False
 
 
 def _open_folder(name: str) -> int:

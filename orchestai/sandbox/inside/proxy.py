@@ -63,6 +63,9 @@ class Candidate:
 
     Args:
         follow_random: both processes draw from the same random numbers, so that tests may seed them.
+
+    Attributes:
+        used: what the candidate's process says that it has used so far; see `Meter`.
     """
 
     def __init__(self, channel: socket.socket, name: str, *, is_async: bool, follow_random: bool) -> None:
@@ -70,6 +73,7 @@ class Candidate:
         self._follow_random = follow_random
         self._one_at_a_time = threading.Lock()
         self._remote = stand_in(self.ask)
+        self.used = (0.0, 0)
         self.entry_point = self._entry_point(name, is_async)
 
     def ask(self, operation: str, *args: Any, **kwargs: Any) -> Any:
@@ -81,8 +85,11 @@ class Candidate:
             send_frame(self._channel, b"c", _pickled(request))
             payload = _receive(self._channel)[1]
         answer = decode(payload, self._remote)
-        if self._follow_random and type(answer) is dict and "random" in answer:
+        if type(answer) is not dict:
+            raise NotPlainError("unreadable answer")
+        if self._follow_random and "random" in answer:
             randomness.set_states(answer["random"])
+        self.used = _figures(answer.get("used")) or self.used
         return _taken(answer, (*args, *kwargs.values()))
 
     def names(self, wanted: Sequence[str]) -> dict[str, Any]:
@@ -127,11 +134,17 @@ def _receive(channel: socket.socket) -> tuple[bytes, bytes]:
         os._exit(CANDIDATE_GONE)
 
 
-def _taken(answer: Any, arguments: tuple[Any, ...]) -> Any:
+def _figures(used: Any) -> tuple[float, int] | None:
+    if type(used) is tuple and len(used) == 2 and type(used[0]) is float and type(used[1]) is int:
+        return used
+    return None
+
+
+def _taken(answer: dict[str, Any], arguments: tuple[Any, ...]) -> Any:
     """The value in an answer, after its other effects have been repeated here."""
-    if type(answer) is not dict:
-        raise NotPlainError("unreadable answer")
-    sys.stdout.write(str(answer.get("stdout", "")))
+    for stream, name in ((sys.stdout, "stdout"), (sys.stderr, "stderr")):
+        if printed := answer.get(name):
+            stream.write(str(printed))
     if "refused" in answer:
         raise NotPlainError(str(answer["refused"]))
     changed = answer.get("changed")

@@ -6,9 +6,8 @@ import ctypes
 import errno
 import platform
 import struct
-from functools import cache
 
-from .system import LIBC, PR_SET_NO_NEW_PRIVS, check, prctl
+from .system import LIBC, check
 
 _PR_SET_SECCOMP, _FILTER = 22, 2
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
@@ -57,28 +56,30 @@ _REFUSED = {
 }
 
 
-def refuse_dangerous_calls() -> None:
-    """From now on, for this process and its children, dangerous calls fail.
-
-    With EPERM, and clone3 with ENOSYS: libraries then use clone, whose flags can be seen.
-
-    Raises:
-        OSError: the kernel takes no filter, or this machine's system calls are not known here.
-    """
-    program = make_filter()
-    code = ctypes.create_string_buffer(program, len(program))
-    filter_ = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
-    prctl(PR_SET_NO_NEW_PRIVS, 1)
-    check(LIBC.prctl(_PR_SET_SECCOMP, _FILTER, ctypes.c_char_p(filter_)), "seccomp")
-
-
-@cache
-def make_filter() -> bytes:
-    """The filter's instructions; made once, and then known to every process that is forked.
+class Filter:
+    """A system call filter, ready to be put on; made once, and then known to every process that is forked.
 
     Raises:
         OSError: this machine's system calls are not known here.
     """
+
+    def __init__(self) -> None:
+        program = _instructions()
+        self._code = ctypes.create_string_buffer(program, len(program))
+        self._filter = ctypes.c_char_p(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(self._code)))
+
+    def put_on(self) -> None:
+        """From now on, for this process (which has PR_SET_NO_NEW_PRIVS) and its children, dangerous calls fail.
+
+        With EPERM, and clone3 with ENOSYS: libraries then use clone, whose flags can be seen.
+
+        Raises:
+            OSError: the kernel takes no filter.
+        """
+        check(LIBC.prctl(_PR_SET_SECCOMP, _FILTER, self._filter), "seccomp")
+
+
+def _instructions() -> bytes:
     machine = platform.machine()
     if machine not in _AUDIT:
         raise OSError(errno.ENOSYS, f"no system call filter for {machine}")

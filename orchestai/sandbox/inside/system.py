@@ -43,9 +43,13 @@ def unmount(target: str) -> None:
     check(LIBC.umount2(target.encode(), _MNT_DETACH), f"unmount {target}")
 
 
+_HEADER = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+_NOTHING = (ctypes.c_uint32 * 6)()
+
+
 def drop_capabilities() -> None:
-    """Give up all capabilities, for good, so that being root means owning root's files and nothing more."""
-    prctl(PR_SET_NO_NEW_PRIVS, 1)
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    nothing = (ctypes.c_uint32 * 6)()
-    check(LIBC.capset(header, nothing), "capset")
+    """Give up all capabilities, so that being root means owning root's files and nothing more.
+
+    For good in a process with PR_SET_NO_NEW_PRIVS.
+    """
+    check(LIBC.capset(_HEADER, _NOTHING), "capset")

@@ -2,23 +2,59 @@
 
 from __future__ import annotations
 
+import time
 import unittest
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from .loading import describe
+from .output import Captured
 from .wire import VerdictWriter
+
+Spent: TypeAlias = Callable[[], tuple[float, int]]
+"""Processor seconds and peak of bytes of the processes that run the tests, so far; see `Meter`."""
+
+MAX_OUTPUT = 2000
+"""Characters kept of what a test prints."""
 
 MEMORY_FAULTS = 2
 """Tests of a program that may run out of memory before the others are given up."""
 
 
-class Recorder(unittest.TestResult):
-    """Sends `start` and `end` with the test's number; the outcome is `passed` only if unittest says success."""
+class Measures:
+    """What one test after the other takes and prints."""
 
-    def __init__(self, numbers: dict[unittest.TestCase, int], verdicts: VerdictWriter, memory_faults: int) -> None:
+    def __init__(self, spent: Spent) -> None:
+        self._printed = Captured("stdout", "stderr")
+        self._spent = spent
+
+    def begin(self) -> None:
+        self._printed.take()
+        self._started = time.perf_counter()
+        self._cpu_s, _ = self._spent()
+
+    def end(self) -> dict[str, Any]:
+        cpu_s, peak = self._spent()
+        return {
+            "wall_s": time.perf_counter() - self._started,
+            "cpu_s": cpu_s - self._cpu_s,
+            "peak_mb": peak / (1 << 20),
+            "output": self._printed.take()[:MAX_OUTPUT],
+        }
+
+
+class Recorder(unittest.TestResult):
+    """Sends `start` and `end` with the test's number; the outcome is `passed` only if unittest says success.
+
+    `end` also says how long the test took, what it used and what it printed.
+    """
+
+    def __init__(
+        self, numbers: dict[unittest.TestCase, int], verdicts: VerdictWriter, memory_faults: int, measures: Measures
+    ) -> None:
         super().__init__()
+        self._measures = measures
         self.memory_faults = memory_faults
         self._numbers = {id(test): number for test, number in numbers.items()}
         self._verdicts = verdicts
@@ -29,13 +65,15 @@ class Recorder(unittest.TestResult):
 
     def startTest(self, test: unittest.TestCase) -> None:  # noqa: N802
         super().startTest(test)
+        self._measures.begin()
         self._verdicts.send("start", test=self._numbers[id(test)])
 
     def stopTest(self, test: unittest.TestCase) -> None:  # noqa: N802
         super().stopTest(test)
         outcome, message = (self._outcome, self._message) if self._outcome else ("error", "unittest gave no verdict")
         self.unheard.discard(self._numbers[id(test)])
-        self._verdicts.send("end", test=self._numbers[id(test)], outcome=outcome, message=message)
+        figures = self._measures.end()
+        self._verdicts.send("end", test=self._numbers[id(test)], outcome=outcome, message=message, **figures)
         self._outcome = self._message = ""
         self.memory_faults += outcome == "memory"
         if self.memory_faults >= MEMORY_FAULTS:
@@ -86,7 +124,9 @@ def _run_all(cases: dict[unittest.TestCase, int], recorder: Recorder) -> None:
             continue
 
 
-def run_tests(module: ModuleType, names: Sequence[str], numbers: Sequence[int], verdicts: VerdictWriter) -> None:
+def run_tests(
+    module: ModuleType, names: Sequence[str], numbers: Sequence[int], verdicts: VerdictWriter, spent: Spent
+) -> None:
     """Run the tests `names[i]` ("Class.method") for i in `numbers`; each of them gets a verdict.
 
     After MEMORY_FAULTS tests that ran out of memory none is run: filling the memory takes seconds.
@@ -95,6 +135,7 @@ def run_tests(module: ModuleType, names: Sequence[str], numbers: Sequence[int], 
     for number in numbers:
         groups.setdefault(names[number].partition(".")[0], []).append(number)
     faults = 0
+    measures = Measures(spent)
     for class_name, group in groups.items():
         cls = module.__dict__.get(class_name)
         cases: dict[unittest.TestCase, int] = {}
@@ -104,7 +145,7 @@ def run_tests(module: ModuleType, names: Sequence[str], numbers: Sequence[int], 
                 cases[cls(method)] = number
             else:
                 verdicts.send("end", test=number, outcome="error", message="the loaded tests do not have this one")
-        recorder = Recorder(cases, verdicts, faults)
+        recorder = Recorder(cases, verdicts, faults, measures)
         if faults < MEMORY_FAULTS:
             _run_all(cases, recorder)
             faults = recorder.memory_faults

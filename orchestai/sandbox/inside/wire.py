@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
 import struct
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 MAX_FRAME = 256 << 20
+_PIPE_BYTES = 1 << 20
 _HEADER = struct.Struct("!cQ")
 
 
@@ -16,8 +20,13 @@ class ChannelClosedError(Exception):
     """The process at the other end is gone."""
 
 
-def send_line(channel: socket.socket, message: dict[str, Any]) -> None:
-    channel.sendall(json.dumps(message).encode() + b"\n")
+def send_line(channel: socket.socket, message: dict[str, Any], files: Sequence[int] = ()) -> None:
+    """Send a message, and with it copies of the descriptors `files`."""
+    data = json.dumps(message).encode() + b"\n"
+    if files:
+        data = data[socket.send_fds(channel, [data], files) :]
+    if data:
+        channel.sendall(data)
 
 
 class LineReader:
@@ -46,8 +55,12 @@ class LineReader:
 
 def send_frame(channel: socket.socket, kind: bytes, payload: bytes) -> None:
     """Send `payload` under a one-byte kind."""
-    channel.sendall(_HEADER.pack(kind, len(payload)))
-    channel.sendall(payload)
+    header = _HEADER.pack(kind, len(payload))
+    if len(payload) < _PIPE_BYTES:
+        channel.sendall(header + payload)  # at once, so that the other end wakes once
+    else:
+        channel.sendall(header)
+        channel.sendall(payload)
 
 
 def receive_frame(channel: socket.socket) -> tuple[bytes, bytes]:
@@ -71,9 +84,18 @@ def _receive(channel: socket.socket, size: int) -> bytes:
     return bytes(data)
 
 
-def read_whole(descriptor: int) -> str:
-    """The text of a file from its beginning, wherever its offset is."""
-    return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode("utf-8", "surrogatepass")
+def read_whole(descriptor: int) -> bytes:
+    """The content of a file from its beginning, wherever its offset is."""
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+
+def open_verdict_pipe() -> tuple[int, int]:
+    """A pipe that takes a program's events even while nobody reads it; its ends, to read and to write."""
+    read, write = os.pipe()
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with suppress(PermissionError):  # the user's pipes hold too much already
+            fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    return read, write
 
 
 class VerdictWriter:

@@ -11,16 +11,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.optim import Optimizer
 
 from orchestai import artefacts
 from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
-from orchestai.training.rl.policy import Policy
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 
 
 @dataclass
@@ -46,7 +44,12 @@ class Position:
 
 
 _EPISODES = "training.phase2_rl.num_episodes"
-_SPEED = {"training.phase2_rl.micro_batch_size", "training.phase2_rl.micro_batch_tokens"}
+_VLLM = "planner.language.vllm."
+_SPEED = {
+    "training.phase2_rl.micro_batch_size",
+    "training.phase2_rl.micro_batch_tokens",
+    *(_VLLM + key for key in ("base_url", "api_key_env", "timeout_s", "gpu_memory_utilization", "sync_dir")),
+}
 """Change no result."""
 
 
@@ -68,15 +71,15 @@ def _flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def save_state(
-    path: Path, position: Position, planner: Policy, optimizer: Optimizer, identity: Mapping[str, Any]
-) -> None:
+def save_state(path: Path, position: Position, learned: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
     """Write everything that the next update depends on.
 
-    Rollouts are never pending here: an update finishes with its own. Samples and the order of tasks come from seeds and
-    `position`; the generators' states are kept for the user's code.
+    Samples and the order of tasks come from seeds and `position`; the generators' states are kept for the user's code.
+    On policy no rollout is pending here: an update finishes with its own. Off policy, what was sampled ahead is not
+    kept: a resumed run samples the same tasks with the same seeds again, from the weights that it resumes with.
 
     Args:
+        learned: `Learner.state`, the same for every layout of the processes.
         identity: what a run that goes on must have in common with this one.
 
     Raises:
@@ -86,15 +89,14 @@ def save_state(
         "state_version": STATE_VERSION,
         "identity": dict(identity),
         "position": asdict(position),
-        "model": planner.state_dict(),
-        "optimizer": optimizer.state_dict(),
+        "learned": dict(learned),
         "rng": _generators(),
     }
     artefacts.save_torch(path, state)
 
 
-def load_state(path: Path, planner: Policy, optimizer: Optimizer, identity: Mapping[str, Any]) -> Position:
-    """Put a saved state into `planner` and `optimizer`.
+def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Position, dict[str, Any]]:
+    """What `save_state` wrote: the position, and what was learned; the generators are set.
 
     Raises:
         UserError: there is none, it is broken, or it belongs to another configuration or other data.
@@ -108,10 +110,8 @@ def load_state(path: Path, planner: Policy, optimizer: Optimizer, identity: Mapp
     if not isinstance(state, dict) or state.get("state_version") != STATE_VERSION:
         raise UserError(f"{path}: not a training state of this program's version; start again")
     _refuse_change(path, state["identity"], dict(identity))
-    planner.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
     _set_generators(state["rng"])
-    return Position(**state["position"])
+    return Position(**state["position"]), state["learned"]
 
 
 def _refuse_change(path: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+import torch
 from torch import nn
 
 from orchestai.planner.base import AnyDecisions, TrainablePlanner
@@ -29,9 +30,9 @@ class Policy(TrainablePlanner, Protocol):
 
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
-    def state_dict(self) -> dict[str, Any]: ...
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any: ...
+    def to(self, device: torch.device) -> Any: ...
 
     def requires_grad_(self, requires_grad: bool = True) -> Any: ...
 

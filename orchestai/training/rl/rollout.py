@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -22,6 +22,7 @@ from orchestai.tasks.task import Task
 from orchestai.training.rl.episode import Episode, StepResult, Trajectory, Turn
 from orchestai.training.rl.parts import cut
 from orchestai.training.rl.policy import Policy
+from orchestai.training.rl.sampler import OwnSampler, Sampler
 from orchestai.workflow import Workflow
 
 INVALID_PLAN_REWARD = 0.0
@@ -40,7 +41,8 @@ class Episodes:
 
     Attributes:
         groups: for each task, in order, the episodes of its plans.
-        seconds: spent `sampling` plans, `scoring` them and waiting for executions (`executing`).
+        seconds: spent `sampling` plans, `scoring` them and waiting for executions (`executing`). Off policy, the first
+            two overlap with other work.
     """
 
     groups: list[list[Episode]]
@@ -58,16 +60,46 @@ class _Planned:
     trajectories: tuple[Trajectory, ...]
 
 
+class Draft:
+    """Plans of some tasks while they are sampled: chunks of them, in order.
+
+    Attributes:
+        tasks: whose plans these are.
+        seconds: spent so far, `sampling` and `scoring`.
+    """
+
+    def __init__(self, tasks: Sequence[Task], sample: Callable[[Draft], Coroutine[Any, Any, None]]) -> None:
+        self.tasks = tasks
+        self.seconds = {"sampling": 0.0, "scoring": 0.0}
+        self.chunks: asyncio.Queue[list[_Planned] | None] = asyncio.Queue()
+        self.job = asyncio.ensure_future(sample(self))
+
+    async def next(self) -> list[_Planned] | None:
+        """The next chunk; None when all have come.
+
+        Raises:
+            Exception: what went wrong in sampling.
+        """
+        planned = await self.chunks.get()
+        if planned is None:
+            await self.job
+        return planned
+
+
 class Rollout:
     """Turns tasks into episodes.
 
-    Equal plans of one task are executed once and share the result. The next tasks are planned, in a thread, while the
-    plans of earlier ones run.
+    Equal plans of one task are executed once and share the result. The next tasks are planned while the plans of
+    earlier ones run.
 
     Args:
         reward: what an execution is worth; an `Unscorable` outcome stays one.
         step_rewards: the part of it that each subtask earned alone.
         concurrency: executions at a time.
+        sampler: who draws the plans; by default, the planner.
+
+    Attributes:
+        weights: held while plans are drawn, and by whoever changes the planner's weights.
     """
 
     def __init__(
@@ -79,6 +111,7 @@ class Rollout:
         config: Phase2Config,
         *,
         concurrency: int,
+        sampler: Sampler | None = None,
     ) -> None:
         self._planner = planner
         self._execute = execute
@@ -86,53 +119,102 @@ class Rollout:
         self._step_rewards = step_rewards
         self._config = config
         self._concurrency = concurrency
+        self._sampler = sampler or OwnSampler(planner)
+        self._drafts: list[Draft] = []
+        self._synced: int | None = None
+        self.weights = asyncio.Lock()
 
-    async def explore(self, tasks: Sequence[Task], *, update: int, policy_version: int) -> Episodes:
-        """Sample `num_generations` plans per task and execute them."""
+    async def sync(self, policy_version: int) -> dict[str, float]:
+        """Draw from the weights of that version from now on; hold `weights` meanwhile. Figures, if they are new."""
+        if policy_version == self._synced:
+            return {}
+        self._synced = policy_version
+        return await self._sampler.sync(policy_version)
+
+    def begin(self, tasks: Sequence[Task], *, update: int) -> Draft:
+        """Start to sample `num_generations` plans per task, after those that were begun before."""
         per_chunk = max(1, self._config.micro_batch_size // self._config.num_generations)
 
-        def plan(chunk: Sequence[Task], seconds: dict[str, float]) -> list[_Planned]:
-            return self._sample(chunk, update, policy_version, seconds)
+        async def sample(chunk: Sequence[Task], seconds: dict[str, float]) -> list[_Planned]:
+            return await self._sample(chunk, update, seconds)
 
-        return await self._run(tasks, per_chunk, plan, self._config.executions_per_plan)
+        return self._draft(tasks, per_chunk, sample)
+
+    async def finish(self, draft: Draft) -> Episodes:
+        """Execute the plans of a draft as they come."""
+        return await self._run(draft, self._config.executions_per_plan)
+
+    async def explore(self, tasks: Sequence[Task], *, update: int) -> Episodes:
+        """Sample plans and execute them."""
+        return await self.finish(self.begin(tasks, update=update))
 
     async def exploit(self, tasks: Sequence[Task]) -> Episodes:
         """Take the best plan per task and execute it once; these episodes have no turns."""
 
-        def plan(chunk: Sequence[Task], seconds: dict[str, float]) -> list[_Planned]:
-            return [_Planned(task, plan, ()) for task, plan in zip(chunk, self._planner.plan(chunk), strict=True)]
+        async def best(chunk: Sequence[Task], seconds: dict[str, float]) -> list[_Planned]:
+            drawn = await self._sampler.plan(chunk, None)
+            return [_Planned(task, plan, ()) for task, plan in zip(chunk, drawn.plans, strict=True)]
 
-        return await self._run(tasks, self._config.micro_batch_size, plan, 1)
+        return await self._run(self._draft(tasks, self._config.micro_batch_size, best), 1)
 
-    async def _run(
+    async def stop(self) -> None:
+        """Sample no more; drafts that were not finished are lost."""
+        jobs = [draft.job for draft in self._drafts]
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+        self._drafts.clear()
+
+    def _draft(
         self,
         tasks: Sequence[Task],
         per_chunk: int,
-        plan: Callable[[Sequence[Task], dict[str, float]], list[_Planned]],
-        executions: int,
-    ) -> Episodes:
+        plan: Callable[[Sequence[Task], dict[str, float]], Awaitable[list[_Planned]]],
+    ) -> Draft:
+        before = [draft.job for draft in self._drafts]
+
+        async def work(draft: Draft) -> None:
+            try:
+                if before:
+                    await asyncio.wait(before)
+                for start in range(0, len(tasks), per_chunk):
+                    async with self.weights:
+                        planned = await plan(tasks[start : start + per_chunk], draft.seconds)
+                    draft.chunks.put_nowait(planned)
+            finally:
+                draft.chunks.put_nowait(None)
+
+        draft = Draft(tasks, work)
+        self._drafts.append(draft)
+        return draft
+
+    async def _run(self, draft: Draft, executions: int) -> Episodes:
+        waited = 0.0
         started = time.perf_counter()
-        seconds = {"sampling": 0.0, "scoring": 0.0}
         slots = asyncio.Semaphore(self._concurrency)
         known: dict[tuple[str, Workflow, int], asyncio.Future[Execution]] = {}
         running: list[asyncio.Future[Episode]] = []
         try:
-            for start in range(0, len(tasks), per_chunk):
-                planned = await asyncio.to_thread(plan, tasks[start : start + per_chunk], seconds)
+            while True:
+                asked = time.perf_counter()
+                planned = await draft.next()
+                waited += time.perf_counter() - asked
+                if planned is None:
+                    break
                 running += [asyncio.ensure_future(self._episode(one, executions, known, slots)) for one in planned]
             episodes = await asyncio.gather(*running)
         finally:
-            unfinished: list[asyncio.Future[Any]] = [*running, *known.values()]
+            unfinished: list[asyncio.Future[Any]] = [draft.job, *running, *known.values()]
             for job in unfinished:
                 job.cancel()
             await asyncio.gather(*unfinished, return_exceptions=True)
-        seconds["executing"] = time.perf_counter() - started - sum(seconds.values())
-        each = len(episodes) // max(len(tasks), 1)
-        return Episodes([list(episodes[i * each : (i + 1) * each]) for i in range(len(tasks))], seconds)
+            self._drafts.remove(draft)
+        seconds = draft.seconds | {"executing": time.perf_counter() - started - waited}
+        count = len(draft.tasks)
+        each = len(episodes) // max(count, 1)
+        return Episodes([list(episodes[i * each : (i + 1) * each]) for i in range(count)], seconds)
 
-    def _sample(
-        self, tasks: Sequence[Task], update: int, policy_version: int, seconds: dict[str, float]
-    ) -> list[_Planned]:
+    async def _sample(self, tasks: Sequence[Task], update: int, seconds: dict[str, float]) -> list[_Planned]:
         config = self._config
         explore = frozenset(config.explore)
         repeated = [task for task in tasks for _ in range(config.num_generations)]
@@ -140,19 +222,19 @@ class Rollout:
             row_seed(config.seed, update, task.task_id, g) for task in tasks for g in range(config.num_generations)
         ]
         started = time.perf_counter()
-        plans = self._planner.plan(repeated, sample=SampleSpec(explore, config.temperature, seeds))
+        found = await self._sampler.plan(repeated, SampleSpec(explore, config.temperature, seeds))
         sampled = time.perf_counter()
         drawn = {
             i: (p.decisions, p.logp.cpu())
-            for i, p in enumerate(plans)
+            for i, p in enumerate(found.plans)
             if p.decisions is not None and p.logp is not None
         }
-        turns = self._turns(repeated, drawn, update, policy_version)
+        turns = await asyncio.to_thread(self._turns, repeated, drawn, update, found.policy_version)
         seconds["sampling"] += sampled - started
         seconds["scoring"] += time.perf_counter() - sampled
         return [
             _Planned(task, plan, (Trajectory(ROLE, ROLE, (turns[i],)),) if i in turns else ())
-            for i, (task, plan) in enumerate(zip(repeated, plans, strict=True))
+            for i, (task, plan) in enumerate(zip(repeated, found.plans, strict=True))
         ]
 
     def _turns(

@@ -18,13 +18,15 @@ from orchestai.outcome import Outcome
 from orchestai.planner.checkpoint import fingerprint_of, load_planner, locate, save_planner
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.rewards.reward import reward, step_rewards
+from orchestai.rewards.unit_tests import not_installed
 from orchestai.runtime import open_runtime
 from orchestai.tasks import load_suite
-from orchestai.tasks.requirements import with_modules
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
+from orchestai.training.layouts import layout_of
+from orchestai.training.rl.backends import open_execute, open_sampler
 from orchestai.training.rl.checkpoint import identity
-from orchestai.training.rl.distributed import open_accelerator
+from orchestai.training.rl.distributed import on_main, open_accelerator
 from orchestai.training.rl.rollout import Rollout
 from orchestai.training.rl.trainer import BEST, Summary, Trainer
 from orchestai.workers.pool import worker_cards
@@ -51,7 +53,12 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
     else:
         planner.learn_only(frozenset(phase2.explore))
     tasks, eval_tasks = split_tasks(config)
-    accelerator = open_accelerator(output_dir, config.logging)
+    accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)
+    if layout_of(accelerator).split and not isinstance(planner, LanguagePlanner):
+        raise UserError(
+            f"{checkpoint}: a planner of heads is small, and held whole in every process; launch it with "
+            "configs/accelerate/ddp.yaml"
+        )
 
     def worth(execution: Execution) -> Outcome:
         return reward(execution, phase2, config.rewards)
@@ -63,9 +70,18 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
         save_planner(path, planner, config, seed=phase2.seed, data_fingerprint=data_fingerprint(tasks), **facts)
 
     same = {**identity(config, tasks, eval_tasks), "checkpoint": fingerprint_of(checkpoint)}
-    async with open_runtime(config) as runtime:
+    async with (
+        open_runtime(config) as runtime,
+        open_sampler(config, planner, [*tasks, *eval_tasks], accelerator, output_dir) as sampler,
+    ):
         rollout = Rollout(
-            planner, runtime.executor.execute, worth, step_worth, phase2, concurrency=config.execution.concurrency
+            planner,
+            open_execute(config, runtime.executor.execute),
+            worth,
+            step_worth,
+            phase2,
+            concurrency=config.execution.concurrency,
+            sampler=sampler,
         )
         trainer = Trainer(
             accelerator,
@@ -79,10 +95,16 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
             identity=same,
             unscorable_limit=config.execution.unscorable_limit,
         )
-        if accelerator.is_main_process:
-            facts = {"seed": phase2.seed, "sandbox_level": runtime.sandbox.level, "identity": same}
-            artefacts.save_run_info(output_dir, config, command="phase2", **facts)
-        summary = await trainer.train(resume=resume)
+        facts = {"seed": phase2.seed, "sandbox_level": runtime.sandbox.level, "identity": same}
+        on_main(
+            accelerator,
+            lambda: artefacts.save_run_info(output_dir, config, command="phase2", **facts),
+            "beginning",
+        )
+        try:
+            summary = await trainer.train(resume=resume)
+        finally:
+            await rollout.stop()
     accelerator.end_training()
     if accelerator.is_main_process:
         Console(stderr=True).print(
@@ -119,13 +141,15 @@ def split_tasks(config: Config) -> tuple[list[Task], list[Task]]:
 
 
 def _that_can_run(tasks: Sequence[Task]) -> list[Task]:
-    kept, missing = with_modules(tasks)
-    if missing:
+    """Without their modules every program for them fails."""
+    absent = {task.task_id: not_installed(task) for task in tasks}
+    kept = [task for task in tasks if not absent[task.task_id]]
+    if len(kept) < len(tasks):
         logger.warning(
             "left out %d of %d tasks, which need modules that are not installed: %s",
             len(tasks) - len(kept),
             len(tasks),
-            ", ".join(missing),
+            ", ".join(sorted({module for modules in absent.values() for module in modules})),
         )
     return kept
 

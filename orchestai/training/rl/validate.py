@@ -34,7 +34,7 @@ async def validate(config: Config, *, checkpoint: Path, output_dir: Path) -> dic
     phase2 = config.training.phase2_rl
     planner = load_planner(checkpoint, config, worker_cards(config.workers))
     tasks = split_tasks(config)[1][: phase2.eval_tasks]
-    accelerator = open_accelerator(output_dir, config.logging)
+    accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)
     planner.to(accelerator.device)
     async with open_runtime(config) as runtime:
         rollout = Rollout(
@@ -45,7 +45,7 @@ async def validate(config: Config, *, checkpoint: Path, output_dir: Path) -> dic
             phase2,
             concurrency=config.execution.concurrency,
         )
-        parts = await on_all(accelerator, rollout.exploit(share(tasks, accelerator)))
+        parts = await on_all(accelerator, rollout.exploit(share(tasks, accelerator)), "exchanging episodes")
         level = runtime.sandbox.level
     episodes = [episode for group in interleave([part.groups for part in parts]) for episode in group]
     metrics = describe_episodes(episodes)

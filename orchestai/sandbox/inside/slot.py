@@ -1,0 +1,87 @@
+"""A slot: judges the programs that arrive on a channel, one after the other."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from contextlib import suppress
+from typing import Any
+
+from .attempt import AbandonedError, Attempt, Job
+from .cage import Cage
+from .testing import MEMORY_FAULTS
+from .wire import ChannelClosedError, LineReader, send_line
+
+
+class Slot:
+    """Has the processes for the next program ready before it arrives.
+
+    Args:
+        limits: see `orchestai.sandbox.Limits`.
+    """
+
+    def __init__(self, channel: socket.socket, cage: Cage, limits: dict[str, Any]) -> None:
+        self._channel = channel
+        self._cage = cage
+        self._limits = limits
+        self._ready: Attempt | None = Attempt(cage, limits)
+
+    def serve(self) -> None:
+        """Judge programs until the channel is closed."""
+        orders = LineReader(self._channel)
+        send_line(self._channel, {"ready": os.getpid()})
+        while True:
+            try:
+                order, files = orders.read()
+                code, tests = files
+                try:
+                    verdict = self._judge(Job(code=code, tests=tests, **order["job"]))
+                except (OSError, MemoryError, RuntimeError) as error:
+                    verdict = {"status": "infra_error", "reason": f"{type(error).__name__}: {error}"}
+                finally:
+                    os.close(code)
+                    os.close(tests)
+                send_line(self._channel, {"id": order["id"], **verdict})
+            except (ChannelClosedError, AbandonedError, BrokenPipeError):
+                return
+            with suppress(OSError, RuntimeError):  # what stands in the way now is said if it still does then
+                self._ready = Attempt(self._cage, self._limits)
+
+    def _next_attempt(self) -> Attempt:
+        attempt, self._ready = self._ready or Attempt(self._cage, self._limits), None
+        return attempt
+
+    def _judge(self, job: Job) -> dict[str, Any]:
+        """Verdicts of all tests; a test that ends or hangs its process costs itself, the rest run in a new attempt."""
+        begin = time.monotonic()
+        deadline = begin + self._limits["wall_s"]
+        verdicts: dict[int, dict[str, Any]] = {}
+        cpu_s, peak_bytes = 0.0, 0
+        status, reason = "ok", ""
+        while todo := [test for test in range(job.total) if test not in verdicts]:
+            attempt = self._next_attempt()
+            try:
+                attempt.start(job, todo)
+                ending = attempt.watch(deadline, self._channel)
+            finally:
+                attempt.close()
+            cpu_s, peak_bytes = cpu_s + attempt.cpu_s, max(peak_bytes, attempt.peak_bytes)
+            verdicts |= attempt.verdicts
+            if ending.kind == "done":
+                missing = {"outcome": "error", "message": "no verdict was given"}
+                verdicts |= {test: missing for test in todo if test not in verdicts}
+                continue
+            if status == "ok":
+                status, reason = ending.kind, ending.reason
+            if ending.test is not None:
+                verdicts.setdefault(ending.test, {"outcome": ending.kind, "message": ending.reason})
+            exhausted = sum(verdict["outcome"] == "memory" for verdict in verdicts.values()) >= MEMORY_FAULTS
+            if ending.test is None or exhausted or time.monotonic() >= deadline:
+                not_run = {"outcome": "not_run", "message": ending.reason}
+                verdicts |= {test: not_run for test in todo if test not in verdicts}
+        tests = [verdicts[test] for test in range(job.total)]
+        if status == "ok" and any(verdict["outcome"] == "memory" for verdict in tests):
+            status = "memory"
+        figures = {"wall_s": time.monotonic() - begin, "cpu_s": cpu_s, "peak_mb": peak_bytes / (1 << 20)}
+        return {"status": status, "reason": reason, "tests": tests, **figures}
