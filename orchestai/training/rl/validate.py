@@ -68,6 +68,7 @@ async def validate(config: Config, *, checkpoint: Path, output_dir: Path) -> dic
             f"written: {output_dir / VALIDATION}",
             highlight=False,
             markup=False,
+            soft_wrap=True,
         )
     accelerator.end_training()
     return metrics
