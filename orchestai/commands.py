@@ -112,6 +112,13 @@ def train_phase2(config: Config, *, checkpoint: Path, output_dir: Path, resume: 
     asyncio.run(train(config, checkpoint=checkpoint, output_dir=output_dir, resume=resume))
 
 
+def validate(config: Config, *, checkpoint: Path, output_dir: Path) -> None:
+    """What phase 2 would say of a checkpoint on its validation tasks."""
+    from orchestai.training.rl.validate import validate as run_validation
+
+    asyncio.run(run_validation(config, checkpoint=checkpoint, output_dir=output_dir))
+
+
 async def evaluate(
     config: Config, *, phase1: Path, phase2: Path, logs: Path, output: Path, record: Path | None = None
 ) -> Evaluation:

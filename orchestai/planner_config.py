@@ -75,14 +75,15 @@ class LanguageConfig(Section):
     describe: bool = True
     """Tell the model in every prompt what a plan is, the task types, and the workers by their cards. Without, prompts
     are the instruction alone: the model knows the rest from phase 1, and for another pool it must be trained again."""
-    quote: Literal["whole", "begun", "numbered"] = "whole"
+    quote: Literal["whole", "begun", "numbered", "own"] = "whole"
     """How plans that are learned from name a step's words in the instruction: `whole`, copied; `begun`, the first few
     (`reverse it ...`), up to the end of their clause; `numbered`, `[3]`, as the prompt numbers the parts that they may
     begin with. Each makes plans much shorter than the one before, and easier to write for small models. What is
-    read understands all three."""
+    read understands all three. `own`: in the planner's own words, as suits the `sink` assembler, whose workers read the
+    whole task anyway."""
     few_shot: int | Path = 0
     """Worked examples in the prompt: how many of the built-in ones, or a JSON file, a list of {"instruction": ...,
-    "subtasks": [...]} for this pool."""
+    "subtasks": [...]} for this pool. Subtasks without a worker get those of the pool in turn."""
     max_prompt_tokens: int = Field(1024, ge=1)
     """A task with a longer prompt gets no plan."""
     max_new_tokens: int = Field(512, ge=1)

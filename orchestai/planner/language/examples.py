@@ -100,6 +100,12 @@ def _entry(entry: object, where: str, config: PlannerConfig, cards: Sequence[Wor
         workflow = Workflow(subtasks=entry["subtasks"])
     except (WorkflowError, TypeError) as error:
         raise UserError(f"{where}: {error}") from None
+    in_turn = {
+        subtask.id: {"worker": cards[i % len(cards)].name}
+        for i, subtask in enumerate(workflow.subtasks)
+        if not subtask.worker
+    }
+    workflow = workflow.replace(in_turn)
     known = {card.name for card in cards}
     for subtask in workflow.subtasks:
         unknown = [name for name in subtask.workers if name not in known]

@@ -25,7 +25,7 @@ from orchestai.tasks.examples import clean
 from orchestai.workflow import Subtask, Workflow, WorkflowError
 
 Field: TypeAlias = Literal["task_type", "worker", "fallback", "depends_on"]
-Quote: TypeAlias = Literal["whole", "begun", "numbered"]
+Quote: TypeAlias = Literal["whole", "begun", "numbered", "own"]
 
 _DOTS = "..."
 _FEWEST_WORDS = 3
@@ -88,7 +88,7 @@ def write_plan(workflow: Workflow, instruction: str, quote: Quote) -> PlanText:
     position = 0
     for i, subtask in enumerate(workflow.subtasks):
         words = subtask.instruction
-        if subtask.span is not None and quote != "whole":
+        if subtask.span is not None and quote in ("begun", "numbered"):
             shorten = _begin if quote == "begun" else _name
             words = shorten(instruction, subtask.span, words, position)
         position = subtask.span[1] if subtask.span is not None else position

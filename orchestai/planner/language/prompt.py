@@ -18,7 +18,13 @@ _WORDS = {
     "whole": "its words, copied from the text",
     "numbered": "the number that follows its first words in the text, such as [2]",
     "begun": "its first words, copied from the text and followed by ...",
+    "own": "what its worker is to do, in your own words",
 }
+_SPLIT = "Split the text into subtasks for workers."
+_PLAN = (
+    "Plan how workers solve the task. Each reads the task, its own subtask and the results of those it depends on; "
+    "the answer of the last subtask is the answer to the task."
+)
 
 
 class PromptTooLongError(ValueError):
@@ -88,8 +94,9 @@ class PromptWriter:
 def describe(config: PlannerConfig, cards: Sequence[WorkerCard]) -> str:
     """The task of planning, the types and the workers, in words."""
     workers = "\n".join(f"- {card.name} ({card.price_usd:.1e} USD): {card.text}" for card in cards)
+    aim = _PLAN if config.language.quote == "own" else _SPLIT
     return (
-        'Split the text into subtasks for workers. Reply with JSON alone: {"subtasks":[...]}. Each subtask has an id '
+        f'{aim} Reply with JSON alone: {{"subtasks":[...]}}. Each subtask has an id '
         f"(1, 2, ...), an instruction ({_WORDS[config.language.quote]}), a task_type, a worker, fallback (workers to "
         "ask when its answer fails), if need be a role (how to work), and depends_on (ids of the earlier subtasks "
         f"whose results it takes, in order).\nTypes: {', '.join(config.task_types)}\nWorkers:\n{workers}"

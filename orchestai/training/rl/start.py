@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from orchestai.outcome import Outcome
 from orchestai.planner.checkpoint import fingerprint_of, load_planner, locate, save_planner
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.rewards.reward import reward, step_rewards
+from orchestai.rewards.unit_tests import not_installed
 from orchestai.runtime import open_runtime
 from orchestai.tasks import load_suite
 from orchestai.tasks.suite import data_fingerprint
@@ -28,6 +30,8 @@ from orchestai.training.rl.distributed import on_main, open_accelerator
 from orchestai.training.rl.rollout import Rollout
 from orchestai.training.rl.trainer import BEST, Summary, Trainer
 from orchestai.workers.pool import worker_cards
+
+logger = logging.getLogger(__name__)
 
 
 async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: bool = False) -> Summary:
@@ -123,14 +127,31 @@ def _refuse_dependent_steps(config: Config) -> None:
 
 
 def split_tasks(config: Config) -> tuple[list[Task], list[Task]]:
-    """Tasks to learn from, and tasks held out: the suite's validation split, or a share of a suite without one."""
+    """Tasks to learn from, and tasks held out: the suite's validation split, or a share of a suite without one.
+
+    Tasks that need modules which are not installed are left out.
+    """
     suite = load_suite(config.tasks.suite, config.tasks.path)
     split = suite.splits[0] if len(suite.splits) == 1 else config.tasks.split
     tasks = suite.split(split)
     limit = config.tasks.limit
     if "validation" in suite.splits and split != "validation":
-        return tasks[:limit], suite.split("validation")[:limit]
-    return _hold_out(tasks[:limit], config.training.phase1_supervised.val_fraction)
+        return _that_can_run(tasks)[:limit], _that_can_run(suite.split("validation"))[:limit]
+    return _hold_out(_that_can_run(tasks)[:limit], config.training.phase1_supervised.val_fraction)
+
+
+def _that_can_run(tasks: Sequence[Task]) -> list[Task]:
+    """Without their modules every program for them fails."""
+    absent = {task.task_id: not_installed(task) for task in tasks}
+    kept = [task for task in tasks if not absent[task.task_id]]
+    if len(kept) < len(tasks):
+        logger.warning(
+            "left out %d of %d tasks, which need modules that are not installed: %s",
+            len(tasks) - len(kept),
+            len(tasks),
+            ", ".join(sorted({module for modules in absent.values() for module in modules})),
+        )
+    return kept
 
 
 def _hold_out(tasks: Sequence[Task], fraction: float) -> tuple[list[Task], list[Task]]:
