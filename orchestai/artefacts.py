@@ -9,6 +9,7 @@ import io
 import json
 import os
 import platform
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from typing import Any, BinaryIO
 from orchestai.config import Config
 from orchestai.errors import UserError
 
-_REPORTED_PACKAGES = ("orchestai", "torch", "transformers", "accelerate", "numpy", "pydantic")
+_REPORTED_PACKAGES = ("orchestai", "torch", "transformers", "peft", "accelerate", "numpy", "pydantic")
 
 
 @contextmanager
@@ -47,6 +48,46 @@ def replacing(path: Path | str) -> Iterator[BinaryIO]:
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: Path | str) -> Iterator[Path]:
+    """An empty folder that takes the place of `path` when the block ends well, and vanishes when it does not.
+
+    Where a crash falls between the two renames that this takes, the folder before is found as `previous_folder(path)`.
+
+    Raises:
+        UserError: it cannot be written (no space, no permission, a file of that name).
+    """
+    path = Path(path)
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
+        yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                file.chmod(0o666 & ~_umask())
+                with file.open("rb") as written:
+                    os.fsync(written.fileno())
+        temporary.chmod(0o777 & ~_umask())
+        before = previous_folder(path)
+        if path.is_dir():
+            shutil.rmtree(before, ignore_errors=True)
+            os.replace(path, before)
+        os.replace(temporary, path)
+        shutil.rmtree(before, ignore_errors=True)
+    except OSError as error:
+        remedy = "free space, or choose another folder" if error.errno == errno.ENOSPC else "choose another folder"
+        raise UserError(f"{path}: cannot write: {error.strerror or error}; {remedy}") from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def previous_folder(path: Path) -> Path:
+    """Where the folder that `replacing_folder` is about to replace waits."""
+    return path.with_name(f".{path.name}.previous")
 
 
 def write_bytes(path: Path | str, data: bytes) -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from orchestai import __version__
-from orchestai.config import DEFAULT_CONFIG, load_config
+from orchestai.config import DEFAULT_CONFIG, Config, load_config
 from orchestai.errors import InfrastructureError, UserError
 
 app = typer.Typer(
@@ -127,16 +127,37 @@ def train_phase2(
     checkpoint: Annotated[Path, _flag("checkpoint", "Planner to start from.")] = Path("checkpoints/phase1_best.pth"),
     output_dir: Annotated[Path, _flag("output_dir", "Folder for checkpoints and metrics.")] = Path("checkpoints"),
     episodes: Annotated[int | None, _flag("episodes", "Episodes instead of phase2_rl.num_episodes.")] = None,
+    updates: Annotated[
+        int | None, _flag("updates", "The same in updates, each of phase2_rl.tasks_per_update episodes.", minimum=1)
+    ] = None,
+    evaluate_only: Annotated[
+        Path | None, _flag("evaluate_only", "Train nothing: judge this planner on the validation tasks.")
+    ] = None,
     resume: Resume = False,
     overrides: Overrides = None,
 ) -> None:
     """Phase 2: improve the planner by the reward of executed plans. Start it with `accelerate launch` for many GPUs."""
+    if updates is not None:
+        episodes = updates * load_config(config, overrides or []).training.phase2_rl.tasks_per_update
+    flags = _override("training.phase2_rl.num_episodes", episodes)
+    _phase2(load_config(config, [*(overrides or []), *flags]), checkpoint, evaluate_only, output_dir, resume)
+
+
+def train(overrides: Overrides = None) -> None:
+    """Phase 2 on BigCodeBench, from a preset and in short words (orchestai/shorthand.py)."""
+    from orchestai.shorthand import understand
+
+    asked = understand(overrides or [])
+    _phase2(asked.config, asked.checkpoint, asked.evaluate_only, asked.output_dir, asked.resume)
+
+
+def _phase2(config: Config, checkpoint: Path, evaluate_only: Path | None, output_dir: Path, resume: bool) -> None:
     from orchestai import commands
 
-    flags = _override("training.phase2_rl.num_episodes", episodes)
-    commands.train_phase2(
-        load_config(config, [*(overrides or []), *flags]), checkpoint=checkpoint, output_dir=output_dir, resume=resume
-    )
+    if evaluate_only is not None:
+        commands.validate(config, checkpoint=evaluate_only, output_dir=output_dir)
+    else:
+        commands.train_phase2(config, checkpoint=checkpoint, output_dir=output_dir, resume=resume)
 
 
 @app.command()

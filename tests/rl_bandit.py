@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import PartialState
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from orchestai import artefacts
 from orchestai.config import Config, LoggingConfig, Phase2Config, RewardsConfig
 from orchestai.execution.result import Execution
 from orchestai.outcome import Outcome, Scored
 from orchestai.planner.base import Decisions, Plan, SampleSpec, Scores
+from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.rewards.reward import reward, step_rewards
 from orchestai.tasks.task import Task
 from orchestai.training.rl.checkpoint import identity
@@ -82,6 +85,14 @@ class Bandit(nn.Module):
             step=torch.arange(STEPS),
         )
 
+    max_slots = STEPS
+
+    def cost(self, decisions: Sequence[Decisions]) -> int:
+        return STEPS * len(decisions)
+
+    def reference(self) -> None:
+        return None
+
     @torch.no_grad()
     def expected_reward(self) -> float:
         """Exact mean, over kinds, of the share of steps given to the best worker; the optimum is 1."""
@@ -94,10 +105,79 @@ class Bandit(nn.Module):
         return sum(means) / KINDS
 
 
+class Speller(nn.Module):
+    """A language model of sorts: after a prompt, the task's kind, it spells workers until it ends or has no room.
+
+    Plans differ in length, and a plan without a worker is invalid. Switching `adapter` off gives the policy of before.
+    """
+
+    END, LONGEST = WORKERS, 4
+    max_slots = LONGEST
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = nn.Parameter(torch.zeros(KINDS, STEPS + 1, WORKERS + 1), requires_grad=False)
+        self.adapter = nn.Parameter(torch.zeros(KINDS, STEPS + 1, WORKERS + 1))
+        self.values = nn.Parameter(torch.zeros(KINDS, self.LONGEST))
+        self.adapted = 1.0
+
+    def _logp(self, kind: int, temperature: float) -> Tensor:
+        return ((self.base[kind] + self.adapted * self.adapter[kind]) / temperature).log_softmax(-1)
+
+    @torch.no_grad()
+    def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
+        plans = []
+        for i, task in enumerate(tasks):
+            logp = self._logp(kind_of(task), sample.temperature if sample else 1.0)
+            chosen = logp.argmax(-1)
+            if sample is not None:
+                generator = torch.Generator().manual_seed(sample.seeds[i])
+                chosen = torch.multinomial(logp.exp(), 1, generator=generator)[:, 0]
+            ids = chosen.tolist()
+            ids = ids[: ids.index(self.END) + 1] if self.END in ids else ids
+            names = [str(token) for token in ids if token != self.END]
+            subtasks = [Subtask(id=str(k), instruction="", worker=name) for k, name in enumerate(names)]
+            decisions = TokenDecisions(torch.tensor([kind_of(task)] * 3), chosen[: len(ids)])
+            likely = logp.gather(-1, chosen[:, None])[: len(ids), 0]
+            plans.append(Plan(Workflow(subtasks) if names else None, bool(names), decisions, likely, "no worker"))
+        return plans
+
+    def score(
+        self, tasks: Sequence[Task], decisions: Sequence[TokenDecisions], *, explore: Any, temperature: float
+    ) -> Scores:
+        width = max(len(row.completion) for row in decisions)
+        logp, entropy, value = [], [], []
+        for row in decisions:
+            kind, n = int(row.prompt[0]), len(row.completion)
+            logps = self._logp(kind, temperature)[:n]
+            logp.append(pad(logps.gather(-1, row.completion[:, None])[:, 0], (0, width - n)))
+            entropy.append(pad(-(logps.exp() * logps).sum(-1), (0, width - n)))
+            value.append(pad(self.values[kind, :n], (0, width - n)))
+        mask = torch.arange(width) < torch.tensor([len(row.completion) for row in decisions])[:, None]
+        step = torch.full((width,), -1)
+        return Scores(torch.stack(logp), torch.stack(entropy), torch.stack(value), mask, step)
+
+    def cost(self, decisions: Sequence[TokenDecisions]) -> int:
+        prompts = {tuple(row.prompt.tolist()) for row in decisions}
+        return sum(map(len, prompts)) + sum(len(row.completion) for row in decisions)
+
+    @contextmanager
+    def reference(self) -> Iterator[None]:
+        self.adapted = 0.0
+        try:
+            yield
+        finally:
+            self.adapted = 1.0
+
+
+POLICIES: dict[str, type[nn.Module]] = {"bandit": Bandit, "speller": Speller}
+
+
 async def execute(task: Task, workflow: Workflow, sample: int = 0) -> Execution:
     kind = kind_of(task)
-    right = sum(int(subtask.worker) == best_worker(kind, i) for i, subtask in enumerate(workflow.subtasks))
-    total = len(workflow)
+    chosen = [int(subtask.worker) for subtask in workflow.subtasks]
+    right = sum(worker == best_worker(kind, i) for i, worker in enumerate(chosen[: length_of(kind)]))
+    total = max(len(chosen), length_of(kind))
     return Execution(
         task_id=task.task_id,
         workflow=workflow,
@@ -144,19 +224,24 @@ def trainer(output: Path, config: Phase2Config, planner: nn.Module | None = None
         "unscorable_limit": 0.2,
     }
     rollout = Rollout(planner, changes.pop("execute", execute), worth, step_worth, config, concurrency=8)
-    accelerator = open_accelerator(output, LoggingConfig())
+    accelerator = open_accelerator(output, LoggingConfig(), changes.pop("timeout_s", 120.0))
     return Trainer(accelerator, planner, rollout, config, **(arguments | changes))
 
 
-def rows(output: Path, key: str = "loss") -> list[dict[str, Any]]:
+def rows(output: Path, key: str = "reward") -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in (output / "phase2_metrics.jsonl").read_text().splitlines()]
     return [line for line in lines if key in line]
+
+
+def timeless(row: dict[str, Any]) -> dict[str, Any]:
+    """The figures that do not depend on the clock."""
+    return {key: value for key, value in row.items() if not key.startswith(("seconds", "slots_per_second"))}
 
 
 async def main(output: Path, runs: dict[str, dict[str, Any]]) -> None:
     """Train once per run; then train where one process fails, and note what each process was told."""
     for name, changes in runs.items():
-        await trainer(output / name, settings(**changes)).train()
+        await trainer(output / name, settings(**changes), POLICIES[name.split()[0]]()).train()
     rank = PartialState().process_index
 
     async def fail_on_one(task: Task, workflow: Workflow, sample: int = 0) -> Execution:

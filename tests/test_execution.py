@@ -18,6 +18,7 @@ from orchestai.outcome import Scored, Unscorable
 from orchestai.sandbox import Limits, Program, Report, Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, WorkerError
+from orchestai.workers.prompts import Chat, Complete
 from orchestai.workflow import Workflow
 
 SPLIT = "split it into words (for example `'a b'` -> `['a', 'b']`)"
@@ -176,6 +177,46 @@ def test_defaults_and_imports_come_from_the_programs_head() -> None:
 
 def test_sink_is_the_last_text() -> None:
     assert assemble(TASK, workflow(), {"words": "a", "all": "b"}, "sink") == "b"
+
+
+def test_in_a_sink_a_program_stands_below_the_tasks_own_imports() -> None:
+    """Models leave out imports that the task already shows, which the benchmark's calibrated scores forgive."""
+    task = TASK.model_copy(update={"code_prompt": "import math\nHALF = 0.5\ndef task_func(text):\n"})
+    for answer in (
+        "def task_func(text):\n    return math.floor(HALF)",
+        "So:\n```python\ndef task_func(text): return 0\n```",
+    ):
+        assert run(assemble(task, whole(), {"0": answer}, "sink"), "x") == 0
+    assert assemble(task, whole(), {}, "sink") == ""
+
+
+def test_steps_of_a_sink_see_the_task_their_parents_texts_and_their_role() -> None:
+    """Planners word these steps themselves, so 'fix it' must not be all that a worker reads."""
+    steps = Workflow(
+        [
+            {"id": "1", "instruction": "List the cases.", "role": "You read."},
+            {"id": "2", "instruction": "Fix it.", "depends_on": ("1",), "role": "You doubt."},
+        ]
+    )
+    first, last = (
+        build_request(TASK, steps, subtask, kind="sink", inputs=dict.fromkeys(subtask.depends_on, "no letters"))
+        for subtask in steps.subtasks
+    )
+    assert (first.signature, str(last.signature), [example.args for example in last.examples]) == (
+        None,
+        "task_func(text)",
+        [("'a b'",)],
+    )
+    for asked in (Chat(), Complete()):
+        for request, wanted in ((first, "text"), (last, "program")):
+            messages = asked.prompt(request).messages
+            assert messages[0] == ("system", request.role)
+            assert TASK.instruction in messages[-1][1]
+            assert request.instruction in messages[-1][1]
+            assert ("whole program" in messages[-1][1]) == (wanted == "program")
+            assert ("no letters" in messages[-1][1]) == (request is last)
+    alone = Chat().prompt(build_request(TASK, whole(), whole().subtasks[0], kind="sink")).messages[-1][1]
+    assert alone.count(TASK.instruction) == 1
 
 
 def test_signatures_follow_the_subtasks_own_example() -> None:

@@ -9,7 +9,11 @@ import pytest
 import rl_bandit as bandit
 
 UNEVEN = {"num_episodes": 15, "tasks_per_update": 5, "num_generations": 3, "num_minibatches": 4, "micro_batch_size": 2}
-RUNS = {name: UNEVEN | {"algorithm": name, "kl_coef": 0.1, "entropy_coef": 0.01} for name in ("GRPO", "PPO")}
+RUNS = {
+    f"{policy} {name}": UNEVEN | {"algorithm": name, "kl_coef": 0.1, "entropy_coef": 0.01, **changes}
+    for policy, changes in (("bandit", {}), ("speller", {"micro_batch_tokens": 9}))
+    for name in ("GRPO", "PPO")
+}
 
 
 @pytest.mark.distributed
@@ -22,12 +26,15 @@ def test_two_processes_give_the_losses_of_one_and_share_an_error(tmp_path, repos
     assert done.returncode == 0, done.stderr[-2000:]
 
     for name, changes in RUNS.items():
-        asyncio.run(bandit.trainer(tmp_path / "one" / name, bandit.settings(**changes)).train())
+        asyncio.run(
+            bandit.trainer(
+                tmp_path / "one" / name, bandit.settings(**changes), bandit.POLICIES[name.split()[0]]()
+            ).train()
+        )
         one, two = bandit.rows(tmp_path / "one" / name), bandit.rows(tmp_path / "two" / name)
         assert len(one) == len(two) == 3
         for row, other in zip(one, two, strict=True):
-            timeless = {key: value for key, value in row.items() if not key.startswith("seconds")}
-            assert {key: other[key] for key in timeless} == pytest.approx(timeless, abs=1e-5)
+            assert bandit.timeless(other) == pytest.approx(bandit.timeless(row), abs=1e-5)
     errors = [(tmp_path / "two" / f"error{rank}").read_text() for rank in range(2)]
     assert errors[0] == errors[1]
     assert errors[0].startswith("process 1: ValueError: no such thing as task")

@@ -26,6 +26,9 @@ def turn(slots: int = 3, **changes) -> Turn:
         {"mask": torch.ones(4, dtype=torch.bool)},
         {"value": torch.zeros(1, 3)},
         {"mask": torch.ones(3)},
+        {"step": torch.zeros(2, dtype=torch.long)},
+        {"sampler_logp": torch.zeros(2)},
+        {"sampler_logp": torch.tensor([0.0, math.nan, 0.0])},
         {"logp": torch.tensor([0.0, math.nan, 0.0])},
         {"logp": torch.tensor([0.0, -math.inf, 0.0])},
     ],
@@ -37,11 +40,6 @@ def test_inconsistent_turns_are_refused(wrong):
 
 def test_a_log_probability_outside_the_mask_may_be_anything():
     assert len(turn(logp=torch.tensor([0.0, math.nan, 0.0]), mask=torch.tensor([True, False, True])).logp) == 3
-
-
-def test_turns_of_one_role_have_the_same_slots():
-    with pytest.raises(ValueError, match="different numbers"):
-        Trajectory("planner", "planner", (turn(3), turn(4)))
 
 
 def test_a_reward_is_a_number_or_a_reason():

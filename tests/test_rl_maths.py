@@ -192,7 +192,8 @@ def test_clip_by_hand(ratio, advantage, loss, gradient):
     value.sum().backward()
     assert value.item() == pytest.approx(loss)
     assert logp.grad.item() == pytest.approx(gradient)
-    assert maths.clipped(now, tensor(advantage)[None], 0.2, 0.2).item() == (gradient == 0)
+    low, high = maths.bounded("clip", now, tensor(advantage)[None], 0.2, 0.2, None, 5.0)
+    assert (low.item(), high.item()) == (ratio < 1 and gradient == 0, ratio > 1 and gradient == 0)
 
 
 def test_cispo_bounds_the_weight_but_never_stops_the_gradient():

@@ -28,7 +28,7 @@ def rollout(execute=bandit.execute, planner=None, concurrency=4, **changes) -> R
 
 
 async def explore(runner: Rollout, tasks=bandit.TASKS):
-    return (await runner.explore(tasks, update=3, policy_version=5)).groups
+    return (await runner.explore(tasks, update=3)).groups
 
 
 async def test_a_sample_depends_on_its_seed_and_not_on_its_batch():

@@ -10,6 +10,7 @@ from typing import Literal
 import networkx as nx
 
 from orchestai.execution.signature import STEP, entry_point
+from orchestai.sandbox.fences import unfenced
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
 
@@ -33,19 +34,29 @@ def load(source):
 def assemble(task: Task, workflow: Workflow, outputs: Mapping[str, str], kind: Literal["dataflow", "sink"]) -> str:
     """The final answer.
 
-    `sink`: the text of the last sink. `dataflow`: a program that defines `task.entry_point`, in which each subtask is a
-    function and each edge an argument: roots get the task's parameters, the others their parents' values in the order
-    of `depends_on`; the value of the last sink is returned. Subtasks that the last sink does not need are left out.
+    `sink`: the answer of the last sink, below the task's imports and signature if the suite gives them, so that an
+    import that the answer leaves out is there (BigCodeBench calls such scores calibrated). `dataflow`: a program that
+    defines `task.entry_point`, in which each subtask is a function and each edge an argument: roots get the task's
+    parameters, the others their parents' values in the order of `depends_on`; the value of the last sink is returned.
+    Subtasks that the last sink does not need are left out.
     The only subtask of a workflow answers for the whole task: its source is the program.
 
     Args:
         outputs: output of each subtask by id; a missing or broken one fails when the program calls it.
     """
-    sinks = {subtask.id for subtask in workflow.sinks()}
-    last = [subtask.id for subtask in workflow.order() if subtask.id in sinks][-1]
+    last = answering(workflow)
+    answer = outputs.get(last, "")
+    if kind == "sink" and task.code_prompt and answer:
+        return f"{task.code_prompt.rstrip()}\n    pass\n\n\n{unfenced(answer)}"
     if kind == "sink" or len(workflow) == 1:
-        return outputs.get(last, "")
+        return answer
     return _compose(task, workflow, outputs, last)
+
+
+def answering(workflow: Workflow) -> str:
+    """Id of the subtask that answers for the whole task: the last sink."""
+    sinks = {subtask.id for subtask in workflow.sinks()}
+    return [subtask.id for subtask in workflow.order() if subtask.id in sinks][-1]
 
 
 def _compose(task: Task, workflow: Workflow, outputs: Mapping[str, str], last: str) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from orchestai.execution.signature import step_signature
+from orchestai.execution.assembler import answering
+from orchestai.execution.signature import entry_point, step_signature
 from orchestai.tasks.examples import Example, parse_calls, parse_examples
 from orchestai.tasks.task import Task
-from orchestai.workers.base import Request
+from orchestai.workers.base import Request, Signature
 from orchestai.workflow import Subtask, Workflow
 
 
@@ -24,19 +25,25 @@ def build_request(
     """What the worker of `subtask` is asked.
 
     `dataflow`: for a function, with the examples that the subtask's words show; the only subtask of a workflow is asked
-    for the task's entry point, with its program head and its example calls. `sink`: for a text, given its parents'.
+    for the task's entry point, with its program head and its example calls. `sink`: for a text, given the task and its
+    parents' texts; the last subtask, whose answer is the task's, for the program, with the task's example calls.
 
     Args:
         inputs: outputs of the parents by id, for `sink`.
         sample: index of this repetition.
     """
     if kind == "sink":
+        last = subtask.id == answering(workflow)
         return Request(
             instruction=subtask.instruction,
+            signature=Signature(task.entry_point, entry_point(task).values) if last else None,
+            examples=parse_calls(task.instruction, task.entry_point) if last else (),
             task_type=subtask.task_type,
             role=subtask.role,
+            task=task.instruction,
             inputs=inputs or {},
             sample=sample,
+            head=(task.code_prompt or task.complete_prompt) if last else "",
         )
     whole = len(workflow) == 1
     examples = visible_examples(task, workflow, subtask)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
 
@@ -37,13 +38,18 @@ class Decisions:
     edges: Tensor
 
 
+AnyDecisions: TypeAlias = Decisions | TokenDecisions
+"""What was decided for one plan: by the heads of `PlannerModel`, or token by token by a language model."""
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """A planner's answer to one task.
 
     Attributes:
         workflow: None where there is no valid plan; `error` then says why.
-        raw_valid: whether the edges were acyclic before repair.
+        raw_valid: whether the edges were acyclic before repair; of a plan as text, whether it was whole and valid as
+            it was written.
         decisions: what was chosen, for learning; None from planners that do not learn.
         logp: (slots,) float32; log-probability of each decision when it was made, at the sampling temperature; 0 where
             a decision was not sampled. None where nothing was sampled.
@@ -52,7 +58,7 @@ class Plan:
 
     workflow: Workflow | None
     raw_valid: bool
-    decisions: Decisions | None = None
+    decisions: AnyDecisions | None = None
     logp: Tensor | None = None
     error: str = ""
 
@@ -76,15 +82,16 @@ class SampleSpec:
 class Scores:
     """What a trainable planner thinks of given decisions; every tensor is (rows, slots).
 
-    The slots are, for each of `max_subtasks` steps: stop, start, end, type, worker, and each fallback; then all ordered
-    pairs of steps [i, j], row by row. The layout is fixed, so rows of any batch can be put together.
+    For `Decisions` the slots are, for each of `max_subtasks` steps: stop, start, end, type, worker, and each fallback;
+    then all ordered pairs of steps [i, j], row by row, whatever the batch. For `TokenDecisions` they are the tokens of
+    the completion, as many as the longest row of the batch has.
 
     Attributes:
         logp: log-probability of the decision, 0 where `mask` is False. With gradient.
         entropy: of the distribution that it was drawn from, 0 where `mask` is False. With gradient.
         value: expected return before the decision, for PPO; 0 where `mask` is False. With gradient.
         mask: bool; the explored decisions that exist. A decision without alternatives is none.
-        step: (slots,) int64; the step that a slot decides about, -1 for pairs.
+        step: (slots,) int64; the step that a slot decides about, -1 for pairs and tokens.
     """
 
     logp: Tensor
@@ -110,7 +117,7 @@ class TrainablePlanner(Planner, Protocol):
     def score(
         self,
         tasks: Sequence[Task],
-        decisions: Sequence[Decisions],
+        decisions: Sequence[AnyDecisions],
         *,
         explore: frozenset[DecisionKind],
         temperature: float,

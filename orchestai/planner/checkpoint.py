@@ -1,9 +1,13 @@
-"""Planners on disk. The frozen encoder stays out; its name and a fingerprint of its weights are kept instead."""
+"""Planners on disk: a folder for a language model, else a file.
+
+The file leaves the frozen encoder out; its name and a fingerprint of its weights are kept instead.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,11 +17,21 @@ import torch
 from orchestai import artefacts
 from orchestai.config import Config, PlannerConfig
 from orchestai.errors import UserError
+from orchestai.planner.language.checkpoint import (
+    METADATA,
+    load_language_planner,
+    open_language_planner,
+    read_metadata,
+    save_language_planner,
+)
+from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.model import PlannerModel
 from orchestai.workers.base import WorkerCard
 
 FORMAT = "orchestai.planner/1"
 """Says what the file is; the number grows when older programs could not read it."""
+BASE = "base"
+"""Instead of a checkpoint: the configured language model as it is, led by the prompt alone."""
 
 _OF_THE_WEIGHTS = (
     "encoder",
@@ -32,10 +46,11 @@ _OF_THE_WEIGHTS = (
 """Keys of `planner` that the weights were made for; a loaded planner keeps them, whatever the configuration says."""
 
 
-def save_planner(path: Path | str, planner: PlannerModel, config: Config, **facts: Any) -> None:
+def save_planner(path: Path | str, planner: PlannerModel | LanguagePlanner, config: Config, **facts: Any) -> None:
     """Write a planner with the configuration and the pool that it was trained for.
 
-    The file loads with `torch.load(path, weights_only=True)`.
+    The file of a `PlannerModel` loads with `torch.load(path, weights_only=True)`. A language model is a folder, whose
+    name is that of the path without `.pth`.
 
     Args:
         facts: further keys of the file, of plain types and tensors (`epoch`, `val_loss`, ...).
@@ -43,6 +58,9 @@ def save_planner(path: Path | str, planner: PlannerModel, config: Config, **fact
     Raises:
         UserError: the file cannot be written.
     """
+    if isinstance(planner, LanguagePlanner):
+        save_language_planner(without_suffix(path), planner, config, **facts)
+        return
     checkpoint = {
         "format": FORMAT,
         "model_state_dict": planner.state_dict(),
@@ -57,24 +75,38 @@ def save_planner(path: Path | str, planner: PlannerModel, config: Config, **fact
     artefacts.save_torch(path, checkpoint)
 
 
-def load_planner(path: Path | str, config: Config, cards: Sequence[WorkerCard]) -> PlannerModel:
+def load_planner(
+    path: Path | str, config: Config, cards: Sequence[WorkerCard], *, value_head: bool = False
+) -> PlannerModel | LanguagePlanner:
     """A planner for the workers `cards`, in evaluation mode.
 
+    Args:
+        path: as `locate` finds it; `base` is the configured language model before any training here.
+        value_head: give a language model one; a `PlannerModel` has one in any case.
+
     Raises:
-        UserError: there is no such file, it is no planner, or it was made for other task types, another encoder or
-            (unless `planner.allow_new_pool` is set) another pool.
+        UserError: there is no such checkpoint, it is no planner, or it was made for other task types, another encoder
+            or (unless `planner.allow_new_pool` is set) another pool.
     """
+    if str(path) == BASE:
+        return open_language_planner(config, cards, value_head=value_head)
+    path = locate(path)
+    if path.is_dir():
+        metadata = read_metadata(path)
+        try:
+            made_for, known = _made_for(metadata)
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{path}: a planner checkpoint of another version ({error}); train again") from None
+        _check(path, made_for, known, config, cards)
+        return load_language_planner(path, config, cards, value_head=value_head)
     checkpoint = read_checkpoint(path)
     try:
-        made_for = PlannerConfig(**checkpoint["planner"])
-        known = [WorkerCard(**card) for card in checkpoint["cards"]]
+        made_for, known = _made_for(checkpoint)
         encoder = checkpoint["encoder"]
         weights = checkpoint["model_state_dict"]
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: a planner checkpoint of another version ({error}); train again") from None
-    _check_types(path, made_for, config.planner)
-    if not config.planner.allow_new_pool:
-        _check_pool(path, known, cards)
+    _check(path, made_for, known, config, cards)
     planner = PlannerModel(
         config.planner.model_copy(update={key: getattr(made_for, key) for key in _OF_THE_WEIGHTS}), cards
     )
@@ -109,6 +141,61 @@ def read_checkpoint(path: Path | str) -> dict[str, Any]:
     if found != FORMAT:
         raise UserError(f"{path}: not a planner checkpoint of this program (format {found!r}, not {FORMAT!r})")
     return checkpoint
+
+
+def locate(path: Path | str) -> Path:
+    """The checkpoint itself, or, where there is none, the folder of that name without `.pth`.
+
+    So the names that commands take by default stand for both kinds of planner.
+    """
+    path = Path(path)
+    folder = without_suffix(path)
+    return folder if not path.exists() and (folder / METADATA).exists() else path
+
+
+def is_checkpoint(path: Path | str) -> bool:
+    """Whether `load_planner` finds something of this name."""
+    return str(path) == BASE or locate(path).exists()
+
+
+def without_suffix(path: Path | str) -> Path:
+    """`phase1_best.pth` -> `phase1_best`, the name of a folder."""
+    path = Path(path)
+    return path.with_suffix("") if path.suffix == ".pth" else path
+
+
+def fingerprint_of(path: Path | str) -> str:
+    """sha256 of a checkpoint's content (of `base`: of its name), as 16 hexadecimal digits.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    if str(path) == BASE:
+        digest.update(BASE.encode())
+        return digest.hexdigest()[:16]
+    path = locate(path)
+    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+    try:
+        for file in files:
+            with file.open("rb") as opened:
+                while part := opened.read(1 << 20):
+                    digest.update(part)
+    except OSError as error:
+        raise UserError(f"{path}: cannot read: {error.strerror or error}") from None
+    return digest.hexdigest()[:16]
+
+
+def _made_for(checkpoint: Mapping[str, Any]) -> tuple[PlannerConfig, list[WorkerCard]]:
+    return PlannerConfig(**checkpoint["planner"]), [WorkerCard(**card) for card in checkpoint["cards"]]
+
+
+def _check(
+    path: Path, made_for: PlannerConfig, known: Sequence[WorkerCard], config: Config, cards: Sequence[WorkerCard]
+) -> None:
+    _check_types(path, made_for, config.planner)
+    if not config.planner.allow_new_pool:
+        _check_pool(path, known, cards)
 
 
 def _check_types(path: Path | str, made_for: PlannerConfig, wanted: PlannerConfig) -> None:

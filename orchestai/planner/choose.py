@@ -9,14 +9,14 @@ from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.planner.assignment import FixedAssignment, RandomAssignment
 from orchestai.planner.base import Planner
-from orchestai.planner.checkpoint import load_planner
+from orchestai.planner.checkpoint import is_checkpoint, load_planner
 from orchestai.planner.few_shot import FewShotPlanner
 from orchestai.planner.heuristic import HeuristicPlanner
 from orchestai.planner.random_planner import RandomPlanner
 from orchestai.planner.reference import ReferencePlanner, WholePlanner
 from orchestai.workers.pool import WorkerPool
 
-NAMES = "reference, random, heuristic, llm, reference:WORKER, whole:WORKER or the path of a checkpoint"
+NAMES = "reference, random, heuristic, llm, base, reference:WORKER, whole:WORKER or the path of a checkpoint"
 
 
 def planner_for(name: str, config: Config, pool: WorkerPool, seed: int) -> Callable[[int], Planner]:
@@ -24,7 +24,8 @@ def planner_for(name: str, config: Config, pool: WorkerPool, seed: int) -> Calla
 
     Args:
         name: `reference` (reference decomposition, random workers), `random`, `heuristic`, `llm`, `reference:WORKER`
-            (every subtask to one worker), `whole:WORKER` (the task as one subtask), or the path of a checkpoint.
+            (every subtask to one worker), `whole:WORKER` (the task as one subtask), `base` (the configured language
+            model before any training here), or the path of a checkpoint.
 
     Raises:
         UserError: no planner or worker has this name.
@@ -51,7 +52,7 @@ def _single(name: str, config: Config, pool: WorkerPool) -> Planner:
         if config.workers.planner_model is None:
             raise UserError("--planner llm: workers.planner_model names no model; set it to a key of workers.models")
         return FewShotPlanner(pool.generator(config.workers.planner_model), pool.cards, config.planner)
-    if Path(name).exists():
+    if is_checkpoint(name):
         return load_planner(Path(name), config, pool.cards)
     raise UserError(f"--planner {name}: neither a checkpoint nor one of {NAMES}")
 

@@ -57,6 +57,12 @@ def clauses(instruction: str) -> list[tuple[int, int]]:
     return exemplified or found or [_strip(instruction, 0, len(instruction))]
 
 
+def is_connective(text: str) -> bool:
+    """Whether the text only leads to what is asked for ("First,", "with both results,")."""
+    match = _CONNECTIVE.match(text)
+    return match is not None and match.end() == len(text)
+
+
 def guess_type(clause: str, task_types: Sequence[str]) -> str:
     """The type of what the clause works on: that of its example's argument, else the one most of its words speak of.
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from orchestai.config import PlannerConfig
-from orchestai.planner.base import DecisionKind, Decisions, Plan, SampleSpec, Scores
+from orchestai.planner.base import AnyDecisions, DecisionKind, Decisions, Plan, SampleSpec, Scores
 from orchestai.planner.dag import is_acyclic, repair
 from orchestai.planner.decisions import STRUCTURE, Chooser, DecisionBatch, explored
 from orchestai.planner.decoder import StructureDecoder
@@ -115,7 +115,7 @@ class PlannerModel(nn.Module):
     def score(
         self,
         tasks: Sequence[Task],
-        decisions: Sequence[Decisions],
+        decisions: Sequence[AnyDecisions],
         *,
         explore: frozenset[DecisionKind],
         temperature: float,
@@ -123,15 +123,33 @@ class PlannerModel(nn.Module):
         """Log-probabilities of `decisions` under the present weights, without dropout.
 
         Equal to `Plan.logp` under the same weights and temperature, up to rounding (1e-5).
+
+        Raises:
+            TypeError: a language model made a decision.
         """
+        known = [one for one in decisions if isinstance(one, Decisions)]
+        if len(known) < len(decisions):
+            raise TypeError("heads score their own decisions, not tokens")
         with self._without_dropout():
             memory = self._read([self.encoder.encode(task.instruction) for task in tasks])
-            given = DecisionBatch.collate(decisions, memory.mask.device)
+            given = DecisionBatch.collate(known, memory.mask.device)
             structure = self.decoder(memory, given) if explore & STRUCTURE else None
             selection = self.selector(memory, self.card_features, given)
         layout = self.decoder.layout
         mask = explored(given, memory.lengths, len(self.cards), explore, layout)
         return score(structure, selection, given, mask, temperature, layout)
+
+    @property
+    def max_slots(self) -> int:
+        """Slots of every row."""
+        return self.decoder.layout.slots
+
+    def cost(self, decisions: Sequence[AnyDecisions]) -> int:
+        """Slots of so many rows."""
+        return len(decisions) * self.max_slots
+
+    def reference(self) -> None:
+        """What was learned cannot be switched off."""
 
     def learn_only(self, explore: frozenset[DecisionKind]) -> None:
         """Keep steps and edges as they are, unless one of the kinds that make them up is in `explore`.

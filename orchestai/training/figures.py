@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from orchestai.planner.base import Plan
+from orchestai.planner.base import Decisions, Plan
 from orchestai.planner.dag import is_acyclic, likeliest_edges, repair
 from orchestai.planner.losses import PlannerOutputs, choices, stops
 from orchestai.planner.targets import IGNORE, PlanTargets, existing_steps, token_spans
@@ -79,7 +79,8 @@ def count_plans(plans: Sequence[Plan], outputs: PlannerOutputs, targets: PlanTar
     types, workers, edges = (targets[key].cpu() for key in ("task_types", "model_selections", "dependencies"))
     for i, (plan, n) in enumerate(zip(plans, targets["lengths"].tolist(), strict=True)):
         decomposed = assigned = False
-        if (made := plan.decisions) is not None and plan.workflow is not None and made.length == n:
+        made = plan.decisions
+        if isinstance(made, Decisions) and plan.workflow is not None and made.length == n:
             decomposed = (
                 _agree(made.spans, spans[i, :n])
                 and _agree(made.types, types[i, :n])

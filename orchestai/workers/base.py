@@ -45,13 +45,15 @@ class Request:
 
     Attributes:
         instruction: the subtask in words.
-        signature: the function to write; None where text is wanted (the `sink` assembler).
+        signature: the function to write; None where text is wanted (steps before the last, with the `sink` assembler).
         examples: visible examples (of the subtask, or of the task when it is asked whole).
         task_type: the subtask's type.
         role: the planner's role instruction, for workers that take one.
-        inputs: outputs of the parents by id; only where text is wanted.
+        task: the whole task in words, of which the subtask is a part; only with the `sink` assembler.
+        inputs: outputs of the parents by id; only with the `sink` assembler.
         sample: index of this repetition; the same request with another index may be answered otherwise.
-        head: program head to complete instead of a generated one (HumanEval's signature and docstring).
+        head: program head to complete instead of a generated one (HumanEval's signature and docstring, BigCodeBench's
+            imports and signature).
     """
 
     instruction: str
@@ -59,6 +61,7 @@ class Request:
     examples: tuple[Example, ...] = ()
     task_type: str = ""
     role: str = ""
+    task: str = ""
     inputs: Mapping[str, str] = field(default_factory=dict)
     sample: int = 0
     head: str = ""

@@ -36,7 +36,7 @@ class Strategy(Protocol):
 class Complete:
     """The reply begins with the function's head; the model writes the body. `shots` come before, as earlier turns.
 
-    Where text is wanted instead of a function, this is `Chat`.
+    Where text is wanted instead of a function, this is `Chat`; the last step of several is asked as `Chat` asks it.
     """
 
     shots: tuple[few_shot.Shot, ...] = ()
@@ -51,7 +51,10 @@ class Complete:
             turns += [("user", _question(head.name, head.instruction))]
             turns += [("assistant", f"{_FENCE}{head.code}    {shot.body}\n```")]
         head = _head(request, request.signature)
-        turns.append(("user", _question(head.name, head.instruction)))
+        if request.task:
+            turns = [*_system(request.role), *turns, ("user", _step(request))]
+        else:
+            turns.append(("user", _question(head.name, head.instruction)))
         return Prompt(tuple(turns), _FENCE + head.code + _INDENT)
 
     def answer(self, request: Request, reply: str) -> str:
@@ -73,24 +76,20 @@ class Chat:
     stop: tuple[str, ...] = ()
 
     def prompt(self, request: Request) -> Prompt:
-        system = request.role or (_SYSTEM if request.signature else "")
-        parts = [f"Input from step {name}:\n{text}" for name, text in request.inputs.items()]
-        if request.head:
-            parts.append(
-                f"Complete this Python program. Answer with the whole program.\n\n```python\n{request.head}\n```"
-            )
-        elif request.signature:
+        if request.task or request.signature is None:
+            question = _step(request)
+        elif request.head:
+            question = f"Complete this Python program. Answer with the whole program.\n\n```python\n{request.head}\n```"
+        else:
             examples = "".join(
                 f"\n{call(request.signature.name, example)} == {example.result}" for example in request.examples
             )
             examples = f"\n\nExamples:{examples}" if examples else ""
-            parts.append(
+            question = (
                 f"{_question(str(request.signature), request.instruction)}{examples}\n\nAnswer with the code alone."
             )
-        else:
-            parts.append(request.instruction)
-        messages = [("system", system)] if system else []
-        return Prompt((*messages, ("user", "\n\n".join(parts))))
+        system = request.role or (_SYSTEM if request.signature else "")
+        return Prompt((*_system(system), ("user", question)))
 
     def answer(self, request: Request, reply: str) -> str:
         if request.signature is None:
@@ -105,6 +104,23 @@ def strategy(name: Literal["direct", "few_shot", "chat"], examples: str | None) 
     if name == "chat":
         return Chat()
     return Complete(few_shot.shots(examples or "general") if name == "few_shot" else ())
+
+
+def _system(text: str) -> list[tuple[str, str]]:
+    return [("system", text)] if text else []
+
+
+def _step(request: Request) -> str:
+    """One step of a task: the task, what the steps before gave, and what this one is to do."""
+    parts = [f"Task:\n{request.task}"] if request.task else []
+    parts += [f"Result of step {name}:\n{text}" for name, text in request.inputs.items()]
+    if not request.task:
+        parts.append(request.instruction)
+    elif request.instruction != request.task:
+        parts.append(f"Your step{'' if request.signature else ', and no more'}: {request.instruction}")
+    if request.signature:
+        parts.append(f"Answer with the whole program, which defines `{request.signature}`, in one code block.")
+    return "\n\n".join(parts)
 
 
 def _head(request: Request, signature: Signature) -> Head:

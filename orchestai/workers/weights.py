@@ -60,7 +60,7 @@ def load(config: ModelConfig, cache_dir: Path) -> tuple[PreTrainedModel, PreTrai
     Raises:
         UserError: the model is not there; says what to install or where to look.
     """
-    path = str(_converted_smollm2(cache_dir)) if config.name == SMOLLM2 else config.name
+    path = source(config.name, cache_dir)
     device = choose_device(config.device)
     try:
         tokenizer = AutoTokenizer.from_pretrained(path)
@@ -70,6 +70,15 @@ def load(config: ModelConfig, cache_dir: Path) -> tuple[PreTrainedModel, PreTrai
         raise UserError(f"workers.models: cannot load {config.name!r}: {reason}") from error
     model.to(device)  # type: ignore[arg-type]
     return model.eval(), tokenizer
+
+
+def source(name: str, cache_dir: Path) -> str:
+    """What `from_pretrained` takes for a model's name: the name itself, or the folder of the packaged model.
+
+    Raises:
+        UserError: the packaged model is not installed, or cannot be converted.
+    """
+    return str(_converted_smollm2(cache_dir)) if name == SMOLLM2 else name
 
 
 def choose_device(name: str) -> torch.device:

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from orchestai.config import Phase2Config
+from orchestai.errors import UserError
 from orchestai.outcome import Scored
-from orchestai.planner.base import Decisions
+from orchestai.planner.base import AnyDecisions
 from orchestai.tasks.task import Task
 from orchestai.training.rl import maths
 from orchestai.training.rl.credit import step_advantages
-from orchestai.training.rl.episode import Episode, Trajectory
-from orchestai.training.rl.maths import Counts, GroupAdvantages
+from orchestai.training.rl.episode import Episode, Trajectory, Turn
+from orchestai.training.rl.maths import Bound, Counts, GroupAdvantages, Level
 from orchestai.training.rl.recipes import Recipe
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Rows to learn from; (rows, slots) tensors on the CPU unless said otherwise.
+    """Rows to learn from; (rows, slots) tensors on the CPU unless said otherwise, shorter rows padded on the right.
 
     Attributes:
         tasks, decisions: one per row.
+        max_slots: most slots that a row can have; the constant that `dr_grpo` divides by.
         logp, values: when the decisions were sampled.
         mask: bool; the slots in the loss.
+        weights: of each decision in the policy loss, correcting for a sampler that is not quite the policy.
         advantages: of each decision.
         returns: targets of the value; for PPO.
         rollouts: (rows,) number of the episode that the row belongs to.
@@ -34,10 +39,12 @@ class Batch:
     """
 
     tasks: tuple[Task, ...]
-    decisions: tuple[Decisions, ...]
+    decisions: tuple[AnyDecisions, ...]
+    max_slots: int
     logp: Tensor
     mask: Tensor
     values: Tensor
+    weights: Tensor
     advantages: Tensor
     returns: Tensor
     rollouts: Tensor
@@ -49,38 +56,25 @@ class Batch:
     def take(self, rows: Sequence[int]) -> Batch:
         """The rows of those numbers."""
         index = torch.tensor(rows, dtype=torch.long)
-        return Batch(
-            tuple(self.tasks[i] for i in rows),
-            tuple(self.decisions[i] for i in rows),
-            *(tensor[index] for tensor in self._tensors()),
-        )
+        some = replace(self, tasks=tuple(self.tasks[i] for i in rows), decisions=tuple(self.decisions[i] for i in rows))
+        return some._each(lambda tensor: tensor[index])
 
     def without_loss(self) -> Batch:
         """The same rows with no slot in the loss."""
         return replace(self, mask=torch.zeros_like(self.mask))
 
     def to(self, device: torch.device) -> Batch:
-        return Batch(self.tasks, self.decisions, *(tensor.to(device) for tensor in self._tensors()))
+        return self._each(lambda tensor: tensor.to(device))
 
     def counts(self) -> Counts:
         """What the rows add up to, if they are all of one optimiser step."""
         return Counts(
-            rows=len(self),
-            slots=int(self.mask.sum()),
-            rollouts=len(self.rollouts.unique()),
-            length=self.mask.shape[1],
+            rows=len(self), slots=int(self.mask.sum()), rollouts=len(self.rollouts.unique()), length=self.max_slots
         )
 
-    def _tensors(self) -> tuple[Tensor, ...]:
-        return (
-            self.logp,
-            self.mask,
-            self.values,
-            self.advantages,
-            self.returns,
-            self.rollouts,
-            self.rollout_slots,
-        )
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        changed: dict[str, Any] = {name: change(x) for name, x in vars(self).items() if isinstance(x, Tensor)}
+        return replace(self, **changed)
 
 
 @dataclass(frozen=True)
@@ -92,12 +86,14 @@ class Learning:
         groups, flat_groups: groups compared, and those whose rewards do not differ.
         advantages: (trajectories,) reward above baseline; for PPO and `credit: step`, the mean over each
             trajectory's decisions.
+        sampler: how far the sampler was from the policy, for reports; empty without `sampler_correction`.
     """
 
     batch: Batch | None
     groups: int
     flat_groups: int
     advantages: Tensor
+    sampler: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def worthwhile(self) -> bool:
@@ -106,7 +102,7 @@ class Learning:
 
 
 def make_batch(
-    episodes: Sequence[Episode], tasks: Mapping[str, Task], recipe: Recipe, config: Phase2Config
+    episodes: Sequence[Episode], tasks: Mapping[str, Task], recipe: Recipe, config: Phase2Config, max_slots: int
 ) -> Learning:
     """Compare the rewards and give every decision its advantage.
 
@@ -114,6 +110,10 @@ def make_batch(
 
     Args:
         tasks: by id.
+        max_slots: of the policy.
+
+    Raises:
+        UserError: steps shall be credited apart, but no decision belongs to one.
     """
     known = [(i, t) for i, e in enumerate(episodes) if isinstance(e.outcome, Scored) for t in e.trajectories if t.turns]
     rewards = torch.tensor([_reward(episodes[i], t) for i, t in known], dtype=torch.float64)
@@ -125,8 +125,8 @@ def make_batch(
 
     turns = [turn for _, trajectory in known for turn in trajectory.turns]
     of_row = torch.tensor([k for k, (_, trajectory) in enumerate(known) for _ in trajectory.turns])
-    mask = torch.stack([turn.mask for turn in turns])
-    values = torch.stack([turn.value for turn in turns]).float()
+    mask = _stack([turn.mask for turn in turns])
+    values = _stack([turn.value for turn in turns]).float()
     advantages = compared.values.float()
     if recipe.baseline == "critic":
         unit = abs(config.alpha) or 1.0
@@ -139,24 +139,57 @@ def make_batch(
         if config.credit == "step":
             group_ids = torch.tensor([number[name] for name in names])
             by_step = _credit_steps([episodes[i] for i, _ in known], rewards, group_ids)
-            steps = torch.stack([turn.step for turn in turns])
+            steps = _stack([turn.step for turn in turns], fill=-1)
+            if not (steps >= 0).any():
+                raise UserError(
+                    "training.phase2_rl.credit: the planner writes tokens, which belong to no one step; set it to plan"
+                )
             per_slot = torch.where(
                 mask & (steps >= 0), by_step[of_row].gather(1, steps.clamp(0, by_step.shape[1] - 1)), 0.0
             )
             advantages = _mean_of_slots(per_slot, mask, of_row, len(known))
     rollouts = torch.tensor([i for i, _ in known])[of_row]
+    logp = _stack([turn.logp for turn in turns]).float()
+    weights, sampler = _correct(turns, logp, mask, config)
     batch = Batch(
         tasks=tuple(tasks[episodes[i].task_id] for i in rollouts.tolist()),
         decisions=tuple(turn.decisions for turn in turns),
-        logp=torch.stack([turn.logp for turn in turns]).float(),
+        max_slots=max_slots,
+        logp=logp,
         mask=mask,
         values=values,
+        weights=weights,
         advantages=per_slot,
         returns=returns,
         rollouts=rollouts,
         rollout_slots=torch.zeros(len(episodes)).index_add(0, rollouts, mask.float().sum(1))[rollouts],
     )
-    return Learning(batch, compared.groups, compared.flat, advantages)
+    return Learning(batch, compared.groups, compared.flat, advantages, sampler)
+
+
+def _stack(rows: Sequence[Tensor], fill: float = 0) -> Tensor:
+    """(rows, slots of the longest, at least 1) from tensors of different lengths."""
+    stacked = pad_sequence(list(rows), batch_first=True, padding_value=fill)
+    return stacked if stacked.shape[1] else stacked.new_full((len(rows), 1), fill)
+
+
+def _correct(
+    turns: Sequence[Turn], logp: Tensor, mask: Tensor, config: Phase2Config
+) -> tuple[Tensor, Mapping[str, float]]:
+    """(rows, slots) weights for what the sampler drew too often or too rarely, and figures about them."""
+    if config.sampler_correction is None:
+        return torch.ones_like(logp), {}
+    level, bound = config.sampler_correction.split("_")
+    drawn = _stack([turn.logp if turn.sampler_logp is None else turn.sampler_logp for turn in turns]).float()
+    level, bound = cast("Level", level), cast("Bound", bound)
+    weights = maths.sampler_weights(logp, drawn, mask, level, bound, config.sampler_ratio_min, config.sampler_ratio_max)
+    plain = maths.sampler_weights(logp, drawn, mask, level, "truncate", 0.0, torch.inf)
+    count = mask.sum().clamp(min=1)
+    return weights, {
+        "sampler_ratio": float((plain * mask).sum() / count),
+        "sampler_max_ratio": float((plain * mask).max()),
+        "sampler_bounded_share": float((weights != plain).sum() / count),
+    }
 
 
 def _mean_of_slots(per_slot: Tensor, mask: Tensor, of_row: Tensor, trajectories: int) -> Tensor:

@@ -11,16 +11,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.optim import Optimizer
 
 from orchestai import artefacts
 from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
-from orchestai.training.rl.policy import Policy
 
-STATE_VERSION = 1
+STATE_VERSION = 3
 
 
 @dataclass
@@ -33,6 +31,7 @@ class Position:
         policy_version: optimiser steps taken.
         best_reward: of the best evaluation; None before the first.
         flat_updates: last updates in a row in which no group's rewards differed.
+        certain_updates, invalid_updates: likewise, in which the entropy was too low, or too many plans were invalid.
     """
 
     update: int = 0
@@ -40,11 +39,18 @@ class Position:
     policy_version: int = 0
     best_reward: float | None = None
     flat_updates: int = 0
+    certain_updates: int = 0
+    invalid_updates: int = 0
 
 
 _EPISODES = "training.phase2_rl.num_episodes"
-_SPEED = "training.phase2_rl.micro_batch_size"
-"""Changes no result."""
+_VLLM = "planner.language.vllm."
+_SPEED = {
+    "training.phase2_rl.micro_batch_size",
+    "training.phase2_rl.micro_batch_tokens",
+    *(_VLLM + key for key in ("base_url", "api_key_env", "timeout_s", "gpu_memory_utilization", "sync_dir")),
+}
+"""Change no result."""
 
 
 def identity(config: Config, tasks: Sequence[Task], eval_tasks: Sequence[Task]) -> dict[str, Any]:
@@ -54,7 +60,7 @@ def identity(config: Config, tasks: Sequence[Task], eval_tasks: Sequence[Task]) 
     for name, some in (("training tasks", tasks), ("validation tasks", eval_tasks)):
         flat[name] = data_fingerprint(some)
     # Without a schedule, how long training will last changes no update of it.
-    free = {_SPEED} if config.training.phase2_rl.lr_schedule == "linear" else {_SPEED, _EPISODES}
+    free = _SPEED if config.training.phase2_rl.lr_schedule == "linear" else {*_SPEED, _EPISODES}
     return {key: value for key, value in flat.items() if key not in free}
 
 
@@ -65,15 +71,15 @@ def _flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def save_state(
-    path: Path, position: Position, planner: Policy, optimizer: Optimizer, identity: Mapping[str, Any]
-) -> None:
+def save_state(path: Path, position: Position, learned: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
     """Write everything that the next update depends on.
 
-    Rollouts are never pending here: an update finishes with its own. Samples and the order of tasks come from seeds and
-    `position`; the generators' states are kept for the user's code.
+    Samples and the order of tasks come from seeds and `position`; the generators' states are kept for the user's code.
+    On policy no rollout is pending here: an update finishes with its own. Off policy, what was sampled ahead is not
+    kept: a resumed run samples the same tasks with the same seeds again, from the weights that it resumes with.
 
     Args:
+        learned: `Learner.state`, the same for every layout of the processes.
         identity: what a run that goes on must have in common with this one.
 
     Raises:
@@ -83,15 +89,14 @@ def save_state(
         "state_version": STATE_VERSION,
         "identity": dict(identity),
         "position": asdict(position),
-        "model": planner.state_dict(),
-        "optimizer": optimizer.state_dict(),
+        "learned": dict(learned),
         "rng": _generators(),
     }
     artefacts.save_torch(path, state)
 
 
-def load_state(path: Path, planner: Policy, optimizer: Optimizer, identity: Mapping[str, Any]) -> Position:
-    """Put a saved state into `planner` and `optimizer`.
+def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Position, dict[str, Any]]:
+    """What `save_state` wrote: the position, and what was learned; the generators are set.
 
     Raises:
         UserError: there is none, it is broken, or it belongs to another configuration or other data.
@@ -105,10 +110,8 @@ def load_state(path: Path, planner: Policy, optimizer: Optimizer, identity: Mapp
     if not isinstance(state, dict) or state.get("state_version") != STATE_VERSION:
         raise UserError(f"{path}: not a training state of this program's version; start again")
     _refuse_change(path, state["identity"], dict(identity))
-    planner.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
     _set_generators(state["rng"])
-    return Position(**state["position"])
+    return Position(**state["position"]), state["learned"]
 
 
 def _refuse_change(path: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -124,6 +127,7 @@ def _generators() -> dict[str, Any]:
     name, keys, position, has_gauss, gauss = np.random.get_state()
     return {
         "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all(),
         "python": random.getstate(),
         "numpy": (name, torch.from_numpy(np.asarray(keys).astype(np.int64)), position, has_gauss, gauss),
     }
@@ -131,6 +135,8 @@ def _generators() -> dict[str, Any]:
 
 def _set_generators(states: Mapping[str, Any]) -> None:
     torch.set_rng_state(states["torch"])
+    for device, state in enumerate(states["cuda"][: torch.cuda.device_count()]):
+        torch.cuda.set_rng_state(state, device)
     version, internal, gauss_next = states["python"]
     random.setstate((version, tuple(internal), gauss_next))
     name, keys, position, has_gauss, gauss = states["numpy"]

@@ -2,41 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+import faulthandler
+import os
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedDataParallelKwargs, gather_object
+from accelerate.utils import (
+    DistributedDataParallelKwargs,
+    DistributedType,
+    FullyShardedDataParallelPlugin,
+    InitProcessGroupKwargs,
+    gather_object,
+)
+from transformers.integrations import unset_hf_deepspeed_config
 
 from orchestai.config import LoggingConfig
-from orchestai.errors import UserError
+from orchestai.errors import InfrastructureError, UserError
 
 T = TypeVar("T")
+_GRACE = timedelta(seconds=30)
+"""How much longer than ours the time-out of the process group is, so that ours speaks first."""
 
 
 @dataclass(frozen=True)
 class _Failure:
     message: str
-    fixable: bool
+    kind: type[Exception]
 
 
-def open_accelerator(output: Path, logging: LoggingConfig) -> Accelerator:
+def open_accelerator(output: Path, logging: LoggingConfig, timeout_s: float) -> Accelerator:
     """This process's place among those of an `accelerate launch`, with the configured trackers.
 
-    On a machine without GPUs, `accelerate launch --multi_gpu --num_processes 2` starts two processes on its cores.
+    Every layout of `configs/accelerate` works on processors too, over gloo.
+
+    Args:
+        timeout_s: longest that a process waits for the others in `together`.
     """
+    processors = not torch.cuda.is_available()
+    launched = "LOCAL_RANK" in os.environ
+    limit = {"timeout": timedelta(seconds=timeout_s) + _GRACE}
+    group: dict[str, Any] = {"backend": "gloo", **limit} if processors and launched else limit
     accelerator = Accelerator(
-        cpu=not torch.cuda.is_available(),
+        cpu=processors and not _asked("ACCELERATE_USE_DEEPSPEED"),  # DeepSpeed finds out by itself
         log_with=list(logging.trackers) or None,
         project_dir=output,
-        # Heads whose decisions are not explored, and the value head without PPO, are in no loss.
-        kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
+        kwargs_handlers=[
+            # Heads whose decisions are not explored, and the value head without PPO, are in no loss.
+            DistributedDataParallelKwargs(find_unused_parameters=True),
+            InitProcessGroupKwargs(**group),
+        ],
     )
+    if processors and launched and _asked("ACCELERATE_USE_FSDP"):
+        # Accelerate leaves FSDP out where there is no GPU; PyTorch does not.
+        accelerator.state.distributed_type = DistributedType.FSDP
+        accelerator.state.fsdp_plugin = FullyShardedDataParallelPlugin()
+    unset_hf_deepspeed_config()  # models are opened whole in every process; `Learner` splits them
     accelerator.init_trackers(logging.project)
     return accelerator
+
+
+def _asked(variable: str) -> bool:
+    return os.environ.get(variable, "false").lower() == "true"
 
 
 def share(items: Sequence[T], accelerator: Accelerator) -> list[T]:
@@ -50,31 +84,99 @@ def interleave(parts: Sequence[Sequence[T]]) -> list[T]:
     return [part[i] for i in range(longest) for part in parts if i < len(part)]
 
 
-async def on_all(accelerator: Accelerator, work: Awaitable[T]) -> list[T]:
+@contextmanager
+def together(accelerator: Accelerator, what: str) -> Iterator[None]:
+    """A block in which processes wait for each other. None of them waits for longer than the time-out.
+
+    Past it this process says what it waited in, with the stack of every thread, and exits, since a collective cannot
+    be left; the launcher then ends the others.
+
+    Raises:
+        InfrastructureError: another process is gone.
+    """
+    if accelerator.num_processes == 1:
+        yield
+        return
+    who = f"process {accelerator.process_index} of {accelerator.num_processes}"
+    limit = (accelerator.init_handler.timeout - _GRACE).total_seconds()
+    watch = threading.Timer(limit, _give_up, [f"{who}: waited {limit:g} s for the others while {what}"])
+    watch.daemon = True
+    watch.start()
+    try:
+        yield
+    except RuntimeError as error:
+        if not _of_the_network(error):
+            raise
+        raise InfrastructureError(
+            f"{who}: another process ended, or cannot be reached, while {what}; its own output says why "
+            f"({str(error).splitlines()[0]})"
+        ) from error
+    finally:
+        watch.cancel()
+
+
+def _of_the_network(error: RuntimeError) -> bool:
+    return isinstance(error, torch.distributed.DistError) or "gloo" in str(error)
+
+
+def _give_up(message: str) -> None:
+    print(
+        f"{message}; one of them hangs, or needs longer than training.timeout_s allows",
+        file=sys.stderr,
+        flush=True,
+    )
+    faulthandler.dump_traceback(sys.stderr)
+    os._exit(1)
+
+
+async def on_all(accelerator: Accelerator, work: Awaitable[T], what: str) -> list[T]:
     """Finish this process's work, then give every process the results of all, in order of rank.
 
     No process waits in a collective while another runs the user's code, and a process that fails tells the others.
 
+    Args:
+        what: the work, for messages ("executing plans").
+
     Raises:
         UserError: raised on every process, with the same message, if one process met one.
         RuntimeError: likewise for any other exception.
+        InfrastructureError: another process is gone.
     """
     try:
-        result: T | _Failure = await work
+        result: T = await work
     except Exception as error:
-        if accelerator.num_processes == 1:
-            raise
-        fixable = isinstance(error, UserError)
-        message = str(error) if fixable else f"process {accelerator.process_index}: {type(error).__name__}: {error}"
-        result = _Failure(message, fixable)
-        gather_object([result])
-        raise _as_error(result) from error
-    results: list[T | _Failure] = gather_object([result])
+        _tell(accelerator, error, what)
+        raise
+    return _tell(accelerator, result, what)
+
+
+def on_main(accelerator: Accelerator, work: Callable[[], object], what: str) -> None:
+    """Let the main process alone work, while the others wait; raises as `on_all` does."""
+    try:
+        if accelerator.is_main_process:
+            work()
+    except Exception as error:
+        _tell(accelerator, error, what)
+        raise
+    _tell(accelerator, None, what)
+
+
+def _tell(accelerator: Accelerator, result: T | Exception, what: str) -> list[T]:
+    """Exchange results; where one is an exception, all raise it."""
+    if accelerator.num_processes == 1:
+        if isinstance(result, Exception):
+            raise result
+        return [result]
+    told: T | _Failure
+    if isinstance(result, Exception):
+        fixable = isinstance(result, UserError)
+        message = f"process {accelerator.process_index}: {type(result).__name__}: {result}"
+        told = _Failure(str(result), UserError) if fixable else _Failure(message, RuntimeError)
+    else:
+        told = result
+    with together(accelerator, what):
+        results: list[T | _Failure] = gather_object([told])
     for other in results:
         if isinstance(other, _Failure):
-            raise _as_error(other)
+            raise other.kind(other.message) from (result if isinstance(result, Exception) else None)
     return [other for other in results if not isinstance(other, _Failure)]
-
-
-def _as_error(failure: _Failure) -> Exception:
-    return UserError(failure.message) if failure.fixable else RuntimeError(failure.message)

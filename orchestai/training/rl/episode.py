@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from orchestai.outcome import Outcome, Scored
-from orchestai.planner.base import Decisions
+from orchestai.planner.base import AnyDecisions
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,27 +18,32 @@ class Turn:
     """One act: decisions, and what the policy that made them thought of them. Every tensor is (slots,) on the CPU.
 
     Attributes:
-        logp: log-probability of each decision when it was sampled.
+        logp: log-probability of each decision under the policy that learns, when it was sampled.
         mask: bool; the slots that exist and were explored.
         value: the expected return before each decision, for PPO.
         step: int64; the step of the plan that each decision is about, -1 if about several.
         policy_version: optimiser steps taken before the act.
+        sampler_logp: log-probability under whatever drew the decision; None where that is `logp`.
     """
 
-    decisions: Decisions
+    decisions: AnyDecisions
     logp: Tensor
     mask: Tensor
     value: Tensor
     step: Tensor
     policy_version: int
+    sampler_logp: Tensor | None = None
 
     def __post_init__(self) -> None:
-        shapes = {"logp": self.logp.shape, "mask": self.mask.shape, "value": self.value.shape}
+        shapes = {"logp": self.logp.shape, "mask": self.mask.shape, "value": self.value.shape, "step": self.step.shape}
+        if self.sampler_logp is not None:
+            shapes["sampler_logp"] = self.sampler_logp.shape
         if self.logp.dim() != 1 or len(set(shapes.values())) != 1:
             raise ValueError(f"a turn's tensors must be (slots,) of one length, not {shapes}")
         if self.mask.dtype != torch.bool:
             raise ValueError(f"a turn's mask must be bool, not {self.mask.dtype}")
-        if not torch.isfinite(self.logp[self.mask]).all():
+        drawn = self.logp if self.sampler_logp is None else self.logp + self.sampler_logp
+        if not torch.isfinite(drawn[self.mask]).all():
             raise ValueError("a sampled decision has no finite log-probability; the planner's weights may be broken")
 
 
@@ -72,8 +77,6 @@ class Trajectory:
     reward: float | None = None
 
     def __post_init__(self) -> None:
-        if len({len(turn.logp) for turn in self.turns}) > 1:
-            raise ValueError(f"turns of role {self.role!r} have different numbers of slots")
         if self.reward is not None and not math.isfinite(self.reward):
             raise ValueError(f"reward of role {self.role!r} is {self.reward}")
 

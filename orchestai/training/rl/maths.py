@@ -5,8 +5,9 @@ True for slots that exist; what a tensor holds elsewhere never matters. Nothing 
 
 Sources (arXiv): GRPO (Shao et al. 2024, 2402.03300), Dr. GRPO (Liu et al. 2025, 2503.20783), DAPO (Yu et al. 2025,
 2503.14476), GSPO (Zheng et al. 2025, 2507.18071), CISPO (MiniMax 2025, 2506.13585), RLOO (Kool et al. 2019; Ahmadian et
-al. 2024, 2402.14740), PPO (Schulman et al. 2017, 1707.06347), GAE (Schulman et al. 2016, 1506.02438), KL estimators
-(Schulman 2020, joschu.net/blog/kl-approx.html).
+al. 2024, 2402.14740), PPO (Schulman et al. 2017, 1707.06347), dual clip (Ye et al. 2020, 1912.09729), GAE (Schulman et
+al. 2016, 1506.02438), KL estimators (Schulman 2020, joschu.net/blog/kl-approx.html), truncated importance sampling (Yao
+et al. 2025, fengyao.notion.site/off-policy-rl; masked: Liu et al. 2025, "When speed kills stability").
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ Scale: TypeAlias = Literal["group", "batch", "none"]
 Level: TypeAlias = Literal["token", "sequence"]
 Surrogate: TypeAlias = Literal["clip", "cispo", "reinforce"]
 KL: TypeAlias = Literal["k1", "k2", "k3"]
+Bound: TypeAlias = Literal["truncate", "mask"]
 Mode: TypeAlias = Literal["sequence_mean", "sequence_sum", "slot_mean", "constant_length", "rollout_mean"]
 
 
@@ -168,11 +170,13 @@ def policy_loss(
     *,
     clip_low: float = 0.2,
     clip_high: float = 0.2,
+    delta: float | None = None,
     max_ratio: float = 5.0,
 ) -> Tensor:
     """(rows, slots) loss whose gradient improves the policy.
 
-    - `clip` (PPO, GRPO, Dr. GRPO, DAPO; GSPO with a sequence ratio): -min(ratio A, clip(ratio, 1 - low, 1 + high) A).
+    - `clip` (PPO, GRPO, Dr. GRPO, DAPO; GSPO with a sequence ratio): -min(ratio A, clip(ratio, 1 - low, 1 + high) A);
+      with `delta` (dual clip) the first ratio is at most that, which bounds the loss where A < 0.
     - `cispo`: -min(ratio, max_ratio) A logp with no gradient through the ratio, so that no slot loses its gradient.
     - `reinforce` (RLOO too): -A logp, right only for samples of the current policy.
 
@@ -180,8 +184,9 @@ def policy_loss(
         logp, ratio, advantages: (rows, slots); advantages without gradient.
     """
     if kind == "clip":
-        clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
-        return -torch.minimum(ratio * advantages, clipped * advantages)
+        held = ratio.clamp(1 - clip_low, 1 + clip_high)
+        free = ratio if delta is None else ratio.clamp(max=delta)
+        return -torch.minimum(free * advantages, held * advantages)
     if kind == "cispo":
         return -ratio.detach().clamp(max=max_ratio) * advantages * logp
     if kind == "reinforce":
@@ -189,9 +194,52 @@ def policy_loss(
     raise ValueError(f"no surrogate {kind!r}")
 
 
-def clipped(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> Tensor:
-    """(rows, slots) bool: where the `clip` surrogate has no gradient."""
-    return ((ratio < 1 - clip_low) & (advantages < 0)) | ((ratio > 1 + clip_high) & (advantages > 0))
+def bounded(
+    kind: Surrogate,
+    ratio: Tensor,
+    advantages: Tensor,
+    clip_low: float,
+    clip_high: float,
+    delta: float | None,
+    max_ratio: float,
+) -> tuple[Tensor, Tensor]:
+    """Where the ratio was too low, and where too high, for `policy_loss`; (rows, slots) bool each.
+
+    For `clip` these slots have no gradient; those of `cispo` weigh less than their ratio says.
+    """
+    nowhere = torch.zeros_like(ratio, dtype=torch.bool)
+    if kind == "cispo":
+        return nowhere, ratio > max_ratio
+    if kind == "reinforce":
+        return nowhere, nowhere
+    high = (ratio > 1 + clip_high) & (advantages > 0)
+    if delta is not None:
+        high |= (ratio > delta) & (advantages < 0)
+    return (ratio < 1 - clip_low) & (advantages < 0), high
+
+
+def sampler_weights(
+    logp: Tensor, sampler_logp: Tensor, mask: Tensor, level: Level, bound: Bound, low: float, high: float
+) -> Tensor:
+    """(rows, slots) weights that correct for samples of a policy that is not quite the one that is trained.
+
+    A fast sampler computes in another number format, or has older weights; its samples count as often as the trained
+    policy would have drawn them: exp(logp - sampler_logp), per slot, or (`sequence`) the product over the row. A weight
+    outside [low, high] becomes the nearer of them (`truncate`) or 0 (`mask`). 1 where `mask` is False.
+
+    Args:
+        logp: (rows, slots) of the policy that is trained, before the first optimiser step on these rows.
+        sampler_logp: (rows, slots) when the slots were drawn.
+    """
+    difference = torch.where(mask, logp - sampler_logp, 0.0)
+    if level == "sequence":
+        difference = difference.sum(1, keepdim=True).expand_as(difference)
+    weights = difference.exp()
+    if bound == "truncate":
+        weights = weights.clamp(low, high)
+    else:
+        weights = torch.where((weights >= low) & (weights <= high), weights, 0.0)
+    return torch.where(mask, weights, 1.0)
 
 
 def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, clip: float | None) -> Tensor:

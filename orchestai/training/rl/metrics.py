@@ -32,12 +32,15 @@ def describe_episodes(episodes: Sequence[Episode]) -> dict[str, float]:
 
 
 def describe_batch(episodes: Sequence[Episode], learning: Learning) -> dict[str, float]:
-    """`describe_episodes`, and how much there is to learn: spread of the advantages and share of flat groups."""
+    """`describe_episodes`, and how much there is to learn: slots, spread of the advantages, share of flat groups."""
     advantages = learning.advantages
+    slots = sum(int(turn.mask.sum()) for e in episodes for turn in e.turns)
     return describe_episodes(episodes) | {
         "advantage_mean": float(advantages.mean()) if len(advantages) else 0.0,
         "advantage_std": float(advantages.std(correction=0)) if len(advantages) else 0.0,
-        "flat_group_share": learning.flat_groups / max(learning.groups, 1),
+        "flat_group_share": learning.flat_groups / learning.groups if learning.groups else 1.0,
+        "slots_per_plan": slots / max(len(episodes), 1),
+        **learning.sampler,
     }
 
 

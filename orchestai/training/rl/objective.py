@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import copy
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from orchestai.config import Phase2Config
-from orchestai.planner.base import Scores
 from orchestai.training.rl import maths
 from orchestai.training.rl.batch import Batch
 from orchestai.training.rl.maths import Counts
 from orchestai.training.rl.policy import Policy
 from orchestai.training.rl.recipes import Recipe
 
-FIGURES = ("loss", "policy_loss", "value_loss", "entropy", "kl", "approximate_kl", "clip_share", "ratio")
+FIGURES = (
+    "loss",
+    "policy_loss",
+    "value_loss",
+    "entropy",
+    "kl",
+    "approximate_kl",
+    "clip_low_share",
+    "clip_high_share",
+    "ratio",
+)
 
 
 class Part(NamedTuple):
@@ -32,19 +43,30 @@ class Part(NamedTuple):
     max_ratio: Tensor
 
 
+class RowScores(NamedTuple):
+    """What a policy thinks of some rows; see `Scores`."""
+
+    logp: Tensor
+    entropy: Tensor
+    value: Tensor
+
+
 class Objective(nn.Module):
-    """Policy loss + KL to the reference + value loss - entropy bonus.
+    """Policy loss + KL to the planner as it is now + value loss - entropy bonus.
+
+    The KL is weighted by the ratio, so its gradient is that of the divergence also where the samples are stale
+    (DeepSeek-V3.2, arXiv 2512.02556, section 3.1).
 
     A module, so that one forward and one backward pass go through whatever wraps it for several processes.
-
-    Args:
-        reference: frozen policy that the planner is held near; needed where `kl_coef` is not 0.
     """
 
-    def __init__(self, planner: Policy, reference: Policy | None, recipe: Recipe, config: Phase2Config) -> None:
+    def __init__(self, planner: Policy, recipe: Recipe, config: Phase2Config) -> None:
         super().__init__()
         self.planner = planner
-        self.reference = reference
+        self._frozen: Policy | None = None
+        if config.kl_coef > 0 and planner.reference() is None:
+            self._frozen = copy.deepcopy(planner)
+            self._frozen.requires_grad_(False)
         self._recipe = recipe
         self._config = config
 
@@ -61,8 +83,10 @@ class Objective(nn.Module):
             rows.advantages,
             clip_low=low,
             clip_high=high,
+            delta=config.delta,
             max_ratio=config.max_ratio,
         )
+        policy = policy * rows.weights
 
         def mean(per_slot: Tensor) -> Tensor:
             return maths.aggregate(per_slot, mask, "slot_mean", counts)
@@ -71,15 +95,16 @@ class Objective(nn.Module):
         entropy = mean(scores.entropy)
         loss = policy_loss - config.entropy_coef * entropy
         divergence = value_loss = torch.zeros_like(loss)
-        if self.reference is not None:
-            with torch.no_grad():
-                reference_logp = self._score(self.reference, rows).logp
-            per_slot = maths.kl(scores.logp, reference_logp)
+        if config.kl_coef > 0:
+            per_slot = maths.kl(scores.logp, self._reference_logp(rows)) * ratio
             divergence = mean(per_slot)
             loss = loss + config.kl_coef * maths.aggregate(per_slot, mask, recipe.mode, counts, rows.rollout_slots)
         if recipe.baseline == "critic":
             value_loss = mean(maths.value_loss(scores.value, rows.values, rows.returns, config.value_clip))
             loss = loss + config.value_coef * value_loss
+        clip_low, clip_high = maths.bounded(
+            recipe.surrogate, ratio, rows.advantages, low, high, config.delta, config.max_ratio
+        )
         figures = {
             "loss": loss,
             "policy_loss": policy_loss,
@@ -87,16 +112,29 @@ class Objective(nn.Module):
             "entropy": entropy,
             "kl": divergence,
             "approximate_kl": mean(maths.kl(rows.logp, scores.logp, "k1")),
-            "clip_share": mean(maths.clipped(ratio, rows.advantages, low, high).float()),
+            "clip_low_share": mean(clip_low.float()),
+            "clip_high_share": mean(clip_high.float()),
             "ratio": mean(ratio),
         }
         summary = torch.stack([figures[name].detach().float() for name in FIGURES])
         return Part(loss, summary, torch.where(mask, ratio, 0.0).detach().max())
 
-    def _score(self, planner: Policy, rows: Batch) -> Scores:
-        return planner.score(
+    @torch.no_grad()
+    def _reference_logp(self, rows: Batch) -> Tensor:
+        if self._frozen is not None:
+            return self._score(self._frozen, rows).logp
+        with self.planner.reference() or nullcontext():
+            return self._score(self.planner, rows).logp
+
+    def _score(self, planner: Policy, rows: Batch) -> RowScores:
+        """The policy's scores, as wide as the rows: their longest may be in another part of the batch."""
+        scores = planner.score(
             rows.tasks,
             rows.decisions,
             explore=frozenset(self._config.explore),
             temperature=self._config.temperature,
         )
+        missing = rows.mask.shape[1] - scores.logp.shape[1]
+        if missing < 0:
+            raise ValueError(f"the policy scored {scores.logp.shape[1]} slots of rows that have {rows.mask.shape[1]}")
+        return RowScores(*(nn.functional.pad(x, (0, missing)) for x in (scores.logp, scores.entropy, scores.value)))

@@ -24,14 +24,17 @@ SAMPLES_PER_UPDATE = 8
 class Report:
     """Writes on the main process; on the others every call does nothing.
 
-    Use as a context manager. A run that is resumed at some update first drops what the files hold of later ones.
+    Use as a context manager. A run that is resumed first drops what the files hold of later updates; a new one begins
+    them anew.
 
     Args:
         total: tasks to attempt.
         position: where an earlier run stopped, or the beginning.
     """
 
-    def __init__(self, output: Path, accelerator: Accelerator, *, total: int, position: Position) -> None:
+    def __init__(
+        self, output: Path, accelerator: Accelerator, *, total: int, position: Position, resumed: bool
+    ) -> None:
         self._metrics = output / METRICS
         self._rollouts = output / ROLLOUTS
         self._accelerator = accelerator
@@ -48,7 +51,7 @@ class Report:
         self._line = self._progress.add_task("phase 2", total=total, completed=position.consumed, figures="")
         if self._main:
             for path in (self._metrics, self._rollouts):
-                _keep_until(path, position.update)
+                _keep_until(path, position.update if resumed else -1)
 
     def __enter__(self) -> Report:
         self._progress.start()
@@ -65,6 +68,7 @@ class Report:
         _append(self._metrics, [{"update": update, **metrics}])
         _append(self._rollouts, [{"update": update, **sample} for sample in samples[:SAMPLES_PER_UPDATE]])
         self._accelerator.log(dict(metrics), step=update)
+        self._show_plans(update, samples[:SAMPLES_PER_UPDATE])
         lost = f"  unscorable {metrics['unscorable_share']:.0%}" if metrics["unscorable_share"] else ""
         shown = (
             f"reward {metrics['reward']:.2f}  success {metrics['success']:.0%}  flat {metrics['flat_group_share']:.0%}"
@@ -82,6 +86,13 @@ class Report:
             f"update {update}: validation reward {metrics['reward']:.3f}, success {metrics['success']:.1%}, "
             f"{metrics['cost_usd']:.3g} USD, {metrics['latency_ms']:.0f} ms{' (best so far)' if best else ''}"
         )
+
+    def _show_plans(self, update: int, samples: Sequence[Mapping[str, Any]]) -> None:
+        columns = list(dict.fromkeys(key for sample in samples for key in sample))
+        rows = [[sample.get(column) for column in columns] for sample in samples]
+        for tracker in self._accelerator.trackers:
+            if tracker.name == "wandb" and rows:
+                tracker.log_table("plans", columns=columns, data=rows, step=update)
 
     def say(self, message: str) -> None:
         """A line above the progress bar."""
@@ -109,4 +120,4 @@ def _keep_until(path: Path, update: int) -> None:
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
         if line.endswith("\n") and json.loads(line)["update"] <= update:
             kept.append(line)
-    artefacts.write_text(path, "".join(kept) if update else "")
+    artefacts.write_text(path, "".join(kept))

@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
+from torch import Tensor
 
 from orchestai.config import Phase2Config
-from orchestai.errors import InfrastructureError
+from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import Execution
 from orchestai.outcome import Outcome, Scored, Unscorable
-from orchestai.planner.base import Plan, SampleSpec, TrainablePlanner
+from orchestai.planner.base import AnyDecisions, Plan, SampleSpec
+from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.tasks.task import Task
 from orchestai.training.rl.episode import Episode, StepResult, Trajectory, Turn
+from orchestai.training.rl.parts import cut
+from orchestai.training.rl.policy import Policy
+from orchestai.training.rl.sampler import OwnSampler, Sampler
 from orchestai.workflow import Workflow
 
 INVALID_PLAN_REWARD = 0.0
@@ -36,11 +41,16 @@ class Episodes:
 
     Attributes:
         groups: for each task, in order, the episodes of its plans.
-        seconds: spent `sampling` plans, `scoring` them and waiting for executions (`executing`).
+        seconds: spent `sampling` plans, `scoring` them and waiting for executions (`executing`). Off policy, the first
+            two overlap with other work.
     """
 
     groups: list[list[Episode]]
     seconds: dict[str, float] = field(default_factory=dict)
+
+
+Drawn: TypeAlias = tuple[AnyDecisions, Tensor]
+"""What was sampled, and (slots,) its log-probabilities."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,27 +60,58 @@ class _Planned:
     trajectories: tuple[Trajectory, ...]
 
 
+class Draft:
+    """Plans of some tasks while they are sampled: chunks of them, in order.
+
+    Attributes:
+        tasks: whose plans these are.
+        seconds: spent so far, `sampling` and `scoring`.
+    """
+
+    def __init__(self, tasks: Sequence[Task], sample: Callable[[Draft], Coroutine[Any, Any, None]]) -> None:
+        self.tasks = tasks
+        self.seconds = {"sampling": 0.0, "scoring": 0.0}
+        self.chunks: asyncio.Queue[list[_Planned] | None] = asyncio.Queue()
+        self.job = asyncio.ensure_future(sample(self))
+
+    async def next(self) -> list[_Planned] | None:
+        """The next chunk; None when all have come.
+
+        Raises:
+            Exception: what went wrong in sampling.
+        """
+        planned = await self.chunks.get()
+        if planned is None:
+            await self.job
+        return planned
+
+
 class Rollout:
     """Turns tasks into episodes.
 
-    Equal plans of one task are executed once and share the result. The next tasks are planned, in a thread, while the
-    plans of earlier ones run.
+    Equal plans of one task are executed once and share the result. The next tasks are planned while the plans of
+    earlier ones run.
 
     Args:
         reward: what an execution is worth; an `Unscorable` outcome stays one.
         step_rewards: the part of it that each subtask earned alone.
         concurrency: executions at a time.
+        sampler: who draws the plans; by default, the planner.
+
+    Attributes:
+        weights: held while plans are drawn, and by whoever changes the planner's weights.
     """
 
     def __init__(
         self,
-        planner: TrainablePlanner,
+        planner: Policy,
         execute: Execute,
         reward: Callable[[Execution], Outcome],
         step_rewards: Callable[[Execution], Sequence[float]],
         config: Phase2Config,
         *,
         concurrency: int,
+        sampler: Sampler | None = None,
     ) -> None:
         self._planner = planner
         self._execute = execute
@@ -78,53 +119,102 @@ class Rollout:
         self._step_rewards = step_rewards
         self._config = config
         self._concurrency = concurrency
+        self._sampler = sampler or OwnSampler(planner)
+        self._drafts: list[Draft] = []
+        self._synced: int | None = None
+        self.weights = asyncio.Lock()
 
-    async def explore(self, tasks: Sequence[Task], *, update: int, policy_version: int) -> Episodes:
-        """Sample `num_generations` plans per task and execute them."""
+    async def sync(self, policy_version: int) -> dict[str, float]:
+        """Draw from the weights of that version from now on; hold `weights` meanwhile. Figures, if they are new."""
+        if policy_version == self._synced:
+            return {}
+        self._synced = policy_version
+        return await self._sampler.sync(policy_version)
+
+    def begin(self, tasks: Sequence[Task], *, update: int) -> Draft:
+        """Start to sample `num_generations` plans per task, after those that were begun before."""
         per_chunk = max(1, self._config.micro_batch_size // self._config.num_generations)
 
-        def plan(chunk: Sequence[Task], seconds: dict[str, float]) -> list[_Planned]:
-            return self._sample(chunk, update, policy_version, seconds)
+        async def sample(chunk: Sequence[Task], seconds: dict[str, float]) -> list[_Planned]:
+            return await self._sample(chunk, update, seconds)
 
-        return await self._run(tasks, per_chunk, plan, self._config.executions_per_plan)
+        return self._draft(tasks, per_chunk, sample)
+
+    async def finish(self, draft: Draft) -> Episodes:
+        """Execute the plans of a draft as they come."""
+        return await self._run(draft, self._config.executions_per_plan)
+
+    async def explore(self, tasks: Sequence[Task], *, update: int) -> Episodes:
+        """Sample plans and execute them."""
+        return await self.finish(self.begin(tasks, update=update))
 
     async def exploit(self, tasks: Sequence[Task]) -> Episodes:
         """Take the best plan per task and execute it once; these episodes have no turns."""
 
-        def plan(chunk: Sequence[Task], seconds: dict[str, float]) -> list[_Planned]:
-            return [_Planned(task, plan, ()) for task, plan in zip(chunk, self._planner.plan(chunk), strict=True)]
+        async def best(chunk: Sequence[Task], seconds: dict[str, float]) -> list[_Planned]:
+            drawn = await self._sampler.plan(chunk, None)
+            return [_Planned(task, plan, ()) for task, plan in zip(chunk, drawn.plans, strict=True)]
 
-        return await self._run(tasks, self._config.micro_batch_size, plan, 1)
+        return await self._run(self._draft(tasks, self._config.micro_batch_size, best), 1)
 
-    async def _run(
+    async def stop(self) -> None:
+        """Sample no more; drafts that were not finished are lost."""
+        jobs = [draft.job for draft in self._drafts]
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+        self._drafts.clear()
+
+    def _draft(
         self,
         tasks: Sequence[Task],
         per_chunk: int,
-        plan: Callable[[Sequence[Task], dict[str, float]], list[_Planned]],
-        executions: int,
-    ) -> Episodes:
+        plan: Callable[[Sequence[Task], dict[str, float]], Awaitable[list[_Planned]]],
+    ) -> Draft:
+        before = [draft.job for draft in self._drafts]
+
+        async def work(draft: Draft) -> None:
+            try:
+                if before:
+                    await asyncio.wait(before)
+                for start in range(0, len(tasks), per_chunk):
+                    async with self.weights:
+                        planned = await plan(tasks[start : start + per_chunk], draft.seconds)
+                    draft.chunks.put_nowait(planned)
+            finally:
+                draft.chunks.put_nowait(None)
+
+        draft = Draft(tasks, work)
+        self._drafts.append(draft)
+        return draft
+
+    async def _run(self, draft: Draft, executions: int) -> Episodes:
+        waited = 0.0
         started = time.perf_counter()
-        seconds = {"sampling": 0.0, "scoring": 0.0}
         slots = asyncio.Semaphore(self._concurrency)
         known: dict[tuple[str, Workflow, int], asyncio.Future[Execution]] = {}
         running: list[asyncio.Future[Episode]] = []
         try:
-            for start in range(0, len(tasks), per_chunk):
-                planned = await asyncio.to_thread(plan, tasks[start : start + per_chunk], seconds)
+            while True:
+                asked = time.perf_counter()
+                planned = await draft.next()
+                waited += time.perf_counter() - asked
+                if planned is None:
+                    break
                 running += [asyncio.ensure_future(self._episode(one, executions, known, slots)) for one in planned]
             episodes = await asyncio.gather(*running)
         finally:
-            unfinished: list[asyncio.Future[Any]] = [*running, *known.values()]
+            unfinished: list[asyncio.Future[Any]] = [draft.job, *running, *known.values()]
             for job in unfinished:
                 job.cancel()
             await asyncio.gather(*unfinished, return_exceptions=True)
-        seconds["executing"] = time.perf_counter() - started - sum(seconds.values())
-        each = len(episodes) // max(len(tasks), 1)
-        return Episodes([list(episodes[i * each : (i + 1) * each]) for i in range(len(tasks))], seconds)
+            self._drafts.remove(draft)
+        seconds = draft.seconds | {"executing": time.perf_counter() - started - waited}
+        count = len(draft.tasks)
+        each = len(episodes) // max(count, 1)
+        return Episodes([list(episodes[i * each : (i + 1) * each]) for i in range(count)], seconds)
 
-    def _sample(
-        self, tasks: Sequence[Task], update: int, policy_version: int, seconds: dict[str, float]
-    ) -> list[_Planned]:
+    async def _sample(self, tasks: Sequence[Task], update: int, seconds: dict[str, float]) -> list[_Planned]:
         config = self._config
         explore = frozenset(config.explore)
         repeated = [task for task in tasks for _ in range(config.num_generations)]
@@ -132,26 +222,61 @@ class Rollout:
             row_seed(config.seed, update, task.task_id, g) for task in tasks for g in range(config.num_generations)
         ]
         started = time.perf_counter()
-        plans = self._planner.plan(repeated, sample=SampleSpec(explore, config.temperature, seeds))
+        found = await self._sampler.plan(repeated, SampleSpec(explore, config.temperature, seeds))
         sampled = time.perf_counter()
-        turns: list[tuple[Turn, ...]] = [()] * len(plans)
-        drawn = [
-            (i, p.decisions, p.logp) for i, p in enumerate(plans) if p.decisions is not None and p.logp is not None
-        ]
-        if drawn:
-            decided = [decisions for _, decisions, _ in drawn]
-            asked = [repeated[i] for i, _, _ in drawn]
-            with torch.no_grad():
-                scores = self._planner.score(asked, decided, explore=explore, temperature=config.temperature)
-            mask, value, step = scores.mask.cpu(), scores.value.cpu(), scores.step.cpu()
-            for k, (i, decisions, logp) in enumerate(drawn):
-                turns[i] = (Turn(decisions, logp.cpu(), mask[k], value[k], step, policy_version),)
+        drawn = {
+            i: (p.decisions, p.logp.cpu())
+            for i, p in enumerate(found.plans)
+            if p.decisions is not None and p.logp is not None
+        }
+        turns = await asyncio.to_thread(self._turns, repeated, drawn, update, found.policy_version)
         seconds["sampling"] += sampled - started
         seconds["scoring"] += time.perf_counter() - sampled
         return [
-            _Planned(task, plan, (Trajectory(ROLE, ROLE, turn),) if turn else ())
-            for task, plan, turn in zip(repeated, plans, turns, strict=True)
+            _Planned(task, plan, (Trajectory(ROLE, ROLE, (turns[i],)),) if i in turns else ())
+            for i, (task, plan) in enumerate(zip(repeated, found.plans, strict=True))
         ]
+
+    def _turns(
+        self, tasks: Sequence[Task], drawn: Mapping[int, Drawn], update: int, policy_version: int
+    ) -> dict[int, Turn]:
+        """The sampled rows as turns, by number. A language model's tokens are scored only where that says more."""
+        config = self._config
+        correct = config.sampler_correction is not None
+        turns, scored = {}, []
+        for i, (decisions, logp) in drawn.items():
+            _refuse_broken(logp, tasks[i], update)
+            if correct or config.algorithm == "PPO" or not isinstance(decisions, TokenDecisions):
+                scored.append(i)
+            else:
+                nothing = torch.zeros_like(logp)
+                turns[i] = Turn(decisions, logp, nothing == 0, nothing, nothing.long() - 1, policy_version)
+        for part in cut([drawn[i][0] for i in scored], self._planner.cost, config):
+            rows = [scored[k] for k in part]
+            with torch.no_grad():
+                scores = self._planner.score(
+                    [tasks[i] for i in rows],
+                    [drawn[i][0] for i in rows],
+                    explore=frozenset(config.explore),
+                    temperature=config.temperature,
+                )
+            for k, i in enumerate(rows):
+                decisions, sampled = drawn[i]
+                slots = slice(len(sampled))
+                # Copies: a view would take its whole batch along to other processes.
+                logp, mask, value = (x[k, slots].cpu().clone() for x in (scores.logp, scores.mask, scores.value))
+                if correct:
+                    _refuse_broken(logp, tasks[i], update)
+                turns[i] = Turn(
+                    decisions,
+                    logp if correct else sampled,
+                    mask,
+                    value,
+                    scores.step[slots].cpu(),
+                    policy_version,
+                    sampled if correct else None,
+                )
+        return turns
 
     async def _episode(
         self,
@@ -209,6 +334,15 @@ class Rollout:
         checks = zip(*([result.failed for result in run.results] for run in judged), strict=True)
         steps = tuple(StepResult(_mean(earned), any(failed)) for earned, failed in zip(own, checks, strict=True))
         return Scored(_mean(values)), {name: _mean(figures) for name, figures in metrics.items()}, steps
+
+
+def _refuse_broken(logp: Tensor, task: Task, update: int) -> None:
+    if not torch.isfinite(logp).all():
+        raise UserError(
+            f"update {update + 1}: the planner's log-probabilities of its plan for task {task.task_id!r} are not "
+            "finite, so its weights or its number format are broken: go on from an earlier checkpoint with a lower "
+            "training.phase2_rl.learning_rate, or compute in bfloat16 or float32"
+        )
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,23 @@ from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.execution.result import Execution
 from orchestai.outcome import Outcome
-from orchestai.planner.checkpoint import load_planner, save_planner
+from orchestai.planner.checkpoint import fingerprint_of, load_planner, locate, save_planner
+from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.rewards.reward import reward, step_rewards
+from orchestai.rewards.unit_tests import not_installed
 from orchestai.runtime import open_runtime
 from orchestai.tasks import load_suite
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
+from orchestai.training.layouts import layout_of
+from orchestai.training.rl.backends import open_execute, open_sampler
 from orchestai.training.rl.checkpoint import identity
-from orchestai.training.rl.distributed import open_accelerator
+from orchestai.training.rl.distributed import on_main, open_accelerator
 from orchestai.training.rl.rollout import Rollout
 from orchestai.training.rl.trainer import BEST, Summary, Trainer
 from orchestai.workers.pool import worker_cards
+
+logger = logging.getLogger(__name__)
 
 
 async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: bool = False) -> Summary:
@@ -37,12 +44,21 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
         UserError: the checkpoint, the tasks or the workers are not there, or as `Trainer` says.
     """
     phase2 = config.training.phase2_rl
-    planner = load_planner(checkpoint, config, worker_cards(config.workers))
+    planner = load_planner(checkpoint, config, worker_cards(config.workers), value_head=phase2.algorithm == "PPO")
     if phase2.credit == "step":
         _refuse_dependent_steps(config)
-    planner.learn_only(frozenset(phase2.explore))
+    if isinstance(planner, LanguagePlanner):
+        if planner.has_adapter and phase2.kl_coef > 0:
+            planner.keep_reference()
+    else:
+        planner.learn_only(frozenset(phase2.explore))
     tasks, eval_tasks = split_tasks(config)
-    accelerator = open_accelerator(output_dir, config.logging)
+    accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)
+    if layout_of(accelerator).split and not isinstance(planner, LanguagePlanner):
+        raise UserError(
+            f"{checkpoint}: a planner of heads is small, and held whole in every process; launch it with "
+            "configs/accelerate/ddp.yaml"
+        )
 
     def worth(execution: Execution) -> Outcome:
         return reward(execution, phase2, config.rewards)
@@ -53,10 +69,19 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
     def save(path: Path, facts: Mapping[str, Any]) -> None:
         save_planner(path, planner, config, seed=phase2.seed, data_fingerprint=data_fingerprint(tasks), **facts)
 
-    same = {**identity(config, tasks, eval_tasks), "checkpoint": _digest(checkpoint)}
-    async with open_runtime(config) as runtime:
+    same = {**identity(config, tasks, eval_tasks), "checkpoint": fingerprint_of(checkpoint)}
+    async with (
+        open_runtime(config) as runtime,
+        open_sampler(config, planner, [*tasks, *eval_tasks], accelerator, output_dir) as sampler,
+    ):
         rollout = Rollout(
-            planner, runtime.executor.execute, worth, step_worth, phase2, concurrency=config.execution.concurrency
+            planner,
+            open_execute(config, runtime.executor.execute),
+            worth,
+            step_worth,
+            phase2,
+            concurrency=config.execution.concurrency,
+            sampler=sampler,
         )
         trainer = Trainer(
             accelerator,
@@ -70,14 +95,21 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
             identity=same,
             unscorable_limit=config.execution.unscorable_limit,
         )
-        if accelerator.is_main_process:
-            facts = {"seed": phase2.seed, "sandbox_level": runtime.sandbox.level, "identity": same}
-            artefacts.save_run_info(output_dir, config, command="phase2", **facts)
-        summary = await trainer.train(resume=resume)
+        facts = {"seed": phase2.seed, "sandbox_level": runtime.sandbox.level, "identity": same}
+        on_main(
+            accelerator,
+            lambda: artefacts.save_run_info(output_dir, config, command="phase2", **facts),
+            "beginning",
+        )
+        try:
+            summary = await trainer.train(resume=resume)
+        finally:
+            await rollout.stop()
     accelerator.end_training()
     if accelerator.is_main_process:
         Console(stderr=True).print(
-            f"{output_dir / BEST}: reward {summary.best_reward:.3f} on {len(trainer.eval_tasks)} validation tasks",
+            f"{locate(output_dir / BEST)}: reward {summary.best_reward:.3f} on {len(trainer.eval_tasks)} validation "
+            "tasks",
             highlight=False,
         )
     return summary
@@ -95,14 +127,31 @@ def _refuse_dependent_steps(config: Config) -> None:
 
 
 def split_tasks(config: Config) -> tuple[list[Task], list[Task]]:
-    """Tasks to learn from, and tasks held out: the suite's validation split, or a share of a suite without one."""
+    """Tasks to learn from, and tasks held out: the suite's validation split, or a share of a suite without one.
+
+    Tasks that need modules which are not installed are left out.
+    """
     suite = load_suite(config.tasks.suite, config.tasks.path)
     split = suite.splits[0] if len(suite.splits) == 1 else config.tasks.split
     tasks = suite.split(split)
     limit = config.tasks.limit
     if "validation" in suite.splits and split != "validation":
-        return tasks[:limit], suite.split("validation")[:limit]
-    return _hold_out(tasks[:limit], config.training.phase1_supervised.val_fraction)
+        return _that_can_run(tasks)[:limit], _that_can_run(suite.split("validation"))[:limit]
+    return _hold_out(_that_can_run(tasks)[:limit], config.training.phase1_supervised.val_fraction)
+
+
+def _that_can_run(tasks: Sequence[Task]) -> list[Task]:
+    """Without their modules every program for them fails."""
+    absent = {task.task_id: not_installed(task) for task in tasks}
+    kept = [task for task in tasks if not absent[task.task_id]]
+    if len(kept) < len(tasks):
+        logger.warning(
+            "left out %d of %d tasks, which need modules that are not installed: %s",
+            len(tasks) - len(kept),
+            len(tasks),
+            ", ".join(sorted({module for modules in absent.values() for module in modules})),
+        )
+    return kept
 
 
 def _hold_out(tasks: Sequence[Task], fraction: float) -> tuple[list[Task], list[Task]]:
@@ -110,7 +159,3 @@ def _hold_out(tasks: Sequence[Task], fraction: float) -> tuple[list[Task], list[
     ordered = sorted(tasks, key=lambda task: hashlib.sha256(task.task_id.encode()).digest())
     kept = len(ordered) - max(1, round(fraction * len(ordered)))
     return ordered[:kept], ordered[kept:]
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import random
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +18,20 @@ from orchestai.config import Phase2Config
 from orchestai.errors import UserError
 from orchestai.outcome import Unscorable
 from orchestai.tasks.task import Task
+from orchestai.training.learner import Learner, NotFiniteError
 from orchestai.training.rl.batch import Batch, Learning, make_batch
 from orchestai.training.rl.checkpoint import Position, load_state, save_state
-from orchestai.training.rl.distributed import interleave, on_all, share
+from orchestai.training.rl.collapse import watch
+from orchestai.training.rl.distributed import interleave, on_all, on_main, share, together
 from orchestai.training.rl.episode import Episode
 from orchestai.training.rl.metrics import describe_batch, describe_episodes, sample_rows
 from orchestai.training.rl.objective import FIGURES, Objective
+from orchestai.training.rl.parts import passes
 from orchestai.training.rl.policy import Policy
 from orchestai.training.rl.recipes import PPO, RECIPES, Recipe
 from orchestai.training.rl.report import Report
-from orchestai.training.rl.rollout import Episodes, Rollout
+from orchestai.training.rl.rollout import Draft, Episodes, Rollout
+from orchestai.training.rl.staleness import describe_staleness, refuse_stale
 
 BEST, LAST, STATE = "phase2_best.pth", "phase2_last.pth", "phase2_state.pt"
 
@@ -54,7 +56,7 @@ class Trainer:
 
     In every process of an `accelerate launch` the trainer has the same planner and the same tasks. Each process plans
     and executes its share of the tasks; then all of them know all episodes, and each computes its share of every
-    optimiser step. The result is that of one process.
+    optimiser step. The result is that of one process, whichever way `Learner` lays out the weights.
 
     Args:
         rollout: executes what `planner` samples.
@@ -94,14 +96,15 @@ class Trainer:
         self._save_planner = save_planner
         self._identity = identity
         self._unscorable_limit = unscorable_limit
+        self._begun: deque[tuple[list[Task], Draft]] = deque()
         planner.eval()
-        reference = copy.deepcopy(planner) if config.kl_coef > 0 else None
-        if reference is not None:
-            reference.requires_grad_(False)
-        self._learned = [parameter for parameter in planner.parameters() if parameter.requires_grad]
-        objective = Objective(planner, reference, self.recipe, config).eval()
-        optimizer = torch.optim.AdamW(self._learned, lr=config.learning_rate, weight_decay=0.0)
-        self.objective, self.optimizer = accelerator.prepare(objective, optimizer)
+        self.learner = Learner(
+            accelerator,
+            planner,
+            lambda learns: Objective(learns, self.recipe, config).eval(),
+            learning_rate=config.learning_rate,
+            max_grad_norm=config.max_grad_norm,
+        )
 
     async def train(self, *, resume: bool = False) -> Summary:
         """Train until `num_episodes` tasks have been attempted.
@@ -112,33 +115,38 @@ class Trainer:
         """
         config = self.config
         if resume:
-            self.position = load_state(self.output / STATE, self.planner, self.optimizer, self._identity)
+            self.position, learned = load_state(self.output / STATE, self._identity)
+            self.learner.load_state(learned)
         position = self.position
         stopped = ""
-        with Report(self.output, self.accelerator, total=config.num_episodes, position=position) as report:
+        with Report(
+            self.output, self.accelerator, total=config.num_episodes, position=position, resumed=resume
+        ) as report:
+            await self.rollout.sync(position.policy_version)
             if not resume:
                 await self._evaluate(report)
             while position.consumed < config.num_episodes and not stopped:
-                tasks = self._next_tasks()
-                collected = await self._collect(tasks)
+                tasks, collected = await self._collect()
                 episodes = [episode for group in collected.groups for episode in group]
+                ages = describe_staleness(episodes, position.policy_version, config)
+                episodes = refuse_stale(episodes, position.policy_version, config)
                 self._refuse_if_broken(episodes)
-                learning = make_batch(episodes, {task.task_id: task for task in tasks}, self.recipe, config)
-                started = time.perf_counter()
-                figures = {"learning_rate": self._set_learning_rate()} | self._learn(learning)
-                seconds = {**collected.seconds, "updating": time.perf_counter() - started}
+                by_id = {task.task_id: task for task in tasks}
+                learning = make_batch(episodes, by_id, self.recipe, config, self.planner.max_slots)
+                async with self.rollout.weights:
+                    started = time.perf_counter()
+                    figures = {"learning_rate": self._set_learning_rate()} | self._learn(learning)
+                    seconds = {**collected.seconds, "updating": time.perf_counter() - started}
+                    figures |= await self.rollout.sync(position.policy_version)
+                    seconds["syncing"] = time.perf_counter() - started - seconds["updating"]
 
                 position.update += 1
                 position.consumed += len(tasks)
-                position.flat_updates = position.flat_updates + 1 if learning.groups == learning.flat_groups else 0
-                metrics = describe_batch(episodes, learning) | figures
+                metrics = describe_batch(episodes, learning) | ages | figures
                 metrics |= {f"seconds_{name}": value for name, value in seconds.items()}
+                metrics["slots_per_second"] = metrics["slots_per_plan"] * len(episodes) / sum(seconds.values())
+                stopped = watch(position, metrics, config)
                 report.update(position, metrics, sample_rows(episodes))
-                if position.flat_updates >= config.flat_patience:
-                    stopped = (
-                        f"the rewards of no group differed in {config.flat_patience} updates in a row: raise "
-                        "training.phase2_rl.temperature or explore more, or the tasks are all solved or all too hard"
-                    )
                 if stopped or position.update % config.eval_every == 0 or position.consumed >= config.num_episodes:
                     await self._evaluate(report)
             if stopped:
@@ -147,33 +155,37 @@ class Trainer:
 
     def _next_tasks(self) -> list[Task]:
         """The next tasks of the present pass over them; every pass is shuffled anew, and no batch crosses two."""
-        epoch, first = divmod(self.position.consumed, len(self.tasks))
+        consumed = self.position.consumed + sum(len(tasks) for tasks, _ in self._begun)
+        epoch, first = divmod(consumed, len(self.tasks))
         order = random.Random(f"{self.config.seed}/{epoch}").sample(self.tasks, len(self.tasks))
-        count = min(self.config.tasks_per_update, self.config.num_episodes - self.position.consumed)
+        count = min(self.config.tasks_per_update, self.config.num_episodes - consumed)
         return order[first : first + count]
 
-    async def _collect(self, tasks: Sequence[Task]) -> Episodes:
-        position = self.position
-        mine = share(tasks, self.accelerator)
-        return await self._together(
-            self.rollout.explore(mine, update=position.update, policy_version=position.policy_version)
-        )
+    async def _collect(self) -> tuple[list[Task], Episodes]:
+        """The next batch, executed. Off policy, those after it are sampled meanwhile."""
+        ahead = 0 if self.config.on_policy else self.config.max_staleness
+        while len(self._begun) <= ahead and (tasks := self._next_tasks()):
+            update = self.position.update + len(self._begun)
+            self._begun.append((tasks, self.rollout.begin(share(tasks, self.accelerator), update=update)))
+        tasks, draft = self._begun.popleft()
+        what = f"exchanging the episodes of update {self.position.update + 1}"
+        return tasks, await self._together(self.rollout.finish(draft), what)
 
-    async def _together(self, mine: Awaitable[Episodes]) -> Episodes:
+    async def _together(self, mine: Awaitable[Episodes], what: str) -> Episodes:
         """The episodes of all processes, in the order of the tasks, and this one's seconds."""
-        parts = await on_all(self.accelerator, mine)
+        parts = await on_all(self.accelerator, mine, what)
         own = parts[self.accelerator.process_index]
         return Episodes(interleave([part.groups for part in parts]), own.seconds)
 
     def _set_learning_rate(self) -> float:
         left = 1 - self.position.consumed / self.config.num_episodes
         rate = self.config.learning_rate * (left if self.config.lr_schedule == "linear" else 1.0)
-        for group in self.optimizer.param_groups:
+        for group in self.learner.optimizer.param_groups:
             group["lr"] = rate
         return rate
 
     def _learn(self, learning: Learning) -> dict[str, float]:
-        """Take the optimiser steps of one batch; the figures are means over the steps."""
+        """Take the optimiser steps of one batch; the figures are means over the steps, none where there were none."""
         figures = torch.zeros(len(FIGURES), device=self.accelerator.device)
         max_ratio = torch.ones((), device=self.accelerator.device)
         norms = []
@@ -181,10 +193,14 @@ class Trainer:
             for iteration in range(self.config.num_iterations):
                 for rows in self._minibatches(len(learning.batch), iteration):
                     norms.append(self._step(learning.batch.take(rows), figures, max_ratio))
-        figures = self.accelerator.reduce(figures, "sum") / max(len(norms), 1)
-        max_ratio = self.accelerator.gather(max_ratio[None]).max()
+        if not norms:
+            return {}
+        with together(self.accelerator, f"adding up the figures of update {self.position.update + 1}"):
+            figures = self.accelerator.reduce(figures, "sum") / len(norms)
+            max_ratio = self.accelerator.gather(max_ratio[None]).max()
+        self.learner.sync()
         named = dict(zip(FIGURES, figures.tolist(), strict=True))
-        return named | {"max_ratio": max_ratio.item(), "grad_norm": sum(norms) / max(len(norms), 1)}
+        return named | {"max_ratio": max_ratio.item(), "grad_norm": sum(norms) / len(norms)}
 
     def _minibatches(self, rows: int, iteration: int) -> list[list[int]]:
         """Random parts of the rows; plans of one task stay neighbours in a part, so its instruction is read once."""
@@ -196,34 +212,35 @@ class Trainer:
     def _step(self, rows: Batch, figures: torch.Tensor, max_ratio: torch.Tensor) -> float:
         """One optimiser step on `rows`; adds to the figures in place and gives the norm of the gradient.
 
-        Gradients of several processes are averaged, so the loss is multiplied by their number. A process with fewer
-        rows than another passes rows without loss, so that all make the same number of passes.
+        A process with fewer rows than another passes rows without loss, so that all make the same number of passes.
         """
         accelerator, counts = self.accelerator, rows.counts()
-        numbers = list(range(len(rows)))
-        size = self.config.micro_batch_size
-        passes = math.ceil(math.ceil(len(rows) / accelerator.num_processes) / size)
-        mine = share(numbers, accelerator)
-        for i in range(passes):
-            part = rows.take(some) if (some := mine[i * size : (i + 1) * size]) else rows.take([0]).without_loss()
-            with nullcontext() if i == passes - 1 else accelerator.no_sync(self.objective):
-                loss, shares, largest = self.objective(part.to(accelerator.device), counts)
-                accelerator.backward(loss * accelerator.num_processes)
+        mine = passes(rows.decisions, accelerator.num_processes, self.planner.cost, self.config)
+        parts = [
+            (rows.take(numbers) if numbers else rows.take([0]).without_loss()).to(accelerator.device)
+            for numbers in mine[accelerator.process_index]
+        ]
+        try:
+            with together(accelerator, f"taking a step of update {self.position.update + 1}"):
+                results, norm = self.learner.step([(part, counts) for part in parts])
+        except NotFiniteError:
+            raise UserError(
+                f"update {self.position.update + 1}: the gradient is not finite, and nothing was kept of its step: "
+                "lower training.phase2_rl.learning_rate and go on from the last checkpoint; if this is the first "
+                "update, its weights or its number format are broken"
+            ) from None
+        for shares, largest in results:
             figures += shares
             torch.maximum(max_ratio, largest, out=max_ratio)
-        norm = float(accelerator.clip_grad_norm_(self._learned, self.config.max_grad_norm))
-        if not math.isfinite(norm):
-            raise UserError(
-                f"update {self.position.update + 1}: the gradient is not finite; lower training.phase2_rl.learning_rate"
-            )
-        self.optimizer.step()
-        self.optimizer.zero_grad()
         self.position.policy_version += 1
         return norm
 
     async def _evaluate(self, report: Report) -> None:
-        """Judge greedy plans on the validation tasks, and save the planner and the state of training."""
-        collected = await self._together(self.rollout.exploit(share(self.eval_tasks, self.accelerator)))
+        """Judge greedy plans on the validation tasks, and save the planner and, last of all, the state of training."""
+        collected = await self._together(
+            self.rollout.exploit(share(self.eval_tasks, self.accelerator)),
+            f"exchanging the episodes of the evaluation after update {self.position.update}",
+        )
         episodes = [episode for group in collected.groups for episode in group]
         self._refuse_if_broken(episodes)
         metrics = describe_episodes(episodes)
@@ -231,17 +248,16 @@ class Trainer:
         best = position.best_reward is None or metrics["reward"] > position.best_reward
         if best:
             position.best_reward = metrics["reward"]
-        await on_all(self.accelerator, self._save(metrics, best))
         report.evaluation(position.update, metrics, best)
+        learned = self.learner.state()
+        on_main(self.accelerator, lambda: self._save(metrics, best, learned), "saving checkpoints")
 
-    async def _save(self, metrics: Mapping[str, float], best: bool) -> None:
-        if not self.accelerator.is_main_process:
-            return
+    def _save(self, metrics: Mapping[str, float], best: bool, learned: Mapping[str, Any]) -> None:
         facts = {"update": self.position.update, "validation": dict(metrics)}
         if best:
             self._save_planner(self.output / BEST, facts)
         self._save_planner(self.output / LAST, facts)
-        save_state(self.output / STATE, self.position, self.planner, self.optimizer, self._identity)
+        save_state(self.output / STATE, self.position, learned, self._identity)
 
     def _refuse_if_broken(self, episodes: Sequence[Episode]) -> None:
         reasons = Counter(e.outcome.reason for e in episodes if isinstance(e.outcome, Unscorable))
@@ -261,10 +277,11 @@ def choose_recipe(config: Phase2Config) -> Recipe:
         UserError: it may learn from a sample only once, and the configuration says more; or it cannot credit steps.
     """
     recipe = PPO if config.algorithm == "PPO" else RECIPES[config.loss_type]
-    if recipe.on_policy and config.num_iterations * config.num_minibatches > 1:
+    if recipe.on_policy and not (config.on_policy and config.num_iterations * config.num_minibatches == 1):
         raise UserError(
             f"training.phase2_rl.loss_type: {config.loss_type} has no ratio to correct for stale samples; set "
-            "num_iterations and num_minibatches to 1, or choose grpo, dapo or another with a ratio"
+            "num_iterations and num_minibatches to 1 and on_policy to true, or choose grpo, dapo or another with a "
+            "ratio"
         )
     if config.credit == "step" and (
         recipe is not RECIPES["dr_grpo"] or not set(config.explore) <= {"worker", "fallback"}

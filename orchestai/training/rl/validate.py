@@ -1,0 +1,74 @@
+"""What a planner is worth on the validation tasks of phase 2, without training."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from orchestai import artefacts
+from orchestai.config import Config
+from orchestai.errors import UserError
+from orchestai.planner.checkpoint import fingerprint_of, load_planner
+from orchestai.rewards.reward import reward, step_rewards
+from orchestai.runtime import open_runtime
+from orchestai.tasks.suite import data_fingerprint
+from orchestai.training.rl.distributed import interleave, on_all, open_accelerator, share
+from orchestai.training.rl.metrics import describe_episodes, sample_rows
+from orchestai.training.rl.rollout import Rollout
+from orchestai.training.rl.start import split_tasks
+from orchestai.workers.pool import worker_cards
+
+VALIDATION = "validation.json"
+
+
+async def validate(config: Config, *, checkpoint: Path, output_dir: Path) -> dict[str, float]:
+    """Execute the best plans for the tasks that phase 2 holds out, in all processes of an `accelerate launch`.
+
+    The figures are those of an evaluation during training; they and the plans go to `output_dir`/validation.json.
+
+    Raises:
+        UserError: the checkpoint, the tasks or the workers are not there, or no episode could be judged.
+    """
+    phase2 = config.training.phase2_rl
+    planner = load_planner(checkpoint, config, worker_cards(config.workers))
+    tasks = split_tasks(config)[1][: phase2.eval_tasks]
+    accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)
+    planner.to(accelerator.device)
+    async with open_runtime(config) as runtime:
+        rollout = Rollout(
+            planner,
+            runtime.executor.execute,
+            partial(reward, weights=phase2, rewards=config.rewards),
+            partial(step_rewards, weights=phase2, rewards=config.rewards),
+            phase2,
+            concurrency=config.execution.concurrency,
+        )
+        parts = await on_all(accelerator, rollout.exploit(share(tasks, accelerator)), "exchanging episodes")
+        level = runtime.sandbox.level
+    episodes = [episode for group in interleave([part.groups for part in parts]) for episode in group]
+    metrics = describe_episodes(episodes)
+    rows = sample_rows(episodes)
+    if metrics["unscorable_share"] >= 1:
+        raise UserError(f"{checkpoint}: no episode could be judged; the first: {rows[0]['unscorable']}")
+    if accelerator.is_main_process:
+        facts = {
+            "checkpoint": str(checkpoint),
+            "fingerprint": fingerprint_of(checkpoint),
+            "data_fingerprint": data_fingerprint(tasks),
+            "sandbox_level": level,
+            "versions": artefacts.versions(),
+        }
+        artefacts.write_json(output_dir / VALIDATION, {**metrics, "tasks": len(tasks), **facts, "plans": rows})
+        lost = f", {metrics['unscorable_share']:.1%} unscorable" if metrics["unscorable_share"] else ""
+        Console(stderr=True).print(
+            f"{checkpoint}: reward {metrics['reward']:.3f}, success {metrics['success']:.1%}, tests "
+            f"{metrics['tests']:.1%}, valid plans {metrics['valid_share']:.1%}{lost} on {len(tasks)} validation tasks; "
+            f"written: {output_dir / VALIDATION}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+    accelerator.end_training()
+    return metrics

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Phase 2 in N processes of this machine:
+#   scripts/launch.sh N [default] [LAYOUT] [WORDS of train.py]         on BigCodeBench
+#   scripts/launch.sh N CONFIG.yaml [LAYOUT] [FLAGS and KEY=VALUE overrides of orchestai train-phase2]
+# LAYOUT is a file of configs/accelerate without its ending, or offload (zero3_offload) or fsdp (fsdp2); zero3 if absent.
+#   scripts/launch.sh 8 default trainer_cfg=ppo max_steps=1000
+#   scripts/launch.sh 8 config.yaml offload --checkpoint checkpoints/phase1_best
+# Short for overrides: trainer_cfg=ppo|grpo, max_steps=N (updates), model_name_or_path=NAME.
+# MASTER_PORT: where the processes meet (29500).
+set -euo pipefail
+root="$(cd "$(dirname "$0")/.." && pwd)"
+layouts="$root/configs/accelerate"
+
+usage() { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[[ "${1:-}" =~ ^[1-9][0-9]*$ ]] || usage
+processes=$1
+shift
+
+config=
+case "${1:-}" in
+  default) shift ;;
+  *=*) ;;
+  *.yaml) config=$1; shift ;;
+esac
+
+layout=zero3
+case "${1:-}" in
+  offload) layout=zero3_offload; shift ;;
+  fsdp) layout=fsdp2; shift ;;
+  "" | -* | *=*) ;;
+  *)
+    layout=$1
+    if [[ ! -f "$layouts/$layout.yaml" ]]; then
+      echo "launch.sh: no layout '$layout'; there are offload, fsdp and $(cd "$layouts" && ls | sed 's/\.yaml$//' | xargs)" >&2
+      exit 2
+    fi
+    shift
+    ;;
+esac
+
+launch=(accelerate launch --config_file "$layouts/$layout.yaml" --num_processes "$processes"
+  --main_process_port "${MASTER_PORT:-29500}")
+if [[ -z "$config" ]]; then
+  exec "${launch[@]}" "$root/train.py" "$@"
+fi
+
+arguments=()
+for argument in "$@"; do
+  case "$argument" in
+    trainer_cfg=*) arguments+=("training.phase2_rl.algorithm=$(tr '[:lower:]' '[:upper:]' <<<"${argument#*=}")") ;;
+    max_steps=*) arguments+=(--updates "${argument#*=}") ;;
+    model_name_or_path=*) arguments+=("planner.language.model=${argument#*=}") ;;
+    *) arguments+=("$argument") ;;
+  esac
+done
+exec "${launch[@]}" "$root/scripts/train_phase2.py" --config "$config" ${arguments[@]+"${arguments[@]}"}

@@ -1,0 +1,69 @@
+"""Phase 2 as a command on a language model: from a folder to a folder, with adapters, with a critic, from nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import torch
+from language_model import save_tiny_model
+from test_rl_start import configuration
+
+from orchestai.config import Config, LanguageConfig, PlannerConfig
+from orchestai.planner.checkpoint import load_planner, save_planner
+from orchestai.planner.language.checkpoint import open_language_planner
+from orchestai.planner.language.plan_text import Read
+from orchestai.training.rl import start
+from orchestai.workers.pool import worker_cards
+from orchestai.workflow import Subtask, Workflow
+
+
+def read_as_a_choice(text: str, instruction: str, workers: list[str], config: PlannerConfig) -> Read:
+    """A random model writes no plans, so its noise says whether the task or nothing is asked for."""
+    words = instruction if sum(map(ord, text)) % 2 else "Say nothing."
+    return Read(Workflow([Subtask(id="1", instruction=words, task_type="integer", worker="stdlib-search")]), True)
+
+
+def config(folder: Path, lora: dict[str, int] | None = None, **phase2: object) -> Config:
+    """The suite of `test_rl_start`, planned by a random byte-level model."""
+    base = configuration(folder, **phase2)
+    model = save_tiny_model(folder / "model")
+    language = LanguageConfig(
+        model=str(model), describe=False, max_prompt_tokens=200, max_new_tokens=8, lora=lora or None
+    )
+    return base.model_copy(
+        update={"planner": base.planner.model_copy(update={"kind": "language", "language": language})}
+    )
+
+
+def run(settings: Config, checkpoint: Path, output: Path, *, resume: bool = False):
+    return asyncio.run(start.train(settings, checkpoint=checkpoint, output_dir=output, resume=resume))
+
+
+@pytest.mark.parametrize(
+    ("lora", "phase2"),
+    [({}, {}), ({"rank": 2}, {"kl_coef": 0.1}), ({}, {"algorithm": "PPO", "num_minibatches": 2})],
+    ids=["whole", "adapters", "critic"],
+)
+def test_from_a_folder_of_phase_1_to_one_of_phase_2(tmp_path, lora, phase2, monkeypatch):
+    monkeypatch.setattr("orchestai.planner.language.planner.read_plan", read_as_a_choice)
+    settings = config(tmp_path, lora, num_generations=6, temperature=4.0, **phase2)
+    cards = worker_cards(settings.workers)
+    torch.manual_seed(0)
+    first = tmp_path / "phase1_best.pth"
+    save_planner(first, open_language_planner(settings, cards), settings, epoch=1)
+    assert run(settings, first, tmp_path / "out").updates == 1
+    before = load_planner(first, settings, cards).state_dict()
+    after = load_planner(tmp_path / "out" / "phase2_last.pth", settings, cards).state_dict()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed
+    assert bool(lora) == all("lora" in name for name in changed)
+
+
+def test_phase_2_may_start_from_the_model_as_it_is(tmp_path):
+    settings = config(tmp_path)
+    assert run(settings, Path("base"), tmp_path / "out").updates == 1
+    phase2 = settings.training.phase2_rl.model_copy(update={"num_episodes": 4})
+    longer = settings.model_copy(update={"training": settings.training.model_copy(update={"phase2_rl": phase2})})
+    assert run(longer, Path("base"), tmp_path / "out", resume=True).updates == 2

@@ -1,0 +1,134 @@
+"""Sampling ahead: what is gained (sampling while executing), what is bounded (staleness), and what stays on policy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import pytest
+import rl_bandit as bandit
+import torch
+from test_rl_trainer import killed_at, train
+
+from orchestai.errors import UserError
+from orchestai.outcome import Scored, Unscorable
+from orchestai.training.rl.episode import Episode, Trajectory, Turn
+from orchestai.training.rl.report import ROLLOUTS
+from orchestai.training.rl.staleness import describe_staleness, refuse_stale
+
+AHEAD = {"on_policy": False}
+
+
+class Watched(bandit.Bandit):
+    """Notes what is going on while plans are sampled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.executing = 0
+        self.planning = False
+        self.sampled_while_executing: list[int] = []
+
+    def plan(self, tasks, *, sample=None):
+        self.planning = True
+        time.sleep(0.005)
+        plans = super().plan(tasks, sample=sample)
+        if sample is not None:
+            self.sampled_while_executing.append(self.executing)
+        self.planning = False
+        return plans
+
+    def score(self, *args, **kwargs):
+        assert not (torch.is_grad_enabled() and self.planning), "weights change while plans are sampled"
+        return super().score(*args, **kwargs)
+
+    async def execute(self, task, workflow, sample=0):
+        self.executing += 1
+        await asyncio.sleep(0.01)
+        self.executing -= 1
+        return await bandit.execute(task, workflow, sample)
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 2])
+def test_the_next_batches_are_sampled_while_one_is_executed(tmp_path, ahead):
+    """A batch fits in one chunk here, so on policy nothing can be sampled while its plans run."""
+    planner = Watched()
+    changes = {"num_episodes": 72, "micro_batch_size": 200, "on_policy": not ahead, "max_staleness": max(ahead, 1)}
+    train(tmp_path, planner, execute=planner.execute, **changes)
+    overlapping = sum(running > 0 for running in planner.sampled_while_executing)
+    assert len(planner.sampled_while_executing) == 6
+    assert overlapping >= 4 if ahead else overlapping == 0
+    figures = bandit.rows(tmp_path)
+    assert [row["max_staleness"] for row in figures] == [min(i, ahead) for i in range(6)]
+    assert all(row["staleness"] <= row["max_staleness"] for row in figures)
+    assert figures[-1]["unscorable_share"] == 0
+
+
+def test_it_learns_from_what_was_sampled_ahead(tmp_path):
+    changes = {"learning_rate": 0.3, "num_episodes": 24 * 5, "num_minibatches": 2, "max_staleness": 2}
+    planner, _ = train(tmp_path, **AHEAD, **changes)
+    assert planner.expected_reward() > 0.9
+    rows = bandit.rows(tmp_path)
+    assert 0 < max(row["max_staleness"] for row in rows) <= 2, "in updates, not in optimiser steps"
+    assert rows[-1]["max_ratio"] > 1
+
+
+def test_the_first_batch_and_the_order_of_tasks_are_those_on_policy(tmp_path):
+    ahead, _ = tmp_path / "ahead", train(tmp_path / "ahead", **AHEAD)
+    own, _ = tmp_path / "own", train(tmp_path / "own")
+    first, other = ([json.loads(x) for x in (at / ROLLOUTS).read_text().splitlines()] for at in (ahead, own))
+    assert first[:8] == other[:8]
+    assert [(row["update"], row["task_id"]) for row in first] == [(row["update"], row["task_id"]) for row in other]
+
+
+def test_a_killed_run_samples_again_what_it_had_sampled_ahead(tmp_path):
+    """From the weights that it resumes with, so it is not bit-equal, but every task comes in its turn."""
+    changes = {"eval_every": 2, "num_episodes": 24 * 3, **AHEAD}
+    train(tmp_path / "whole", **changes)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "killed", execute=killed_at(300), **changes)
+    _, summary = train(tmp_path / "killed", resume=True, **changes)
+    assert summary.updates == 6
+    whole, other = (
+        [json.loads(line) for line in (tmp_path / run / ROLLOUTS).read_text().splitlines()]
+        for run in ("whole", "killed")
+    )
+    assert [(row["update"], row["task_id"]) for row in whole] == [(row["update"], row["task_id"]) for row in other]
+
+
+def test_what_fails_while_sampling_ahead_ends_the_run(tmp_path):
+    class Broken(bandit.Bandit):
+        calls = 0
+
+        def plan(self, tasks, *, sample=None):
+            self.calls += sample is not None
+            if self.calls == 3:
+                raise UserError("the engine is gone")
+            return super().plan(tasks, sample=sample)
+
+    with pytest.raises(UserError, match="the engine is gone"):
+        train(tmp_path, Broken(), micro_batch_size=200, **AHEAD)
+
+
+def episode(version: int) -> Episode:
+    nothing = torch.zeros(1)
+    turn = Turn(None, nothing, nothing == 0, nothing, nothing.long(), version)  # type: ignore[arg-type]
+    return Episode("t", "t", (Trajectory("planner", "planner", (turn,)),), Scored(1.0))
+
+
+def test_plans_older_than_the_bound_are_neither_learned_from_nor_zero():
+    """Whatever drew them: it is judged by the version that the engine says, two optimiser steps per update here."""
+    episodes = [episode(version) for version in (2, 4, 5, 6)]
+    settings = bandit.settings(on_policy=False, max_staleness=1, num_iterations=2)
+    kept = refuse_stale(episodes, 6, settings)
+    assert [isinstance(one.outcome, Unscorable) for one in kept] == [True, False, False, False]
+    assert kept[0].outcome.reason == "stale: its plan was drawn 2 updates ago, and training.phase2_rl allows 1"
+    assert describe_staleness(episodes, 6, settings) == {"staleness": pytest.approx(3.5 / 4), "max_staleness": 2.0}
+    strict = refuse_stale(episodes, 6, bandit.settings(num_iterations=2))
+    assert [isinstance(one.outcome, Unscorable) for one in strict] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("loss_type", ["rloo", "reinforce"])
+def test_a_loss_without_a_ratio_must_be_on_policy(tmp_path, loss_type):
+    with pytest.raises(UserError, match="on_policy to true"):
+        train(tmp_path, loss_type=loss_type, **AHEAD)
