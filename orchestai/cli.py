@@ -264,7 +264,7 @@ def _guarded(program: typer.Typer) -> NoReturn:
     except (KeyboardInterrupt, SystemExit) as left:  # typer turns the former into the latter
         if isinstance(left, SystemExit) and left.code != _INTERRUPTED:
             raise
-        console.print("interrupted; what was finished is kept: repeat the command to continue")
+        console.print("interrupted; what was finished is kept: repeat the command to continue, training with --resume")
         sys.exit(_INTERRUPTED)
     sys.exit(0)
 

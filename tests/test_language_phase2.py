@@ -11,6 +11,7 @@ from language_model import save_tiny_model
 from test_rl_start import configuration
 
 from orchestai.config import Config, LanguageConfig, PlannerConfig
+from orchestai.errors import UserError
 from orchestai.planner.checkpoint import load_planner, save_planner
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.planner.language.plan_text import Read
@@ -67,3 +68,10 @@ def test_phase_2_may_start_from_the_model_as_it_is(tmp_path):
     phase2 = settings.training.phase2_rl.model_copy(update={"num_episodes": 4})
     longer = settings.model_copy(update={"training": settings.training.model_copy(update={"phase2_rl": phase2})})
     assert run(longer, Path("base"), tmp_path / "out", resume=True).updates == 2
+
+
+def test_credit_by_steps_is_refused_before_anything_is_written(tmp_path):
+    settings = config(tmp_path, credit="step", loss_type="dr_grpo")
+    with pytest.raises(UserError, match=r"tokens belong to no one step; set training\.phase2_rl\.credit=plan"):
+        run(settings, Path("base"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

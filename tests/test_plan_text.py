@@ -96,6 +96,13 @@ def test_parts_that_words_may_begin_with_are_numbered():
     assert parse_plan(unknown, TASK, WORKERS, CONFIG).subtasks[0].span is None
 
 
+@pytest.mark.parametrize("instruction", ["", ".", "123", "'abc' reversed", "`ls`", "(reverse)", "[1,2,3]"])
+def test_an_instruction_without_parts_is_shown_as_it_is(instruction):
+    assert with_numbers(instruction) == instruction
+    plan = '[{"id":"1","instruction":"[1]","worker":"cheap","task_type":"list"}]'
+    assert parse_plan(plan, instruction, WORKERS, CONFIG).subtasks[0].span is None
+
+
 def test_the_text_is_short():
     assert write_plan(two_steps(), TASK, "begun").text == (
         '{"subtasks":[{"id":1,"instruction":"reverse it (`\'a. ...","task_type":"string","worker":"cheap",'

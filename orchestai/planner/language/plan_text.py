@@ -174,7 +174,7 @@ def _parts(instruction: str) -> list[tuple[int, int]]:
     """[start, end) of the parts between punctuation that may ask for something: all but connectives."""
     shield = _shield(instruction)
     starts = [match.end() for match in _BEGINNING.finditer(shield)]
-    parts = zip(starts, [*starts[1:], len(instruction)], strict=True)
+    parts = zip(starts, [*starts, len(instruction)][1:], strict=True)
     return [(start, end) for start, end in parts if not is_connective(shield[start:end])]
 
 

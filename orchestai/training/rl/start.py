@@ -41,12 +41,17 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
         resume: go on with the run in `output_dir`, which had the same configuration, tasks and checkpoint.
 
     Raises:
-        UserError: the checkpoint, the tasks or the workers are not there, or as `Trainer` says.
+        UserError: the checkpoint, the tasks or the workers are not there, steps cannot be credited as configured, or as
+            `Trainer` says.
     """
     phase2 = config.training.phase2_rl
     planner = load_planner(checkpoint, config, worker_cards(config.workers), value_head=phase2.algorithm == "PPO")
     if phase2.credit == "step":
         _refuse_dependent_steps(config)
+        if isinstance(planner, LanguagePlanner):
+            raise UserError(
+                f"{checkpoint}: a language model's tokens belong to no one step; set training.phase2_rl.credit=plan"
+            )
     if isinstance(planner, LanguagePlanner):
         if planner.has_adapter and phase2.kl_coef > 0:
             planner.keep_reference()
