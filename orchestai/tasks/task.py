@@ -20,7 +20,10 @@ class Task(BaseModel):
         complete_prompt: head of the program to complete (signature and docstring), if the suite has one.
         code_prompt: imports and signature alone, if the suite has them.
         canonical_solution: a reference program (the whole program for composition, else as the suite gives it).
-        test: hidden tests: source of `unittest.TestCase` classes; `entry_point` is in their globals.
+        test: hidden tests: source of `unittest.TestCase` classes; `entry_point` is in their globals. Empty where answers
+            are judged otherwise.
+        answers: reference answers, any of which is right (questions, maths); empty where tests judge.
+        details: what only the suite's own reward and workflow read (a repository, supporting titles, ...); JSON values.
         entry_point: name of the function that the tests call.
         libs: third-party libraries that solution and tests import.
         doc_struct: BigCodeBench's parsed docstring.
@@ -40,7 +43,9 @@ class Task(BaseModel):
     complete_prompt: str = ""
     code_prompt: str = ""
     canonical_solution: str = ""
-    test: str
+    test: str = ""
+    answers: tuple[str, ...] = ()
+    details: dict[str, Any] = {}
     entry_point: str = "task_func"
     libs: tuple[str, ...] = ()
     doc_struct: dict[str, Any] | None = None

@@ -24,6 +24,9 @@ class Turn:
         step: int64; the step of the plan that each decision is about, -1 if about several.
         policy_version: optimiser steps taken before the act.
         sampler_logp: log-probability under whatever drew the decision; None where that is `logp`.
+        reward: this act's own reward, where it has one.
+        group: acts with the same one are compared with each other by the rules of credit that ask for it; empty where
+            nobody said.
     """
 
     decisions: AnyDecisions
@@ -33,6 +36,8 @@ class Turn:
     step: Tensor
     policy_version: int
     sampler_logp: Tensor | None = None
+    reward: float | None = None
+    group: str = ""
 
     def __post_init__(self) -> None:
         shapes = {"logp": self.logp.shape, "mask": self.mask.shape, "value": self.value.shape, "step": self.step.shape}
@@ -45,6 +50,8 @@ class Turn:
         drawn = self.logp if self.sampler_logp is None else self.logp + self.sampler_logp
         if not torch.isfinite(drawn[self.mask]).all():
             raise ValueError("a sampled decision has no finite log-probability; the planner's weights may be broken")
+        if self.reward is not None and not math.isfinite(self.reward):
+            raise ValueError(f"reward of a turn is {self.reward}")
 
 
 @dataclass(frozen=True)
@@ -67,14 +74,18 @@ class Trajectory:
     Attributes:
         role: e.g. `planner`.
         policy: name of the weights that acted, and that learn from it.
-        turns: in order of time.
+        turns: in order of time; empty where the role does not learn.
         reward: this role's own reward, where it has another than the episode.
+        trainable: whether `policy` learns from it.
+        transcript: (speaker, words) pairs, for people; empty where nobody kept them.
     """
 
     role: str
     policy: str
     turns: tuple[Turn, ...]
     reward: float | None = None
+    trainable: bool = True
+    transcript: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if self.reward is not None and not math.isfinite(self.reward):

@@ -1,0 +1,116 @@
+"""What one role reads and writes in an episode, turn by turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Speaker: TypeAlias = Literal["system", "user", "assistant", "tool"]
+
+
+class Message(TypedDict):
+    """One message of a chat, as chat templates read it."""
+
+    role: Speaker
+    content: str
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """The tokens of one act. CPU tensors.
+
+    Attributes:
+        prompt: (prompt tokens,) int64; all that the role had read and written before.
+        completion: (tokens,) int64; the end token included where it was sampled.
+        logp: (tokens,) float32; of each token under the distribution that it was drawn from.
+        policy_version: of the weights that drew it.
+    """
+
+    prompt: Tensor
+    completion: Tensor
+    logp: Tensor
+    policy_version: int
+
+
+@dataclass(eq=False)
+class Act:
+    """One act of a role. A workflow may set `reward` and `group` until the episode is made.
+
+    Attributes:
+        text: what was written, without the tokens that end a turn.
+        ended: whether the role ended its turn itself; else its budget of tokens did.
+        sampled: its tokens, where the role learns.
+        reward: the act's own reward, where it has one.
+        group: acts that shall be compared with each other have the same one; empty leaves it to the rule of credit.
+    """
+
+    text: str
+    ended: bool
+    sampled: Sampled | None = None
+    reward: float | None = None
+    group: str = ""
+
+
+class BudgetExceededError(Exception):
+    """A role has no turns or no tokens left; the message says which. Its episode ends, and is worth nothing."""
+
+
+class Voice(Protocol):
+    """What a role speaks with: weights that learn, or a worker that does not. One per conversation.
+
+    Attributes:
+        policy: name of the weights, or of the worker.
+        trainable: whether the weights learn from what is said.
+    """
+
+    policy: str
+    trainable: bool
+
+    async def say(self, messages: Sequence[Message], max_new_tokens: int | None) -> Act:
+        """Write the next turn of the assistant after `messages`, which begin with all that it was given before.
+
+        Args:
+            max_new_tokens: where the turn is cut off, if the configured limit does not come first.
+
+        Raises:
+            BudgetExceededError: nothing is left to say it with.
+            InfrastructureError: the worker, or the engine, failed.
+        """
+        ...
+
+
+@dataclass(eq=False)
+class Conversation:
+    """The dialogue of one role, which becomes a trajectory.
+
+    Attributes:
+        messages: all so far.
+        acts: what the role wrote, in order of time.
+        reward: the role's own reward, where a workflow gives it one.
+    """
+
+    role: str
+    voice: Voice
+    messages: list[Message] = field(default_factory=list)
+    acts: list[Act] = field(default_factory=list)
+    reward: float | None = None
+
+    def tell(self, content: str, speaker: Speaker = "user") -> None:
+        """Let the role read something."""
+        self.messages.append({"role": speaker, "content": content})
+
+    async def act(self, max_new_tokens: int | None = None) -> Act:
+        """Let the role write its next turn; raises as `Voice.say` does."""
+        act = await self.voice.say(self.messages, max_new_tokens)
+        self.acts.append(act)
+        self.messages.append({"role": "assistant", "content": act.text})
+        return act
+
+    async def ask(self, content: str, speaker: Speaker = "user", max_new_tokens: int | None = None) -> Act:
+        """`tell`, then `act`."""
+        self.tell(content, speaker)
+        return await self.act(max_new_tokens)

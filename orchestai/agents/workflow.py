@@ -1,0 +1,132 @@
+"""A workflow of agents: a plain asyncio program in which roles act on a task and what they did is rewarded."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
+
+import torch
+
+from orchestai.agents.conversation import BudgetExceededError, Conversation, Sampled, Voice
+from orchestai.errors import InfrastructureError
+from orchestai.outcome import Outcome, Scored, Unscorable
+from orchestai.planner.language.tokens import TokenDecisions
+from orchestai.sandbox import Sandbox
+from orchestai.section import Section
+from orchestai.tasks.task import Task
+from orchestai.training.rl.episode import Episode, Trajectory, Turn
+
+
+class Agents:
+    """Those who act in one attempt at a task.
+
+    Args:
+        voice: makes what a role speaks with, anew for each of its conversations.
+
+    Attributes:
+        conversations: those begun so far, in order of time.
+    """
+
+    def __init__(self, task: Task, voice: Callable[[str], Voice]) -> None:
+        self.task = task
+        self.conversations: list[Conversation] = []
+        self._voice = voice
+
+    def begin(self, role: str, system: str = "") -> Conversation:
+        """A new conversation of a role, which remembers nothing of its others."""
+        conversation = Conversation(role, self._voice(role))
+        if system:
+            conversation.tell(system, "system")
+        self.conversations.append(conversation)
+        return conversation
+
+    def episode(self, outcome: Outcome | float, metrics: Mapping[str, float] | None = None) -> Episode:
+        """What happened, with a trajectory per conversation, and what it was worth."""
+        return Episode(
+            task_id=self.task.task_id,
+            group_id=self.task.task_id,
+            trajectories=tuple(map(_trajectory, self.conversations)),
+            outcome=Scored(outcome) if isinstance(outcome, (int, float)) else outcome,
+            metrics=dict(metrics or {}),
+            text=_transcript(self.conversations),
+        )
+
+
+class AgentWorkflow(ABC):
+    """A program that agents carry out together. The same object serves training, evaluation and single runs.
+
+    A subclass names its `roles` and its settings, and writes `run`. A role learns if the configuration lets it.
+
+    Args:
+        args: the settings (`agents.workflow_args`).
+        sandbox: where programs run that the agents wrote.
+
+    Attributes:
+        roles: the names under which `run` begins conversations.
+        Args: the settings that the workflow knows.
+    """
+
+    roles: ClassVar[tuple[str, ...]]
+    Args: ClassVar[type[Section]] = Section
+
+    def __init__(self, args: Section, sandbox: Sandbox) -> None:
+        self.args = args
+        self.sandbox = sandbox
+
+    @abstractmethod
+    async def run(self, task: Task, agents: Agents) -> Episode:
+        """Let the agents act, reward them, and return `agents.episode(...)`."""
+
+    async def run_group(self, task: Task, group: Sequence[Agents]) -> list[Episode]:
+        """One attempt by each; a workflow whose attempts depend on each other overrides it."""
+        return list(await asyncio.gather(*(attempt(self, task, agents) for agents in group)))
+
+
+async def attempt(workflow: AgentWorkflow, task: Task, agents: Agents) -> Episode:
+    """`run`; agents that spend their budget have failed, and what no agent is to blame for is unscorable."""
+    try:
+        return await workflow.run(task, agents)
+    except BudgetExceededError:
+        return agents.episode(0.0, {"success": 0.0, "budget_exceeded": 1.0})
+    except InfrastructureError as error:
+        return agents.episode(Unscorable(str(error)))
+
+
+def _trajectory(conversation: Conversation) -> Trajectory:
+    turns = tuple(
+        _turn(act.sampled, act.reward, act.group)
+        for act in conversation.acts
+        if act.sampled is not None and len(act.sampled.completion)
+    )
+    return Trajectory(
+        role=conversation.role,
+        policy=conversation.voice.policy,
+        turns=turns if conversation.voice.trainable else (),
+        reward=conversation.reward,
+        trainable=conversation.voice.trainable,
+        transcript=tuple((message["role"], message["content"]) for message in conversation.messages),
+    )
+
+
+def _turn(sampled: Sampled, reward: float | None, group: str) -> Turn:
+    nothing = torch.zeros_like(sampled.logp)
+    return Turn(
+        decisions=TokenDecisions(sampled.prompt, sampled.completion),
+        logp=sampled.logp,
+        mask=nothing == 0,
+        value=nothing,
+        step=nothing.long() - 1,
+        policy_version=sampled.policy_version,
+        reward=reward,
+        group=group,
+    )
+
+
+def _transcript(conversations: Sequence[Conversation]) -> str:
+    return "\n\n".join(
+        f"[{conversation.role}] {message['role']}: {message['content']}"
+        for conversation in conversations
+        for message in conversation.messages
+    )
