@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 from scripted import scripted_agents
 
+from orchestai.agents.budget import Budget, BudgetConfig
 from orchestai.agents.conversation import Act
 from orchestai.agents.joint import JointArgs, JointWorkflow, Judgement, Node, credit, joint_actions, joint_returns
 from orchestai.errors import InfrastructureError
@@ -139,11 +140,11 @@ def test_a_judge_that_fails_below_makes_the_attempt_unscorable() -> None:
 
 
 def test_a_role_without_budget_says_nothing() -> None:
-    from orchestai.agents.conversation import BudgetExceededError
-
-    episodes, _ = play([{"left": [BudgetExceededError("spent")], "right": ["7"]}])
-    assert values(episodes) == [7]
-    assert [len(trajectory.turns) for trajectory in episodes[0].trajectories] == [0, 1]
+    agents = scripted_agents(TASK, {"left": ["3"], "right": ["7"]})
+    agents.budget = Budget(BudgetConfig(turns=1))
+    episode = asyncio.run(Sums(JointArgs(), None).run(TASK, agents))  # type: ignore[arg-type]
+    assert episode.outcome == Scored(3)
+    assert [len(trajectory.turns) for trajectory in episode.trajectories] == [1, 0]
 
 
 def test_one_attempt_is_a_path() -> None:
@@ -169,7 +170,7 @@ def test_crossed_credit_is_the_mean_over_partners_up_to_a_factor(roles: int) -> 
     actions = joint_actions("cross", roles, samples)
     assert len(set(actions)) == samples**roles
     rewards_of = [float(hash(action) % 97) for action in actions]
-    acts = [[Act(str(k), True) for k in range(samples)] for _ in range(roles)]
+    acts = [[Act(str(k), True, 1) for k in range(samples)] for _ in range(roles)]
     node = Node("root", acts, actions, [Judgement(value) for value in rewards_of])
     found = credit(node, joint_returns(node, 1.0))
     totals = [sum(outcome.value for outcome in row if isinstance(outcome, Scored)) for row in found]

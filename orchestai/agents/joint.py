@@ -17,7 +17,8 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from orchestai.agents.conversation import Act, BudgetExceededError
+from orchestai.agents.budget import BudgetExceededError
+from orchestai.agents.conversation import Act
 from orchestai.agents.workflow import Agents, AgentWorkflow
 from orchestai.errors import InfrastructureError
 from orchestai.outcome import Outcome, Scored, Unscorable
@@ -111,7 +112,7 @@ class JointWorkflow(AgentWorkflow):
 
     Attempts at one task share a tree: the k-th attempt holds the k-th completions of the root, and all that followed
     the joint actions in which the first role's k-th completion took part. A role begins a new conversation at every
-    node, so `transition` says all that it shall know. A role that has spent its budget says nothing, and that is judged.
+    node, so `transition` says all that it shall know. One that has spent its budget says nothing, and that is judged.
     """
 
     Args = JointArgs
@@ -224,7 +225,7 @@ async def _act(agents: Agents, role: str, prompt: str) -> Act | Unscorable:
     try:
         return await agents.begin(role).ask(prompt)
     except BudgetExceededError:
-        return Act("", ended=False)
+        return Act("", ended=False, tokens=0)
     except InfrastructureError as error:
         return Unscorable(str(error))
 
