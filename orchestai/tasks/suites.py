@@ -14,6 +14,7 @@ _MODULES = {
     "humaneval": "orchestai.tasks.humaneval",
     "mbpp": "orchestai.tasks.mbpp",
     "bigcodebench": "orchestai.tasks.bigcodebench",
+    "arxiv_abstracts": "orchestai.tasks.arxiv_abstracts",
 }
 
 
@@ -21,7 +22,7 @@ def load_suite(name: str, path: str | None = None) -> Suite:
     """A suite by name; its splits are read when they are asked for.
 
     Args:
-        name: `composition`, `humaneval`, `mbpp` or `bigcodebench`.
+        name: `composition`, `humaneval`, `mbpp`, `bigcodebench` or `arxiv_abstracts`.
         path: a file (.json, .jsonl, either with .gz) or Hugging Face data set name instead of the default source.
 
     Raises:
