@@ -1,0 +1,1 @@
+"""The workflows that come with the package: one file each."""
