@@ -1,4 +1,4 @@
-"""A commit of a git repository as files in memory, and patches applied to them. Nothing is ever written to the repository.
+"""A commit of a git repository as files in memory, and patches applied to them. The repository is never written to.
 
 Two kinds of patch are understood. A *unified diff* is applied by `git apply` in a scratch folder. *Search and replace
 blocks* name a file, the exact lines to find and those to put there:
@@ -20,6 +20,7 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
@@ -42,13 +43,24 @@ class PatchError(Exception):
     """A patch does not apply; the message says why, for whoever wrote it."""
 
 
+@lru_cache(maxsize=64)
 def read_commit(repository: Path, commit: str) -> Files:
-    """The files of a commit; links and submodules are left out.
+    """The files of a commit of a repository, or of a bundle of one; links and submodules are left out.
 
     Raises:
         UserError: there is no such repository or commit.
     """
-    done = _git("archive", "--format=tar", commit, cwd=repository)
+    if repository.is_file():
+        with tempfile.TemporaryDirectory() as scratch:
+            done = _git("clone", "--quiet", "--bare", str(repository.resolve()), ".", cwd=Path(scratch))
+            if done.returncode:
+                raise UserError(f"{repository}: not a git bundle: {_last_line(done.stderr)}")
+            return _archive(Path(scratch), commit, repository)
+    return _archive(repository, commit, repository)
+
+
+def _archive(folder: Path, commit: str, repository: Path) -> Files:
+    done = _git("archive", "--format=tar", commit, cwd=folder)
     if done.returncode:
         raise UserError(f"{repository}: commit {commit!r} cannot be read: {_last_line(done.stderr)}")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:

@@ -1,7 +1,7 @@
 """Running tests of a repository in the sandbox: its files are written to the scratch disk, and its own tests run there.
 
-A file of `unittest` tests becomes the tests of a sandbox program, so that each has its own time and verdict, and a patch
-that makes its tests pass whatever they expect is found out by their twins. Other tests are run by pytest, one by one.
+A file of `unittest` tests becomes the tests of a sandbox program, so that each has its own time and verdict, and a
+patch that makes its tests pass whatever they expect is found out by their twins. Other tests are run by pytest, one by one.
 Either way patch and tests share a process, as in SWE-bench: forgery is detected, not prevented.
 """
 
@@ -84,7 +84,7 @@ async def run_tests(sandbox: Sandbox, files: Files, tests: Iterable[str]) -> dic
     by_file: dict[str, list[tuple[str, str]]] = defaultdict(list)
     results = {}
     for test in tests:
-        path, name = _place(test, files)
+        path, name = place(test, files)
         if path in files:
             by_file[path].append((test, name))
         else:
@@ -114,8 +114,8 @@ def _results(report: Report, wanted: Mapping[str, str]) -> dict[str, TestResult]
     return results
 
 
-def _place(test: str, files: Files) -> tuple[str, str]:
-    """The file that a test is in, and its name there (`Class.method` or `function`)."""
+def place(test: str, files: Files) -> tuple[str, str]:
+    """The file that a test is in, which need not be there, and its name in it (`Class.method` or `function`)."""
     if match := _DJANGO_ID.fullmatch(test):
         module, _, cls = match["module"].rpartition(".")
         path = module.replace(".", "/") + ".py"

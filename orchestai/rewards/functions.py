@@ -14,7 +14,7 @@ from orchestai.outcome import Outcome, Unscorable
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 
-Reward: TypeAlias = Callable[[Task, str, Sandbox], "float | Outcome | Awaitable[float | Outcome]"]
+Reward: TypeAlias = Callable[[Task, str, Sandbox], float | Outcome | Awaitable[float | Outcome]]
 """What an answer to a task is worth. It may be a coroutine function, and may say that it cannot be judged."""
 
 _NAMED = {

@@ -54,8 +54,8 @@ async def math_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> Outcome:
 def final_answer(text: str) -> str:
     r"""The part of a text that answers, ready for math-verify; empty where there is none.
 
-    That is the last `\boxed{...}`; else what the last `<answer>` tag holds, or what follows the last `####` (GSM8K); else
-    the end of the text, of which math-verify takes the last expression.
+    That is the last `\boxed{...}`; else what the last `<answer>` tag holds, or what follows the last `####` (GSM8K);
+    else the end of the text, of which math-verify takes the last expression.
     """
     text = text.replace("\0", "")
     if boxed := last_boxed(text):

@@ -1,7 +1,7 @@
 """DeepCoder's data: competition problems with tests that call a function, or feed a program's standard input (MIT).
 
-The first tests are visible, as problem statements show them; the hidden ones are the longest of the others, as DeepCoder
-takes them.
+The first tests are visible, as problem statements show them; the hidden ones are the longest of the others, as
+DeepCoder takes them.
 """
 
 from __future__ import annotations

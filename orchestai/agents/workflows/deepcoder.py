@@ -1,7 +1,7 @@
-"""DeepCoder: a generator writes a program, its visible tests run, a test runner explains what failed, a refiner repairs.
+"""DeepCoder: a generator writes a program, visible tests run, a test runner explains what failed, a refiner repairs.
 
-The loop sees nothing but visible tests: the examples that the instruction shows, or `details["visible_test"]`. Hidden tests
-judge each program afterwards, as that program's author's reward, and the last program, as the episode's.
+The loop sees nothing but visible tests: the examples that the instruction shows, or `details["visible_test"]`. Hidden
+tests judge every program afterwards: each is its author's reward, and the last one the episode's.
 """
 
 from __future__ import annotations
