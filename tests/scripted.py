@@ -16,7 +16,7 @@ from orchestai.agents.workflow import Agents
 from orchestai.tasks.task import Task
 
 END = 256
-Script: TypeAlias = Sequence[str] | Callable[[Sequence[Message]], str]
+Script: TypeAlias = Sequence[str | Exception] | Callable[[Sequence[Message]], str]
 """What a role says, in order of time over all its conversations, or what it answers to the messages so far.
 
 An exception among the texts is raised instead of said.
@@ -56,9 +56,11 @@ class ScriptedVoice:
         text = bytes(completion[:-1] if ended else completion).decode(errors="replace")
         prompt = [i for message in messages for i in (*message["content"].encode(), END)]
         if not self.trainable:
-            return Act(text, ended)
+            return Act(text, ended, len(completion))
         logp = torch.full((len(completion),), -1.0)
-        return Act(text, ended, Sampled(torch.tensor(prompt), torch.tensor(completion), logp, self._version))
+        return Act(
+            text, ended, len(completion), Sampled(torch.tensor(prompt), torch.tensor(completion), logp, self._version)
+        )
 
 
 def scripted_agents(task: Task, scripts: Mapping[str, Script], *, frozen: frozenset[str] = frozenset()) -> Agents:

@@ -1,8 +1,8 @@
 """Running tests of a repository in the sandbox: its files are written to the scratch disk, and its own tests run there.
 
 A file of `unittest` tests becomes the tests of a sandbox program, so that each has its own time and verdict, and a
-patch that makes its tests pass whatever they expect is found out by their twins. Other tests are run by pytest, one by one.
-Either way patch and tests share a process, as in SWE-bench: forgery is detected, not prevented.
+patch that makes its tests pass whatever they expect is found out by their twins. Other tests are run by pytest, one by
+one. Either way patch and tests share a process, as in SWE-bench: forgery is detected, not prevented.
 """
 
 from __future__ import annotations

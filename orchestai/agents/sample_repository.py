@@ -1,4 +1,4 @@
-"""A small git repository with three bugs, and an instance in SWE-bench's format for each. Its commit is always the same."""
+"""A small git repository with three bugs, and an instance in SWE-bench's format of each. Its commit never changes."""
 
 from __future__ import annotations
 
@@ -131,8 +131,7 @@ _BUGS = (
         "textkit/numbers.py",
         '(500, "D"), (400, "CD")',
         '(500, "D")',
-        "roman(400) gives CCCC\n\nroman() does not know the numeral CD: roman(400) returns 'CCCC', and should return 'CD'"
-        ".",
+        "roman(400) gives CCCC\n\nroman() does not know the numeral CD: roman(400) returns 'CCCC', not 'CD'.",
         "tests/test_numbers.py",
         '    def test_roman_four_hundred(self):\n        self.assertEqual(roman(444), "CDXLIV")\n',
     ),

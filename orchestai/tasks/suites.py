@@ -20,6 +20,7 @@ _MODULES = {
     "math500": "orchestai.tasks.math500",
     "aime": "orchestai.tasks.aime",
     "written": "orchestai.tasks.written",
+    "arxiv_abstracts": "orchestai.tasks.arxiv_abstracts",
 }
 
 

@@ -1,1 +1,1 @@
-"""The workflows that come with the package: one file each."""
+"""The agent programs that ship: each a module with one workflow class."""
