@@ -15,10 +15,10 @@ from scripted import ScriptedVoice
 from orchestai.agents.budget import Budget, BudgetConfig, BudgetExceededError
 from orchestai.agents.conversation import Conversation
 from orchestai.agents.tools import FunctionTool, describe, find_calls, use_tools
-from orchestai.agents.tools.calculator import CalculatorTool
+from orchestai.agents.tools.calculator import Calculator
 from orchestai.agents.tools.loop import readable
-from orchestai.agents.tools.python import PythonTool
-from orchestai.agents.tools.search import Passage, SearchIndex, SearchTool, open_index, read_corpus
+from orchestai.agents.tools.python import Python
+from orchestai.agents.tools.search import Passage, Search, SearchIndex, open_index, read_corpus
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox import Sandbox
 from orchestai.sandbox.program import Limits
@@ -81,6 +81,23 @@ async def test_the_act_after_the_last_call_is_the_answer_whatever_it_says():
     assert told == ["got 1", "got 1", "error: no call is left for 1 more"]
 
 
+async def test_a_role_is_told_of_its_tools_once_and_before_it_acts():
+    talk = Conversation("role", ScriptedVoice(["<echo>1</echo>", "a", "b", "c"]))
+    talk.tell("Be quick.", "system")
+    talk.tell("question")
+    await use_tools(talk, [ECHO], max_calls=2)
+    await use_tools(talk, [ECHO], max_calls=2)
+    assert talk.messages[0]["content"] == f"Be quick.\n\n{describe([ECHO])}"
+    assert [m["role"] for m in talk.messages] == ["system", "user", "assistant", "tool", "assistant", "assistant"]
+    await use_tools(talk, [Calculator()], max_calls=2)
+    assert talk.messages[-2] == {"role": "user", "content": describe([Calculator()])}
+
+    alone = Conversation("role", ScriptedVoice(["a"]))
+    alone.tell("question")
+    await use_tools(alone, [ECHO], max_calls=2)
+    assert alone.messages[0] == {"role": "system", "content": describe([ECHO])}
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [
@@ -111,7 +128,7 @@ def test_llamas_word_for_arguments_is_understood():
 
 
 def test_a_model_is_told_names_schemas_and_how_to_call():
-    text = describe([ECHO, CalculatorTool()])
+    text = describe([ECHO, Calculator()])
     listed = text.partition("<tools>\n")[2].partition("\n</tools>")[0].splitlines()
     assert [json.loads(line)["function"]["name"] for line in listed] == ["echo", "calculator"]
     assert "<calculator>expression</calculator>" in text
@@ -266,7 +283,7 @@ async def test_time_in_calls_is_charged_to_the_budget():
     [("2+2", "4"), (" (3 + 4) * 2 ** 5 ", "224"), ("7 // 2", "3"), ("1/4", "0.25"), ("-3 % 5", "2")],
 )
 async def test_the_calculator_works_out_expressions(expression, value):
-    assert await CalculatorTool()(expression=expression) == value
+    assert await Calculator()(expression=expression) == value
 
 
 @pytest.mark.parametrize(
@@ -274,7 +291,7 @@ async def test_the_calculator_works_out_expressions(expression, value):
 )
 async def test_the_calculator_takes_nothing_else(expression):
     with pytest.raises((ValueError, ArithmeticError)):
-        await CalculatorTool()(expression=expression)
+        await Calculator()(expression=expression)
 
 
 # Python
@@ -298,11 +315,11 @@ def sandbox():
     ],
 )
 async def test_python_gives_what_a_program_prints(sandbox, code, shown):
-    assert await PythonTool(sandbox)(code=code) == shown
+    assert await Python(sandbox)(code=code) == shown
 
 
 async def test_python_says_how_a_program_failed(sandbox):
-    tool = PythonTool(sandbox)
+    tool = Python(sandbox)
     assert await tool(code="print('before')\n1 / 0") == "before\nerror: ZeroDivisionError: division by zero"
     assert "SyntaxError" in await tool(code="if")
     assert (await tool(code="import sys; sys.exit(3)")).startswith(("error", "died"))
@@ -316,7 +333,7 @@ async def test_a_program_that_hangs_floods_or_dies_is_an_observation(sandbox):
         "\ufffd": "import sys; sys.stdout.buffer.write(bytes(range(128, 256)))",
     }
     for expected, code in programs.items():
-        (text,) = await _told(PythonTool(sandbox), call("python", code=code), timeout_s=60)
+        (text,) = await _told(Python(sandbox), call("python", code=code), timeout_s=60)
         assert text.startswith(expected)
         assert len(text) < 2100
 
@@ -394,6 +411,6 @@ def test_a_corpus_is_read_in_our_form_and_in_pyserinis(tmp_path):
 
 
 async def test_the_search_tool_shows_where_each_passage_is_from():
-    tool = SearchTool(SearchIndex.build(PASSAGES), k=2, passage_chars=10)
+    tool = Search(SearchIndex.build(PASSAGES), k=2, passage_chars=10)
     assert await tool(query="capital Italy") == "[p2] Rome\nRome, the \n\n[p1] Paris\nParis is t"
     assert await tool(query="Zanzibar") == "nothing was found"

@@ -7,7 +7,7 @@ from typing import Any
 from orchestai.workers.tools.calculator import calculate
 
 
-class CalculatorTool:
+class Calculator:
     """Works out an expression; nothing but numbers, brackets and + - * / // % ** is known."""
 
     name = "calculator"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestai.agents.conversation import Act, Conversation
-from orchestai.agents.tools.calls import ToolCall, find_calls
+from orchestai.agents.tools.calls import ToolCall, describe, find_calls
 from orchestai.agents.tools.tool import Tool
 from orchestai.errors import InfrastructureError
 
@@ -42,7 +42,7 @@ async def use_tools(
 ) -> Act:
     """Let a role act, and tell it what its calls gave, until it acts without a call or has no call left.
 
-    The calls of one act run at the same time; each result is a message of the speaker `tool`. An error, an unknown
+    The role is told of the tools once, at the end of its system message. The calls of one act run at the same time; each result is a message of the speaker `tool`. An error, an unknown
     tool, a call that cannot be read and one that takes too long are results too.
 
     Args:
@@ -56,6 +56,7 @@ async def use_tools(
     Raises:
         BudgetExceededError, InfrastructureError: as `Conversation.act`, or a tool is out of order.
     """
+    _offer(conversation, tools)
     left = max_calls
     while True:
         act = await conversation.act()
@@ -72,6 +73,19 @@ async def use_tools(
             observe(act, results)
         for result in results:
             conversation.tell(result.text, "tool")
+
+
+def _offer(conversation: Conversation, tools: Sequence[Tool]) -> None:
+    """Messages that the role has answered stay as they are; then it is told by the user."""
+    description, messages = describe(tools), conversation.messages
+    if any(description in message["content"] for message in messages):
+        return
+    if conversation.acts:
+        conversation.tell(description)
+    elif messages and messages[0]["role"] == "system":
+        messages[0] = {"role": "system", "content": f"{messages[0]['content']}\n\n{description}"}
+    else:
+        messages.insert(0, {"role": "system", "content": description})
 
 
 async def _call(call: ToolCall, tools: Sequence[Tool], timeout_s: float, max_chars: int) -> ToolResult:

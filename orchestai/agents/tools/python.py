@@ -26,7 +26,7 @@ class Output(unittest.TestCase):
 """
 
 
-class PythonTool:
+class Python:
     """Runs programs within the sandbox's limits. Nothing is kept from one call to the next."""
 
     name = "python"

@@ -123,7 +123,7 @@ class SearchIndex:
         return [Passage(**self._passages[int(i)]) for i in ranked if scores[i] > 0]
 
 
-class SearchTool:
+class Search:
     """Finds passages.
 
     Args:
@@ -161,7 +161,5 @@ def open_index(path: Path) -> SearchIndex:
 
 
 def _tokens(texts: Sequence[str]) -> list[list[str]]:
-    found: Any = bm25s.tokenize(
-        list(texts), token_pattern=_WORD, stopwords="en", return_ids=False, show_progress=False
-    )
+    found: Any = bm25s.tokenize(list(texts), token_pattern=_WORD, stopwords="en", return_ids=False, show_progress=False)
     return [[token for token in tokens if token] for tokens in found]
