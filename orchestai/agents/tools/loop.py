@@ -42,8 +42,9 @@ async def use_tools(
 ) -> Act:
     """Let a role act, and tell it what its calls gave, until it acts without a call or has no call left.
 
-    The role is told of the tools once, at the end of its system message. The calls of one act run at the same time; each result is a message of the speaker `tool`. An error, an unknown
-    tool, a call that cannot be read and one that takes too long are results too.
+    The role is told of the tools once, at the end of its system message. The calls of one act run at the same time;
+    each result is a message of the speaker `tool`. An error, an unknown tool, a call that cannot be read and one that
+    takes too long are results too.
 
     Args:
         max_calls: calls that are run; the act after the last of them is the answer, whatever it says.

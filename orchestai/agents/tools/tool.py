@@ -27,8 +27,8 @@ class Tool(Protocol):
     description: str
     parameters: dict[str, Any]
 
-    async def __call__(self, **arguments: Any) -> str | bytes:
-        """What it found, for the model.
+    async def __call__(self, *args: Any, **arguments: Any) -> Any:
+        """What it found, for the model: text, bytes, or what `str` makes text of. It is called with keywords alone.
 
         Raises:
             InfrastructureError: the tool itself is out of order; the attempt becomes unscorable.
