@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from orchestai.agents.conversation import Act
+from orchestai.agents.conversation import Act, Speaker
 from orchestai.agents.tools import (
     Calculator,
     FunctionTool,
@@ -37,6 +37,17 @@ _SYSTEM = (
     "You answer questions. First call a tool to look up what you need. When you know the answer, give it in as few "
     "words as possible, within tags: <answer>Paris</answer>."
 )
+_WORKED: tuple[tuple[Speaker, str], ...] = (
+    ("user", "On which river does the capital of Hungary lie?"),
+    ("assistant", "<search>capital of Hungary river</search>"),
+    ("tool", "[1] Budapest\nBudapest is the capital of Hungary. It lies on the Danube."),
+    ("assistant", "<answer>Danube</answer>"),
+    ("user", "Who wrote the opera Fidelio?"),
+    ("assistant", "<search>Fidelio opera composer</search>"),
+    ("tool", "[1] Fidelio\nFidelio is the only opera by Ludwig van Beethoven. It is set in Seville."),
+    ("assistant", "<answer>Ludwig van Beethoven</answer>"),
+)
+"""Questions, searches, results and answers, as a role would have them."""
 
 
 class ToolUse(AgentWorkflow):
@@ -72,6 +83,8 @@ class ToolUse(AgentWorkflow):
         """For tagging the answer."""
         describe_tools: bool = True
         """Tell the model which tools there are and how to call them. Without, it must have learned that."""
+        worked_examples: bool = False
+        """Show two searches with their answers first, to models that were never taught to call tools."""
         system: str = _SYSTEM
         """What the model is told to do."""
 
@@ -89,6 +102,8 @@ class ToolUse(AgentWorkflow):
 
     async def run(self, task: Task, agents: Agents) -> Episode:
         answerer = agents.begin("answerer", self.args.system)
+        for speaker, words in _WORKED if self.args.worked_examples else ():
+            answerer.tell(words, speaker)
         answerer.tell(task.instruction)
         found: list[ToolResult] = []
 
