@@ -22,6 +22,11 @@ from orchestai.tasks import load_suite
 PASS, FAIL = "<verdict>PASS</verdict>", "<verdict>FAIL</verdict>"
 FILES = {"pkg/__init__.py": b"", "pkg/a.py": b"x = 1\ny = 2\n"}
 
+LINK = (
+    "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+/tmp\n"
+    "\\ No newline at end of file\n"
+)
+
 
 def block(path: str, old: str, new: str) -> str:
     return f"{path}\n<<<<<<< SEARCH\n{old}=======\n{new}>>>>>>> REPLACE\n"
@@ -158,8 +163,7 @@ async def test_a_repository_too_large_for_the_sandbox_is_unscorable(sandbox):
         block("pkg/a.py", " ", "x\n"),
         "--- /dev/null\n+++ b/../escape.py\n@@ -0,0 +1 @@\n+x\n",
         "--- /dev/null\n+++ b/.git/config\n@@ -0,0 +1 @@\n+x\n",
-        "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+/tmp\n\\ No newline at end of file\n"
-        "diff --git a/l/escape.py b/l/escape.py\nnew file mode 100644\n--- /dev/null\n+++ b/l/escape.py\n@@ -0,0 +1 @@\n+x\n",
+        f"{LINK}diff --git a/l/x b/l/x\nnew file mode 100644\n--- /dev/null\n+++ b/l/x\n@@ -0,0 +1 @@\n+x\n",
         "--- a/pkg/a.py\n+++ b/pkg/a.py\n@@ -1,2 +1,2 @@\n-x = 9\n+x = 3\n y = 2\n",
     ],
 )
@@ -183,8 +187,7 @@ def test_both_kinds_of_patch_change_the_file_and_nothing_else(patch):
 
 
 def test_a_link_that_a_patch_makes_is_left_out():
-    patch = "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+/etc/passwd\n\\ No newline at end of file\n"
-    assert apply_patch(FILES, patch) == FILES
+    assert apply_patch(FILES, LINK) == FILES
 
 
 def test_changed_paths_are_those_that_a_diff_leaves():

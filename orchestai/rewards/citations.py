@@ -2,8 +2,8 @@
 
 A citation is a document's id in square brackets: `[towers-3]`, or `[towers-3, towers-7]`. As in ALCE (Gao et al. 2023,
 "Enabling Large Language Models to Generate Text with Citations"), precision is the share of citations that hold and
-recall that of sentences whose citations support them; but support is judged by words instead of a model: a document supports a
-sentence that has most of its content words, and documents together must have every number in it.
+recall that of sentences whose citations support them; but support is judged by words instead of a model: a document
+supports a sentence most of whose content words it has, and documents together must have every number in it.
 """
 
 from __future__ import annotations
@@ -73,10 +73,8 @@ def judge_report(report: str, documents: Mapping[str, str], facts: Sequence[str]
         holding += sum(_share(claim, text) >= SUPPORT for text in known)
         together = "\n".join(known)
         supported += _share(claim, together) >= SUPPORT and _numbers(claim) <= _words(together)
-    stated = f" {' '.join(word.casefold() for word in _WORD.findall(_CITED.sub(' ', report)))} "
-    found = [f" {' '.join(word.casefold() for word in _WORD.findall(fact))} " in stated for fact in facts]
     return ReportFigures(
-        coverage=sum(found) / len(found) if found else 0.0,
+        coverage=sum(stated(fact, report) for fact in facts) / len(facts) if facts else 0.0,
         precision=holding / total if total else 0.0,
         recall=supported / len(sentences) if sentences else 0.0,
         sentences=len(sentences),
@@ -85,14 +83,25 @@ def judge_report(report: str, documents: Mapping[str, str], facts: Sequence[str]
     )
 
 
-def _sentences(report: str) -> list[tuple[str, tuple[str, ...]]]:
-    """Each sentence without its citations, and the ids that it cites, each once; those after its full stop are its own."""
+def stated(fact: str, report: str) -> bool:
+    """Whether a report has the words of a fact in a row, whatever its case and punctuation; citations do not count."""
+    wanted, words = ([word.casefold() for word in _WORD.findall(text)] for text in (fact, _CITED.sub(" ", report)))
+    return bool(wanted) and f" {' '.join(wanted)} " in f" {' '.join(words)} "
+
+
+def cited_ids(report: str) -> list[str]:
+    """The ids that a report cites, each once, in order."""
+    cited = (name.strip() for group in _CITED.findall(report) for name in re.split(r"[,;]", group))
+    return list(dict.fromkeys(name for name in cited if name))
+
+
+def _sentences(report: str) -> list[tuple[str, list[str]]]:
+    """Each sentence without its citations, and the ids that it cites, those after its full stop included."""
     pieces = _SENTENCE_END.split(report)
     sentences = []
     for i in range(0, len(pieces), 2):
         text = f"{pieces[i]}{(pieces[i + 1] or '') if i + 1 < len(pieces) else ''}"
-        cited = [name.strip() for group in _CITED.findall(text) for name in re.split(r"[,;]", group)]
-        sentences.append((_CITED.sub(" ", text), tuple(dict.fromkeys(name for name in cited if name))))
+        sentences.append((_CITED.sub(" ", text), cited_ids(text)))
     return sentences
 
 

@@ -10,8 +10,8 @@ from pydantic import Field
 from orchestai.agents.conversation import Act
 from orchestai.agents.markup import shown, verdict, verdict_reward
 from orchestai.agents.tools import describe, use_tools
-from orchestai.agents.tools.calculator import CalculatorTool
-from orchestai.agents.tools.python import PythonTool
+from orchestai.agents.tools.calculator import Calculator
+from orchestai.agents.tools.python import Python
 from orchestai.agents.workflow import Agents, AgentWorkflow
 from orchestai.rewards.functions import RewardFunction, find_reward, score
 from orchestai.section import Section
@@ -46,7 +46,7 @@ class Maths(AgentWorkflow):
     args: Args
 
     async def run(self, task: Task, agents: Agents) -> Episode:
-        tools, limit = (PythonTool(self.sandbox), CalculatorTool()), self.args.shown_characters
+        tools, limit = (Python(self.sandbox), Calculator()), self.args.shown_characters
         problem = f"The problem:\n{task.instruction}"
         plan = await agents.begin("analyser", _ANALYSER).ask(problem)
         executor = agents.begin("executor", f"{_EXECUTOR}\n\n{describe(tools)}")
