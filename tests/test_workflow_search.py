@@ -106,7 +106,7 @@ async def test_rounds_and_queries_have_their_limits(sandbox):
 
 async def test_tasks_without_passages_need_a_corpus(sandbox, tmp_path):
     task = TASK.model_copy(update={"details": {}})
-    with pytest.raises(UserError, match="set agents.workflow_args.corpus"):
+    with pytest.raises(UserError, match=r"set agents\.workflow_args\.corpus"):
         await search(sandbox, [], [], [], task)
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("".join(json.dumps({"id": f"p{i}"} | passage) + "\n" for i, passage in enumerate(PASSAGES)))
