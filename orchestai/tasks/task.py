@@ -20,8 +20,8 @@ class Task(BaseModel):
         complete_prompt: head of the program to complete (signature and docstring), if the suite has one.
         code_prompt: imports and signature alone, if the suite has them.
         canonical_solution: a reference program (the whole program for composition, else as the suite gives it).
-        test: hidden tests: source of `unittest.TestCase` classes; `entry_point` is in their globals. Empty where answers
-            are judged otherwise.
+        test: hidden tests: source of `unittest.TestCase` classes; `entry_point` is in their globals. Empty where
+            answers are judged otherwise.
         answers: reference answers, any of which is right (questions, maths); empty where tests judge.
         details: what only the suite's own reward and workflow read (a repository, supporting titles, ...); JSON values.
         entry_point: name of the function that the tests call.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from orchestai.errors import UserError
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Position:
     Attributes:
         update: batches learned from.
         consumed: tasks drawn from the training order.
-        policy_version: optimiser steps taken.
+        versions: optimiser steps taken, by policy.
         best_reward: of the best evaluation; None before the first.
         flat_updates: last updates in a row in which no group's rewards differed.
         certain_updates, invalid_updates: likewise, in which the entropy was too low, or too many plans were invalid.
@@ -36,7 +36,7 @@ class Position:
 
     update: int = 0
     consumed: int = 0
-    policy_version: int = 0
+    versions: dict[str, int] = field(default_factory=dict)
     best_reward: float | None = None
     flat_updates: int = 0
     certain_updates: int = 0
@@ -79,7 +79,7 @@ def save_state(path: Path, position: Position, learned: Mapping[str, Any], ident
     kept: a resumed run samples the same tasks with the same seeds again, from the weights that it resumes with.
 
     Args:
-        learned: `Learner.state`, the same for every layout of the processes.
+        learned: `Learner.state` by policy, the same for every layout of the processes.
         identity: what a run that goes on must have in common with this one.
 
     Raises:
@@ -108,7 +108,11 @@ def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Position, dict[
     except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
         raise UserError(f"{path}: not a readable training state ({type(error).__name__}); start again") from None
     if not isinstance(state, dict) or state.get("state_version") != STATE_VERSION:
-        raise UserError(f"{path}: not a training state of this program's version; start again")
+        found = state.get("state_version") if isinstance(state, dict) else None
+        raise UserError(
+            f"{path}: not a training state of this program's version (found {found}, needs {STATE_VERSION}); "
+            "start again"
+        )
     _refuse_change(path, state["identity"], dict(identity))
     _set_generators(state["rng"])
     return Position(**state["position"]), state["learned"]

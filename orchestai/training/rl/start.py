@@ -27,7 +27,7 @@ from orchestai.training.layouts import layout_of
 from orchestai.training.rl.backends import open_execute, open_sampler
 from orchestai.training.rl.checkpoint import identity
 from orchestai.training.rl.distributed import on_main, open_accelerator
-from orchestai.training.rl.rollout import Rollout
+from orchestai.training.rl.rollout import ROLE, Rollout
 from orchestai.training.rl.trainer import BEST, Summary, Trainer
 from orchestai.workers.pool import worker_cards
 
@@ -90,13 +90,13 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
         )
         trainer = Trainer(
             accelerator,
-            planner,
+            {ROLE: planner},
             rollout,
             phase2,
             tasks=tasks,
             eval_tasks=eval_tasks,
             output=output_dir,
-            save_planner=save,
+            save_policies=save,
             identity=same,
             unscorable_limit=config.execution.unscorable_limit,
         )
