@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict
 
+from orchestai.agents.budget import Budget
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -42,7 +44,8 @@ class Act:
 
     Attributes:
         text: what was written, without the tokens that end a turn.
-        ended: whether the role ended its turn itself; else its budget of tokens did.
+        ended: whether the role ended its turn itself; else it was cut off.
+        tokens: how many were written, the one that ended the turn included.
         sampled: its tokens, where the role learns.
         reward: the act's own reward, where it has one.
         group: acts that shall be compared with each other have the same one; empty leaves it to the rule of credit.
@@ -50,13 +53,10 @@ class Act:
 
     text: str
     ended: bool
+    tokens: int
     sampled: Sampled | None = None
     reward: float | None = None
     group: str = ""
-
-
-class BudgetExceededError(Exception):
-    """A role has no turns or no tokens left; the message says which. Its episode ends, and is worth nothing."""
 
 
 class Voice(Protocol):
@@ -77,7 +77,7 @@ class Voice(Protocol):
             max_new_tokens: where the turn is cut off, if the configured limit does not come first.
 
         Raises:
-            BudgetExceededError: nothing is left to say it with.
+            BudgetExceededError: the messages fill the model's context.
             InfrastructureError: the worker, or the engine, failed.
         """
         ...
@@ -88,6 +88,7 @@ class Conversation:
     """The dialogue of one role, which becomes a trajectory.
 
     Attributes:
+        budget: of the whole attempt; its other conversations have the same.
         messages: all so far.
         acts: what the role wrote, in order of time.
         reward: the role's own reward, where a workflow gives it one.
@@ -95,6 +96,7 @@ class Conversation:
 
     role: str
     voice: Voice
+    budget: Budget = field(default_factory=Budget)
     messages: list[Message] = field(default_factory=list)
     acts: list[Act] = field(default_factory=list)
     reward: float | None = None
@@ -104,8 +106,10 @@ class Conversation:
         self.messages.append({"role": speaker, "content": content})
 
     async def act(self, max_new_tokens: int | None = None) -> Act:
-        """Let the role write its next turn; raises as `Voice.say` does."""
-        act = await self.voice.say(self.messages, max_new_tokens)
+        """Let the role write its next turn; raises as `Budget.open_turn`, `Budget.wait` and `Voice.say` do."""
+        limit = self.budget.open_turn(max_new_tokens)
+        act = await self.budget.wait(self.voice.say(self.messages, limit))
+        self.budget.pay(act.tokens)
         self.acts.append(act)
         self.messages.append({"role": "assistant", "content": act.text})
         return act

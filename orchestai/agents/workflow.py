@@ -9,7 +9,8 @@ from typing import ClassVar
 
 import torch
 
-from orchestai.agents.conversation import BudgetExceededError, Conversation, Sampled, Voice
+from orchestai.agents.budget import Budget, BudgetExceededError
+from orchestai.agents.conversation import Conversation, Sampled, Voice
 from orchestai.errors import InfrastructureError
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.planner.language.tokens import TokenDecisions
@@ -24,19 +25,21 @@ class Agents:
 
     Args:
         voice: makes what a role speaks with, anew for each of its conversations.
+        budget: what they may spend together; nothing is limited without.
 
     Attributes:
         conversations: those begun so far, in order of time.
     """
 
-    def __init__(self, task: Task, voice: Callable[[str], Voice]) -> None:
+    def __init__(self, task: Task, voice: Callable[[str], Voice], budget: Budget | None = None) -> None:
         self.task = task
+        self.budget = budget or Budget()
         self.conversations: list[Conversation] = []
         self._voice = voice
 
     def begin(self, role: str, system: str = "") -> Conversation:
         """A new conversation of a role, which remembers nothing of its others."""
-        conversation = Conversation(role, self._voice(role))
+        conversation = Conversation(role, self._voice(role), self.budget)
         if system:
             conversation.tell(system, "system")
         self.conversations.append(conversation)

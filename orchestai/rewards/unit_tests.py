@@ -7,6 +7,7 @@ from functools import cache
 from importlib.util import find_spec
 
 from orchestai.errors import InfrastructureError
+from orchestai.outcome import Outcome
 from orchestai.sandbox import Isolation, Program, Report, Sandbox
 from orchestai.tasks.source_code import modules
 from orchestai.tasks.task import Task
@@ -52,3 +53,8 @@ async def isolation(sandbox: Sandbox, task: Task) -> Isolation:
     if report.status == "infra_error":
         raise InfrastructureError(report.reason)
     return "split" if report.success else "shared"
+
+
+async def code_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> Outcome:
+    """The fraction of the task's hidden tests that a program passes."""
+    return (await judge(sandbox, task, answer)).outcome()

@@ -83,10 +83,12 @@ def _parse(text: str, where: str) -> Any:
 
 
 def _read_hub(name: str, split: str) -> list[tuple[str, Record]]:
+    """`name` may end in a colon and the name of one of the data set's configurations."""
     from datasets import load_dataset
 
+    data_set, _, configuration = name.partition(":")
     try:
-        rows = load_dataset(name, split=split)
+        rows = load_dataset(data_set, configuration or None, split=split)
     except Exception as error:  # the hub's client raises many unrelated types; all mean that the data is not there
         reason = " ".join(str(error).split())[:200]
         raise UserError(

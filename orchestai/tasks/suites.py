@@ -14,6 +14,13 @@ _MODULES = {
     "humaneval": "orchestai.tasks.humaneval",
     "mbpp": "orchestai.tasks.mbpp",
     "bigcodebench": "orchestai.tasks.bigcodebench",
+    "deepcoder": "orchestai.tasks.deepcoder",
+    "swe": "orchestai.tasks.swe",
+    "gsm8k": "orchestai.tasks.gsm8k",
+    "math500": "orchestai.tasks.math500",
+    "aime": "orchestai.tasks.aime",
+    "written": "orchestai.tasks.written",
+    "arxiv_abstracts": "orchestai.tasks.arxiv_abstracts",
 }
 
 
@@ -21,7 +28,7 @@ def load_suite(name: str, path: str | None = None) -> Suite:
     """A suite by name; its splits are read when they are asked for.
 
     Args:
-        name: `composition`, `humaneval`, `mbpp` or `bigcodebench`.
+        name: one of those that the error message lists.
         path: a file (.json, .jsonl, either with .gz) or Hugging Face data set name instead of the default source.
 
     Raises:

@@ -1,0 +1,149 @@
+"""Running tests of a repository in the sandbox: its files are written to the scratch disk, and its own tests run there.
+
+A file of `unittest` tests becomes the tests of a sandbox program, so that each has its own time and verdict, and a
+patch that makes its tests pass whatever they expect is found out by their twins. Other tests are run by pytest, one by
+one. Either way patch and tests share a process, as in SWE-bench: forgery is detected, not prevented.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from orchestai.agents.repository import Files
+from orchestai.errors import InfrastructureError
+from orchestai.sandbox import Program, Report, Sandbox
+from orchestai.sandbox.inventory import list_tests
+
+_MOST_FILES = 3500
+"""The scratch disk has 4,096 inodes."""
+_DJANGO_ID = re.compile(r"(?P<method>\w+) \((?P<module>[\w.]+)\)")
+
+_UNPACK = """\
+import base64, json, os, sys, zlib
+
+def repository():
+    for path, content in json.loads(zlib.decompress(base64.b85decode({packed!r}))).items():
+        if os.path.dirname(path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(content.encode("latin-1"))
+
+repository()
+sys.path[:0] = [path for path in (os.getcwd(), os.path.abspath("src")) if os.path.isdir(path)]
+"""
+_PYTEST = """\
+import contextlib, io, unittest
+
+class Outcome:
+    said = "not found"
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call" or report.outcome != "passed":
+            self.said = report.outcome if report.outcome != "failed" else report.longreprtext[-250:]
+
+def outcome(test):
+    import pytest
+    plugin, printed = Outcome(), io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        pytest.main(["-p", "no:cacheprovider", "-q", "--rootdir=.", test], plugins=[plugin])
+    return plugin.said if plugin.said != "not found" else "not found: " + printed.getvalue()[-200:]
+
+class Tests(unittest.TestCase):
+"""
+_PYTEST_TEST = """\
+    def test_{number}(self):
+        self.assertEqual(outcome({test!r}), "passed")
+"""
+
+
+@dataclass(frozen=True)
+class TestResult:
+    """What came of one test of the repository; `message` says why it did not pass."""
+
+    __test__ = False
+
+    passed: bool
+    message: str = ""
+
+
+async def run_tests(sandbox: Sandbox, files: Files, tests: Iterable[str]) -> dict[str, TestResult]:
+    """Run tests, named as pytest or Django name them, on the files of a repository.
+
+    Raises:
+        InfrastructureError: the sandbox failed, or the repository does not fit its scratch disk.
+    """
+    tests = list(tests)
+    code = _UNPACK.format(packed=_packed(files, sandbox.limits.file_mb))
+    by_file: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    results = {}
+    for test in tests:
+        path, name = place(test, files)
+        if path in files:
+            by_file[path].append((test, name))
+        else:
+            results[test] = TestResult(False, f"there is no test file {path}")
+    for path, named in by_file.items():
+        source = files[path].decode(errors="replace")
+        own = _own_names(source)
+        direct = own is not None and all(name in own for _, name in named)
+        source = source if direct else _pytest_source(test for test, _ in named)
+        report = await sandbox.arun(Program(code, source, "repository", "shared"))
+        if report.status == "infra_error":
+            raise InfrastructureError(report.reason)
+        numbered = {f"Tests.test_{number}": test for number, (test, _) in enumerate(named)}
+        wanted = {name: test for test, name in named} if direct else numbered
+        results |= _results(report, wanted)
+    return {test: results[test] for test in tests}
+
+
+def _results(report: Report, wanted: Mapping[str, str]) -> dict[str, TestResult]:
+    verdicts = {verdict.name: verdict for verdict in report.tests}
+    results = {}
+    for name, test in wanted.items():
+        verdict = verdicts.get(name)
+        passed = verdict is not None and verdict.outcome == "passed"
+        message = "" if passed else (verdict and (verdict.message or verdict.outcome)) or report.reason
+        results[test] = TestResult(passed, message)
+    return results
+
+
+def place(test: str, files: Files) -> tuple[str, str]:
+    """The file that a test is in, which need not be there, and its name in it (`Class.method` or `function`)."""
+    if match := _DJANGO_ID.fullmatch(test):
+        module, _, cls = match["module"].rpartition(".")
+        path = module.replace(".", "/") + ".py"
+        under_tests = f"tests/{path}"
+        return (under_tests if path not in files and under_tests in files else path), f"{cls}.{match['method']}"
+    path, *names = test.split("::")
+    return path, ".".join(names)
+
+
+def _own_names(source: str) -> set[str] | None:
+    """The `unittest` tests that a file defines; None where it cannot run outside its package."""
+    try:
+        tree = ast.parse(source)
+        relative = any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
+        return None if relative else set(list_tests(source))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _pytest_source(tests: Iterable[str]) -> str:
+    return _PYTEST + "".join(_PYTEST_TEST.format(number=i, test=test) for i, test in enumerate(tests))
+
+
+def _packed(files: Files, file_mb: int) -> bytes:
+    size = sum(map(len, files.values()))
+    if len(files) > _MOST_FILES or size > file_mb * 900_000:
+        raise InfrastructureError(
+            f"a repository of {len(files)} files and {size / 1e6:.0f} MB does not fit the sandbox's scratch disk "
+            f"({_MOST_FILES} files, {file_mb * 0.9:.0f} MB)"
+        )
+    return base64.b85encode(zlib.compress(json.dumps({path: files[path].decode("latin-1") for path in files}).encode()))

@@ -1,0 +1,1 @@
+"""The agent programs that ship: each a module with one workflow class."""

@@ -1,0 +1,115 @@
+"""DeepCoder: a generator writes a program, visible tests run, a test runner explains what failed, a refiner repairs.
+
+The loop sees nothing but visible tests: the examples that the instruction shows, or `details["visible_test"]`. Hidden
+tests judge every program afterwards: each is its author's reward, and the last one the episode's.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from orchestai.agents.conversation import Act
+from orchestai.agents.markup import program, shown
+from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.errors import InfrastructureError
+from orchestai.outcome import Unscorable
+from orchestai.rewards.functions import RewardFunction, find_reward, score
+from orchestai.sandbox import Program, Report
+from orchestai.sandbox.examples import example_tests
+from orchestai.section import Section
+from orchestai.tasks.deepcoder import as_function
+from orchestai.tasks.examples import parse_calls
+from orchestai.tasks.task import Task
+from orchestai.training.rl.episode import Episode
+
+_GENERATOR = "You write correct Python. Reply with the whole program in one ```python block."
+_TEST_RUNNER = "You read a program and what its tests said. Say in a few sentences what is wrong and how to repair it."
+_REFINER = "You repair Python programs. Reply with the whole repaired program in one ```python block."
+_LOADS = """\
+import unittest
+
+class Loads(unittest.TestCase):
+    def test_loads(self):
+        self.assertTrue(callable({function}))
+"""
+
+
+class DeepCoder(AgentWorkflow):
+    """Generator -> test runner -> refiner, until the visible tests pass."""
+
+    roles: ClassVar[tuple[str, ...]] = ("generator", "test_runner", "refiner")
+
+    class Args(Section):
+        reward_function: RewardFunction = find_reward("code_reward_fn")
+        """Judges a program at the end, by hidden tests: a name, `module:function`, or a function."""
+        max_refinement_iterations: int = Field(3, ge=0)
+        """Most times that a program is refined."""
+        shown_characters: int = Field(1500, ge=100)
+        """Of a program, of an analysis and of what the tests said, each, as the next role reads it."""
+
+    args: Args
+
+    async def run(self, task: Task, agents: Agents) -> Episode:
+        act = await agents.begin("generator", _GENERATOR).ask(task.instruction)
+        authors, report = [act], await self._visible(task, act)
+        generator_success = report.success
+        analyses: list[Act] = []
+        while not report.success and len(analyses) < self.args.max_refinement_iterations:
+            state = self._state(task, act, report)
+            analysis = await agents.begin("test_runner", _TEST_RUNNER).ask(state)
+            explained = f"{state}\n\nA reviewer says:\n{shown(analysis.text, self.args.shown_characters)}"
+            act = await agents.begin("refiner", _REFINER).ask(explained)
+            report = await self._visible(task, act)
+            authors.append(act)
+            analyses.append(analysis)
+
+        for author in authors:
+            author.reward = await self._judge(task, author)
+        for analysis, before, after in zip(analyses, authors, authors[1:], strict=False):
+            analysis.reward = (after.reward or 0.0) - (before.reward or 0.0)
+        final = authors[-1].reward or 0.0
+        metrics = {
+            "success": float(final == 1),
+            "final_success": float(final == 1),
+            "generator_success": float(authors[0].reward == 1),
+            "generator_visible_success": float(generator_success),
+            "visible_success": float(report.success),
+            "test_runner_analyses": len(analyses),
+            "refiner_attempts": len(authors) - 1,
+            "total_iterations": len(analyses),
+        }
+        if len(authors) > 1:
+            metrics["refiner_success_rate"] = sum(act.reward == 1 for act in authors[1:]) / (len(authors) - 1)
+        return agents.episode(final, metrics)
+
+    async def _visible(self, task: Task, act: Act) -> Report:
+        """What the visible tests say of a program; where there are none, whether it loads."""
+        examples = parse_calls(task.instruction, task.entry_point)
+        tests = task.details.get("visible_test") or (
+            example_tests(task.entry_point, examples) if examples else _LOADS.format(function=task.entry_point)
+        )
+        report = await self.sandbox.arun(Program(_program(task, act), tests, task.entry_point))
+        if isinstance(outcome := report.outcome(), Unscorable):
+            raise InfrastructureError(outcome.reason)
+        return report
+
+    async def _judge(self, task: Task, act: Act) -> float:
+        return await score(self.args.reward_function, task, _program(task, act), self.sandbox)
+
+    def _state(self, task: Task, act: Act, report: Report) -> str:
+        """The task, the program and what the tests said, in words."""
+        limit = self.args.shown_characters
+        said = [f"{test.name}: {test.outcome} {test.message}" for test in report.tests if test.outcome != "passed"]
+        if report.reason:
+            said.insert(0, report.reason)
+        return (
+            f"{task.instruction}\n\nThe program:\n```python\n{shown(_program(task, act), limit)}\n```\n\n"
+            f"Its tests say ({report.passed} of {report.total} passed):\n{shown(chr(10).join(said), limit)}"
+        )
+
+
+def _program(task: Task, act: Act) -> str:
+    code = program(act.text)
+    return as_function(code) if task.details.get("stdin") else code

@@ -1,0 +1,85 @@
+"""Maths with tools: an analyser plans, an executor computes with Python and a calculator, a verifier checks.
+
+The verifier's verdict alone ends the loop; math-verify judges every answer afterwards.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from orchestai.agents.conversation import Act
+from orchestai.agents.markup import shown, verdict, verdict_reward
+from orchestai.agents.tools import Calculator, Python, use_tools
+from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.rewards.functions import RewardFunction, find_reward, score
+from orchestai.section import Section
+from orchestai.tasks.task import Task
+from orchestai.training.rl.episode import Episode
+
+_ANALYSER = "You plan how to solve a maths problem: the quantities, and the steps that compute them. Do not compute."
+_EXECUTOR = r"You solve maths problems with tools. End with the final answer as \boxed{answer}."
+_VERIFIER = (
+    "You check a solution of a maths problem. Reply <verdict>CORRECT</verdict>, or say what is wrong and reply "
+    "<verdict>INCORRECT</verdict>."
+)
+
+
+class Maths(AgentWorkflow):
+    """Analyser -> executor -> verifier, until the verifier finds the answer correct."""
+
+    roles = ("analyser", "executor", "verifier")
+
+    class Args(Section):
+        reward_function: RewardFunction = find_reward("math_reward_fn")
+        """Judges an answer: a name, `module:function`, or a function."""
+        max_refinement_iterations: int = Field(3, ge=1)
+        """Most solutions that are written for a problem."""
+        max_tool_calls: int = Field(3, ge=0)
+        """Most calls of tools in a solution."""
+        tool_timeout_s: float = Field(20.0, gt=0)
+        """Longest that one call may take."""
+        shown_characters: int = Field(2000, ge=100)
+        """Of a plan and of a solution, as the next role reads it."""
+
+    args: Args
+
+    async def run(self, task: Task, agents: Agents) -> Episode:
+        tools, limit = (Python(self.sandbox), Calculator()), self.args.shown_characters
+        problem = f"The problem:\n{task.instruction}"
+        plan = await agents.begin("analyser", _ANALYSER).ask(problem)
+        executor = agents.begin("executor", _EXECUTOR)
+        executor.tell(f"{problem}\n\nA plan:\n{shown(plan.text, limit)}")
+        solutions: list[Act] = []
+        checks: list[Act] = []
+        verdicts: list[bool | None] = []
+        while len(solutions) < self.args.max_refinement_iterations and True not in verdicts:
+            if solutions:
+                executor.tell(f"A reviewer says:\n{shown(checks[-1].text, limit)}\n\nSolve the problem again.")
+            solution = await use_tools(
+                executor, tools, max_calls=self.args.max_tool_calls, timeout_s=self.args.tool_timeout_s
+            )
+            check = await agents.begin("verifier", _VERIFIER).ask(
+                f"{problem}\n\nA solution:\n{shown(solution.text, limit)}"
+            )
+            solutions.append(solution)
+            checks.append(check)
+            verdicts.append(verdict(check.text, "CORRECT", "INCORRECT"))
+        scores = [await score(self.args.reward_function, task, act.text, self.sandbox) for act in solutions]
+        for solution, check, said, worth in zip(solutions, checks, verdicts, scores, strict=True):
+            solution.reward, check.reward = worth, verdict_reward(said, worth)
+        plan.reward = scores[-1]
+        calls = len(executor.acts) - len(solutions)
+        return agents.episode(
+            scores[-1],
+            {
+                "success": scores[-1],
+                "final_success": scores[-1],
+                "analyser_runs": 1,
+                "executor_attempts": len(solutions),
+                "executor_success_rate": sum(scores) / len(scores),
+                "tool_calls": calls,
+                "verifier_checks": len(checks),
+                "verifier_accuracy": sum(act.reward or 0.0 for act in checks) / len(checks),
+                "total_iterations": len(solutions),
+            },
+        )

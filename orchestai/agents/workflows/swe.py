@@ -1,0 +1,175 @@
+"""SWE: an analyser finds where an issue of a repository lies, a writer patches it, a validator reads what tests say.
+
+The validator sees the repository's own tests that should pass anyway (`PASS_TO_PASS`), as the commit has them. The
+hidden judgement is SWE-bench's: the test patch is applied over the writer's, and an issue is resolved if every test of
+`FAIL_TO_PASS` and `PASS_TO_PASS` passes. A patch that does not apply is something to observe, and worth nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+from pydantic import Field
+
+from orchestai.agents.conversation import Act
+from orchestai.agents.markup import all_tagged, shown, verdict, verdict_reward
+from orchestai.agents.repository import Files, PatchError, apply_patch, changed_paths, read_commit
+from orchestai.agents.repository_tests import TestResult, place, run_tests
+from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.errors import UserError
+from orchestai.section import Section
+from orchestai.tasks.task import Task
+from orchestai.training.rl.episode import Episode
+
+_ANALYSER = (
+    "You read an issue of a Python repository and find where it lies. Say in a few sentences what to change, "
+    "and name each file that must change as <file>path</file>."
+)
+_WRITER = """\
+You repair Python repositories. Reply with a unified diff, or with blocks like this one:
+
+path/to/file.py
+<<<<<<< SEARCH
+the exact lines to replace
+=======
+the lines to put there
+>>>>>>> REPLACE"""
+_VALIDATOR = (
+    "You read an issue, a patch and what tests say. Reply <verdict>PASS</verdict> if the patch resolves the issue, "
+    "else say what is wrong and reply <verdict>FAIL</verdict>."
+)
+_JUDGES = frozenset({"conftest.py", "pytest.ini", "tox.ini", "setup.cfg", "sitecustomize.py", "usercustomize.py"})
+"""Files that decide how tests run; a patch of the writer cannot change them."""
+_WORD = re.compile(r"[A-Za-z_]\w{2,}")
+
+
+class SWE(AgentWorkflow):
+    """Analyser -> writer -> validator, until the validator passes a patch."""
+
+    roles = ("analyser", "writer", "validator")
+
+    class Args(Section):
+        max_refinement_iterations: int = Field(3, ge=1)
+        """Most patches that are written for an issue."""
+        repositories: Path = Path(".")
+        """Folder of clones: `owner/name` of an instance is `owner/name`, `owner__name`, `name` or the git bundle
+        `name.bundle` in it. An instance may also name a repository by its path."""
+        files_shown: int = Field(3, ge=1)
+        """Most files that the writer reads."""
+        shown_characters: int = Field(4000, ge=100)
+        """Of each file, of the patch and of what the tests said, as a role reads it."""
+
+    args: Args
+
+    async def run(self, task: Task, agents: Agents) -> Episode:
+        repository = self._repository(task.details["repo"])
+        files = await asyncio.to_thread(read_commit, repository, task.details["base_commit"])
+        listing = "\n".join(sorted(path for path in files if path.endswith(".py")))
+        issue = f"The issue:\n{task.instruction}"
+        analysis = await agents.begin("analyser", _ANALYSER).ask(
+            f"{issue}\n\nThe files:\n{shown(listing, self.args.shown_characters)}"
+        )
+        plan = f"{issue}\n\nAn analyst says:\n{shown(analysis.text, self.args.shown_characters)}"
+        plan += "".join(self._show(path, files) for path in self._relevant(task, analysis, files))
+
+        writer = agents.begin("writer", _WRITER)
+        patches: list[Act] = []
+        checks: list[Act] = []
+        verdicts: list[bool | None] = []
+        scores: list[float] = []
+        applied = 0
+        request = plan
+        while len(patches) < self.args.max_refinement_iterations and True not in verdicts:
+            patch = await writer.ask(request)
+            try:
+                patched = await asyncio.to_thread(apply_patch, files, patch.text)
+            except PatchError as error:
+                seen, score = f"The patch does not apply: {error}", 0.0
+            else:
+                applied += 1
+                seen = _said(await run_tests(self.sandbox, _restored(patched, files), self._visible(task, files)))
+                score = await self._judge(task, files, patched)
+            limit = self.args.shown_characters
+            check = await agents.begin("validator", _VALIDATOR).ask(
+                f"{issue}\n\nThe patch:\n{shown(patch.text, limit)}\n\n{shown(seen, limit)}"
+            )
+            verdicts.append(verdict(check.text, "PASS", "FAIL"))
+            patch.reward, check.reward = score, verdict_reward(verdicts[-1], score)
+            patches.append(patch)
+            checks.append(check)
+            scores.append(score)
+            request = f"{shown(seen, limit)}\n\nA reviewer says:\n{shown(check.text, limit)}\n\nWrite the patch anew."
+        analysis.reward = scores[-1]
+        return agents.episode(
+            scores[-1],
+            {
+                "success": scores[-1],
+                "final_success": scores[-1],
+                "analyser_runs": 1,
+                "writer_attempts": len(patches),
+                "writer_success_rate": sum(scores) / len(patches),
+                "patches_applied": applied,
+                "validator_checks": len(checks),
+                "validator_accuracy": sum(check.reward or 0.0 for check in checks) / len(checks),
+                "total_iterations": len(patches),
+            },
+        )
+
+    def _repository(self, name: str) -> Path:
+        folder = self.args.repositories
+        last = PurePosixPath(name).name
+        for path in (folder / name, folder / name.replace("/", "__"), folder / last, folder / f"{last}.bundle"):
+            if path.exists():
+                return path
+        raise UserError(f"{folder}: no clone of {name!r}; clone it there, or set agents.workflow_args.repositories")
+
+    def _relevant(self, task: Task, analysis: Act, files: Files) -> list[str]:
+        """The files that the analyser named; if none of them exists, those that share most words with the issue."""
+        named = [path for path in all_tagged(analysis.text, "file") if path in files]
+        if not named:
+            words = set(_WORD.findall(task.instruction.lower()))
+            common = {
+                path: len(words & set(_WORD.findall(f"{path} {content.decode(errors='replace')}".lower())))
+                for path, content in files.items()
+                if path.endswith(".py") and "test" not in path
+            }
+            named = sorted(common, key=lambda path: (-common[path], path))
+        return list(dict.fromkeys(named))[: self.args.files_shown]
+
+    def _show(self, path: str, files: Files) -> str:
+        content = shown(files[path].decode(errors="replace"), self.args.shown_characters)
+        return f"\n\n{path}:\n```python\n{content}\n```"
+
+    def _visible(self, task: Task, files: Files) -> list[str]:
+        """The tests that pass without a patch and that the commit has."""
+        return [test for test in task.details["PASS_TO_PASS"] if place(test, files)[0] in files]
+
+    async def _judge(self, task: Task, files: Files, patched: Files) -> float:
+        """1 if the issue is resolved, else 0."""
+        tested = changed_paths(task.details["test_patch"])
+        judged = {path: content for path, content in _restored(patched, files).items() if path not in tested}
+        judged |= {path: files[path] for path in tested & set(files)}
+        try:
+            judged = (
+                dict(await asyncio.to_thread(apply_patch, judged, task.details["test_patch"])) if tested else judged
+            )
+        except PatchError as error:
+            raise UserError(f"{task.task_id}: its test patch does not apply to its base commit: {error}") from None
+        wanted = [*task.details["FAIL_TO_PASS"], *task.details["PASS_TO_PASS"]]
+        results = await run_tests(self.sandbox, judged, wanted)
+        return float(all(result.passed for result in results.values()))
+
+
+def _restored(patched: Files, files: Files) -> dict[str, bytes]:
+    """A patched repository in which all that decides how tests run is as it was."""
+    kept = {path: content for path, content in patched.items() if PurePosixPath(path).name not in _JUDGES}
+    return kept | {path: content for path, content in files.items() if PurePosixPath(path).name in _JUDGES}
+
+
+def _said(results: dict[str, TestResult]) -> str:
+    failed = {test: result.message for test, result in results.items() if not result.passed}
+    lines: Iterable[str] = (f"{test}: {message}" for test, message in failed.items())
+    return "\n".join([f"The patch applies. {len(results) - len(failed)} of {len(results)} tests pass.", *lines])

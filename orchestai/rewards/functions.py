@@ -1,0 +1,62 @@
+"""Reward functions of agent workflows: by name, as `module:function`, or given as they are."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BeforeValidator, PlainSerializer
+
+from orchestai.errors import InfrastructureError
+from orchestai.outcome import Outcome, Unscorable
+from orchestai.sandbox import Sandbox
+from orchestai.tasks.task import Task
+
+Reward: TypeAlias = Callable[[Task, str, Sandbox], float | Outcome | Awaitable[float | Outcome]]
+"""What an answer to a task is worth. It may be a coroutine function, and may say that it cannot be judged."""
+
+_NAMED = {
+    "code_reward_fn": "orchestai.rewards.unit_tests:code_reward_fn",
+    "math_reward_fn": "orchestai.rewards.maths:math_reward_fn",
+    "search_reward_fn": "orchestai.rewards.answers:search_reward_fn",
+}
+
+
+async def score(function: Reward, task: Task, answer: str, sandbox: Sandbox) -> float:
+    """Call a reward function.
+
+    Raises:
+        InfrastructureError: the answer could not be judged, for a reason that is not its own.
+    """
+    result = function(task, answer, sandbox)
+    outcome = await result if inspect.isawaitable(result) else result
+    if isinstance(outcome, Unscorable):
+        raise InfrastructureError(outcome.reason)
+    return float(outcome if isinstance(outcome, (int, float)) else outcome.value)
+
+
+def find_reward(name: Any) -> Any:
+    """The reward function that a name, or `module:function`, stands for; anything else is given back.
+
+    Raises:
+        ValueError: nothing has this name.
+    """
+    if not isinstance(name, str):
+        return name
+    module, colon, function = _NAMED.get(name, name).partition(":")
+    if not colon:
+        raise ValueError(f"no reward function {name!r}; there are {', '.join(_NAMED)}, or write module:function")
+    try:
+        return getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"reward function {name!r} cannot be imported: {error}") from None
+
+
+def _name(function: Any) -> str:
+    return f"{function.__module__}:{function.__qualname__}"
+
+
+RewardFunction = Annotated[Reward, BeforeValidator(find_reward), PlainSerializer(_name, return_type=str)]
+"""A setting that names a reward function, or is one."""

@@ -1,0 +1,82 @@
+"""Judging an answer to a maths question with math-verify, inside the sandbox.
+
+The words of a model go through a LaTeX parser and computer algebra, which some of them hang (`9^{9^{9^9}}`) and which
+guard themselves by signals, so that they only work in a main thread. In the sandbox a hang costs its own verdict alone.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from orchestai.outcome import Outcome, Scored
+from orchestai.sandbox import Program, Sandbox
+from orchestai.tasks.task import Task
+
+_LONGEST = 1000
+_DECIMAL = re.compile(r"[-+]?\d{1,100}(\.\d{1,100})?")
+_HASHES = re.compile(r"####[ \t]*([^\n]+)")
+_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_JUDGE = """\
+from math_verify import parse, verify
+
+def agrees(reference, answer):
+    reference, answer = parse(reference, parsing_timeout=None), parse(answer, parsing_timeout=None)
+    return bool(reference and answer) and verify(reference, answer, timeout_seconds=None)
+"""
+_TESTS = """\
+import unittest
+
+class Answer(unittest.TestCase):
+    def test_answer(self):
+        self.assertTrue(any(agrees(reference, {answer!r}) for reference in {references!r}))
+"""
+
+
+async def math_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> Outcome:
+    """1 if the final answer in a text means the same as one of the task's reference answers, else 0.
+
+    Plain numbers are compared exactly, without the sandbox.
+
+    Set `sandbox.preload: [math_verify]`: it takes a third of a second to import.
+    """
+    final = final_answer(answer)
+    if not final:
+        return Scored(0.0)
+    number, numbers = _number(final), [_number(reference) for reference in task.answers]
+    if number is not None and None not in numbers:
+        return Scored(float(number in numbers))
+    references = [rf"\boxed{{{reference}}}" for reference in task.answers]
+    tests = _TESTS.format(answer=final, references=references)
+    return (await sandbox.arun(Program(_JUDGE, tests, "agrees"))).outcome()
+
+
+def final_answer(text: str) -> str:
+    r"""The part of a text that answers, ready for math-verify; empty where there is none.
+
+    That is the last `\boxed{...}`; else what the last `<answer>` tag holds, or what follows the last `####` (GSM8K);
+    else the end of the text, of which math-verify takes the last expression.
+    """
+    text = text.replace("\0", "")
+    if boxed := last_boxed(text):
+        return rf"\boxed{{{boxed[:_LONGEST]}}}"
+    if marked := (_TAG.findall(text) or _HASHES.findall(text)):
+        return marked[-1].strip()[:_LONGEST]
+    return text.strip()[-_LONGEST:]
+
+
+def _number(text: str) -> Fraction | None:
+    """The value of a plain decimal number, boxed or not; None of anything else."""
+    plain = (last_boxed(text) or text).strip().removeprefix("$").removesuffix(".").replace(",", "")
+    return Fraction(plain) if _DECIMAL.fullmatch(plain) else None
+
+
+def last_boxed(text: str) -> str | None:
+    r"""What the last `\boxed{...}` holds whose braces close; None where there is none."""
+    for start in reversed([match.end() for match in re.finditer(r"\\f?boxed\s*\{", text)]):
+        depth = 1
+        for end in range(start, len(text)):
+            depth += {"{": 1, "}": -1}.get(text[end], 0) * (text[end - 1] != "\\")
+            if depth == 0:
+                return text[start:end].strip()
+    return None

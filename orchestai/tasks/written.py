@@ -1,0 +1,39 @@
+"""Tasks in this package's own format: a JSON object per line with the fields of `Task`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache, partial
+from pathlib import Path
+
+from orchestai.artefacts import write_text
+from orchestai.errors import UserError
+from orchestai.tasks.records import read_file, to_tasks
+from orchestai.tasks.suite import Suite
+from orchestai.tasks.task import Task
+
+_SPLITS = ("train", "validation", "test")
+
+
+def load(path: str | None = None) -> Suite:
+    """The tasks of a file; each says itself which split it belongs to.
+
+    Raises:
+        UserError: no file is named, or it holds no tasks.
+    """
+    if path is None:
+        raise UserError("the suite `written` has no data of its own; set tasks.path to a file of tasks")
+
+    @cache
+    def tasks() -> list[Task]:
+        return to_tasks(read_file(Path(path)), lambda record: Task(**record))
+
+    def split(name: str) -> list[Task]:
+        return [task for task in tasks() if task.split == name]
+
+    return Suite("written", {name: partial(split, name) for name in _SPLITS})
+
+
+def write_tasks(path: Path | str, tasks: Iterable[Task]) -> None:
+    """Write what `load` reads; fields that say nothing are left out."""
+    write_text(path, "".join(task.model_dump_json(exclude_defaults=True) + "\n" for task in tasks))
