@@ -170,14 +170,17 @@ class TurnStitcher:
         for turn, message in enumerate(messages):
             if message["role"] != "assistant":
                 continue
-            read = read or self.render(messages[:turn])
-            spoken = self._ids(self._text(messages[:turn]) + message["content"])
-            if spoken[: len(read)] != read:
-                return "the tokens before a turn depend on its words"
-            written = [*spoken[len(read) :], *sorted(self.end_ids)]
             following = next((i for i in range(turn + 1, len(messages)) if messages[i]["role"] == "assistant"), None)
-            upto = messages[:following]
-            read = self._extend(read, written, bool(self.end_ids), upto, turn + 1)
-            if read != self.render(upto):
-                return f"the chat template writes a turn otherwise once more follows ({message['content'][:20]!r}...)"
+            begun, whole = self._text(messages[:turn]), self._text(messages[:following])
+            said = whole.find(message["content"], len(begun))
+            if not whole.startswith(begun) or said < 0:
+                return f"the chat template writes a turn otherwise once more follows: {message['content'][:20]!r}..."
+            read = read or self._ids(begun)
+            spoken = self._ids(whole[: said + len(message["content"])])
+            if spoken[: len(read)] != read:
+                return "the last token before a turn depends on the turn's first words"
+            written = [*spoken[len(read) :], *sorted(self.end_ids)]
+            read = self._extend(read, written, bool(self.end_ids), messages[:following], turn + 1)
+            if read != self._ids(whole):
+                return "the tokenizer joins the end of a turn with what follows it"
         return ""
