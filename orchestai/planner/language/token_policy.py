@@ -21,6 +21,7 @@ class TokenPolicy(nn.Module):
 
     Args:
         value_head: estimate the return at every token, for PPO.
+        end_ids: tokens that end a completion, beside those of the model and its tokenizer.
         gradient_checkpointing: compute activations twice instead of keeping them.
 
     Attributes:
@@ -38,11 +39,12 @@ class TokenPolicy(nn.Module):
         *,
         max_slots: int,
         value_head: bool = False,
+        end_ids: frozenset[int] = frozenset(),
         gradient_checkpointing: bool = False,
     ) -> None:
         super().__init__()
         self.tokenizer = tokenizer
-        self.policy = CausalPolicy(model, models.end_ids(model, tokenizer), value_head=value_head)
+        self.policy = CausalPolicy(model, models.end_ids(model, tokenizer) | end_ids, value_head=value_head)
         self.max_slots = max_slots
         self._checkpointed = gradient_checkpointing
         if gradient_checkpointing:
