@@ -8,7 +8,16 @@ from scripted import scripted_agents
 
 from orchestai.agents.budget import Budget, BudgetConfig
 from orchestai.agents.conversation import Act
-from orchestai.agents.joint import JointArgs, JointWorkflow, Judgement, Node, credit, joint_actions, joint_returns
+from orchestai.agents.joint import (
+    History,
+    JointArgs,
+    JointWorkflow,
+    Judgement,
+    Node,
+    credit,
+    joint_actions,
+    joint_returns,
+)
 from orchestai.errors import InfrastructureError
 from orchestai.outcome import Scored, Unscorable
 from orchestai.tasks.task import Task
@@ -25,13 +34,13 @@ class Sums(JointWorkflow):
     def prompts(self, task: Task) -> Sequence[str]:
         return ("left: 0", "right: 0")
 
-    async def judge(self, task: Task, texts: Sequence[str]) -> Judgement:
-        if "down" in texts:
+    async def judge(self, task: Task, history: History) -> Judgement:
+        if "down" in history[-1]:
             raise InfrastructureError("the judge is down")
-        total = sum(int(text or 0) for text in texts)
+        total = sum(int(text or 0) for text in history[-1])
         return Judgement(total, {"even": float(total % 2 == 0)})
 
-    def transition(self, task: Task, history: Sequence[Sequence[str]]) -> Sequence[str]:
+    def transition(self, task: Task, history: History) -> Sequence[str]:
         total = sum(int(text) for texts in history for text in texts)
         return (f"left: {total}", f"right: {total}")
 

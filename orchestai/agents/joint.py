@@ -27,6 +27,8 @@ from orchestai.tasks.task import Task
 from orchestai.training.rl.episode import Episode
 
 Mode: TypeAlias = Literal["aligned", "cross"]
+History: TypeAlias = Sequence[Sequence[str]]
+"""The joint actions on the way to a node, oldest first, each as the texts of the roles in their order."""
 
 
 class JointArgs(Section):
@@ -123,15 +125,15 @@ class JointWorkflow(AgentWorkflow):
         """What each role reads first, in the order of `roles`."""
 
     @abstractmethod
-    async def judge(self, task: Task, texts: Sequence[str]) -> Judgement:
-        """What the roles' texts, in the order of `roles`, are worth together.
+    async def judge(self, task: Task, history: History) -> Judgement:
+        """What the last joint action of `history` is worth.
 
         Raises:
             InfrastructureError: they could not be judged.
         """
 
-    def transition(self, task: Task, history: Sequence[Sequence[str]]) -> Sequence[str]:
-        """What each role reads next, after the joint actions of `history`, oldest first, as texts by role."""
+    def transition(self, task: Task, history: History) -> Sequence[str]:
+        """What each role reads after the joint actions of `history`."""
         raise NotImplementedError(f"{type(self).__name__} has no transition, so num_turns must be 1")
 
     async def run(self, task: Task, agents: Agents) -> Episode:
@@ -150,7 +152,7 @@ class JointWorkflow(AgentWorkflow):
         group: Sequence[Agents],
         name: str,
         prompts: Sequence[str],
-        history: tuple[tuple[str, ...], ...],
+        history: History,
     ) -> Node:
         """The node at which the roles read `prompts`, with all that follows it."""
         asked = [
@@ -160,11 +162,11 @@ class JointWorkflow(AgentWorkflow):
         acts = await asyncio.gather(*asked)
         actions = joint_actions(self.args.joint_mode, len(self.roles), len(group))
         chosen = [[acts[role][k] for role, k in enumerate(action)] for action in actions]
-        judgements = await asyncio.gather(*(self._judge(task, some) for some in chosen))
+        judgements = await asyncio.gather(*(self._judge(task, history, some) for some in chosen))
         node = Node(name, acts, actions, judgements)
         if len(history) + 1 < self.args.num_turns and not self._finished(judgements):
             going_on = [number for number, judgement in enumerate(judgements) if isinstance(judgement, Judgement)]
-            histories = [(*history, _texts(chosen[number])) for number in going_on]
+            histories = [[*history, _texts(chosen[number])] for number in going_on]
             children = await asyncio.gather(
                 *(
                     self._grow(
@@ -180,12 +182,12 @@ class JointWorkflow(AgentWorkflow):
             node.children = dict(zip(going_on, children, strict=True))
         return node
 
-    async def _judge(self, task: Task, acts: Sequence[Act | Unscorable]) -> Judgement | Unscorable:
+    async def _judge(self, task: Task, before: History, acts: Sequence[Act | Unscorable]) -> Judgement | Unscorable:
         for act in acts:
             if isinstance(act, Unscorable):
                 return act
         try:
-            return await self.judge(task, _texts(acts))
+            return await self.judge(task, [*before, _texts(acts)])
         except InfrastructureError as error:
             return Unscorable(str(error))
 

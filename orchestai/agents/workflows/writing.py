@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from orchestai.agents.joint import JointArgs, JointWorkflow, Judgement
+from orchestai.agents.joint import History, JointArgs, JointWorkflow, Judgement
 from orchestai.rewards import writing
 from orchestai.tasks.task import Task
 
@@ -53,9 +53,10 @@ class Writing(JointWorkflow):
         mine, theirs = _PARTS
         return (self._prompt(task, mine, theirs), self._prompt(task, theirs, mine))
 
-    async def judge(self, task: Task, texts: Sequence[str]) -> Judgement:
-        """The gated reward, and how far the texts came."""
-        found = self._reward_of(texts)
+    async def judge(self, task: Task, history: History) -> Judgement:
+        """The gated reward of the last texts, and how far they came."""
+        background, method = history[-1]
+        found = self._reward_of(background, method)
         return Judgement(
             found.total,
             {
@@ -64,12 +65,12 @@ class Writing(JointWorkflow):
                 "balance": found.balance,
                 "variety": found.variety,
                 "style": found.style,
-                "words_background": len(texts[0].split()),
-                "words_method": len(texts[1].split()),
+                "words_background": len(background.split()),
+                "words_method": len(method.split()),
             },
         )
 
-    def transition(self, task: Task, history: Sequence[Sequence[str]]) -> Sequence[str]:
+    def transition(self, task: Task, history: History) -> Sequence[str]:
         """The first prompt again, with both last texts and feedback in words."""
         background, method = history[-1]
         feedback = self.feedback(background, method)
@@ -81,7 +82,7 @@ class Writing(JointWorkflow):
 
     def feedback(self, background: str, method: str) -> str:
         """What kept the texts from full marks, at the first gate that they did not pass in full."""
-        found = self._reward_of((background, method))
+        found = self._reward_of(background, method)
         if not found.length:
             return (
                 f"The background has {len(background.split())} words and the methodology {len(method.split())}; "
@@ -104,5 +105,5 @@ class Writing(JointWorkflow):
     def _prompt(self, task: Task, mine: str, theirs: str) -> str:
         return _FIRST.format(abstract=task.details["abstract"], mine=mine, theirs=theirs)
 
-    def _reward_of(self, texts: Sequence[str]) -> writing.WritingReward:
-        return writing.writing_reward(texts[0], texts[1], min_words=self.args.min_words, max_words=self.args.max_words)
+    def _reward_of(self, background: str, method: str) -> writing.WritingReward:
+        return writing.writing_reward(background, method, min_words=self.args.min_words, max_words=self.args.max_words)

@@ -119,10 +119,23 @@ def evaluate(text: str) -> str:
     """Value of the longest arithmetic expression in `text`."""
     for candidate in sorted((match.group().strip() for match in _EXPRESSION.finditer(text)), key=len, reverse=True):
         try:
-            return str(_value(ast.parse(candidate, mode="eval").body))
-        except (SyntaxError, ValueError, ArithmeticError):
+            return str(calculate(candidate))
+        except (ValueError, ArithmeticError):
             continue
     raise WorkerError("the calculator finds no arithmetic expression in the text")
+
+
+def calculate(expression: str) -> float:
+    """Value of an arithmetic expression, an `int` where it is one.
+
+    Raises:
+        ValueError: it is something else, or a power in it is too large.
+        ArithmeticError: it has no value.
+    """
+    try:
+        return _value(ast.parse(expression.strip(), mode="eval").body)
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(f"not arithmetic: {expression[:80]!r}") from error
 
 
 def _normalised(words: str) -> str:

@@ -1,0 +1,134 @@
+"""Lets a role call tools until it answers. Whatever a tool does, the role reads it in words of bounded length."""
+
+from __future__ import annotations
+
+import asyncio
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestai.agents.conversation import Act, Conversation
+from orchestai.agents.tools.calls import ToolCall, describe, find_calls
+from orchestai.agents.tools.tool import Tool
+from orchestai.errors import InfrastructureError
+
+MAX_CHARS = 2000
+"""Most characters of a result that a role reads."""
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What came of a call.
+
+    Attributes:
+        text: what the role reads.
+        failed: whether this is an error.
+    """
+
+    call: ToolCall
+    text: str
+    failed: bool
+
+
+async def use_tools(
+    conversation: Conversation,
+    tools: Sequence[Tool],
+    *,
+    max_calls: int,
+    timeout_s: float = 30.0,
+    max_chars: int = MAX_CHARS,
+    observe: Callable[[Act, Sequence[ToolResult]], None] | None = None,
+) -> Act:
+    """Let a role act, and tell it what its calls gave, until it acts without a call or has no call left.
+
+    The role is told of the tools once, at the end of its system message. The calls of one act run at the same time;
+    each result is a message of the speaker `tool`. An error, an unknown tool, a call that cannot be read and one that
+    takes too long are results too.
+
+    Args:
+        max_calls: calls that are run; the act after the last of them is the answer, whatever it says.
+        timeout_s: seconds for one call; more than a tool's own limit and its queue take.
+        observe: told every act with calls and what these gave, to reward it.
+
+    Returns:
+        The last act.
+
+    Raises:
+        BudgetExceededError, InfrastructureError: as `Conversation.act`, or a tool is out of order.
+    """
+    _offer(conversation, tools)
+    left = max_calls
+    while True:
+        act = await conversation.act()
+        calls = find_calls(act.text, tools)
+        if not calls or not left:
+            return act
+        running, refused = calls[:left], calls[left:]
+        left -= len(running)
+        with conversation.budget.calling():
+            results = [*await asyncio.gather(*(_call(call, tools, timeout_s, max_chars) for call in running))]
+        if refused:
+            results.append(ToolResult(refused[0], f"error: no call is left for {len(refused)} more", failed=True))
+        if observe is not None:
+            observe(act, results)
+        for result in results:
+            conversation.tell(result.text, "tool")
+
+
+def _offer(conversation: Conversation, tools: Sequence[Tool]) -> None:
+    """Messages that the role has answered stay as they are; then it is told by the user."""
+    description, messages = describe(tools), conversation.messages
+    if any(description in message["content"] for message in messages):
+        return
+    if conversation.acts:
+        conversation.tell(description)
+    elif messages and messages[0]["role"] == "system":
+        messages[0] = {"role": "system", "content": f"{messages[0]['content']}\n\n{description}"}
+    else:
+        messages.insert(0, {"role": "system", "content": description})
+
+
+async def _call(call: ToolCall, tools: Sequence[Tool], timeout_s: float, max_chars: int) -> ToolResult:
+    def failed(reason: str) -> ToolResult:
+        return ToolResult(call, readable(f"error: {reason}", max_chars), failed=True)
+
+    if call.error:
+        return failed(call.error)
+    tool = next((tool for tool in tools if tool.name == call.name), None)
+    if tool is None:
+        return failed(f"there is no tool {call.name[:40]!r}, but {', '.join(tool.name for tool in tools)}")
+    work = asyncio.ensure_future(_guarded(tool, call.arguments or {}, max_chars))
+    try:
+        # Not wait_for, which waits for a cancelled tool to end.
+        await asyncio.wait({work}, timeout=timeout_s)
+        if not work.done():
+            return failed(f"{tool.name} took longer than {timeout_s:g} s")
+    finally:
+        work.cancel()
+    text, error = work.result()
+    if isinstance(error, InfrastructureError):
+        raise error
+    if error is not None:
+        return failed(f"{type(error).__name__}: {error}")
+    return ToolResult(call, text, failed=False)
+
+
+async def _guarded(tool: Tool, arguments: dict[str, Any], max_chars: int) -> tuple[str, BaseException | None]:
+    try:
+        return readable(await tool(**arguments), max_chars), None
+    except (Exception, SystemExit) as error:
+        return "", error
+
+
+def readable(value: Any, max_chars: int) -> str:
+    """A result as text that every tokenizer takes: without control characters and broken surrogates, cut to length."""
+    text = value.decode("utf-8", "replace") if isinstance(value, (bytes, bytearray)) else str(value)
+    cut = len(text) - max_chars
+    kept = "".join(_shown(c) for c in text[:max_chars].replace("\r\n", "\n"))
+    return f"{kept}\n... ({cut} more characters)" if cut > 0 else kept
+
+
+def _shown(character: str) -> str:
+    strange = unicodedata.category(character) in ("Cc", "Cs", "Co", "Cn") and character not in "\n\t"
+    return "\N{REPLACEMENT CHARACTER}" if strange else character

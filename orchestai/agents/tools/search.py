@@ -1,0 +1,165 @@
+"""Search as a tool: BM25 (Robertson et al. 1994) over a corpus on this machine, by the package bm25s."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import bm25s
+import numpy as np
+
+from orchestai import artefacts
+from orchestai.agents.tools.tool import in_thread
+from orchestai.errors import UserError
+from orchestai.tasks.records import read_file
+
+_WORD = r"(?u)\b\w+\b"
+_ABOUT = "index.json"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A piece of a corpus.
+
+    Attributes:
+        id: what it can be cited by.
+    """
+
+    id: str
+    title: str
+    text: str
+
+    @property
+    def whole(self) -> str:
+        """What is searched."""
+        return f"{self.title}\n{self.text}" if self.title else self.text
+
+
+def read_corpus(path: Path) -> list[Passage]:
+    """Passages of a .jsonl(.gz) file: `{"id": ..., "title": ..., "text": ...}`; id and title may be missing.
+
+    Pyserini's `{"id": ..., "contents": "title\\ntext"}` is read too.
+
+    Raises:
+        UserError: a line is something else, or two have one id.
+    """
+    passages: dict[str, Passage] = {}
+    for number, (where, record) in enumerate(read_file(path, "passage")):
+        title, text = record.get("title", ""), record.get("text")
+        if text is None and isinstance(record.get("contents"), str):
+            title, _, text = record["contents"].partition("\n")
+        if not isinstance(text, str) or not isinstance(title, str):
+            raise UserError(f"{where}: a passage has a text and may have a title, both strings")
+        name = str(record.get("id", number))
+        if name in passages:
+            raise UserError(f"{where}: the id {name!r} is taken by an earlier passage; give each its own")
+        passages[name] = Passage(name, title.strip('"'), text)
+    return list(passages.values())
+
+
+class SearchIndex:
+    """Passages, found by their words."""
+
+    def __init__(self, passages: Sequence[Any], retriever: bm25s.BM25) -> None:
+        self._passages = passages
+        self._retriever = retriever
+
+    @classmethod
+    def build(cls, passages: Sequence[Passage]) -> SearchIndex:
+        """Index passages; k1 = 1.5, b = 0.75, Lucene's variant.
+
+        Raises:
+            UserError: there is no word in them.
+        """
+        tokens = _tokens([passage.whole for passage in passages])
+        if not any(tokens):
+            raise UserError("a corpus without words cannot be searched; is it the right file?")
+        retriever = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
+        retriever.index(tokens, show_progress=False)
+        return cls([vars(passage) for passage in passages], retriever)
+
+    @classmethod
+    def load(cls, folder: Path) -> SearchIndex:
+        """An index that `save` wrote; its parts are read from the disk as they are needed.
+
+        Raises:
+            UserError: there is none, or it is damaged.
+        """
+        try:
+            about = json.loads((folder / _ABOUT).read_text())
+            retriever = bm25s.BM25.load(str(folder), load_corpus=True, mmap=True, show_progress=False, verbosity=0)
+            if about["format"] != _FORMAT or len(retriever.corpus) != about["passages"]:
+                raise ValueError("it is of another format, or not whole")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{folder}: no search index ({error}); run: orchestai agents index CORPUS") from error
+        return cls(retriever.corpus, retriever)
+
+    def save(self, folder: Path) -> None:
+        """Write the index, its passages included.
+
+        Raises:
+            UserError: it cannot be written.
+        """
+        with artefacts.replacing_folder(folder) as unfinished:
+            corpus = [self._passages[i] for i in range(len(self))]
+            self._retriever.save(str(unfinished), corpus=corpus, show_progress=False)
+            artefacts.write_json(unfinished / _ABOUT, {"format": _FORMAT, "passages": len(self)})
+
+    def __len__(self) -> int:
+        return len(self._passages)
+
+    def search(self, query: str, k: int) -> list[Passage]:
+        """At most `k` passages that share a word with the query, the best first, earlier ones before equals."""
+        tokens = [token for token in _tokens([query])[0] if token in self._retriever.vocab_dict]
+        if not tokens:
+            return []
+        scores = self._retriever.get_scores(tokens)
+        best = np.argpartition(-scores, k)[:k] if k < len(scores) else np.arange(len(scores))
+        ranked = best[np.lexsort((best, -scores[best]))]
+        return [Passage(**self._passages[int(i)]) for i in ranked if scores[i] > 0]
+
+
+class Search:
+    """Finds passages.
+
+    Args:
+        k: how many are shown.
+        passage_chars: characters shown of each.
+    """
+
+    name = "search"
+    description = "Searches a collection of texts, and gives the passages that fit the query best."
+    parameters: dict[str, Any] = {  # noqa: RUF012
+        "type": "object",
+        "properties": {"query": {"type": "string", "description": "Words to search for."}},
+        "required": ["query"],
+    }
+
+    def __init__(self, index: SearchIndex, *, k: int = 3, passage_chars: int = 500) -> None:
+        self._index = index
+        self._k = k
+        self._passage_chars = passage_chars
+
+    async def __call__(self, query: str) -> str:
+        """The passages, each with its number and title on a line of their own."""
+        found: list[Passage] = await in_thread(lambda: self._index.search(query, self._k))
+        shown = [f"[{passage.id}] {passage.title}\n{passage.text[: self._passage_chars]}" for passage in found]
+        return "\n\n".join(shown) or "nothing was found"
+
+
+def open_index(path: Path) -> SearchIndex:
+    """The index in a folder, or one made of a corpus file.
+
+    Raises:
+        UserError: neither can be read.
+    """
+    return SearchIndex.load(path) if path.is_dir() else SearchIndex.build(read_corpus(path))
+
+
+def _tokens(texts: Sequence[str]) -> list[list[str]]:
+    found: Any = bm25s.tokenize(list(texts), token_pattern=_WORD, stopwords="en", return_ids=False, show_progress=False)
+    return [[token for token in tokens if token] for tokens in found]

@@ -1,0 +1,90 @@
+"""What a tool is, and how a plain function becomes one."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from transformers.utils import get_json_schema
+from transformers.utils.chat_template_utils import DocstringParsingException, TypeHintParsingException
+
+from orchestai.errors import UserError
+
+
+class Tool(Protocol):
+    """Something that a role may call; many calls may be in flight.
+
+    Attributes:
+        name: letters, digits and underscores.
+        description: what it does, for the model.
+        parameters: JSON schema of its arguments, an `object`.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+    async def __call__(self, *args: Any, **arguments: Any) -> Any:
+        """What it found, for the model: text, bytes, or what `str` makes text of. It is called with keywords alone.
+
+        Raises:
+            InfrastructureError: the tool itself is out of order; the attempt becomes unscorable.
+            Exception: anything else is what the call led to, and the role reads it.
+        """
+        ...
+
+
+class FunctionTool:
+    """A function as a tool. One that is not a coroutine runs in a thread of its own, so that it stalls nothing.
+
+    Args:
+        function: with type hints and a Google-style docstring, from which the model learns what it does.
+
+    Raises:
+        UserError: a hint or a description is missing.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        try:
+            schema = get_json_schema(function)["function"]
+        except (DocstringParsingException, TypeHintParsingException) as error:
+            raise UserError(f"tool {getattr(function, '__name__', function)!r}: {error}") from error
+        self.name: str = schema["name"]
+        self.description: str = schema["description"]
+        self.parameters: dict[str, Any] = schema["parameters"]
+        self._function = function
+
+    async def __call__(self, **arguments: Any) -> Any:
+        if inspect.iscoroutinefunction(self._function):
+            return await self._function(**arguments)
+        return await in_thread(lambda: self._function(**arguments))
+
+
+async def in_thread(work: Callable[[], Any]) -> Any:
+    """What `work` gives, in a thread that nobody waits for once this is cancelled, not even the end of the program."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if not future.done():
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = work()
+        except Exception as raised:
+            error = raised
+        except BaseException as raised:  # such as SystemExit, which a future would pass on to the event loop
+            error = RuntimeError(repr(raised))
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=run, name="tool", daemon=True).start()
+    return await future
