@@ -317,23 +317,18 @@ def load_config(path: Path | str = DEFAULT_CONFIG, overrides: Sequence[str] = ()
     return config
 
 
-def load(section: type[S], path: Path, overrides: Sequence[str] = ()) -> S:
-    """A configuration of another kind, or a part of one, likewise."""
-    raw = read(path, overrides)
+def load(section: type[S], path: Path | None, overrides: Sequence[str] = ()) -> S:
+    """A configuration of another kind, likewise; without a file, from the overrides alone."""
+    raw = _read(path, overrides)
     try:
         return section(**raw)
     except ValidationError as error:
-        raise UserError(f"{path}: {explain(section, error, raw)}") from None
+        raise UserError(f"{path or 'the configuration'}: {_explain(section, error, raw)}") from None
 
 
-def read(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """What a YAML file says with `a.b.c=value` overrides, before it is validated.
-
-    Raises:
-        UserError: the file or an override cannot be read.
-    """
+def _read(path: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
     try:
-        loaded: Any = OmegaConf.load(path)
+        loaded: Any = OmegaConf.load(path) if path else OmegaConf.create()
     except FileNotFoundError:
         raise UserError(f"{path}: no such config file; pass --config FILE") from None
     except OSError as error:
@@ -358,8 +353,7 @@ def read(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     return raw
 
 
-def explain(section: type[Section], error: ValidationError, raw: Any) -> str:
-    """The first thing that is wrong with `raw` as that section: its key, what it must be, and what it is."""
+def _explain(section: type[Section], error: ValidationError, raw: Any) -> str:
     first = error.errors()[0]
     loc = [str(part) for part in first["loc"]]
     key = ".".join(loc)

@@ -1,4 +1,4 @@
-"""The configuration of a run of agents: which workflow, with whose weights, how it is credited and what it may spend."""
+"""The configuration of a run of agents: which workflow, with whose weights, how credited, and what it may spend."""
 
 from __future__ import annotations
 
@@ -79,18 +79,18 @@ class AgentModelConfig(Section):
 class AgentsConfig(Section):
     workflow: str = ""
     """A workflow's name (`orchestai agents --help` lists them) or `module:Class`."""
-    workflow_args: dict[str, Any] = {}
+    workflow_args: dict[str, Any] = Field(default={})
     """Settings of the workflow; its page in docs/ says which."""
     policies: Literal["shared", "adapter", "separate"] = "shared"
     """Whose weights roles speak with. `shared`: all with one model, which takes one optimiser step per batch.
     `adapter`: one frozen model, and adapters for each role. `separate`: a model and an optimiser for each role."""
-    models: dict[str, str] = {}
+    models: dict[str, str] = Field(default={})
     """separate: roles with another model than `model.name`."""
-    frozen: dict[str, str] = {}
+    frozen: dict[str, str] = Field(default={})
     """Roles that do not learn, and who speaks for them: a worker of `workers.pool` or a model of `workers.models`."""
     credit: RuleName = "outcome"
-    """What an act is credited with. `outcome`: the episode's reward. `role`: its role's. `turn`: its own and the outcome
-    (MT-GRPO). `return_to_go`: its own and all that followed. `joint`: the return of the joint action (MAGRPO).
+    """What an act is credited with. `outcome`: the episode's reward. `role`: its role's. `turn`: its own and the
+    outcome (MT-GRPO). `return_to_go`: its own and all that followed. `joint`: the return of the joint action (MAGRPO).
     `context`: its own, compared with acts that answered the same prompt (AT-GRPO). See docs/agents.md."""
     outcome_coef: float = Field(1.0, ge=0)
     """credit turn: weight of the outcome in turns before the last."""

@@ -1,4 +1,4 @@
-"""Whose weights each role speaks with: one model for all, a frozen model with adapters per role, or a model per role."""
+"""Whose weights each role speaks with: one model for all, a frozen one with adapters per role, or a model per role."""
 
 from __future__ import annotations
 

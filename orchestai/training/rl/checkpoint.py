@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from orchestai import artefacts
-from orchestai.config import Config
+from orchestai.config import Phase2Config
 from orchestai.errors import UserError
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
@@ -46,6 +46,9 @@ class Position:
 _EPISODES = "training.phase2_rl.num_episodes"
 _VLLM = "planner.language.vllm."
 _SPEED = {
+    "agents.concurrency",
+    "agents.unscorable_limit",
+    "model.max_rows",
     "training.phase2_rl.micro_batch_size",
     "training.phase2_rl.micro_batch_tokens",
     *(_VLLM + key for key in ("base_url", "api_key_env", "timeout_s", "gpu_memory_utilization", "sync_dir")),
@@ -53,14 +56,15 @@ _SPEED = {
 """Change no result."""
 
 
-def identity(config: Config, tasks: Sequence[Task], eval_tasks: Sequence[Task]) -> dict[str, Any]:
-    """What decides the course of a run, by key: the planner, workers, rewards and phase-2 settings, and the tasks."""
-    sections = config.model_dump(mode="json", include={"planner", "workers", "execution", "rewards"})
-    flat = _flatten({**sections, "training": {"phase2_rl": config.training.phase2_rl.model_dump(mode="json")}})
+def identity(
+    sections: Mapping[str, Any], phase2: Phase2Config, tasks: Sequence[Task], eval_tasks: Sequence[Task]
+) -> dict[str, Any]:
+    """What decides the course of a run, by key: other sections of the configuration, phase 2's settings, the tasks."""
+    flat = _flatten({**sections, "training": {"phase2_rl": phase2.model_dump(mode="json")}})
     for name, some in (("training tasks", tasks), ("validation tasks", eval_tasks)):
         flat[name] = data_fingerprint(some)
     # Without a schedule, how long training will last changes no update of it.
-    free = _SPEED if config.training.phase2_rl.lr_schedule == "linear" else {*_SPEED, _EPISODES}
+    free = _SPEED if phase2.lr_schedule == "linear" else {*_SPEED, _EPISODES}
     return {key: value for key, value in flat.items() if key not in free}
 
 
