@@ -220,7 +220,7 @@ def trainer(output: Path, config: Phase2Config, planner: nn.Module | None = None
         "eval_tasks": TASKS,
         "output": output,
         "save_policies": lambda path, facts: artefacts.save_torch(path, planner.state_dict()),
-        "identity": identity({"workers": whole.workers.model_dump()}, config, tasks, TASKS),
+        "identity": identity(whole.model_dump(mode="json", include={"workers"}), config, tasks, TASKS),
         "unscorable_limit": 0.2,
     }
     rollout = Rollout(planner, changes.pop("execute", execute), worth, step_worth, config, concurrency=8)

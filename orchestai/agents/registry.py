@@ -28,7 +28,20 @@ class Entry:
 
 
 _PACKAGE = "orchestai.agents.workflows"
-WORKFLOWS: dict[str, Entry] = {}
+WORKFLOWS: dict[str, Entry] = {
+    "writing": Entry(
+        f"{_PACKAGE}.writing:Writing",
+        ("tasks.suite=arxiv_abstracts", "agents.credit=joint", "training.phase2_rl.loss_type=reinforce"),
+        ("tasks.suite=arxiv_abstracts", "tasks.path=data/agents/abstracts.jsonl"),
+    ),
+    "deepcoder": Entry(f"{_PACKAGE}.deepcoder:DeepCoder", ("tasks.suite=deepcoder",), ("tasks.suite=humaneval",)),
+    "swe": Entry(f"{_PACKAGE}.swe:SWE", ("tasks.suite=swe",), ("tasks.suite=swe",)),
+    "maths": Entry(
+        f"{_PACKAGE}.maths:Maths",
+        ("tasks.suite=gsm8k",),
+        ("tasks.suite=gsm8k", "tasks.path=data/agents/maths.jsonl"),
+    ),
+}
 
 
 def find(name: str) -> type[AgentWorkflow]:

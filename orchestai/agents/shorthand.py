@@ -73,8 +73,8 @@ def _use_amp(value: str) -> list[str]:
 
 def _accumulate(value: str) -> list[str]:
     raise UserError(
-        f"trainer.gradient_accumulation_steps={value}: a batch is cut into as many passes as memory needs, whatever its "
-        f"size; set the batch with data.train_batch_size, and the passes with {_PHASE2}.micro_batch_size"
+        f"trainer.gradient_accumulation_steps={value}: a batch is cut into as many passes as memory needs, whatever "
+        f"its size; set the batch with data.train_batch_size, and the passes with {_PHASE2}.micro_batch_size"
     )
 
 
@@ -82,7 +82,8 @@ def _num_workers(value: str) -> list[str]:
     if os.environ.get("WORLD_SIZE", "1") == value:
         return []
     raise UserError(
-        f"ray.cluster_config.num_workers={value}: start as many processes with accelerate launch --num_processes {value}"
+        f"ray.cluster_config.num_workers={value}: start as many processes, with accelerate launch "
+        f"--num_processes {value}"
     )
 
 

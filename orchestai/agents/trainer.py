@@ -21,6 +21,7 @@ from orchestai.agents.rollout import AgentRollout, Attempts
 from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.workflow import AgentWorkflow
 from orchestai.errors import UserError
+from orchestai.planner.checkpoint import without_suffix
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.training.rl.checkpoint import identity
@@ -131,7 +132,8 @@ class AgentTrainer:
                 await rollout.stop()
         accelerator.end_training()
         console.print(
-            f"{self.output_dir / BEST}: reward {summary.best_reward:.3f} on {len(trainer.eval_tasks)} validation tasks",
+            f"{without_suffix(self.output_dir / BEST)}: reward {summary.best_reward:.3f} on "
+            f"{len(trainer.eval_tasks)} validation tasks",
             highlight=False,
         )
         return summary
