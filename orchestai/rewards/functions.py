@@ -21,6 +21,7 @@ _NAMED = {
     "code_reward_fn": "orchestai.rewards.unit_tests:code_reward_fn",
     "math_reward_fn": "orchestai.rewards.maths:math_reward_fn",
     "search_reward_fn": "orchestai.rewards.answers:search_reward_fn",
+    "f1_reward_fn": "orchestai.rewards.answers:f1_reward_fn",
 }
 
 

@@ -17,15 +17,18 @@ from orchestai.tasks.task import Task
 Record: TypeAlias = dict[str, Any]
 
 
-def read_records(source: str, hub_split: str) -> list[tuple[str, Record]]:
+def read_records(source: str, hub_split: str, *, within: str = "") -> list[tuple[str, Record]]:
     """Records with where each stands, from a .json, .jsonl or .gz file, or from a Hugging Face data set's split.
+
+    Args:
+        within: where a file is one object, the name under which it holds the list of records.
 
     Raises:
         UserError: there is no such file or data set, or it is not JSON records.
     """
     path = Path(source)
     if path.is_file():
-        return read_file(path)
+        return read_file(path, within=within)
     if path.suffix in {".json", ".jsonl", ".gz"} or path.is_absolute():
         raise UserError(f"{source}: no such task file")
     return _read_hub(source, hub_split)
@@ -48,8 +51,11 @@ def to_tasks(records: Sequence[tuple[str, Record]], convert: Callable[[Record], 
     return tasks
 
 
-def read_file(path: Path, what: str = "task") -> list[tuple[str, Record]]:
+def read_file(path: Path, what: str = "task", *, within: str = "") -> list[tuple[str, Record]]:
     """Records of a .json, .jsonl or .gz file with where each stands; `what` is what messages call one.
+
+    Args:
+        within: see `read_records`.
 
     Raises:
         UserError: it cannot be read, holds no records, or something else.
@@ -60,8 +66,10 @@ def read_file(path: Path, what: str = "task") -> list[tuple[str, Record]]:
             text = file.read()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from None
-    if text.lstrip().startswith("["):
-        records = [(f"{path}, item {number}", item) for number, item in enumerate(_parse(text, str(path)), start=1)]
+    if text.lstrip().startswith("[") or (within and f'"{within}"' in text):
+        parsed = _parse(text, str(path))
+        items = parsed[within] if isinstance(parsed, dict) else parsed
+        records = [(f"{path}, item {number}", item) for number, item in enumerate(items, start=1)]
     else:
         lines = [(f"{path}, line {number}", line) for number, line in enumerate(text.split("\n"), start=1)]
         records = [(where, _parse(line, where)) for where, line in lines if line.strip()]

@@ -19,6 +19,9 @@ _MODULES = {
     "gsm8k": "orchestai.tasks.gsm8k",
     "math500": "orchestai.tasks.math500",
     "aime": "orchestai.tasks.aime",
+    "triviaqa": "orchestai.tasks.triviaqa",
+    "nq_open": "orchestai.tasks.nq_open",
+    "hotpotqa": "orchestai.tasks.hotpotqa",
     "written": "orchestai.tasks.written",
     "arxiv_abstracts": "orchestai.tasks.arxiv_abstracts",
 }

@@ -38,16 +38,18 @@ async def use_tools(
     max_calls: int,
     timeout_s: float = 30.0,
     max_chars: int = MAX_CHARS,
+    describes: bool = True,
     observe: Callable[[Act, Sequence[ToolResult]], None] | None = None,
 ) -> Act:
     """Let a role act, and tell it what its calls gave, until it acts without a call or has no call left.
 
-    The role is told of the tools once, at the end of its system message. The calls of one act run at the same time; each result is a message of the speaker `tool`. An error, an unknown
+    The calls of one act run at the same time; each result is a message of the speaker `tool`. An error, an unknown
     tool, a call that cannot be read and one that takes too long are results too.
 
     Args:
         max_calls: calls that are run; the act after the last of them is the answer, whatever it says.
         timeout_s: seconds for one call; more than a tool's own limit and its queue take.
+        describes: tell the role of the tools, once, at the end of its system message.
         observe: told every act with calls and what these gave, to reward it.
 
     Returns:
@@ -56,7 +58,8 @@ async def use_tools(
     Raises:
         BudgetExceededError, InfrastructureError: as `Conversation.act`, or a tool is out of order.
     """
-    _offer(conversation, tools)
+    if describes:
+        _describe(conversation, tools)
     left = max_calls
     while True:
         act = await conversation.act()
@@ -75,7 +78,7 @@ async def use_tools(
             conversation.tell(result.text, "tool")
 
 
-def _offer(conversation: Conversation, tools: Sequence[Tool]) -> None:
+def _describe(conversation: Conversation, tools: Sequence[Tool]) -> None:
     """Messages that the role has answered stay as they are; then it is told by the user."""
     description, messages = describe(tools), conversation.messages
     if any(description in message["content"] for message in messages):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 from transformers.utils import get_json_schema
@@ -27,8 +30,8 @@ class Tool(Protocol):
     description: str
     parameters: dict[str, Any]
 
-    async def __call__(self, **arguments: Any) -> str | bytes:
-        """What it found, for the model.
+    async def __call__(self, *args: Any, **arguments: Any) -> Any:
+        """What it found, for the model: text, bytes, or what `str` makes text of. It is called with keywords alone.
 
         Raises:
             InfrastructureError: the tool itself is out of order; the attempt becomes unscorable.
@@ -56,6 +59,23 @@ class FunctionTool:
         self.description: str = schema["description"]
         self.parameters: dict[str, Any] = schema["parameters"]
         self._function = function
+
+    @classmethod
+    def find(cls, name: str) -> FunctionTool:
+        """The tool made of `module:function`; the module may lie in the working directory.
+
+        Raises:
+            UserError: there is no such function, or it cannot be a tool.
+        """
+        module, colon, function = name.partition(":")
+        if not colon:
+            raise UserError(f"no tool {name!r}; there are search, python and calculator, or write module:function")
+        if (here := str(Path.cwd())) not in sys.path:
+            sys.path.insert(0, here)
+        try:
+            return cls(getattr(importlib.import_module(module), function))
+        except (ImportError, AttributeError) as error:
+            raise UserError(f"tool {name!r} cannot be imported: {error}") from error
 
     async def __call__(self, **arguments: Any) -> Any:
         if inspect.iscoroutinefunction(self._function):

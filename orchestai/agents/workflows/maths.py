@@ -9,7 +9,9 @@ from pydantic import Field
 
 from orchestai.agents.conversation import Act
 from orchestai.agents.markup import shown, verdict, verdict_reward
-from orchestai.agents.tools import Calculator, Python, use_tools
+from orchestai.agents.tools import describe, use_tools
+from orchestai.agents.tools.calculator import Calculator
+from orchestai.agents.tools.python import Python
 from orchestai.agents.workflow import Agents, AgentWorkflow
 from orchestai.rewards.functions import RewardFunction, find_reward, score
 from orchestai.section import Section
@@ -47,7 +49,7 @@ class Maths(AgentWorkflow):
         tools, limit = (Python(self.sandbox), Calculator()), self.args.shown_characters
         problem = f"The problem:\n{task.instruction}"
         plan = await agents.begin("analyser", _ANALYSER).ask(problem)
-        executor = agents.begin("executor", _EXECUTOR)
+        executor = agents.begin("executor", f"{_EXECUTOR}\n\n{describe(tools)}")
         executor.tell(f"{problem}\n\nA plan:\n{shown(plan.text, limit)}")
         solutions: list[Act] = []
         checks: list[Act] = []

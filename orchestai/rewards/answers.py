@@ -1,0 +1,81 @@
+"""Short answers to questions: exact match and F1 as the official scripts of each data set define them.
+
+- SQuAD (Rajpurkar et al. 2016, `evaluate-v1.1.py`), the default;
+- HotpotQA (Yang et al. 2018, `hotpot_evaluate_v1.py`): as SQuAD, but `yes`, `no` and `noanswer` have no F1 with any
+  other answer;
+- TriviaQA (Joshi et al. 2017, `triviaqa_evaluation.py`): punctuation and underscores become blanks;
+- NQ-open (Lee et al. 2019, `orqa/utils/eval_utils.py`): as SQuAD, with accents apart from their letters.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+
+from orchestai.sandbox import Sandbox
+from orchestai.tasks.task import Task
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_TRIVIAQA_PUNCTUATION = string.punctuation + "‘’´`"
+_WHOLE = ("yes", "no", "noanswer")
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+
+
+def normalised(text: str, suite: str = "squad") -> str:
+    """Lower case, without punctuation, articles and superfluous blanks.
+
+    Args:
+        suite: `hotpotqa`, `triviaqa` and `nq_open` have rules of their own; all others follow SQuAD.
+    """
+    if suite == "triviaqa":
+        blanks = {ord(character): " " for character in _TRIVIAQA_PUNCTUATION}
+        text = text.lower().translate(blanks)
+    else:
+        if suite == "nq_open":
+            text = unicodedata.normalize("NFD", text)
+        text = text.lower().translate({ord(character): None for character in string.punctuation})
+    return " ".join(_ARTICLES.sub(" ", text).split())
+
+
+def exact_match(prediction: str, answers: Sequence[str], suite: str = "squad") -> float:
+    """1 if the prediction is one of the answers but for what `normalised` takes away, else 0."""
+    found = normalised(prediction, suite)
+    return float(any(found == normalised(answer, suite) for answer in answers))
+
+
+def f1(prediction: str, answers: Sequence[str], suite: str = "squad") -> float:
+    """Harmonic mean of precision and recall of the words, for the answer with the highest."""
+    return max((_f1(prediction, answer, suite) for answer in answers), default=0.0)
+
+
+def _f1(prediction: str, answer: str, suite: str) -> float:
+    said, right = normalised(prediction, suite), normalised(answer, suite)
+    if suite == "hotpotqa" and said != right and (said in _WHOLE or right in _WHOLE):
+        return 0.0
+    words, wanted = said.split(), right.split()
+    same = (Counter(words) & Counter(wanted)).total()
+    if not same:
+        return 0.0
+    precision, recall = same / len(words), same / len(wanted)
+    return 2 * precision * recall / (precision + recall)
+
+
+def tagged_answer(text: str) -> str | None:
+    """What the last `<answer>...</answer>` says; None where there is none."""
+    found = _ANSWER.findall(text)
+    return found[-1].strip() if found else None
+
+
+def search_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> float:
+    """Exact match of the tagged answer (of the whole text where nothing is tagged) by the rules of the task's suite."""
+    tagged = tagged_answer(answer)
+    return exact_match(answer if tagged is None else tagged, task.answers, task.suite)
+
+
+def f1_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> float:
+    """`search_reward_fn` with F1 instead of exact match."""
+    tagged = tagged_answer(answer)
+    return f1(answer if tagged is None else tagged, task.answers, task.suite)
