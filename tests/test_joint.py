@@ -75,8 +75,8 @@ def test_aligned_acts_get_the_reward_of_their_pair() -> None:
         [("root", 32, "2")],
         [("root", 32, "30")],
     ]
-    assert episodes[0].metrics == {"success": 0.0, "turn_1_reward": 11, "turn_1_even": 0.0}
-    assert episodes[1].metrics == {"success": 1.0, "turn_1_reward": 32, "turn_1_even": 1.0}
+    assert episodes[0].metrics.items() >= {"success": 0.0, "turn_1_reward": 11, "turn_1_even": 0.0}.items()
+    assert episodes[1].metrics.items() >= {"success": 1.0, "turn_1_reward": 32, "turn_1_even": 1.0}.items()
     assert [trajectory.role for trajectory in episodes[0].trajectories] == ["left", "right"]
 
 
