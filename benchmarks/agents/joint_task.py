@@ -77,9 +77,9 @@ class Variant:
 
 
 VARIANTS = {
-    "one turn, joint, aligned, separate": Variant(1, "joint", "aligned", "separate", 60, 8),
-    "one turn, joint, cross, separate": Variant(1, "joint", "cross", "separate", 60, 8),
-    "one turn, joint, aligned, shared": Variant(1, "joint", "aligned", "shared", 60, 8),
+    "one turn, joint, aligned, separate": Variant(1, "joint", "aligned", "separate", 80, 8),
+    "one turn, joint, cross, separate": Variant(1, "joint", "cross", "separate", 80, 8),
+    "one turn, joint, aligned, shared": Variant(1, "joint", "aligned", "shared", 80, 8),
     "two turns, joint, aligned, separate": Variant(2, "joint", "aligned", "separate", 100, 4),
     "two turns, outcome, aligned, separate": Variant(2, "outcome", "aligned", "separate", 100, 4),
 }
@@ -122,7 +122,7 @@ def configure(variant: Variant, seed: int, model: Path) -> AgentConfig:
     phase2 = {
         "loss_type": "reinforce",
         "learning_rate": 1e-3,
-        "entropy_coef": 0.05,
+        "entropy_coef": 0.1,
         "num_generations": variant.generations,
         "tasks_per_update": 12,
         "num_episodes": 12 * variant.updates,
