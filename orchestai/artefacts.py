@@ -17,8 +17,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from orchestai.config import Config
 from orchestai.errors import UserError
+from orchestai.section import Section
 
 _REPORTED_PACKAGES = ("orchestai", "torch", "transformers", "peft", "accelerate", "numpy", "pydantic")
 
@@ -172,7 +172,7 @@ def save_torch(path: Path | str, value: Any) -> None:
     write_bytes(path, buffer.getvalue())
 
 
-def save_run_info(output_dir: Path | str, config: Config, *, command: str, **facts: Any) -> None:
+def save_run_info(output_dir: Path | str, config: Section, *, command: str, **facts: Any) -> None:
     """Write `COMMAND.config.yaml` (resolved) and `COMMAND.run.json` (versions, machine, facts) into `output_dir`."""
     output_dir = Path(output_dir)
     write_text(output_dir / f"{command}.config.yaml", config.to_yaml())

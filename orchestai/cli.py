@@ -14,12 +14,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from orchestai import __version__
+from orchestai.agents_cli import agents
 from orchestai.config import DEFAULT_CONFIG, Config, load_config
 from orchestai.errors import InfrastructureError, UserError
 
 app = typer.Typer(
     name="orchestai", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__
 )
+app.add_typer(agents, name="agents")
 console = Console(stderr=True)
 _INTERRUPTED = 130
 """Exit code after Ctrl-C, by the shells' convention."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -21,6 +21,7 @@ from orchestai.planner_config import VllmConfig as VllmConfig
 from orchestai.section import Section
 
 DEFAULT_CONFIG = Path("config.yaml")
+S = TypeVar("S", bound=Section)
 
 
 class ModelConfig(Section):
@@ -304,10 +305,6 @@ class Config(Section):
             object.__setattr__(self, "training", self.training.model_copy(update={"phase2_rl": corrected}))
         return self
 
-    def to_yaml(self) -> str:
-        """The resolved configuration; `load_config` reads it back to an equal object."""
-        return OmegaConf.to_yaml(OmegaConf.create(self.model_dump(mode="json")))
-
 
 def load_config(path: Path | str = DEFAULT_CONFIG, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file, apply `a.b.c=value` overrides and validate.
@@ -315,9 +312,23 @@ def load_config(path: Path | str = DEFAULT_CONFIG, overrides: Sequence[str] = ()
     Raises:
         UserError: the file or an override cannot be read, or a key, type or name is wrong.
     """
-    path = Path(path)
+    config = load(Config, Path(path), overrides)
+    check_workers(config.workers, path)
+    return config
+
+
+def load(section: type[S], path: Path | None, overrides: Sequence[str] = ()) -> S:
+    """A configuration of another kind, likewise; without a file, from the overrides alone."""
+    raw = _read(path, overrides)
     try:
-        loaded: Any = OmegaConf.load(path)
+        return section(**raw)
+    except ValidationError as error:
+        raise UserError(f"{path or 'the configuration'}: {_explain(section, error, raw)}") from None
+
+
+def _read(path: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
+    try:
+        loaded: Any = OmegaConf.load(path) if path else OmegaConf.create()
     except FileNotFoundError:
         raise UserError(f"{path}: no such config file; pass --config FILE") from None
     except OSError as error:
@@ -339,20 +350,15 @@ def load_config(path: Path | str = DEFAULT_CONFIG, overrides: Sequence[str] = ()
         raise UserError(f"{path}: {' '.join(str(error).split())}") from None
     if not isinstance(raw, dict):
         raise UserError(f"{path}: the top level must be a mapping of sections, not {type(raw).__name__}")
-    try:
-        config = Config(**raw)
-    except ValidationError as error:
-        raise UserError(f"{path}: {_explain(error, raw)}") from None
-    _check_names(config, path)
-    return config
+    return raw
 
 
-def _explain(error: ValidationError, raw: Any) -> str:
+def _explain(section: type[Section], error: ValidationError, raw: Any) -> str:
     first = error.errors()[0]
     loc = [str(part) for part in first["loc"]]
     key = ".".join(loc)
     if first["type"] == "extra_forbidden":
-        return f"{key}: unknown key (value {first['input']!r}){_nearest(loc[-1], _known_keys(loc[:-1]))}"
+        return f"{key}: unknown key (value {first['input']!r}){_nearest(loc[-1], _known_keys(section, loc[:-1]))}"
     if first["type"] == "missing":
         return f"{key}: required, but missing"
     if first["type"] == "literal_error":
@@ -361,9 +367,9 @@ def _explain(error: ValidationError, raw: Any) -> str:
     return f"{key}: {first['msg']} (got {first['input']!r})"
 
 
-def _known_keys(loc: Sequence[str]) -> Iterator[str]:
+def _known_keys(root: type[Section], loc: Sequence[str]) -> Iterator[str]:
     """Keys of the section at `loc`."""
-    section: Any = Config
+    section: Any = root
     for part in loc:
         if isinstance(section, type) and issubclass(section, BaseModel):
             section = section.model_fields[part].annotation
@@ -380,9 +386,8 @@ def _nearest(word: str, known: Any) -> str:
     return f"; did you mean {match[0]!r}?" if match else ""
 
 
-def _check_names(config: Config, path: Path) -> None:
+def check_workers(workers: WorkersConfig, path: Path | str) -> None:
     """Refuse a worker or model that no one defines."""
-    workers = config.workers
     for i, name in enumerate(workers.cascade):
         if name not in workers.pool:
             nearest = _nearest(name, workers.pool)

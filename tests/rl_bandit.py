@@ -25,7 +25,7 @@ from orchestai.rewards.reward import reward, step_rewards
 from orchestai.tasks.task import Task
 from orchestai.training.rl.checkpoint import identity
 from orchestai.training.rl.distributed import open_accelerator
-from orchestai.training.rl.rollout import Rollout
+from orchestai.training.rl.rollout import ROLE, Rollout
 from orchestai.training.rl.trainer import Trainer
 from orchestai.workflow import Subtask, Workflow
 
@@ -219,13 +219,13 @@ def trainer(output: Path, config: Phase2Config, planner: nn.Module | None = None
         "tasks": tasks,
         "eval_tasks": TASKS,
         "output": output,
-        "save_planner": lambda path, facts: artefacts.save_torch(path, planner.state_dict()),
-        "identity": identity(whole, tasks, TASKS),
+        "save_policies": lambda path, facts: artefacts.save_torch(path, planner.state_dict()),
+        "identity": identity(whole.model_dump(mode="json", include={"workers"}), config, tasks, TASKS),
         "unscorable_limit": 0.2,
     }
     rollout = Rollout(planner, changes.pop("execute", execute), worth, step_worth, config, concurrency=8)
     accelerator = open_accelerator(output, LoggingConfig(), changes.pop("timeout_s", 120.0))
-    return Trainer(accelerator, planner, rollout, config, **(arguments | changes))
+    return Trainer(accelerator, {ROLE: planner}, rollout, config, **(arguments | changes))
 
 
 def rows(output: Path, key: str = "reward") -> list[dict[str, Any]]:

@@ -85,7 +85,7 @@ def test_a_preset_loads_and_its_examples_are_plans_for_its_pool(name: str) -> No
 def test_no_worked_example_is_a_task_of_the_benchmark(shared_data: Path) -> None:
     text = (PRESETS / "few_shot.json").read_text()
     config = load_config(PRESETS / "cpu.yaml", [f"tasks.path={shared_data}/bigcodebench/BigCodeBench.jsonl.gz"])
-    learned, held_out = split_tasks(config)
+    learned, held_out = split_tasks(config.tasks)
     known = {task.instruction.split("\n")[0] for task in [*learned, *held_out]}
     assert not known & {entry["instruction"].split("\n")[0] for entry in json.loads(text)}
 
@@ -94,7 +94,7 @@ def test_tasks_whose_libraries_are_missing_are_left_out(tmp_path: Path, caplog: 
     """Every program for them would fail, and the planner would be blamed."""
     absent = {**record(2, "sum", "sum(found)", 3), "libs": ["math", "no_such_library"]}
     config = load_config(PRESETS / "cpu.yaml", [f"tasks.path={write_tasks(tmp_path / 'tasks.jsonl', absent)}"])
-    learned, held_out = split_tasks(config)
+    learned, held_out = split_tasks(config.tasks)
     assert {task.task_id for task in [*learned, *held_out]} == {"BigCodeBench/0", "BigCodeBench/1"}
     assert "left out 1 of 3 tasks" in caplog.text
     assert "no_such_library" in caplog.text
@@ -149,7 +149,7 @@ def test_the_path_of_the_cpu_preset_from_end_to_end(tmp_path: Path, monkeypatch:
     config, output = small(tmp_path, "rewards.success=fraction"), tmp_path / "out"
     assert asyncio.run(train(config, checkpoint=Path("base"), output_dir=output)).updates == 1
     rows = [json.loads(line) for line in (output / "phase2_rollouts.jsonl").read_text().splitlines()]
-    learned = split_tasks(config)[0][0].task_id
+    learned = split_tasks(config.tasks)[0][0].task_id
     right = 1.0 if learned == "BigCodeBench/0" else 0.5  # the sum of nothing is also its largest
     assert {row["reward"] for row in rows} == {0.0, right}
     row = json.loads((output / "phase2_metrics.jsonl").read_text().splitlines()[1])

@@ -73,13 +73,13 @@ async def test_the_planner_learns_whom_to_trust_and_what_it_costs(tmp_path, cred
         )
         trainer = Trainer(
             Accelerator(cpu=True),
-            planner,
+            {"planner": planner},
             rollout,
             config,
             tasks=TASKS,
             eval_tasks=TASKS,
             output=tmp_path,
-            save_planner=lambda path, facts: artefacts.save_torch(path, planner.state_dict()),
+            save_policies=lambda path, facts: artefacts.save_torch(path, planner.state_dict()),
             identity={},
             unscorable_limit=0.1,
         )

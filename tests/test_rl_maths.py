@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestai.training.rl import maths
-from orchestai.training.rl.maths import Counts
+from orchestai.training.rl.maths import Counts, Lengths
 
 MODES = ["sequence_mean", "sequence_sum", "slot_mean", "constant_length", "rollout_mean"]
 
@@ -133,7 +133,7 @@ def test_what_stands_in_masked_slots_never_matters(seed):
     generator = torch.Generator().manual_seed(seed)
     logp, old, values, rewards, advantages = torch.randn(5, 3, 6, generator=generator, dtype=torch.float64)
     mask = torch.rand(3, 6, generator=generator) < 0.5
-    counts = Counts(rows=3, slots=int(mask.sum()), rollouts=3, length=6)
+    counts = Counts(sequences=3, slots=int(mask.sum()), rollouts=3, length=6)
 
     def figures(junk):
         put = lambda x: torch.where(mask, x, junk)  # noqa: E731
@@ -144,7 +144,7 @@ def test_what_stands_in_masked_slots_never_matters(seed):
             maths.returns_to_go(put(rewards), mask, 0.9),
             maths.whiten(put(values), mask),
             ratio,
-            *(maths.aggregate(loss, mask, mode, counts, mask.sum(1)) for mode in MODES),
+            *(maths.aggregate(loss, mask, mode, counts, Lengths(mask.sum(1), mask.sum(1))) for mode in MODES),
         ]
 
     for plain, junk in zip(figures(0.0), figures(float("nan")), strict=True):
@@ -233,8 +233,9 @@ def test_kl_estimators_average_to_the_exact_divergence():
 def test_aggregation_by_hand():
     loss = torch.tensor([[1.0, 2.0, 3.0], [10.0, 50.0, 50.0]])
     mask = torch.tensor([[True, True, True], [True, False, False]])
-    counts = Counts(rows=2, slots=4, rollouts=1, length=5)
-    share = {mode: maths.aggregate(loss, mask, mode, counts, torch.tensor([4, 4])).item() for mode in MODES}
+    counts = Counts(sequences=2, slots=4, rollouts=1, length=5)
+    lengths = Lengths(torch.tensor([3, 1]), torch.tensor([4, 4]))
+    share = {mode: maths.aggregate(loss, mask, mode, counts, lengths).item() for mode in MODES}
     assert share == pytest.approx(
         {"sequence_mean": 6.0, "sequence_sum": 8.0, "slot_mean": 4.0, "constant_length": 1.6, "rollout_mean": 4.0}
     )
@@ -250,11 +251,11 @@ def test_the_loss_does_not_depend_on_how_rows_are_cut(seed, rows, cut, mode):
     episode = torch.randint(0, 3, (rows,), generator=generator)
     slots = mask.sum(1)
     per_episode = torch.zeros(3, dtype=slots.dtype).index_add(0, episode, slots)[episode]
-    counts = Counts(rows=rows, slots=int(slots.sum()), rollouts=len(episode.unique()), length=7)
-    whole = maths.aggregate(loss, mask, mode, counts, per_episode)
+    counts = Counts(sequences=rows, slots=int(slots.sum()), rollouts=len(episode.unique()), length=7)
+    whole = maths.aggregate(loss, mask, mode, counts, Lengths(slots, per_episode))
     parts = sum(
-        maths.aggregate(loss[i : i + cut], mask[i : i + cut], mode, counts, per_episode[i : i + cut])
-        for i in range(0, rows, cut)
+        maths.aggregate(loss[part], mask[part], mode, counts, Lengths(slots[part], per_episode[part]))
+        for part in (slice(i, i + cut) for i in range(0, rows, cut))
     )
     assert whole.item() == pytest.approx(parts.item(), abs=1e-6)
 

@@ -51,6 +51,8 @@ def test_ppo_by_hand():
         weights=torch.ones(2, 2),
         advantages=torch.tensor([[1.0, -2.0], [3.0, 9.0]]),
         returns=torch.tensor([[2.0, 0.5], [1.0, 9.0]]),
+        sequences=torch.tensor([0, 1]),
+        sequence_slots=torch.tensor([2.0, 1.0]),
         rollouts=torch.tensor([0, 1]),
         rollout_slots=torch.tensor([2.0, 1.0]),
     )

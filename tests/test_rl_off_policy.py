@@ -120,11 +120,14 @@ def test_plans_older_than_the_bound_are_neither_learned_from_nor_zero():
     """Whatever drew them: it is judged by the version that the engine says, two optimiser steps per update here."""
     episodes = [episode(version) for version in (2, 4, 5, 6)]
     settings = bandit.settings(on_policy=False, max_staleness=1, num_iterations=2)
-    kept = refuse_stale(episodes, 6, settings)
+    kept = refuse_stale(episodes, {"planner": 6}, settings)
     assert [isinstance(one.outcome, Unscorable) for one in kept] == [True, False, False, False]
-    assert kept[0].outcome.reason == "stale: its plan was drawn 2 updates ago, and training.phase2_rl allows 1"
-    assert describe_staleness(episodes, 6, settings) == {"staleness": pytest.approx(3.5 / 4), "max_staleness": 2.0}
-    strict = refuse_stale(episodes, 6, bandit.settings(num_iterations=2))
+    assert kept[0].outcome.reason == "stale: it was drawn 2 updates ago, and training.phase2_rl allows 1"
+    assert describe_staleness(episodes, {"planner": 6}, settings) == {
+        "staleness": pytest.approx(3.5 / 4),
+        "max_staleness": 2.0,
+    }
+    strict = refuse_stale(episodes, {"planner": 6}, bandit.settings(num_iterations=2))
     assert [isinstance(one.outcome, Unscorable) for one in strict] == [True, True, True, False]
 
 

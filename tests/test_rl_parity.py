@@ -129,6 +129,8 @@ def ours(kind: str, drawn: Drawn, **settings: Any) -> tuple[Tensor, Tensor, Tens
         weights=weights,
         advantages=torch.where(mask, drawn.advantages[:, None], 0.0),
         returns=torch.zeros_like(drawn.logp),
+        sequences=torch.arange(rows),
+        sequence_slots=mask.sum(1),
         rollouts=torch.arange(rows),
         rollout_slots=mask.sum(1),
     )

@@ -53,7 +53,7 @@ def killed(output: Path, policy: str, executions: int, saves: int) -> None:
         artefacts.save_torch(path, planner.state_dict())
         count("saves")
 
-    run(output, policy, planner=planner, execute=execute, save_planner=save)
+    run(output, policy, planner=planner, execute=execute, save_policies=save)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")

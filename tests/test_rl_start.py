@@ -54,7 +54,7 @@ def test_from_a_checkpoint_of_phase_1_to_one_of_phase_2(tmp_path):
     assert asyncio.run(train(config, checkpoint=first, output_dir=tmp_path / "out")).updates == 1
 
     trained = load_planner(tmp_path / "out" / "phase2_best.pth", config, worker_cards(config.workers))
-    tasks, held_out = split_tasks(config)
+    tasks, held_out = split_tasks(config.tasks)
     assert trained.plan(tasks)[0].workflow is not None
     before, after = load_planner(first, config, trained.cards).state_dict(), trained.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before if not name.startswith("selector"))
@@ -71,7 +71,7 @@ def test_from_a_checkpoint_of_phase_1_to_one_of_phase_2(tmp_path):
 
 def test_a_suite_without_a_validation_split_gives_up_a_share(tmp_path):
     suite = configuration(tmp_path, split="validation")
-    tasks, held_out = split_tasks(suite)
+    tasks, held_out = split_tasks(suite.tasks)
     assert {task.task_id for task in tasks} | {task.task_id for task in held_out} == {"plus/5", "plus/6", "plus/7"}
     assert len(held_out) == 1
 
@@ -80,7 +80,7 @@ def test_the_only_split_of_a_suite_is_taken_whatever_its_name(tmp_path, monkeypa
     config = configuration(tmp_path)
     tasks = [Task.model_validate_json(line) for line in (tmp_path / "suite.jsonl").read_text().splitlines()]
     monkeypatch.setattr("orchestai.training.rl.start.load_suite", lambda *_: Suite("one", {"test": lambda: tasks}))
-    learned, held_out = split_tasks(config)
+    learned, held_out = split_tasks(config.tasks)
     assert len(learned) + len(held_out) == len(tasks)
     assert learned
     assert held_out

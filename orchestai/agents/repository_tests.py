@@ -40,6 +40,7 @@ sys.path[:0] = [path for path in (os.getcwd(), os.path.abspath("src")) if os.pat
 """
 _PYTEST = """\
 import contextlib, io, unittest
+import pytest
 
 class Outcome:
     said = "not found"
@@ -49,7 +50,6 @@ class Outcome:
             self.said = report.outcome if report.outcome != "failed" else report.longreprtext[-250:]
 
 def outcome(test):
-    import pytest
     plugin, printed = Outcome(), io.StringIO()
     with contextlib.redirect_stdout(printed):
         pytest.main(["-p", "no:cacheprovider", "-q", "--rootdir=.", test], plugins=[plugin])
@@ -79,34 +79,35 @@ async def run_tests(sandbox: Sandbox, files: Files, tests: Iterable[str]) -> dic
     Raises:
         InfrastructureError: the sandbox failed, or the repository does not fit its scratch disk.
     """
-    tests = list(tests)
     code = _UNPACK.format(packed=_packed(files, sandbox.limits.file_mb))
-    by_file: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    results = {}
+    results: dict[str, TestResult] = {}
+    by_file: dict[str, dict[str, str]] = defaultdict(dict)
     for test in tests:
         path, name = place(test, files)
+        results[test] = TestResult(False, f"there is no test file {path}")
         if path in files:
-            by_file[path].append((test, name))
-        else:
-            results[test] = TestResult(False, f"there is no test file {path}")
-    for path, named in by_file.items():
+            by_file[path][test] = name
+    for path, names in by_file.items():
         source = files[path].decode(errors="replace")
         own = _own_names(source)
-        direct = own is not None and all(name in own for _, name in named)
-        source = source if direct else _pytest_source(test for test, _ in named)
-        report = await sandbox.arun(Program(code, source, "repository", "shared"))
-        if report.status == "infra_error":
-            raise InfrastructureError(report.reason)
-        numbered = {f"Tests.test_{number}": test for number, (test, _) in enumerate(named)}
-        wanted = {name: test for test, name in named} if direct else numbered
-        results |= _results(report, wanted)
-    return {test: results[test] for test in tests}
+        direct = {test: name for test, name in names.items() if name in own}
+        others = [test for test in names if test not in direct]
+        numbered = {test: f"Tests.test_{number}" for number, test in enumerate(others)}
+        nodes = [_node(path, names[test]) for test in others]
+        for run, wanted in ((source, direct), (_pytest_source(nodes), numbered)):
+            if wanted:
+                report = await sandbox.arun(Program(code, run, "repository", "shared"))
+                results |= _results(report, wanted)
+    return results
 
 
 def _results(report: Report, wanted: Mapping[str, str]) -> dict[str, TestResult]:
+    """The results of tests; `wanted` holds their names in the report."""
+    if report.status == "infra_error":
+        raise InfrastructureError(report.reason)
     verdicts = {verdict.name: verdict for verdict in report.tests}
     results = {}
-    for name, test in wanted.items():
+    for test, name in wanted.items():
         verdict = verdicts.get(name)
         passed = verdict is not None and verdict.outcome == "passed"
         message = "" if passed else (verdict and (verdict.message or verdict.outcome)) or report.reason
@@ -121,18 +122,23 @@ def place(test: str, files: Files) -> tuple[str, str]:
         path = module.replace(".", "/") + ".py"
         under_tests = f"tests/{path}"
         return (under_tests if path not in files and under_tests in files else path), f"{cls}.{match['method']}"
-    path, *names = test.split("::")
-    return path, ".".join(names)
+    path, _, name = test.partition("::")
+    return path, name.replace("::", ".", name.partition("[")[0].count("::"))
 
 
-def _own_names(source: str) -> set[str] | None:
-    """The `unittest` tests that a file defines; None where it cannot run outside its package."""
+def _node(path: str, name: str) -> str:
+    """What pytest calls a test."""
+    return f"{path}::{name.replace('.', '::', name.partition('[')[0].count('.'))}"
+
+
+def _own_names(source: str) -> set[str]:
+    """The `unittest` tests that a file defines; none where it cannot run outside its package."""
     try:
         tree = ast.parse(source)
         relative = any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
-        return None if relative else set(list_tests(source))
+        return set() if relative else set(list_tests(source))
     except (SyntaxError, ValueError, RecursionError):
-        return None
+        return set()
 
 
 def _pytest_source(tests: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from orchestai.sandbox import Sandbox
 from orchestai.section import Section
 from orchestai.tasks.task import Task
 from orchestai.training.rl.episode import Episode, Trajectory, Turn
+from orchestai.training.rl.rows import rows_of
 
 
 class Agents:
@@ -46,13 +47,18 @@ class Agents:
         return conversation
 
     def episode(self, outcome: Outcome | float, metrics: Mapping[str, float] | None = None) -> Episode:
-        """What happened, with a trajectory per conversation, and what it was worth."""
+        """What happened, with a trajectory per conversation, and what it was worth.
+
+        Args:
+            metrics: further figures, beside turns, tokens and what each role earned.
+        """
+        trajectories = tuple(map(_trajectory, self.conversations))
         return Episode(
             task_id=self.task.task_id,
             group_id=self.task.task_id,
-            trajectories=tuple(map(_trajectory, self.conversations)),
+            trajectories=trajectories,
             outcome=Scored(outcome) if isinstance(outcome, (int, float)) else outcome,
-            metrics=dict(metrics or {}),
+            metrics={**_measured(self.conversations, trajectories), **(metrics or {})},
             text=_transcript(self.conversations),
         )
 
@@ -125,6 +131,22 @@ def _turn(sampled: Sampled, reward: float | None, group: str) -> Turn:
         reward=reward,
         group=group,
     )
+
+
+def _measured(conversations: Sequence[Conversation], trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Turns, tokens written, rows beyond one per trajectory, and each role's mean reward of its own, if it has any."""
+    acts = [act for conversation in conversations for act in conversation.acts]
+    earned: dict[str, list[float]] = {}
+    for conversation in conversations:
+        own = [conversation.reward] if conversation.reward is not None else [act.reward for act in conversation.acts]
+        earned.setdefault(conversation.role, []).extend(reward for reward in own if reward is not None)
+    return {
+        "turns": len(acts),
+        "tokens": sum(act.tokens for act in acts),
+        "forked_rows": sum(len(rows_of(t.turns)) - 1 for t in trajectories if t.turns),
+        "budget_exceeded": 0.0,
+        **{f"{role}_reward": sum(rewards) / len(rewards) for role, rewards in earned.items() if rewards},
+    }
 
 
 def _transcript(conversations: Sequence[Conversation]) -> str:

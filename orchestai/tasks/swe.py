@@ -1,4 +1,6 @@
-"""SWE-bench: issues of Python repositories, each with a commit, and the tests that a patch must make pass."""
+"""SWE-bench: issues of Python repositories, each with a commit, and the tests that a patch must make pass.
+
+The training split is SWE-Gym, which has the same fields; SWE-bench's own has no lists of tests."""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
 
 HUB_NAME = "SWE-bench/SWE-bench_Verified"
-TRAIN_HUB_NAME = "SWE-bench/SWE-bench"
+TRAIN_HUB_NAME = "SWE-Gym/SWE-Gym"
 
 
 def load(path: str | None = None) -> Suite:

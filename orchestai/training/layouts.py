@@ -21,9 +21,11 @@ class Layout:
 
     Attributes:
         split: whether a process holds a part of the weights only, so that it cannot use the module alone.
+        several: whether several modules can learn beside each other.
     """
 
     split = False
+    several = True
 
     def __init__(self, accelerator: Accelerator) -> None:
         self.accelerator = accelerator
@@ -52,6 +54,7 @@ class Fsdp2(Layout):
     """PyTorch's `fully_shard`: a part of every parameter in each process."""
 
     split = True
+    several = False
 
     def configure(self, module: nn.Module, max_grad_norm: float) -> None:
         plugin = self.accelerator.state.fsdp_plugin
@@ -85,6 +88,8 @@ class Fsdp2(Layout):
 
 class Zero(Layout):
     """DeepSpeed's ZeRO: moments in parts (stage 1), gradients too (2), weights too (3)."""
+
+    several = False
 
     def __init__(self, accelerator: Accelerator) -> None:
         super().__init__(accelerator)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,15 @@ class SearchIndex:
 
     def __len__(self) -> int:
         return len(self._passages)
+
+    def passage(self, name: str) -> Passage | None:
+        """The passage with an id."""
+        place = self._places.get(name)
+        return None if place is None else Passage(**self._passages[place])
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {self._passages[i]["id"]: i for i in range(len(self))}
 
     def search(self, query: str, k: int) -> list[Passage]:
         """At most `k` passages that share a word with the query, the best first, earlier ones before equals."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 from safetensors import SafetensorError
@@ -16,10 +16,10 @@ from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from orchestai.config import Config
+from orchestai.config import Config, ModelConfig
 from orchestai.errors import UserError
 from orchestai.planner.language.tiny import tiny_model, tiny_tokenizer
-from orchestai.planner_config import LanguageConfig, LoraConfig
+from orchestai.planner_config import LoraConfig
 from orchestai.workers import weights
 from orchestai.workers.base import WorkerCard
 
@@ -54,7 +54,17 @@ def open_model(
     return model, tokenizer
 
 
-def read_model(path: str, settings: LanguageConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+class Format(Protocol):
+    """How a model is to be loaded."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def load_in_4bit(self) -> bool: ...
+
+
+def read_model(path: str, settings: Format) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Model and tokenizer from a folder, or a name on the hub.
 
     Raises:
@@ -69,7 +79,7 @@ def read_model(path: str, settings: LanguageConfig) -> tuple[PreTrainedModel, Pr
             model = AutoModelForCausalLM.from_pretrained(path, **options)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise UserError(f"planner.language.model: cannot load {path!r}: {reason}") from error
+        raise UserError(f"cannot load the model {path!r}: {reason}") from error
     return model, tokenizer
 
 
@@ -79,16 +89,18 @@ def source(config: Config) -> str:
     Raises:
         UserError: the packaged model is not installed, or the name is of a model behind a server.
     """
-    name = config.planner.language.model
-    known = config.workers.models.get(name)
-    if known is not None:
-        if known.kind != "huggingface":
+    return find_source(config.planner.language.model, config.workers.models, cache_dir(config))
+
+
+def find_source(name: str, known: Mapping[str, ModelConfig], cache_dir: Path) -> str:
+    """Likewise for a model by name, which may be one of the known ones."""
+    if name in known:
+        if known[name].kind != "huggingface":
             raise UserError(
-                f"planner.language.model: {name!r} is asked through {known.kind}; only a model of kind huggingface "
-                "can be trained"
+                f"the model {name!r} is asked through {known[name].kind}; only one of kind huggingface can be trained"
             )
-        name = known.name
-    return weights.source(name, cache_dir(config))
+        name = known[name].name
+    return weights.source(name, cache_dir)
 
 
 def cache_dir(config: Config) -> Path:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
 
 import torch
-from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from orchestai.planner.base import AnyDecisions, DecisionKind, Plan, SampleSpec, Scores
-from orchestai.planner.language import models
-from orchestai.planner.language.causal import CausalPolicy
+from orchestai.planner.base import Plan, SampleSpec
 from orchestai.planner.language.constrained import plan_grammar
 from orchestai.planner.language.plan_text import read_plan
 from orchestai.planner.language.prompt import PromptTooLongError, PromptWriter
 from orchestai.planner.language.sampling import Choose, Completion
+from orchestai.planner.language.token_policy import TokenPolicy
 from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.planner_config import PlannerConfig
 from orchestai.tasks.task import Task
@@ -25,7 +22,7 @@ from orchestai.workflow import WorkflowError
 _PLAN_BATCH = 64
 
 
-class LanguagePlanner(nn.Module):
+class LanguagePlanner(TokenPolicy):
     """Turns instructions into workflows for the workers that `cards` describe, one token after the other.
 
     A plan that cannot be read is a `Plan` without a workflow, and its tokens are decisions all the same.
@@ -33,10 +30,6 @@ class LanguagePlanner(nn.Module):
 
     Args:
         value_head: estimate the return at every token, for PPO.
-
-    Attributes:
-        max_slots: most tokens of a plan.
-        policy: the model, its end tokens and its value head.
 
     Raises:
         UserError: the worked examples cannot be used, the model has no end token, or constrained plans are asked for
@@ -52,24 +45,22 @@ class LanguagePlanner(nn.Module):
         *,
         value_head: bool = False,
     ) -> None:
-        super().__init__()
+        language = config.language
+        super().__init__(
+            model,
+            tokenizer,
+            max_slots=language.max_new_tokens,
+            value_head=value_head,
+            gradient_checkpointing=language.gradient_checkpointing,
+        )
         self.config = config
         self.cards = tuple(cards)
-        self.tokenizer = tokenizer
-        self.policy = CausalPolicy(model, models.end_ids(model, tokenizer), value_head=value_head)
-        self.max_slots = config.language.max_new_tokens
         self.prompts = PromptWriter(config, cards, tokenizer, self.policy.context)
         self._names = [card.name for card in cards]
         self._grammar = None
-        if config.language.constrained:
+        if language.constrained:
             size = model.get_output_embeddings().weight.shape[0]
             self._grammar = plan_grammar(config, cards, tokenizer, size, self.policy.end_ids)
-        if config.language.gradient_checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
-
-    @property
-    def model(self) -> PreTrainedModel:
-        return self.policy.model
 
     def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
         """Write plans greedily, or sample every token; `explore` does not matter."""
@@ -116,60 +107,5 @@ class LanguagePlanner(nn.Module):
             return Plan(workflow=None, raw_valid=False, decisions=decisions, logp=logp, error=reason)
         return Plan(found.workflow, raw_valid=found.whole and completion.ended, decisions=decisions, logp=logp)
 
-    def score(
-        self,
-        tasks: Sequence[Task],
-        decisions: Sequence[AnyDecisions],
-        *,
-        explore: frozenset[DecisionKind],
-        temperature: float,
-    ) -> Scores:
-        """Log-probabilities of tokens that were sampled; the tasks and `explore` do not matter. Without dropout.
-
-        Slots are tokens, up to the longest completion of the rows.
-        """
-        tokens = [token_decisions(one) for one in decisions]
-        with self._without_dropout():
-            found = self.policy.score([one.prompt for one in tokens], [one.completion for one in tokens], temperature)
-        step = torch.full(found.mask.shape[1:], -1, device=found.mask.device)
-        return Scores(found.logp, found.entropy, found.value, found.mask, step)
-
-    def cost(self, decisions: Sequence[AnyDecisions]) -> int:
-        """Tokens that one pass over these rows reads; a prompt that rows share counts once."""
-        tokens = [token_decisions(one) for one in decisions]
-        prompts = {one.prompt.numpy().tobytes(): len(one.prompt) for one in tokens}
-        return sum(prompts.values()) + sum(len(one.completion) for one in tokens)
-
-    @property
-    def has_adapter(self) -> bool:
-        """Whether adapters learn, so that `reference` needs no second model."""
-        return models.has_adapter(self.model)
-
-    def keep_reference(self) -> None:
-        """Keep the adapter as it is now for `reference`; without this, that is the model without adapter."""
-        models.keep_reference(self.model)
-
-    def reference(self) -> AbstractContextManager[None] | None:
-        """A context in which this is the policy that training began from; None without adapters: only a copy can."""
-        return models.reference(self.model) if self.has_adapter else None
-
     def _choose(self) -> Choose | None:
         return None if self._grammar is None else self._grammar()
-
-    @contextmanager
-    def _without_dropout(self) -> Iterator[None]:
-        """Checkpointed activations exist only in training mode, so that mode stays where they are asked for."""
-        training = self.training
-        self.train(self.config.language.gradient_checkpointing and torch.is_grad_enabled())
-        models.without_dropout(self)
-        try:
-            yield
-        finally:
-            self.train(training)
-
-
-def token_decisions(decisions: AnyDecisions) -> TokenDecisions:
-    """Raise `TypeError` where another kind of planner decided."""
-    if not isinstance(decisions, TokenDecisions):
-        raise TypeError(f"a language model scores tokens, not {type(decisions).__name__}")
-    return decisions

@@ -25,7 +25,7 @@ from orchestai.planner.language.backends.weights import Folders, writer
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.tasks.task import Task
 from orchestai.training.rl.distributed import on_all
-from orchestai.training.rl.policy import Policy
+from orchestai.training.rl.policy import PlannerPolicy
 from orchestai.training.rl.rollout import Execute
 from orchestai.training.rl.sampler import BackendSampler, OwnSampler, Sampler
 from orchestai.workflow import Workflow
@@ -33,7 +33,11 @@ from orchestai.workflow import Workflow
 
 @asynccontextmanager
 async def open_sampler(
-    config: Config, planner: Policy | LanguagePlanner, tasks: Sequence[Task], accelerator: Accelerator, output: Path
+    config: Config,
+    planner: PlannerPolicy | LanguagePlanner,
+    tasks: Sequence[Task],
+    accelerator: Accelerator,
+    output: Path,
 ) -> AsyncIterator[Sampler]:
     """The sampler of `planner.language.backend`; planners of other kinds draw their own plans.
 

@@ -1,4 +1,4 @@
-"""Episodes as tensors: every turn a row, with the advantage of each of its decisions."""
+"""Episodes as tensors: turns in rows, with the advantage of each of their decisions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from orchestai.outcome import Scored
 from orchestai.planner.base import AnyDecisions
 from orchestai.tasks.task import Task
 from orchestai.training.rl import maths
-from orchestai.training.rl.credit import step_advantages
-from orchestai.training.rl.episode import Episode, Trajectory, Turn
-from orchestai.training.rl.maths import Bound, Counts, GroupAdvantages, Level
+from orchestai.training.rl.credit import Acts, Credit, acts_of, step_advantages
+from orchestai.training.rl.episode import Episode
+from orchestai.training.rl.maths import Bound, Counts, GroupAdvantages, Lengths, Level
 from orchestai.training.rl.recipes import Recipe
+from orchestai.training.rl.rows import BETWEEN, Row, rows_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,14 +29,14 @@ class Batch:
 
     Attributes:
         tasks, decisions: one per row.
-        max_slots: most slots that a row can have; the constant that `dr_grpo` divides by.
+        max_slots: most slots of the loss that a trajectory can have; the constant that `dr_grpo` divides by.
         logp, values: when the decisions were sampled.
         mask: bool; the slots in the loss.
         weights: of each decision in the policy loss, correcting for a sampler that is not quite the policy.
         advantages: of each decision.
         returns: targets of the value; for PPO.
-        rollouts: (rows,) number of the episode that the row belongs to.
-        rollout_slots: (rows,) slots of that whole episode.
+        sequences, rollouts: (rows,) int64; numbers of the trajectory and of the episode that the row belongs to.
+        sequence_slots, rollout_slots: (rows,) slots of the whole trajectory, and of the whole episode.
     """
 
     tasks: tuple[Task, ...]
@@ -47,8 +48,14 @@ class Batch:
     weights: Tensor
     advantages: Tensor
     returns: Tensor
+    sequences: Tensor
+    sequence_slots: Tensor
     rollouts: Tensor
     rollout_slots: Tensor
+
+    @property
+    def lengths(self) -> Lengths:
+        return Lengths(self.sequence_slots, self.rollout_slots)
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -69,7 +76,10 @@ class Batch:
     def counts(self) -> Counts:
         """What the rows add up to, if they are all of one optimiser step."""
         return Counts(
-            rows=len(self), slots=int(self.mask.sum()), rollouts=len(self.rollouts.unique()), length=self.max_slots
+            sequences=len(self.sequences.unique()),
+            slots=int(self.mask.sum()),
+            rollouts=len(self.rollouts.unique()),
+            length=self.max_slots,
         )
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
@@ -84,8 +94,8 @@ class Learning:
     Attributes:
         batch: None if no episode can be learned from.
         groups, flat_groups: groups compared, and those whose rewards do not differ.
-        advantages: (trajectories,) reward above baseline; for PPO and `credit: step`, the mean over each
-            trajectory's decisions.
+        advantages: (acts,) reward above baseline, by the rule of credit; for PPO and `credit: step`, (trajectories,)
+            the mean over each trajectory's decisions.
         sampler: how far the sampler was from the policy, for reports; empty without `sampler_correction`.
     """
 
@@ -101,45 +111,59 @@ class Learning:
         return self.batch is not None and bool((self.advantages != 0).any())
 
 
+def plan_credit(config: Phase2Config) -> Credit:
+    """How the rewards of plans are credited; a critic foresees them in units of `alpha`."""
+    return Credit("role", unit=abs(config.alpha) or 1.0)
+
+
 def make_batch(
-    episodes: Sequence[Episode], tasks: Mapping[str, Task], recipe: Recipe, config: Phase2Config, max_slots: int
+    episodes: Sequence[Episode],
+    tasks: Mapping[str, Task],
+    recipe: Recipe,
+    config: Phase2Config,
+    max_slots: int,
+    credit: Credit | None = None,
 ) -> Learning:
     """Compare the rewards and give every decision its advantage.
 
-    Unscorable episodes are left out. A trajectory is compared with those of the same role in the same group.
+    Unscorable episodes are left out. What a role did is compared with what the same role did in the same group.
 
     Args:
         tasks: by id.
         max_slots: of the policy.
+        credit: `plan_credit` if absent.
 
     Raises:
-        UserError: steps shall be credited apart, but no decision belongs to one.
+        UserError: steps shall be credited apart, but no decision belongs to one; or the rule is not for PPO.
     """
     known = [(i, t) for i, e in enumerate(episodes) if isinstance(e.outcome, Scored) for t in e.trajectories if t.turns]
-    rewards = torch.tensor([_reward(episodes[i], t) for i, t in known], dtype=torch.float64)
-    names = [(episodes[i].group_id, t.role) for i, t in known]
-    number = {name: n for n, name in enumerate(dict.fromkeys(names))}
-    compared = _compare(recipe, rewards, torch.tensor([number[name] for name in names], dtype=torch.long))
     if not known:
-        return Learning(None, 0, 0, compared.values)
+        return Learning(None, 0, 0, torch.zeros(0, dtype=torch.float64))
+    credit = credit or plan_credit(config)
+    acts = acts_of([(episodes[i], trajectory) for i, trajectory in known])
 
-    turns = [turn for _, trajectory in known for turn in trajectory.turns]
-    of_row = torch.tensor([k for k, (_, trajectory) in enumerate(known) for _ in trajectory.turns])
-    mask = _stack([turn.mask for turn in turns])
-    values = _stack([turn.value for turn in turns]).float()
+    def compare(rewards: Tensor, group_ids: Tensor) -> GroupAdvantages:
+        return _compare(recipe, rewards, group_ids)
+
+    compared = credit.advantages(acts, compare)
+    split = [rows_of(trajectory.turns) for _, trajectory in known]
+    rows = [row for some in split for row in some]
+    of_row = torch.tensor([k for k, some in enumerate(split) for _ in some])
+    mask = _stack([row.mask for row in rows])
+    values = _stack([row.value for row in rows]).float()
+    act = _act_of_slot(acts, of_row, rows)
     advantages = compared.values.float()
     if recipe.baseline == "critic":
-        unit = abs(config.alpha) or 1.0
-        turn_numbers = torch.tensor([n for _, trajectory in known for n in range(len(trajectory.turns))])
-        per_slot, returns = _critic(rewards.float() / unit, of_row, turn_numbers, mask, values, config)
+        row_numbers = torch.tensor([n for some in split for n in range(len(some))])
+        earned = (credit.rewards(acts) / credit.unit).float()
+        per_slot, returns = _critic(earned, act, of_row, row_numbers, mask, values, config)
         advantages = _mean_of_slots(per_slot, mask, of_row, len(known))
         per_slot = maths.whiten(per_slot, mask)
     else:
-        per_slot, returns = torch.where(mask, advantages[of_row, None], 0.0), torch.zeros_like(values)
+        per_slot, returns = torch.where(mask, advantages[act], 0.0), torch.zeros_like(values)
         if config.credit == "step":
-            group_ids = torch.tensor([number[name] for name in names])
-            by_step = _credit_steps([episodes[i] for i, _ in known], rewards, group_ids)
-            steps = _stack([turn.step for turn in turns], fill=-1)
+            by_step = _credit_steps([episodes[i] for i, _ in known], acts)
+            steps = _stack([row.step for row in rows], fill=-1)
             if not (steps >= 0).any():
                 raise UserError(
                     "training.phase2_rl.credit: the planner writes tokens, which belong to no one step; set it to plan"
@@ -149,11 +173,12 @@ def make_batch(
             )
             advantages = _mean_of_slots(per_slot, mask, of_row, len(known))
     rollouts = torch.tensor([i for i, _ in known])[of_row]
-    logp = _stack([turn.logp for turn in turns]).float()
-    weights, sampler = _correct(turns, logp, mask, config)
+    logp = _stack([row.logp for row in rows]).float()
+    weights, sampler = _correct(rows, logp, mask, config)
+    slots = mask.float().sum(1)
     batch = Batch(
         tasks=tuple(tasks[episodes[i].task_id] for i in rollouts.tolist()),
-        decisions=tuple(turn.decisions for turn in turns),
+        decisions=tuple(row.decisions for row in rows),
         max_slots=max_slots,
         logp=logp,
         mask=mask,
@@ -161,10 +186,19 @@ def make_batch(
         weights=weights,
         advantages=per_slot,
         returns=returns,
+        sequences=of_row,
+        sequence_slots=torch.zeros(len(known)).index_add(0, of_row, slots)[of_row],
         rollouts=rollouts,
-        rollout_slots=torch.zeros(len(episodes)).index_add(0, rollouts, mask.float().sum(1))[rollouts],
+        rollout_slots=torch.zeros(len(episodes)).index_add(0, rollouts, slots)[rollouts],
     )
     return Learning(batch, compared.groups, compared.flat, advantages, sampler)
+
+
+def _act_of_slot(acts: Acts, of_row: Tensor, rows: Sequence[Row]) -> Tensor:
+    """(rows, slots) number of the act that each slot belongs to; any act's between acts."""
+    first = (acts.number == 0).nonzero()[:, 0]
+    turns = _stack([row.turn for row in rows], fill=BETWEEN)
+    return first[of_row][:, None] + turns.clamp(min=0)
 
 
 def _stack(rows: Sequence[Tensor], fill: float = 0) -> Tensor:
@@ -174,13 +208,13 @@ def _stack(rows: Sequence[Tensor], fill: float = 0) -> Tensor:
 
 
 def _correct(
-    turns: Sequence[Turn], logp: Tensor, mask: Tensor, config: Phase2Config
+    rows: Sequence[Row], logp: Tensor, mask: Tensor, config: Phase2Config
 ) -> tuple[Tensor, Mapping[str, float]]:
     """(rows, slots) weights for what the sampler drew too often or too rarely, and figures about them."""
     if config.sampler_correction is None:
         return torch.ones_like(logp), {}
     level, bound = config.sampler_correction.split("_")
-    drawn = _stack([turn.logp if turn.sampler_logp is None else turn.sampler_logp for turn in turns]).float()
+    drawn = _stack([row.sampler_logp for row in rows]).float()
     level, bound = cast("Level", level), cast("Bound", bound)
     weights = maths.sampler_weights(logp, drawn, mask, level, bound, config.sampler_ratio_min, config.sampler_ratio_max)
     plain = maths.sampler_weights(logp, drawn, mask, level, "truncate", 0.0, torch.inf)
@@ -198,13 +232,6 @@ def _mean_of_slots(per_slot: Tensor, mask: Tensor, of_row: Tensor, trajectories:
     return summed / torch.zeros(trajectories).index_add(0, of_row, mask.float().sum(1)).clamp(min=1)
 
 
-def _reward(episode: Episode, trajectory: Trajectory) -> float:
-    if trajectory.reward is not None:
-        return trajectory.reward
-    assert isinstance(episode.outcome, Scored)
-    return episode.outcome.value
-
-
 def _compare(recipe: Recipe, rewards: Tensor, group_ids: Tensor) -> GroupAdvantages:
     """Advantages by the recipe's baseline; for a critic, only the group's figures are of use."""
     everything = torch.ones(len(rewards), dtype=torch.bool)
@@ -218,7 +245,7 @@ def _compare(recipe: Recipe, rewards: Tensor, group_ids: Tensor) -> GroupAdvanta
     return maths.group_advantages(rewards, group_ids, everything, scale=scale)
 
 
-def _credit_steps(episodes: Sequence[Episode], rewards: Tensor, group_ids: Tensor) -> Tensor:
+def _credit_steps(episodes: Sequence[Episode], acts: Acts) -> Tensor:
     """(episodes, steps) advantages of the steps of each episode's plan."""
     longest = max((len(episode.steps) for episode in episodes), default=0)
     shape = len(episodes), max(longest, 1)
@@ -228,30 +255,42 @@ def _credit_steps(episodes: Sequence[Episode], rewards: Tensor, group_ids: Tenso
         own[row, :n] = torch.tensor([step.reward for step in episode.steps], dtype=torch.float64)
         failed[row, :n] = torch.tensor([step.failed for step in episode.steps], dtype=torch.bool)
         exists[row, :n] = True
-    return step_advantages(rewards, own, failed, exists, group_ids).float()
+    return step_advantages(acts.role_reward[acts.last], own, failed, exists, acts.group[acts.last]).float()
 
 
 def _critic(
-    rewards: Tensor, of_row: Tensor, turn_numbers: Tensor, mask: Tensor, values: Tensor, config: Phase2Config
+    earned: Tensor,
+    act: Tensor,
+    of_row: Tensor,
+    row_numbers: Tensor,
+    mask: Tensor,
+    values: Tensor,
+    config: Phase2Config,
 ) -> tuple[Tensor, Tensor]:
-    """GAE along each trajectory, its turns one after the other, with the reward at its last decision.
+    """GAE along each trajectory, its rows one after the other, with what an act earned at its last decision.
 
     Args:
-        rewards: (trajectories,).
+        earned: (acts,).
+        act: (rows, slots) act of each slot.
         of_row: (rows,) trajectory of each row.
-        turn_numbers: (rows,) place of each row in its trajectory.
+        row_numbers: (rows,) place of each row in its trajectory.
 
     Returns:
         (rows, slots) advantages and returns.
     """
-    shape = (len(rewards), int(turn_numbers.max()) + 1, mask.shape[1])
+    shape = (int(of_row.max()) + 1, int(row_numbers.max()) + 1, mask.shape[1])
 
     def along(tensor: Tensor) -> Tensor:
         wide = tensor.new_zeros(shape)
-        wide[of_row, turn_numbers] = tensor
+        wide[of_row, row_numbers] = tensor
         return wide.flatten(1)
 
-    exists = along(mask)
-    found = maths.gae(maths.at_last_slot(rewards, exists), along(values), exists, config.gamma, config.lambda_gae)
-    advantages, returns = (tensor.unflatten(1, shape[1:])[of_row, turn_numbers] for tensor in found)
+    exists, acts = along(mask), along(act)
+    rewards = torch.zeros(exists.shape)
+    rows, slots = exists.nonzero(as_tuple=True)
+    ends = torch.ones_like(rows, dtype=torch.bool)
+    ends[:-1] = acts[rows, slots][1:] != acts[rows, slots][:-1]
+    rewards[rows[ends], slots[ends]] = earned[acts[rows, slots][ends]]
+    found = maths.gae(rewards, along(values), exists, config.gamma, config.lambda_gae)
+    advantages, returns = (tensor.unflatten(1, shape[1:])[of_row, row_numbers] for tensor in found)
     return advantages, returns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,12 @@ import numpy as np
 import torch
 
 from orchestai import artefacts
-from orchestai.config import Config
+from orchestai.config import Phase2Config
 from orchestai.errors import UserError
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Position:
     Attributes:
         update: batches learned from.
         consumed: tasks drawn from the training order.
-        policy_version: optimiser steps taken.
+        versions: optimiser steps taken, by policy.
         best_reward: of the best evaluation; None before the first.
         flat_updates: last updates in a row in which no group's rewards differed.
         certain_updates, invalid_updates: likewise, in which the entropy was too low, or too many plans were invalid.
@@ -36,7 +36,7 @@ class Position:
 
     update: int = 0
     consumed: int = 0
-    policy_version: int = 0
+    versions: dict[str, int] = field(default_factory=dict)
     best_reward: float | None = None
     flat_updates: int = 0
     certain_updates: int = 0
@@ -46,6 +46,9 @@ class Position:
 _EPISODES = "training.phase2_rl.num_episodes"
 _VLLM = "planner.language.vllm."
 _SPEED = {
+    "agents.concurrency",
+    "agents.unscorable_limit",
+    "model.max_rows",
     "training.phase2_rl.micro_batch_size",
     "training.phase2_rl.micro_batch_tokens",
     *(_VLLM + key for key in ("base_url", "api_key_env", "timeout_s", "gpu_memory_utilization", "sync_dir")),
@@ -53,14 +56,15 @@ _SPEED = {
 """Change no result."""
 
 
-def identity(config: Config, tasks: Sequence[Task], eval_tasks: Sequence[Task]) -> dict[str, Any]:
-    """What decides the course of a run, by key: the planner, workers, rewards and phase-2 settings, and the tasks."""
-    sections = config.model_dump(mode="json", include={"planner", "workers", "execution", "rewards"})
-    flat = _flatten({**sections, "training": {"phase2_rl": config.training.phase2_rl.model_dump(mode="json")}})
+def identity(
+    sections: Mapping[str, Any], phase2: Phase2Config, tasks: Sequence[Task], eval_tasks: Sequence[Task]
+) -> dict[str, Any]:
+    """What decides the course of a run, by key: other sections of the configuration, phase 2's settings, the tasks."""
+    flat = _flatten({**sections, "training": {"phase2_rl": phase2.model_dump(mode="json")}})
     for name, some in (("training tasks", tasks), ("validation tasks", eval_tasks)):
         flat[name] = data_fingerprint(some)
     # Without a schedule, how long training will last changes no update of it.
-    free = _SPEED if config.training.phase2_rl.lr_schedule == "linear" else {*_SPEED, _EPISODES}
+    free = _SPEED if phase2.lr_schedule == "linear" else {*_SPEED, _EPISODES}
     return {key: value for key, value in flat.items() if key not in free}
 
 
@@ -79,7 +83,7 @@ def save_state(path: Path, position: Position, learned: Mapping[str, Any], ident
     kept: a resumed run samples the same tasks with the same seeds again, from the weights that it resumes with.
 
     Args:
-        learned: `Learner.state`, the same for every layout of the processes.
+        learned: `Learner.state` by policy, the same for every layout of the processes.
         identity: what a run that goes on must have in common with this one.
 
     Raises:
@@ -108,7 +112,11 @@ def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Position, dict[
     except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
         raise UserError(f"{path}: not a readable training state ({type(error).__name__}); start again") from None
     if not isinstance(state, dict) or state.get("state_version") != STATE_VERSION:
-        raise UserError(f"{path}: not a training state of this program's version; start again")
+        found = state.get("state_version") if isinstance(state, dict) else None
+        raise UserError(
+            f"{path}: not a training state of this program's version (found {found}, needs {STATE_VERSION}); "
+            "start again"
+        )
     _refuse_change(path, state["identity"], dict(identity))
     _set_generators(state["rng"])
     return Position(**state["position"]), state["learned"]

@@ -1,11 +1,243 @@
-"""Whose doing a reward was: the whole plan's, or each step's own."""
+"""Whose doing a reward was: the whole episode's, each role's, each act's, or each step's of a plan.
+
+A rule turns the rewards of acts into one advantage per act. How rewards of a group are compared (with the group's mean,
+in standard deviations or not, ...) is up to the algorithm; which rewards, and within which groups, is up to the rule.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
+from orchestai.errors import UserError
+from orchestai.outcome import Scored
+from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.training.rl import maths
+from orchestai.training.rl.episode import Episode, Trajectory
+from orchestai.training.rl.maths import GroupAdvantages
+
+RuleName: TypeAlias = Literal["outcome", "role", "turn", "return_to_go", "joint", "context"]
+Compare: TypeAlias = Callable[[Tensor, Tensor], GroupAdvantages]
+"""From (rows,) rewards and (rows,) integer group ids to advantages, as the algorithm compares them."""
+
+
+class Acts(NamedTuple):
+    """What is known of all acts, trajectory after trajectory in order of time; every tensor is (acts,).
+
+    Attributes:
+        trajectory, number: int64; which trajectory, and which of its turns, from 0.
+        last: bool; whether it is its trajectory's last.
+        outcome: float64; reward of the episode.
+        role_reward: float64; of the trajectory where it has its own, else of the episode.
+        reward: float64; the act's own, 0 where it has none.
+        rewarded: bool; whether it has one.
+        group: int64; the same for acts of one role in episodes that are compared.
+        place: int64; likewise, of the same turn number.
+        node: int64; likewise, where the workflow said which acts belong together; else `place`.
+        context: int64; `place`, after the same prompt.
+    """
+
+    trajectory: Tensor
+    number: Tensor
+    last: Tensor
+    outcome: Tensor
+    role_reward: Tensor
+    reward: Tensor
+    rewarded: Tensor
+    group: Tensor
+    place: Tensor
+    node: Tensor
+    context: Tensor
+
+
+def acts_of(trajectories: Sequence[tuple[Episode, Trajectory]]) -> Acts:
+    """The acts of trajectories of episodes that were scored; each trajectory has at least one."""
+    every = [
+        (k, n, episode, trajectory, turn)
+        for k, (episode, trajectory) in enumerate(trajectories)
+        for n, turn in enumerate(trajectory.turns)
+    ]
+
+    def numbers(values: Sequence[float]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float64)
+
+    def named(keys: Sequence[Hashable]) -> Tensor:
+        number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        return torch.tensor([number[key] for key in keys], dtype=torch.long)
+
+    groups = [(episode.group_id, trajectory.role) for _, _, episode, trajectory, _ in every]
+    places = [(*group, n) for group, (_, n, *_) in zip(groups, every, strict=True)]
+    return Acts(
+        trajectory=torch.tensor([k for k, *_ in every], dtype=torch.long),
+        number=torch.tensor([n for _, n, *_ in every], dtype=torch.long),
+        last=torch.tensor([n == len(trajectory.turns) - 1 for _, n, _, trajectory, _ in every], dtype=torch.bool),
+        outcome=numbers([_scored(episode) for _, _, episode, _, _ in every]),
+        role_reward=numbers(
+            [
+                _scored(episode) if trajectory.reward is None else trajectory.reward
+                for *_, episode, trajectory, _ in every
+            ]
+        ),
+        reward=numbers([turn.reward or 0.0 for *_, turn in every]),
+        rewarded=torch.tensor([turn.reward is not None for *_, turn in every], dtype=torch.bool),
+        group=named(groups),
+        place=named(places),
+        node=named(
+            [
+                (group, turn.group) if turn.group else place
+                for group, place, (*_, turn) in zip(groups, places, every, strict=True)
+            ]
+        ),
+        context=named(
+            [
+                (*place, turn.decisions.prompt.numpy().tobytes())
+                if isinstance(turn.decisions, TokenDecisions)
+                else place
+                for place, (*_, turn) in zip(places, every, strict=True)
+            ]
+        ),
+    )
+
+
+def _scored(episode: Episode) -> float:
+    assert isinstance(episode.outcome, Scored)
+    return episode.outcome.value
+
+
+@dataclass(frozen=True)
+class Credit:
+    """A rule with its coefficients.
+
+    Attributes:
+        rule: see the functions below, which have its name.
+        outcome_coef: turn: weight of the outcome's advantage in acts before the last.
+        gamma: return_to_go: discount per turn.
+        unit: rewards are divided by it before a critic learns to foresee them.
+    """
+
+    rule: RuleName = "role"
+    outcome_coef: float = 1.0
+    gamma: float = 1.0
+    unit: float = 1.0
+
+    def advantages(self, acts: Acts, compare: Compare) -> GroupAdvantages:
+        """(acts,) advantages; groups without any are flat."""
+        if self.rule == "outcome":
+            return outcome(acts, compare)
+        if self.rule == "role":
+            return role(acts, compare)
+        if self.rule == "turn":
+            return turn(acts, compare, self.outcome_coef)
+        if self.rule == "return_to_go":
+            return return_to_go(acts, compare, self.gamma)
+        if self.rule == "joint":
+            return joint(acts)
+        return context(acts, compare)
+
+    def rewards(self, acts: Acts) -> Tensor:
+        """(acts,) what is earned right after each act, whose discounted sum a critic learns to foresee.
+
+        Raises:
+            UserError: the rule compares acts with each other, and has no such thing.
+        """
+        if self.rule == "outcome":
+            return torch.where(acts.last, acts.outcome, 0.0)
+        if self.rule == "role":
+            return torch.where(acts.last, acts.role_reward, 0.0)
+        if self.rule in ("turn", "return_to_go"):
+            return earned(acts)
+        raise UserError(
+            f"agents.credit: {self.rule} compares acts with each other, which PPO's critic does not; choose outcome, "
+            "role, turn or return_to_go, or training.phase2_rl.algorithm=GRPO"
+        )
+
+
+def outcome(acts: Acts, compare: Compare) -> GroupAdvantages:
+    """Every act is credited with its episode's reward, whatever its role earned (GRPO, arXiv 2402.03300).
+
+    Compared among the trajectories of one role and task.
+    """
+    return _of_trajectories(acts, acts.outcome, compare)
+
+
+def role(acts: Acts, compare: Compare) -> GroupAdvantages:
+    """Every act is credited with its role's reward, or the episode's where the role has none of its own.
+
+    Compared among the trajectories of one role and task.
+    """
+    return _of_trajectories(acts, acts.role_reward, compare)
+
+
+def turn(acts: Acts, compare: Compare, outcome_coef: float) -> GroupAdvantages:
+    """MT-GRPO: A_k = A(turn reward) + outcome_coef A(outcome), and A(outcome) alone for the last act.
+
+    Zeng et al. 2025, "Reinforcing multi-turn reasoning in LLM agents via turn-level credit assignment" (arXiv
+    2505.11821), which has two turns; here with any number. Turn rewards are compared among acts of one role, task and
+    turn number that have one; outcomes (`role`) among trajectories.
+    """
+    final = _of_trajectories(acts, acts.role_reward, compare).values
+    own = torch.zeros_like(final)
+    own[acts.rewarded] = compare(acts.reward[acts.rewarded], acts.place[acts.rewarded]).values
+    return _with_flat(torch.where(acts.last, final, own + outcome_coef * final), acts.group)
+
+
+def return_to_go(acts: Acts, compare: Compare, gamma: float) -> GroupAdvantages:
+    """Every act is credited with what followed it: R_k = sum_l gamma^l r_{k+l} (GTPO, Ding et al. 2025).
+
+    r_k is the act's own reward; the role's, or else the episode's, is added to the last. Compared among acts of one
+    role, task and turn number.
+    """
+    shape = (int(acts.trajectory.max()) + 1, int(acts.number.max()) + 1)
+    rewards = torch.zeros(shape, dtype=torch.float64)
+    exists = torch.zeros(shape, dtype=torch.bool)
+    rewards[acts.trajectory, acts.number] = earned(acts)
+    exists[acts.trajectory, acts.number] = True
+    returns = maths.returns_to_go(rewards, exists, gamma)[acts.trajectory, acts.number]
+    return compare(returns, acts.place)
+
+
+def joint(acts: Acts) -> GroupAdvantages:
+    """MAGRPO: the return of the joint action that the act was part of, above the mean of its node.
+
+    Liu et al. 2025, "LLM collaboration with multi-agent reinforcement learning" (arXiv 2508.04652): no standard
+    deviation. The workflow gives the returns as the acts' own rewards, and says which acts are of one node; they are
+    compared with those of the same role. An act without one has its role's.
+    """
+    everything = torch.ones_like(acts.last)
+    return maths.group_advantages(_own(acts), acts.node, everything, scale="none")
+
+
+def context(acts: Acts, compare: Compare) -> GroupAdvantages:
+    """Acts of one role and turn are compared where they answered the same prompt, token by token.
+
+    AT-GRPO: Zhao et al. 2025, "Stronger-MAS" (arXiv 2510.11062). Credited is the act's own reward, or its role's where
+    it has none. An act whose prompt no other had teaches nothing.
+    """
+    return compare(_own(acts), acts.context)
+
+
+def earned(acts: Acts) -> Tensor:
+    """(acts,) the act's own reward, and after the last the role's or the episode's."""
+    return acts.reward + torch.where(acts.last, acts.role_reward, 0.0)
+
+
+def _own(acts: Acts) -> Tensor:
+    return torch.where(acts.rewarded, acts.reward, acts.role_reward)
+
+
+def _of_trajectories(acts: Acts, rewards: Tensor, compare: Compare) -> GroupAdvantages:
+    """Compare trajectories, so that one counts once in its group's mean however many acts it has."""
+    found = compare(rewards[acts.last], acts.group[acts.last])
+    return found._replace(values=found.values[acts.trajectory])
+
+
+def _with_flat(values: Tensor, group: Tensor) -> GroupAdvantages:
+    told = torch.zeros(int(group.max()) + 1, dtype=torch.bool).index_put((group,), values != 0, accumulate=True)
+    return GroupAdvantages(values, len(told), int((~told).sum()))
 
 
 def step_advantages(rewards: Tensor, own: Tensor, failed: Tensor, steps: Tensor, group_ids: Tensor) -> Tensor:

@@ -38,13 +38,16 @@ class _Failure:
     kind: type[Exception]
 
 
-def open_accelerator(output: Path, logging: LoggingConfig, timeout_s: float) -> Accelerator:
+def open_accelerator(
+    output: Path, logging: LoggingConfig, timeout_s: float, mixed_precision: str | None = None
+) -> Accelerator:
     """This process's place among those of an `accelerate launch`, with the configured trackers.
 
     Every layout of `configs/accelerate` works on processors too, over gloo.
 
     Args:
         timeout_s: longest that a process waits for the others in `together`.
+        mixed_precision: number format of optimiser steps; None leaves it to `accelerate launch`.
     """
     processors = not torch.cuda.is_available()
     launched = "LOCAL_RANK" in os.environ
@@ -52,6 +55,7 @@ def open_accelerator(output: Path, logging: LoggingConfig, timeout_s: float) -> 
     group: dict[str, Any] = {"backend": "gloo", **limit} if processors and launched else limit
     accelerator = Accelerator(
         cpu=processors and not _asked("ACCELERATE_USE_DEEPSPEED"),  # DeepSpeed finds out by itself
+        mixed_precision=mixed_precision,
         log_with=list(logging.trackers) or None,
         project_dir=output,
         kwargs_handlers=[

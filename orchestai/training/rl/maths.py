@@ -1,7 +1,8 @@
 """The formulas of policy optimisation: pure functions on (rows, slots) tensors.
 
-A row is one turn of one episode, a slot one decision with a log-probability (a planner's choice, or a token). `mask` is
-True for slots that exist; what a tensor holds elsewhere never matters. Nothing here knows a model or a configuration.
+A row is what one role decided in an episode, or a part of it (`rows`); a slot is one decision with a log-probability (a
+planner's choice, or a token). `mask` is True for slots that exist; what a tensor holds elsewhere never matters. Nothing
+here knows a model or a configuration.
 
 Sources (arXiv): GRPO (Shao et al. 2024, 2402.03300), Dr. GRPO (Liu et al. 2025, 2503.20783), DAPO (Yu et al. 2025,
 2503.14476), GSPO (Zheng et al. 2025, 2507.18071), CISPO (MiniMax 2025, 2506.13585), RLOO (Kool et al. 2019; Ahmadian et
@@ -272,49 +273,56 @@ class Counts:
     """What one optimiser step covers, over all its micro-batches and all processes.
 
     Attributes:
-        rows: rows in the loss.
+        sequences: trajectories in the loss, into however many rows each was split.
         slots: existing slots in them.
-        rollouts: episodes that the rows belong to.
+        rollouts: episodes that they belong to.
         length: the constant of `constant_length`.
     """
 
-    rows: int
+    sequences: int
     slots: int
     rollouts: int
     length: int = 1
 
 
-def slot_weights(mask: Tensor, mode: Mode, counts: Counts, rollout_slots: Tensor | None = None) -> Tensor:
+class Lengths(NamedTuple):
+    """Slots of what a row may be only a part of; (rows,) float each.
+
+    Attributes:
+        sequence: of its trajectory.
+        rollout: of its episode.
+    """
+
+    sequence: Tensor
+    rollout: Tensor
+
+
+def slot_weights(mask: Tensor, mode: Mode, counts: Counts, lengths: Lengths) -> Tensor:
     """(rows, slots) weight of each slot in the loss of one optimiser step; 0 where `mask` is False.
 
     The weights depend on a row and on `counts` alone: however the rows are cut into micro-batches or dealt to
-    processes, the sum of the parts is the same loss.
+    processes, and into however many rows a trajectory was split, the sum of the parts is the same loss.
 
-    - `sequence_mean` (GRPO): mean over rows of the mean over a row's slots.
-    - `sequence_sum` (REINFORCE, RLOO): mean over rows of the sum over a row's slots.
+    - `sequence_mean` (GRPO): mean over trajectories of the mean over a trajectory's slots.
+    - `sequence_sum` (REINFORCE, RLOO): mean over trajectories of the sum over a trajectory's slots.
     - `slot_mean` (DAPO, PPO): mean over all slots.
-    - `constant_length` (Dr. GRPO): sum over all slots by rows times a constant length.
-    - `rollout_mean`: mean over episodes of the mean over an episode's slots, into however many rows it was split.
-
-    Args:
-        rollout_slots: (rows,) slots of the whole episode that a row belongs to; for `rollout_mean`.
+    - `constant_length` (Dr. GRPO): sum over all slots by trajectories times a constant length.
+    - `rollout_mean`: mean over episodes of the mean over an episode's slots.
     """
     exists = mask.to(torch.get_default_dtype())
     if mode == "sequence_mean":
-        return exists / exists.sum(1, keepdim=True).clamp(min=1) / max(counts.rows, 1)
+        return exists / lengths.sequence.clamp(min=1)[:, None] / max(counts.sequences, 1)
     if mode == "sequence_sum":
-        return exists / max(counts.rows, 1)
+        return exists / max(counts.sequences, 1)
     if mode == "slot_mean":
         return exists / max(counts.slots, 1)
     if mode == "constant_length":
-        return exists / (max(counts.rows, 1) * counts.length)
+        return exists / (max(counts.sequences, 1) * counts.length)
     if mode == "rollout_mean":
-        if rollout_slots is None:
-            raise ValueError("rollout_mean needs rollout_slots")
-        return exists / rollout_slots.clamp(min=1)[:, None] / max(counts.rollouts, 1)
+        return exists / lengths.rollout.clamp(min=1)[:, None] / max(counts.rollouts, 1)
     raise ValueError(f"no aggregation {mode!r}")
 
 
-def aggregate(loss: Tensor, mask: Tensor, mode: Mode, counts: Counts, rollout_slots: Tensor | None = None) -> Tensor:
+def aggregate(loss: Tensor, mask: Tensor, mode: Mode, counts: Counts, lengths: Lengths) -> Tensor:
     """This part's share of the optimiser step's scalar loss: the sum of `loss` under `slot_weights`."""
-    return (torch.where(mask, loss, 0.0) * slot_weights(mask, mode, counts, rollout_slots)).sum()
+    return (torch.where(mask, loss, 0.0) * slot_weights(mask, mode, counts, lengths)).sum()

@@ -3,45 +3,70 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+import torch
 
 from orchestai.outcome import Scored, Unscorable
 from orchestai.training.rl.batch import Learning
 from orchestai.training.rl.episode import Episode
 
-EXECUTION_FIGURES = ("success", "tests", "cost_usd", "latency_ms", "checks")
-
 
 def describe_episodes(episodes: Sequence[Episode]) -> dict[str, float]:
     """Means over the episodes that could be judged, and the shares of valid plans and of unscorable episodes.
 
-    An invalid plan counts as a failure that costs nothing.
+    Each of the episodes' own figures is a mean over those that have it.
     """
     judged = [(e.outcome.value, e) for e in episodes if isinstance(e.outcome, Scored)]
     count = max(len(judged), 1)
     mean = sum(value for value, _ in judged) / count
+    names = dict.fromkeys(["success", *(name for _, e in judged for name in e.metrics)])
     return {
         "reward": mean,
         "reward_std": math.sqrt(sum((value - mean) ** 2 for value, _ in judged) / count),
-        **{name: sum(e.metrics.get(name, 0.0) for _, e in judged) / count for name in EXECUTION_FIGURES},
+        **{name: _mean([e.metrics[name] for _, e in judged if name in e.metrics]) for name in names},
         "valid_share": sum(e.valid for e in episodes) / max(len(episodes), 1),
         "raw_valid_share": sum(e.raw_valid for e in episodes) / max(len(episodes), 1),
         "unscorable_share": 1 - len(judged) / max(len(episodes), 1),
     }
 
 
-def describe_batch(episodes: Sequence[Episode], learning: Learning) -> dict[str, float]:
-    """`describe_episodes`, and how much there is to learn: slots, spread of the advantages, share of flat groups."""
-    advantages = learning.advantages
+def describe_batch(episodes: Sequence[Episode], learnings: Collection[Learning]) -> dict[str, float]:
+    """`describe_episodes`, and how much there is to learn: slots, spread of the advantages, share of flat groups.
+
+    Args:
+        learnings: one per policy.
+    """
+    advantages = torch.cat([learning.advantages.float() for learning in learnings])
     slots = sum(int(turn.mask.sum()) for e in episodes for turn in e.turns)
+    groups, flat = sum(one.groups for one in learnings), sum(one.flat_groups for one in learnings)
     return describe_episodes(episodes) | {
         "advantage_mean": float(advantages.mean()) if len(advantages) else 0.0,
         "advantage_std": float(advantages.std(correction=0)) if len(advantages) else 0.0,
-        "flat_group_share": learning.flat_groups / learning.groups if learning.groups else 1.0,
+        "flat_group_share": flat / groups if groups else 1.0,
         "slots_per_plan": slots / max(len(episodes), 1),
-        **learning.sampler,
+        **_together([learning.sampler for learning in learnings]),
     }
+
+
+def describe_policies(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """The figures of the optimiser steps of each policy under `POLICY/NAME`, and their means; bare if there is one."""
+    named = {f"{policy}/{name}": value for policy, some in figures.items() for name, value in some.items()}
+    return _together(list(figures.values())) | (named if len(figures) > 1 else {})
+
+
+def _together(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Means of figures over those that have them; of a maximum the maximum."""
+    found: dict[str, float] = {}
+    for name in dict.fromkeys(name for some in several for name in some):
+        values = [some[name] for some in several if name in some]
+        found[name] = max(values) if "max_" in name else _mean(values)
+    return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / max(len(values), 1)
 
 
 def sample_rows(episodes: Sequence[Episode]) -> list[dict[str, Any]]:

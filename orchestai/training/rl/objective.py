@@ -89,16 +89,16 @@ class Objective(nn.Module):
         policy = policy * rows.weights
 
         def mean(per_slot: Tensor) -> Tensor:
-            return maths.aggregate(per_slot, mask, "slot_mean", counts)
+            return maths.aggregate(per_slot, mask, "slot_mean", counts, rows.lengths)
 
-        policy_loss = maths.aggregate(policy, mask, recipe.mode, counts, rows.rollout_slots)
+        policy_loss = maths.aggregate(policy, mask, recipe.mode, counts, rows.lengths)
         entropy = mean(scores.entropy)
         loss = policy_loss - config.entropy_coef * entropy
         divergence = value_loss = torch.zeros_like(loss)
         if config.kl_coef > 0:
             per_slot = maths.kl(scores.logp, self._reference_logp(rows)) * ratio
             divergence = mean(per_slot)
-            loss = loss + config.kl_coef * maths.aggregate(per_slot, mask, recipe.mode, counts, rows.rollout_slots)
+            loss = loss + config.kl_coef * maths.aggregate(per_slot, mask, recipe.mode, counts, rows.lengths)
         if recipe.baseline == "critic":
             value_loss = mean(maths.value_loss(scores.value, rows.values, rows.returns, config.value_clip))
             loss = loss + config.value_coef * value_loss

@@ -1,4 +1,4 @@
-"""What the trainer needs of the planner that it trains."""
+"""What the trainer needs of what it trains."""
 
 from __future__ import annotations
 
@@ -9,15 +9,27 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from orchestai.planner.base import AnyDecisions, TrainablePlanner
+from orchestai.planner.base import AnyDecisions, DecisionKind, Scores, TrainablePlanner
+from orchestai.tasks.task import Task
 
 
-class Policy(TrainablePlanner, Protocol):
-    """A trainable planner that is a torch module (`PlannerModel`, `LanguagePlanner`)."""
+class Policy(Protocol):
+    """A torch module that says how likely its decisions were (`PlannerModel`, `LanguagePlanner`, `TokenPolicy`)."""
 
     @property
     def max_slots(self) -> int:
-        """Most slots that a row can have."""
+        """Most slots of the loss that a trajectory can have."""
+        ...
+
+    def score(
+        self,
+        tasks: Sequence[Task],
+        decisions: Sequence[AnyDecisions],
+        *,
+        explore: frozenset[DecisionKind],
+        temperature: float,
+    ) -> Scores:
+        """Log-probabilities of decisions under the current weights; see `TrainablePlanner.score`."""
         ...
 
     def cost(self, decisions: Sequence[AnyDecisions]) -> int:
@@ -37,3 +49,7 @@ class Policy(TrainablePlanner, Protocol):
     def requires_grad_(self, requires_grad: bool = True) -> Any: ...
 
     def eval(self) -> Any: ...
+
+
+class PlannerPolicy(TrainablePlanner, Policy, Protocol):
+    """A policy that plans (`PlannerModel`, `LanguagePlanner`)."""

@@ -82,9 +82,11 @@ class Report:
         named = {f"eval_{name}": value for name, value in metrics.items()}
         _append(self._metrics, [{"update": update, **named}])
         self._accelerator.log(named, step=update)
+        costs = f", {metrics['cost_usd']:.3g} USD" if "cost_usd" in metrics else ""
+        latency = f", {metrics['latency_ms']:.0f} ms" if "latency_ms" in metrics else ""
         self.say(
-            f"update {update}: validation reward {metrics['reward']:.3f}, success {metrics['success']:.1%}, "
-            f"{metrics['cost_usd']:.3g} USD, {metrics['latency_ms']:.0f} ms{' (best so far)' if best else ''}"
+            f"update {update}: validation reward {metrics['reward']:.3f}, success {metrics['success']:.1%}{costs}"
+            f"{latency}{' (best so far)' if best else ''}"
         )
 
     def _show_plans(self, update: int, samples: Sequence[Mapping[str, Any]]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -19,13 +19,16 @@ from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.planner.base import AnyDecisions, Plan, SampleSpec
 from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.tasks.task import Task
+from orchestai.training.rl.collector import Episodes
 from orchestai.training.rl.episode import Episode, StepResult, Trajectory, Turn
 from orchestai.training.rl.parts import cut
-from orchestai.training.rl.policy import Policy
+from orchestai.training.rl.policy import PlannerPolicy
 from orchestai.training.rl.sampler import OwnSampler, Sampler
 from orchestai.workflow import Workflow
 
 INVALID_PLAN_REWARD = 0.0
+FIGURES = ("success", "tests", "cost_usd", "latency_ms", "checks")
+"""What is known of every execution that could be judged."""
 ROLE = "planner"
 
 
@@ -33,20 +36,6 @@ class Execute(Protocol):
     """Runs a workflow on a task; the same sample index gives the same execution (`Executor.execute`)."""
 
     def __call__(self, task: Task, workflow: Workflow, sample: int = 0) -> Awaitable[Execution]: ...
-
-
-@dataclass
-class Episodes:
-    """What a rollout gave.
-
-    Attributes:
-        groups: for each task, in order, the episodes of its plans.
-        seconds: spent `sampling` plans, `scoring` them and waiting for executions (`executing`). Off policy, the first
-            two overlap with other work.
-    """
-
-    groups: list[list[Episode]]
-    seconds: dict[str, float] = field(default_factory=dict)
 
 
 Drawn: TypeAlias = tuple[AnyDecisions, Tensor]
@@ -104,7 +93,7 @@ class Rollout:
 
     def __init__(
         self,
-        planner: Policy,
+        planner: PlannerPolicy,
         execute: Execute,
         reward: Callable[[Execution], Outcome],
         step_rewards: Callable[[Execution], Sequence[float]],
@@ -124,8 +113,9 @@ class Rollout:
         self._synced: int | None = None
         self.weights = asyncio.Lock()
 
-    async def sync(self, policy_version: int) -> dict[str, float]:
-        """Draw from the weights of that version from now on; hold `weights` meanwhile. Figures, if they are new."""
+    async def sync(self, versions: Mapping[str, int]) -> dict[str, float]:
+        """See `Collector.sync`."""
+        policy_version = versions[ROLE]
         if policy_version == self._synced:
             return {}
         self._synced = policy_version
@@ -287,7 +277,7 @@ class Rollout:
     ) -> Episode:
         task, workflow = planned.task, planned.plan.workflow
         outcome: Outcome = Scored(INVALID_PLAN_REWARD)
-        metrics: dict[str, float] = {}
+        metrics = dict.fromkeys(FIGURES, 0.0)  # an invalid plan is a failure that costs nothing
         steps: tuple[StepResult, ...] = ()
         valid = workflow is not None and len(workflow) <= self._config.max_steps_per_episode
         if workflow is not None and valid:

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from orchestai import artefacts
-from orchestai.config import Config
+from orchestai.config import Config, TasksConfig
 from orchestai.errors import UserError
 from orchestai.execution.result import Execution
 from orchestai.outcome import Outcome
@@ -27,7 +27,7 @@ from orchestai.training.layouts import layout_of
 from orchestai.training.rl.backends import open_execute, open_sampler
 from orchestai.training.rl.checkpoint import identity
 from orchestai.training.rl.distributed import on_main, open_accelerator
-from orchestai.training.rl.rollout import Rollout
+from orchestai.training.rl.rollout import ROLE, Rollout
 from orchestai.training.rl.trainer import BEST, Summary, Trainer
 from orchestai.workers.pool import worker_cards
 
@@ -57,7 +57,7 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
             planner.keep_reference()
     else:
         planner.learn_only(frozenset(phase2.explore))
-    tasks, eval_tasks = split_tasks(config)
+    tasks, eval_tasks = split_tasks(config.tasks, config.training.phase1_supervised.val_fraction)
     accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)
     if layout_of(accelerator).split and not isinstance(planner, LanguagePlanner):
         raise UserError(
@@ -74,7 +74,8 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
     def save(path: Path, facts: Mapping[str, Any]) -> None:
         save_planner(path, planner, config, seed=phase2.seed, data_fingerprint=data_fingerprint(tasks), **facts)
 
-    same = {**identity(config, tasks, eval_tasks), "checkpoint": fingerprint_of(checkpoint)}
+    sections = config.model_dump(mode="json", include={"planner", "workers", "execution", "rewards"})
+    same = {**identity(sections, phase2, tasks, eval_tasks), "checkpoint": fingerprint_of(checkpoint)}
     async with (
         open_runtime(config) as runtime,
         open_sampler(config, planner, [*tasks, *eval_tasks], accelerator, output_dir) as sampler,
@@ -90,13 +91,13 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
         )
         trainer = Trainer(
             accelerator,
-            planner,
+            {ROLE: planner},
             rollout,
             phase2,
             tasks=tasks,
             eval_tasks=eval_tasks,
             output=output_dir,
-            save_planner=save,
+            save_policies=save,
             identity=same,
             unscorable_limit=config.execution.unscorable_limit,
         )
@@ -131,18 +132,18 @@ def _refuse_dependent_steps(config: Config) -> None:
         raise UserError(f"training.phase2_rl.credit: steps cannot be credited apart with {setting}; set credit to plan")
 
 
-def split_tasks(config: Config) -> tuple[list[Task], list[Task]]:
+def split_tasks(config: TasksConfig, held_out: float = 0.2) -> tuple[list[Task], list[Task]]:
     """Tasks to learn from, and tasks held out: the suite's validation split, or a share of a suite without one.
 
     Tasks that need modules which are not installed are left out.
     """
-    suite = load_suite(config.tasks.suite, config.tasks.path)
-    split = suite.splits[0] if len(suite.splits) == 1 else config.tasks.split
+    suite = load_suite(config.suite, config.path)
+    split = suite.splits[0] if len(suite.splits) == 1 else config.split
     tasks = suite.split(split)
-    limit = config.tasks.limit
+    limit = config.limit
     if "validation" in suite.splits and split != "validation":
         return _that_can_run(tasks)[:limit], _that_can_run(suite.split("validation"))[:limit]
-    return _hold_out(_that_can_run(tasks)[:limit], config.training.phase1_supervised.val_fraction)
+    return _hold_out(_that_can_run(tasks)[:limit], held_out)
 
 
 def _that_can_run(tasks: Sequence[Task]) -> list[Task]:

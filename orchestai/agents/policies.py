@@ -1,0 +1,198 @@
+"""Whose weights each role speaks with: one model for all, a frozen one with adapters per role, or a model per role."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from orchestai import artefacts
+from orchestai.agents.config import AgentConfig
+from orchestai.agents.stitching import TurnStitcher
+from orchestai.agents.tiny import tiny_chat_model, tiny_chat_tokenizer
+from orchestai.errors import UserError
+from orchestai.planner.checkpoint import without_suffix
+from orchestai.planner.language import models
+from orchestai.planner.language.token_policy import TokenPolicy
+from orchestai.planner_config import LoraConfig
+
+TINY = "tiny"
+SHARED = "shared_model"
+FORMAT = "orchestai.agents/1"
+METADATA, _BASE, _VALUE_HEAD = "agents.json", "base_model", "value_head.safetensors"
+
+
+@dataclass(frozen=True)
+class Policies:
+    """What learns, and who speaks with it.
+
+    Attributes:
+        learning: weights by name; no two of them learn a parameter together, but frozen ones may be one.
+        of_role: name of each role's weights, for roles that learn.
+        stitchers: of the weights' chat templates, by name.
+    """
+
+    learning: Mapping[str, TokenPolicy]
+    of_role: Mapping[str, str]
+    stitchers: Mapping[str, TurnStitcher]
+
+
+def open_policies(
+    config: AgentConfig, roles: Sequence[str], *, checkpoint: Path | None = None, value_head: bool = False
+) -> Policies:
+    """The configured weights for those of the workflow's roles that are not frozen, in evaluation mode.
+
+    Args:
+        checkpoint: a folder of `save_policies`, instead of the models as they are before any training here.
+        value_head: for PPO.
+
+    Raises:
+        UserError: a model or the checkpoint cannot be loaded, or is for other roles or other policies.
+    """
+    agents = config.agents
+    if strange := sorted({*agents.frozen, *agents.models} - {*roles}):
+        raise UserError(f"agents: no role {strange[0]!r} in this workflow; it has {', '.join(roles)}")
+    learning = [role for role in roles if role not in agents.frozen]
+    if not learning:
+        raise UserError("agents.frozen: every role is frozen, so nothing would learn; leave one out")
+    of_role = {role: SHARED if agents.policies == "shared" else role for role in learning}
+    if checkpoint is not None:
+        _refuse_other(checkpoint, agents.policies, of_role)
+    opened: dict[str, TokenPolicy] = {}
+    stitchers: dict[str, TurnStitcher] = {}
+    first: tuple[PreTrainedModel, PreTrainedTokenizerBase] | None = None
+    for name in dict.fromkeys(of_role.values()):
+        folder = checkpoint / name if checkpoint else None
+        if agents.policies == "adapter":
+            first = first or _open(config, config.model.name, checkpoint / _BASE if checkpoint else None)
+            model, tokenizer = _with_adapter(first[0], config, folder), first[1]
+        elif agents.policies == "shared" and config.model.lora is not None:
+            model, tokenizer = _open(config, config.model.name, checkpoint / _BASE if checkpoint else None)
+            model = _with_adapter(model, config, folder)
+        else:
+            model, tokenizer = _open(config, agents.models.get(name, config.model.name), folder)
+        stitchers[name] = TurnStitcher(tokenizer, thinking=config.model.thinking)
+        opened[name] = TokenPolicy(
+            model,
+            tokenizer,
+            max_slots=_most_tokens(config),
+            value_head=value_head,
+            end_ids=stitchers[name].end_ids,
+            gradient_checkpointing=config.model.gradient_checkpointing,
+        ).eval()
+        _load_value_head(opened[name], folder)
+    return Policies(opened, of_role, stitchers)
+
+
+def save_policies(path: Path, policies: Policies, config: AgentConfig, facts: Mapping[str, Any]) -> None:
+    """Write each policy once: a folder of its own, in the form of `save_pretrained`; adapters alone where it has some.
+
+    Args:
+        path: of the folder that holds them; a suffix is left out.
+        facts: what else is known (`update`, figures, ...); goes to `agents.json`.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    with artefacts.replacing_folder(without_suffix(path)) as folder, models.quietly():
+        for name, policy in policies.learning.items():
+            policy.model.save_pretrained(folder / name)
+            policy.tokenizer.save_pretrained(folder / name)
+            if policy.policy.value_head is not None:
+                save_file(policy.policy.value_head.state_dict(), folder / name / _VALUE_HEAD)
+        some = next(iter(policies.learning.values()))
+        if some.has_adapter and config.model.name == TINY:  # found nowhere else
+            tiny = _fresh_tiny(config)
+            tiny[0].save_pretrained(folder / _BASE)
+            tiny[1].save_pretrained(folder / _BASE)
+        metadata = {
+            "format": FORMAT,
+            "policies": config.agents.policies,
+            "of_role": dict(policies.of_role),
+            "config": config.model_dump(mode="json"),
+            "versions": artefacts.versions(),
+            **facts,
+        }
+        artefacts.write_json(folder / METADATA, metadata)
+
+
+def read_metadata(checkpoint: Path) -> dict[str, Any]:
+    """What `agents.json` says.
+
+    Raises:
+        UserError: there is no such folder, or it is another's.
+    """
+    try:
+        metadata = json.loads((checkpoint / METADATA).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            f"{checkpoint}: no folder of agents (it has no {METADATA}); train first, or pass --checkpoint DIR"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{checkpoint / METADATA}: not readable ({error}); pass another folder") from None
+    if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
+        raise UserError(f"{checkpoint}: not a folder of agents of this program's version; train again")
+    return metadata
+
+
+def _refuse_other(checkpoint: Path, policies: str, of_role: Mapping[str, str]) -> None:
+    metadata = read_metadata(checkpoint)
+    if metadata["policies"] != policies:
+        raise UserError(
+            f"{checkpoint}: was trained with agents.policies={metadata['policies']}, not {policies}; set it to that"
+        )
+    if missing := sorted(set(of_role.values()) - set(metadata["of_role"].values())):
+        raise UserError(f"{checkpoint}: holds no policy {missing[0]!r}, only {', '.join(metadata['of_role'].values())}")
+
+
+def _open(config: AgentConfig, name: str, folder: Path | None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    if folder is not None and folder.is_dir():
+        return models.read_model(str(folder), config.model)
+    if name == TINY:
+        return _fresh_tiny(config)
+    known = config.workers.models if config.workers else {}
+    return models.read_model(models.find_source(name, known, config.cache_dir), config.model)
+
+
+def _fresh_tiny(config: AgentConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Always the same for one seed, whatever was drawn before."""
+    tokenizer = tiny_chat_tokenizer()
+    end = tokenizer.eos_token_id
+    assert isinstance(end, int)
+    tiny = tiny_chat_model(config.model.tiny, len(tokenizer), end, config.training.phase2_rl.seed)
+    return cast(PreTrainedModel, tiny), tokenizer
+
+
+def _with_adapter(base: PreTrainedModel, config: AgentConfig, folder: Path | None) -> PreTrainedModel:
+    """A model with an adapter of its own over the base's weights, which are frozen and not copied."""
+    base.requires_grad_(False)
+    shared: dict[int, Any] = {id(parameter): parameter for parameter in base.parameters()}
+    model = copy.deepcopy(base, shared)
+    lora = config.model.lora or LoraConfig()
+    if folder is not None:
+        models.load_adapter(model, lora, folder)
+        return model
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.training.phase2_rl.seed)
+        models.add_adapter(model, lora)
+    return model
+
+
+def _load_value_head(policy: TokenPolicy, folder: Path | None) -> None:
+    head = policy.policy.value_head
+    if head is not None and folder is not None and (folder / _VALUE_HEAD).exists():
+        head.load_state_dict(load_file(folder / _VALUE_HEAD))
+
+
+def _most_tokens(config: AgentConfig) -> int:
+    """That one attempt may write."""
+    budget = config.agents.budget
+    turns = (budget.turns or 1) * config.model.max_new_tokens
+    return min(turns, budget.tokens or turns)

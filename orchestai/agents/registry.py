@@ -1,0 +1,73 @@
+"""The workflows by name."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestai.agents.workflow import AgentWorkflow
+from orchestai.errors import UserError
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A workflow that ships with the program.
+
+    Attributes:
+        target: its class, as `module:Class`.
+        defaults: overrides that a run has without a file of configuration.
+        sample: overrides for a run on the small sample data, with the model `tiny`.
+    """
+
+    target: str
+    defaults: tuple[str, ...] = ()
+    sample: tuple[str, ...] = ()
+
+
+_PACKAGE = "orchestai.agents.workflows"
+WORKFLOWS: dict[str, Entry] = {
+    "writing": Entry(
+        f"{_PACKAGE}.writing:Writing",
+        (
+            *("tasks.suite=arxiv_abstracts", "tasks.eval_split=val", "agents.credit=joint", "agents.policies=separate"),
+            *("training.phase2_rl.loss_type=reinforce", "training.phase2_rl.entropy_coef=0"),
+        ),
+        (
+            *("tasks.suite=arxiv_abstracts", "tasks.path=data/agents/abstracts.jsonl", "tasks.eval_split=val"),
+            *("agents.workflow_args.min_words=1", "agents.workflow_args.max_words=16"),
+        ),
+    ),
+    "deepcoder": Entry(f"{_PACKAGE}.deepcoder:DeepCoder", ("tasks.suite=deepcoder",), ("tasks.suite=humaneval",)),
+    "swe": Entry(f"{_PACKAGE}.swe:SWE", ("tasks.suite=swe",), ("tasks.suite=swe",)),
+    "maths": Entry(
+        f"{_PACKAGE}.maths:Maths",
+        ("tasks.suite=gsm8k",),
+        ("tasks.suite=gsm8k", "tasks.path=data/agents/maths.jsonl"),
+    ),
+}
+
+
+def find(name: str) -> type[AgentWorkflow]:
+    """The class of a workflow's name, or of `module:Class`; the module may lie in the working directory.
+
+    Raises:
+        UserError: there is none.
+    """
+    target = WORKFLOWS[name].target if name in WORKFLOWS else name
+    module, colon, attribute = target.partition(":")
+    if not colon:
+        near = difflib.get_close_matches(name, WORKFLOWS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise UserError(f"no workflow {name!r}; there are {', '.join(WORKFLOWS)}, or write module:Class{hint}")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"no workflow {name!r}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, AgentWorkflow)):
+        raise UserError(f"{name}: not a subclass of orchestai.agents.workflow.AgentWorkflow")
+    return found

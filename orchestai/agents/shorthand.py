@@ -1,0 +1,94 @@
+"""Short words for runs of agents, and the words of other trainers: what they stand for in the configuration."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestai.agents.config import AgentConfig
+from orchestai.agents.registry import WORKFLOWS, Entry
+from orchestai.config import check_workers, load
+from orchestai.errors import UserError
+
+_PHASE2 = "training.phase2_rl"
+_TINY = (
+    "model.name=tiny",
+    "model.max_new_tokens=16",
+    "tasks.limit=4",
+    f"{_PHASE2}.num_episodes=4",
+    f"{_PHASE2}.tasks_per_update=2",
+    f"{_PHASE2}.num_generations=4",
+    f"{_PHASE2}.eval_tasks=2",
+    f"{_PHASE2}.temperature=1.0",
+    "agents.epochs=null",
+    "sandbox.level=auto",
+)
+"""`model=tiny`: two updates, on the sample data."""
+_SAME = {
+    "data.train_batch_size": f"{_PHASE2}.tasks_per_update",
+    "trainer.total_epochs": "agents.epochs",
+    "actor_rollout_ref.actor.optim.lr": f"{_PHASE2}.learning_rate",
+    "trainer.save_freq": f"{_PHASE2}.eval_every",
+}
+"""Words of rLLM's and verl's configuration that mean the same as ours. We save when we evaluate."""
+
+
+def load_agent_config(name: str, path: Path | None = None, words: Sequence[str] = ()) -> AgentConfig:
+    """The configuration of a run of the workflow `name`, from a file and words such as `model=tiny` or `a.b.c=value`.
+
+    Args:
+        path: a file of configuration; without, the workflow's defaults.
+
+    Raises:
+        UserError: the file or a word cannot be read, or a key, type or name is wrong.
+    """
+    entry = WORKFLOWS.get(name, Entry(name))
+    overrides: list[str] = [f"agents.workflow={name}"]
+    for word in words:
+        overrides += _meaning(word, entry)
+    config = load(AgentConfig, path, overrides) if path else load(AgentConfig, None, [*entry.defaults, *overrides])
+    if config.workers is not None:
+        check_workers(config.workers, path or "the defaults")
+    return config
+
+
+def _meaning(word: str, entry: Entry) -> list[str]:
+    key, equals, value = word.partition("=")
+    if not equals:
+        raise UserError(f"{word!r}: write it as section.key=value")
+    if key == "model":
+        return [*_TINY, *entry.sample] if value == "tiny" else [f"model.name={value}"]
+    if key.startswith("workflow_args."):
+        return [f"agents.{word}"]
+    if key in _SAME:
+        return [f"{_SAME[key]}={value}"]
+    return _SPECIAL[key](value) if key in _SPECIAL else [word]
+
+
+def _use_amp(value: str) -> list[str]:
+    return [f"model.mixed_precision={'bf16' if value.lower() == 'true' else 'no'}"]
+
+
+def _accumulate(value: str) -> list[str]:
+    raise UserError(
+        f"trainer.gradient_accumulation_steps={value}: a batch is cut into as many passes as memory needs, whatever "
+        f"its size; set the batch with data.train_batch_size, and the passes with {_PHASE2}.micro_batch_size"
+    )
+
+
+def _num_workers(value: str) -> list[str]:
+    if os.environ.get("WORLD_SIZE", "1") == value:
+        return []
+    raise UserError(
+        f"ray.cluster_config.num_workers={value}: start as many processes, with accelerate launch "
+        f"--num_processes {value}"
+    )
+
+
+_SPECIAL: dict[str, Callable[[str], list[Any]]] = {
+    "trainer.use_amp": _use_amp,
+    "trainer.gradient_accumulation_steps": _accumulate,
+    "ray.cluster_config.num_workers": _num_workers,
+}

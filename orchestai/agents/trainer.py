@@ -1,0 +1,184 @@
+"""Trains agents: a workflow, the weights that its roles speak with, tasks, and the trainer of phase 2."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from rich.console import Console
+
+from orchestai import artefacts
+from orchestai.agents.cast import Cast
+from orchestai.agents.config import AgentConfig
+from orchestai.agents.policies import open_policies, save_policies
+from orchestai.agents.registry import find
+from orchestai.agents.rollout import AgentRollout, Attempts
+from orchestai.agents.shorthand import load_agent_config
+from orchestai.agents.workflow import AgentWorkflow
+from orchestai.errors import UserError
+from orchestai.planner.checkpoint import without_suffix
+from orchestai.sandbox import Sandbox
+from orchestai.tasks.task import Task
+from orchestai.training.rl.checkpoint import identity
+from orchestai.training.rl.distributed import on_main, open_accelerator
+from orchestai.training.rl.example import worked_example
+from orchestai.training.rl.start import split_tasks
+from orchestai.training.rl.trainer import BEST, Summary, Trainer, choose_recipe
+from orchestai.workers.pool import WorkerPool
+
+
+class AgentTrainer:
+    """Trains the agents of a workflow.
+
+    Args:
+        workflow_class: the workflow; by default the one that `config` names.
+        workflow_args: settings of the workflow, instead of those in `config`; functions and tools may be among them.
+        config: a configuration, or the file of one.
+        train_dataset, val_dataset: tasks to learn from, and tasks held out; by default those that `config` names.
+        output_dir: folder for checkpoints, metrics and samples.
+        checkpoint: agents to start from (a folder such as OUTPUT/phase2_best).
+
+    Raises:
+        UserError: the configuration cannot be read, or names what is not there.
+    """
+
+    def __init__(
+        self,
+        workflow_class: type[AgentWorkflow] | None = None,
+        workflow_args: Mapping[str, Any] | None = None,
+        config: AgentConfig | Path | str | None = None,
+        train_dataset: Sequence[Task] | None = None,
+        val_dataset: Sequence[Task] | None = None,
+        output_dir: Path | str = "checkpoints",
+        checkpoint: Path | str | None = None,
+    ) -> None:
+        name = f"{workflow_class.__module__}:{workflow_class.__qualname__}" if workflow_class else ""
+        if not isinstance(config, AgentConfig):
+            config = load_agent_config(name, Path(config) if config else None)
+        self.config = config
+        self.workflow_class = workflow_class or find(config.agents.workflow)
+        self.workflow_args = {**config.agents.workflow_args, **(workflow_args or {})}
+        self.output_dir = Path(output_dir)
+        self.checkpoint = Path(checkpoint) if checkpoint else None
+        self._train, self._val = train_dataset, val_dataset
+
+    def train(self, *, resume: bool = False) -> Summary:
+        """Train; the best agents are in OUTPUT/phase2_best, the last ones in OUTPUT/phase2_last.
+
+        Args:
+            resume: go on with the run in the output folder.
+
+        Raises:
+            UserError: as `Trainer` says, or models, workers or tasks are not there.
+        """
+        return asyncio.run(self._run(resume))
+
+    async def _run(self, resume: bool) -> Summary:
+        config = self.config
+        phase2 = config.training.phase2_rl
+        tasks, eval_tasks = self._tasks()
+        if config.agents.epochs is not None:
+            phase2 = phase2.model_copy(update={"num_episodes": config.agents.epochs * len(tasks)})
+        accelerator = open_accelerator(
+            self.output_dir, config.logging, config.training.timeout_s, config.model.mixed_precision
+        )
+        console = Console(stderr=True, quiet=not accelerator.is_main_process)
+        ppo = phase2.algorithm == "PPO"
+        roles = self.workflow_class.roles
+        policies = open_policies(config, roles, checkpoint=self.checkpoint, value_head=ppo)
+        if phase2.kl_coef > 0:
+            for policy in policies.learning.values():
+                if policy.has_adapter:
+                    policy.keep_reference()
+        for name, stitcher in policies.stitchers.items():
+            if stitcher.forks:
+                console.print(f"{name}: every turn is read anew, since {stitcher.forks}", highlight=False)
+        credit = config.agents.credit_rule()
+        console.print(worked_example(credit, choose_recipe(phase2), phase2, roles))
+        same = {
+            **identity(self._deciding(), phase2, tasks, eval_tasks),
+            "checkpoint": None if self.checkpoint is None else artefacts.fingerprint(str(self.checkpoint)),
+        }
+        async with open_stage(config, self.workflow_class, self.workflow_args) as stage:
+            cast = Cast(config, policies, stage.pool)
+            rollout = AgentRollout(stage.workflow, cast, policies, phase2, concurrency=config.agents.concurrency)
+            trainer: Trainer[Attempts] = Trainer(
+                accelerator,
+                policies.learning,
+                rollout,
+                phase2,
+                tasks=tasks,
+                eval_tasks=eval_tasks,
+                output=self.output_dir,
+                save_policies=lambda path, facts: save_policies(path, policies, config, facts),
+                identity=same,
+                unscorable_limit=config.agents.unscorable_limit,
+                credit=credit,
+            )
+            facts = {"seed": phase2.seed, "sandbox_level": stage.sandbox.level, "identity": same}
+            on_main(
+                accelerator,
+                lambda: artefacts.save_run_info(self.output_dir, config, command="agents", **facts),
+                "beginning",
+            )
+            try:
+                summary = await trainer.train(resume=resume)
+            finally:
+                await rollout.stop()
+        accelerator.end_training()
+        console.print(
+            f"{without_suffix(self.output_dir / BEST)}: reward {summary.best_reward:.3f} on "
+            f"{len(trainer.eval_tasks)} validation tasks",
+            highlight=False,
+        )
+        return summary
+
+    def _tasks(self) -> tuple[list[Task], list[Task]]:
+        if self._train is not None and self._val is not None:
+            return list(self._train), list(self._val)
+        tasks, eval_tasks = split_tasks(self.config.tasks)
+        return list(self._train or tasks), list(self._val or eval_tasks)
+
+    def _deciding(self) -> dict[str, Any]:
+        """What decides the course of a run, beside the settings of phase 2 and the tasks."""
+        sections = self.config.model_dump(mode="json", include={"agents", "model", "workers"})
+        sections["agents"]["workflow_args"] = {name: str(value) for name, value in self.workflow_args.items()}
+        return sections
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A workflow with what it needs: open sandbox and workers."""
+
+    workflow: AgentWorkflow
+    sandbox: Sandbox
+    pool: WorkerPool | None
+
+
+@asynccontextmanager
+async def open_stage(
+    config: AgentConfig, workflow_class: type[AgentWorkflow], workflow_args: Mapping[str, Any]
+) -> AsyncIterator[Stage]:
+    """Start the sandbox and the workers of frozen roles, and close them at the end.
+
+    Raises:
+        UserError: a setting of the workflow is wrong, or a model or a server is not there.
+    """
+    try:
+        args = workflow_class.Args(**workflow_args)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(["agents.workflow_args", *map(str, first["loc"])])
+        raise UserError(f"{key}: {first['msg']} (got {first['input']!r})") from None
+    with Sandbox.from_config(config.sandbox) as sandbox:
+        if config.workers is None:
+            yield Stage(workflow_class(args, sandbox), sandbox, None)
+            return
+        async with WorkerPool.from_config(config.workers, sandbox) as pool:
+            await pool.check()
+            yield Stage(workflow_class(args, sandbox), sandbox, pool)

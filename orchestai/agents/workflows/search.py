@@ -1,0 +1,152 @@
+"""Search: a query optimiser writes queries, searchers read what they find, an answerer answers or asks for more.
+
+Passages come from the task itself where it brings some (`details["passages"]`, as HotpotQA's), else from a corpus.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import Field
+
+from orchestai.agents.conversation import Act, Conversation
+from orchestai.agents.markup import all_tagged, shown, tagged
+from orchestai.agents.tools.search import Passage, SearchIndex, open_index
+from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.errors import UserError
+from orchestai.rewards.answers import normalised
+from orchestai.rewards.functions import RewardFunction, find_reward, score
+from orchestai.section import Section
+from orchestai.tasks.task import Task
+from orchestai.training.rl.episode import Episode
+
+_OPTIMISER = "You write search queries for a question, each short and about one thing: <query>words</query>."
+_SEARCHER = "You read passages for a question. Note in one or two sentences what they say that helps to answer it."
+_ANSWERER = (
+    "You answer a question from notes. Reply <answer>a few words</answer>, or, if the notes do not say it, "
+    "<missing>what to search for</missing>."
+)
+
+
+class Library(AgentWorkflow):
+    """A workflow that reads passages."""
+
+    class Args(Section):
+        corpus: Path | None = None
+        """A corpus (.jsonl) or the folder of an index of one; not needed where tasks bring their passages."""
+
+    args: Args
+
+    def index(self, task: Task) -> SearchIndex:
+        """What can be searched for a task.
+
+        Raises:
+            UserError: neither the task nor the settings say what.
+        """
+        if passages := task.details.get("passages"):
+            return SearchIndex.build([Passage(str(i), each["title"], each["text"]) for i, each in enumerate(passages)])
+        return self._corpus
+
+    @cached_property
+    def _corpus(self) -> SearchIndex:
+        if self.args.corpus is None:
+            raise UserError("the tasks bring no passages; set agents.workflow_args.corpus to a corpus or an index")
+        return open_index(self.args.corpus)
+
+
+class Search(Library):
+    """Query optimiser -> searchers -> answerer, until the answerer misses nothing."""
+
+    roles = ("query_optimiser", "searcher", "answerer")
+
+    class Args(Library.Args):
+        reward_function: RewardFunction = find_reward("search_reward_fn")
+        """Judges an answer: a name, `module:function`, or a function."""
+        max_refinement_iterations: int = Field(2, ge=1)
+        """Most rounds of searching."""
+        max_queries: int = Field(3, ge=1)
+        """Most queries of a round; the others are ignored."""
+        passages: int = Field(3, ge=1)
+        """Passages that a query finds."""
+        shown_characters: int = Field(1500, ge=100)
+        """Of the passages of a query, and of all notes, as a role reads them."""
+
+    args: Args
+
+    async def run(self, task: Task, agents: Agents) -> Episode:
+        index, question = self.index(task), f"The question:\n{task.instruction}"
+        optimiser, answerer = agents.begin("query_optimiser", _OPTIMISER), agents.begin("answerer", _ANSWERER)
+        notes: list[str] = []
+        recalls: list[float] = []
+        readers: list[Conversation] = []
+        replies: list[Act] = []
+        found: dict[str, Passage] = {}
+        request, searches = question, 0
+        while len(replies) < self.args.max_refinement_iterations:
+            plan = await optimiser.ask(request)
+            queries = (all_tagged(plan.text, "query") or [task.instruction])[: self.args.max_queries]
+            results = [index.search(query, self.args.passages) for query in queries]
+            began = [agents.begin("searcher", _SEARCHER) for _ in queries]
+            read = await asyncio.gather(
+                *(
+                    searcher.ask(self._passages(question, query, passages))
+                    for searcher, query, passages in zip(began, queries, results, strict=True)
+                )
+            )
+            for passages in results:
+                found |= {passage.id: passage for passage in passages}
+            recalls.append(_recall(task, found.values()))
+            readers += began
+            searches += len(queries)
+            notes += [f"{query}: {act.text}" for query, act in zip(queries, read, strict=True)]
+            reply = await answerer.ask(f"{question}\n\nNotes:\n{self._shown(notes)}")
+            replies.append(reply)
+            missing = tagged(reply.text, "missing")
+            if tagged(reply.text, "answer") is not None or not missing:
+                break
+            request = f"{self._shown(notes)}\n\nStill missing: {shown(missing, self.args.shown_characters)}"
+
+        final = await score(self.args.reward_function, task, replies[-1].text, self.sandbox)
+        for plan, recall in zip(optimiser.acts, recalls, strict=True):
+            optimiser.earn(plan, recall)
+        for reply in replies:
+            answerer.earn(reply, final)
+        for searcher in readers:
+            searcher.earn(searcher.acts[0], max(final, float(_states(searcher.acts[0].text, task))))
+        metrics = {
+            "success": float(final == 1),
+            "final_success": float(final == 1),
+            "query_optimiser_runs": len(recalls),
+            "queries": searches,
+            "retrieval_recall": recalls[-1],
+            "searcher_runs": len(readers),
+            "searcher_success_rate": sum(_states(each.acts[0].text, task) for each in readers) / len(readers),
+            "answerer_attempts": len(replies),
+            "total_iterations": len(replies),
+        }
+        return agents.episode(final, metrics)
+
+    def _passages(self, question: str, query: str, passages: list[Passage]) -> str:
+        text = "\n\n".join(f"[{passage.id}] {passage.title}\n{passage.text}" for passage in passages)
+        limit = self.args.shown_characters
+        return f"{question}\n\nPassages for {shown(query, limit)!r}:\n{shown(text, limit) or 'nothing was found'}"
+
+    def _shown(self, notes: list[str]) -> str:
+        return shown("\n".join(f"- {note}" for note in notes), self.args.shown_characters)
+
+
+def _recall(task: Task, passages: Iterable[Passage]) -> float:
+    """The share of the supporting titles that were found; where nobody knows them, whether an answer was."""
+    passages = list(passages)
+    if titles := task.details.get("supporting_titles"):
+        return len(set(titles) & {passage.title for passage in passages}) / len(set(titles))
+    return float(any(_states(passage.text, task) for passage in passages))
+
+
+def _states(text: str, task: Task) -> bool:
+    """Whether a text contains one of the task's answers, as whole words."""
+    words = f" {normalised(text, task.suite)} "
+    return any(f" {normalised(answer, task.suite)} " in words for answer in task.answers)
