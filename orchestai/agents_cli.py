@@ -44,3 +44,18 @@ def train(
 
     loaded = load_agent_config(name, config, words or [])
     AgentTrainer(config=loaded, output_dir=output_dir, checkpoint=checkpoint).train(resume=resume)
+
+
+@agents.command()
+def index(
+    corpus: Annotated[Path, typer.Argument(help="Passages (.jsonl, .jsonl.gz): id, title, text.")],
+    output: Annotated[Path, typer.Option("--output", help="Folder for the index.")],
+) -> None:
+    """Index a corpus, for the search tool of workflows (agents.workflow_args.corpus)."""
+    from rich.console import Console
+
+    from orchestai.agents.tools.search import SearchIndex, read_corpus
+
+    built = SearchIndex.build(read_corpus(corpus))
+    built.save(output)
+    Console().print(f"{output}: {len(built)} passages")

@@ -1,0 +1,128 @@
+"""A role learns to ask a tool and to repeat what it said: two turns, a known best reward, several rules of credit.
+
+    python benchmarks/agents/tool_task.py --json docs/results/agents/tool_task.json
+
+The role reads a key, and must answer with its value. Values are drawn anew for every task, so only the tool knows them:
+`<find>key</find>` tells the key's value, and `<answer>value</answer>` is right or wrong. An episode is worth 1 if the
+answer is right (the best possible, and 1/8 by guessing); a turn is worth 1 if it found the value.
+
+The model is a small Llama without any training but a short warm start on scripted dialogues of the right form. Of the
+keys and of the values in them a quarter are right, a quarter are drawn at random, and half are the first of all, whatever
+was asked: a habit to be unlearned. All rules start from the same weights and get as many episodes. A curve is the mean
+reward of the attempts of each update, sampled at temperature 1 on tasks that were not trained on before (every task
+occurs once); beside it stand greedy attempts at held-out tasks, before and after.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from tokenizers import AddedToken, Tokenizer, decoders, models
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from orchestai import artefacts
+from orchestai.agents.config import AgentConfig
+from orchestai.agents.conversation import Act
+from orchestai.agents.tools import ToolResult, use_tools
+from orchestai.agents.trainer import AgentTrainer
+from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.rewards.answers import tagged_answer
+from orchestai.tasks.task import Task
+from orchestai.training.rl.episode import Episode
+
+KEYS, VALUES = "abcdefgh", "12345678"
+RULES = ("turn", "return_to_go", "outcome")
+SEEDS = (1, 2, 3)
+T_95 = 4.303
+"""Student's t for an interval of 95 % with two degrees of freedom."""
+_END, _UNKNOWN = "<|end|>", "?"
+_TAGS = ("<find>", "</find>", "<answer>", "</answer>")
+_TEMPLATE = "{% for m in messages %}{{ m['content'] }}{{ eos_token }}{% endfor %}"
+
+
+class Find:
+    """Tells the value of a key; one per task."""
+
+    name = "find"
+    description = "Tells the value of a key."
+    parameters: dict[str, Any] = {  # noqa: RUF012
+        "type": "object",
+        "properties": {"key": {"type": "string", "description": "The key."}},
+        "required": ["key"],
+    }
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self._values = values
+
+    async def __call__(self, key: str) -> str:
+        return self._values.get(key, _UNKNOWN)
+
+
+class Lookup(AgentWorkflow):
+    """Ask, then answer."""
+
+    roles = ("seeker",)
+
+    async def run(rule: str, seed: int, updates: int, warm_start: int) -> dict[str, list[float]]:
+    """`sampled`: the mean reward of each update's attempts, the first before any learning. `greedy`: before and after."""
+    with tempfile.TemporaryDirectory() as folder:
+        model, output = Path(folder) / "model", Path(folder) / "run"
+        save_model(model, seed, warm_start)
+        data = tasks("train", 16 * updates, seed), tasks("validation", 64, seed)
+        AgentTrainer(Lookup, {}, configure(rule, seed, model, updates), *data, output).train()
+        rows = [json.loads(line) for line in (output / "phase2_metrics.jsonl").read_text().splitlines()]
+    return {
+        "sampled": [row["reward"] for row in rows if "reward" in row],
+        "greedy": [row["eval_reward"] for row in rows if "eval_reward" in row],
+    }
+
+
+def summary(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean, and half the 95 % interval where there are three values."""
+    half = statistics.stdev(values) / len(values) ** 0.5 * T_95 if len(values) == 3 else None
+    return statistics.mean(values), half
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--rules", nargs="+", choices=RULES, default=RULES)
+    parser.add_argument("--updates", type=int, default=60)
+    parser.add_argument("--warm-start", type=int, default=150, help="batches of 64 random dialogues")
+    options = parser.parse_args()
+    table = Table("credit", "last 5 updates", "all updates", "greedy before, after", title="two-turn tool task, best is 1")
+    results: dict[str, Any] = {}
+    for rule in options.rules:
+        began = time.process_time()
+        runs = [run(rule, seed, options.updates, options.warm_start) for seed in options.seeds]
+        figures = {
+            "last": summary([statistics.mean(each["sampled"][-5:]) for each in runs]),
+            "all": summary([statistics.mean(each["sampled"]) for each in runs]),
+            "greedy_before": summary([each["greedy"][0] for each in runs]),
+            "greedy_after": summary([each["greedy"][-1] for each in runs]),
+        }
+        results[rule] = {**figures, "runs": runs, "cpu_seconds": time.process_time() - began}
+        shown = {
+            name: f"{mean:.3f}" + ("" if half is None else f" +- {half:.3f}") for name, (mean, half) in figures.items()
+        }
+        table.add_row(rule, shown["last"], shown["all"], f"{shown['greedy_before']}, {shown['greedy_after']}")
+    Console(width=120).print(table)
+    if options.json:
+        facts = {"updates": options.updates, "warm_start": options.warm_start, "seeds": list(options.seeds)}
+        artefacts.write_json(options.json, {"versions": artefacts.versions(), **facts, "rules": results})
+
+
+if __name__ == "__main__":
+    main()
