@@ -58,4 +58,4 @@ def index(
 
     built = SearchIndex.build(read_corpus(corpus))
     built.save(output)
-    Console().print(f"{output}: {len(built)} passages")
+    Console().print(f"{output}: {len(built)} passages", soft_wrap=True)

@@ -7,8 +7,8 @@ The role reads a key, and must answer with its value. Values are drawn anew for 
 answer is right (the best possible, and 1/8 by guessing); a turn is worth 1 if it found the value.
 
 The model is a small Llama without any training but a short warm start on scripted dialogues of the right form. Of the
-keys and of the values in them a quarter are right, a quarter are drawn at random, and half are the first of all, whatever
-was asked: a habit to be unlearned. All rules start from the same weights and get as many episodes. A curve is the mean
+keys and of the values in them a quarter are right, a quarter are drawn at random, and half are the first of all,
+whatever was asked: a habit to be unlearned. All rules start from the same weights and get as many episodes. A curve is the mean
 reward of the attempts of each update, sampled at temperature 1 on tasks that were not trained on before (every task
 occurs once); beside it stand greedy attempts at held-out tasks, before and after.
 """
@@ -74,8 +74,111 @@ class Lookup(AgentWorkflow):
 
     roles = ("seeker",)
 
-    async def run(rule: str, seed: int, updates: int, warm_start: int) -> dict[str, list[float]]:
-    """`sampled`: the mean reward of each update's attempts, the first before any learning. `greedy`: before and after."""
+    async def run(self, task: Task, agents: Agents) -> Episode:
+        seeker = agents.begin("seeker")
+        seeker.tell(task.instruction)
+        found: list[bool] = []
+
+        def reward(act: Act, results: Sequence[ToolResult]) -> None:
+            found.append(results[0].text == task.answers[0])
+            act.reward = float(found[-1])
+
+        last = await use_tools(seeker, [Find(task.details["values"])], max_calls=1, describes=False, observe=reward)
+        right = float(tagged_answer(last.text) == task.answers[0])
+        return agents.episode(right, {"success": right, "found": float(any(found)), "calls": len(found)})
+
+
+def tasks(name: str, count: int, seed: int) -> list[Task]:
+    rng = random.Random(f"{name}/{seed}")
+    made = []
+    for i in range(count):
+        values = dict(zip(KEYS, rng.sample(VALUES, len(KEYS)), strict=True))
+        key = rng.choice(KEYS)
+        made.append(
+            Task(
+                task_id=f"{name}/{i}",
+                suite="lookup",
+                split=name,
+                instruct_prompt=key,
+                answers=(values[key],),
+                details={"values": values},
+            )
+        )
+    return made
+
+
+def save_model(folder: Path, seed: int, steps: int) -> None:
+    """A small Llama that has read `steps` batches of scripted dialogues."""
+    vocabulary = {token: i for i, token in enumerate([_END, _UNKNOWN, *KEYS, *VALUES])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token=_UNKNOWN))
+    tokenizer.decoder = decoders.Fuse()
+    tokenizer.add_tokens([AddedToken(tag, normalized=False) for tag in _TAGS])
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token=_END, unk_token=_UNKNOWN, clean_up_tokenization_spaces=False
+    )
+    fast.chat_template = _TEMPLATE
+    fast.save_pretrained(folder)
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(fast),
+            hidden_size=64,
+            intermediate_size=256,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            max_position_embeddings=64,
+            tie_word_embeddings=True,
+            initializer_range=1 / 8,
+            bos_token_id=None,
+            eos_token_id=0,
+        )
+    )
+    rng = random.Random(seed)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(steps):
+        ids = torch.tensor(fast([_dialogue(rng) for _ in range(64)], add_special_tokens=False).input_ids)
+        spoken = ids.clone()
+        spoken[:, :2] = -100  # what the role reads: the key, and what the tool says
+        spoken[:, 6:8] = -100
+        model(input_ids=ids, labels=spoken).loss.backward()
+        optimiser.step()
+        optimiser.zero_grad()
+    model.save_pretrained(folder)
+
+
+def _dialogue(rng: random.Random) -> str:
+    def choose(right: str, choices: str) -> str:
+        return rng.choice([right, rng.choice(choices), choices[0], choices[0]])
+
+    key, value = rng.choice(KEYS), rng.choice(VALUES)
+    asked, said = choose(key, KEYS), choose(value, VALUES)
+    return f"{key}{_END}<find>{asked}</find>{_END}{value}{_END}<answer>{said}</answer>{_END}"
+
+
+def configure(rule: str, seed: int, model: Path, updates: int) -> AgentConfig:
+    phase2 = {
+        "loss_type": "dr_grpo",
+        "learning_rate": 1e-3,
+        "entropy_coef": 0.0,
+        "num_generations": 8,
+        "tasks_per_update": 16,
+        "num_episodes": 16 * updates,
+        "eval_every": updates,
+        "eval_tasks": 64,
+        "micro_batch_size": 2048,
+        "flat_patience": updates,
+        "seed": seed,
+    }
+    return AgentConfig(
+        agents={"credit": rule},  # type: ignore[arg-type]
+        model={"name": str(model), "max_new_tokens": 6, "max_rows": 2048},  # type: ignore[arg-type]
+        training={"phase2_rl": phase2},  # type: ignore[arg-type]
+        sandbox={"level": "process"},  # type: ignore[arg-type]
+    )
+
+
+def run(rule: str, seed: int, updates: int, warm_start: int) -> dict[str, list[float]]:
+    """`sampled`: the mean reward of each update's attempts, from before any learning. `greedy`: before and after."""
     with tempfile.TemporaryDirectory() as folder:
         model, output = Path(folder) / "model", Path(folder) / "run"
         save_model(model, seed, warm_start)
@@ -100,9 +203,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--rules", nargs="+", choices=RULES, default=RULES)
     parser.add_argument("--updates", type=int, default=60)
-    parser.add_argument("--warm-start", type=int, default=150, help="batches of 64 random dialogues")
+    parser.add_argument("--warm-start", type=int, default=150, help="batches of 64 scripted dialogues")
     options = parser.parse_args()
-    table = Table("credit", "last 5 updates", "all updates", "greedy before, after", title="two-turn tool task, best is 1")
+    table = Table(
+        "credit", "last 5 updates", "all updates", "greedy before, after", title="two-turn tool task, best is 1"
+    )
     results: dict[str, Any] = {}
     for rule in options.rules:
         began = time.process_time()
