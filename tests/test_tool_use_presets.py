@@ -12,6 +12,7 @@ from orchestai.agents.workflows.tool_use import ToolUse
 from orchestai.agents_cli import agents
 from orchestai.errors import UserError
 from orchestai.tasks.suites import load_suite
+from orchestai.tasks.task import Task
 
 PRESETS = ("tool_use", "tool_use_small", "tool_use_nq", "tool_use_hotpotqa")
 
@@ -26,7 +27,7 @@ def test_a_preset_is_of_the_workflow(repository, preset):
     load_suite(config.tasks.suite, config.tasks.path)
     if args.corpus is not None:
         with pytest.raises(UserError, match="cannot be read"):  # a user's own index
-            ToolUse(args, sandbox=None)
+            ToolUse(args, sandbox=None).index(Task(task_id="", suite="", instruct_prompt=""))
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -8,9 +8,10 @@ answer is right (the best possible, and 1/8 by guessing); a turn is worth 1 if i
 
 The model is a small Llama without any training but a short warm start on scripted dialogues of the right form. Of the
 keys and of the values in them a quarter are right, a quarter are drawn at random, and half are the first of all,
-whatever was asked: a habit to be unlearned. All rules start from the same weights and get as many episodes. A curve is the mean
-reward of the attempts of each update, sampled at temperature 1 on tasks that were not trained on before (every task
-occurs once); beside it stand greedy attempts at held-out tasks, before and after.
+whatever was asked: a habit to be unlearned. All rules start from the same weights and get as many episodes.
+
+A curve is the mean reward of the attempts of each update, sampled at temperature 1 on tasks that were not trained on
+before (every task occurs once). Beside it stand greedy attempts at held-out tasks, before and after.
 """
 
 from __future__ import annotations
