@@ -39,16 +39,17 @@ async def answer(config: AgentConfig, flow: ToolUse, tasks: Sequence[Task]) -> l
         await cast.close()
 
 
-def report(command: str, model: str, tasks: Sequence[Task], episodes: Sequence[Episode]) -> str:
+def report(command: str, model: str, corpus: Path, tasks: Sequence[Task], episodes: Sequence[Episode]) -> str:
     scored = [episode for episode in episodes if isinstance(episode.outcome, Scored)]
     transcripts = [episode.trajectories[0].transcript for episode in episodes]
     same = next(i for i, (_, words) in enumerate(transcripts[0]) if words == tasks[0].instruction)
+    judged = "" if len(scored) == len(tasks) else f", of which {len(scored)} could be judged"
     lines = [
-        f"# {model} answers {len(tasks)} questions with a search tool",
+        f"# {model} answers {len(tasks)} questions with a search tool{judged}",
         "",
         f"    {command}",
         "",
-        f"Questions: {tasks[0].source}. Greedy; nothing was trained. {len(episodes) - len(scored)} unscorable.",
+        f"Questions and answers: {tasks[0].source}. Searched: {corpus}. Greedy decoding; nothing was trained.",
         "",
         f"| {' | '.join(_SHOWN)} |",
         "|---" * len(_SHOWN) + "|",
@@ -88,7 +89,7 @@ def main() -> None:
     name = Path(options.path).name
     words = f"--suite {options.suite} --path {name} --output {options.output}"
     command = f"python benchmarks/agents/question_answering.py {words}"
-    artefacts.write_text(options.output, report(command, options.model, tasks, episodes))
+    artefacts.write_text(options.output, report(command, options.model, options.corpus, tasks, episodes))
     print(options.output)
 
 

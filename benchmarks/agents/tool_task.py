@@ -4,11 +4,11 @@
 
 The role reads a key, and must answer with its value. Values are drawn anew for every task, so only the tool knows them:
 `<find>key</find>` tells the key's value, and `<answer>value</answer>` is right or wrong. An episode is worth 1 if the
-answer is right (the best possible, and 1/8 by guessing); a turn is worth 1 if it found the value.
+answer is right (the best possible, and 1/16 by guessing); a turn is worth 1 if it found the value.
 
 The model is a small Llama without any training but a short warm start on scripted dialogues of the right form. Of the
-keys and of the values in them a quarter are right, a quarter are drawn at random, and half are the first of all,
-whatever was asked: a habit to be unlearned. All rules start from the same weights and get as many episodes.
+keys and of the values in them one in eight is right, three are drawn at random, and half are the first of all, whatever
+was asked: a habit to be unlearned. All rules start from the same weights and get as many episodes.
 
 A curve is the mean reward of the attempts of each update, sampled at temperature 1 on tasks that were not trained on
 before (every task occurs once). Beside it stand greedy attempts at held-out tasks, before and after.
@@ -42,7 +42,7 @@ from orchestai.rewards.answers import tagged_answer
 from orchestai.tasks.task import Task
 from orchestai.training.rl.episode import Episode
 
-KEYS, VALUES = "abcdefgh", "12345678"
+KEYS, VALUES = "abcdefghijklmnop", "ABCDEFGHIJKLMNOP"
 RULES = ("turn", "return_to_go", "outcome")
 SEEDS = (1, 2, 3)
 T_95 = 4.303
@@ -149,7 +149,7 @@ def save_model(folder: Path, seed: int, steps: int) -> None:
 
 def _dialogue(rng: random.Random) -> str:
     def choose(right: str, choices: str) -> str:
-        return rng.choice([right, rng.choice(choices), choices[0], choices[0]])
+        return rng.choice([right, *rng.choices(choices, k=3), *4 * choices[0]])
 
     key, value = rng.choice(KEYS), rng.choice(VALUES)
     asked, said = choose(key, KEYS), choose(value, VALUES)
