@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -77,7 +78,8 @@ def open_policies(
             model, tokenizer = _open(config, config.model.name, checkpoint / _BASE if checkpoint else None)
             model = _with_adapter(model, config, folder)
         else:
-            model, tokenizer = _open(config, agents.models.get(name, config.model.name), folder)
+            known = config.model.name if config.model.name == TINY else agents.models.get(name, config.model.name)
+            model, tokenizer = _open(config, known, folder)
         stitchers[name] = TurnStitcher(tokenizer, thinking=config.model.thinking)
         opened[name] = TokenPolicy(
             model,
@@ -140,6 +142,14 @@ def read_metadata(checkpoint: Path) -> dict[str, Any]:
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
         raise UserError(f"{checkpoint}: not a folder of agents of this program's version; train again")
     return metadata
+
+
+def fingerprint_of(checkpoint: Path) -> str:
+    """sha256 of all weights in a folder of `save_policies`."""
+    digest = hashlib.sha256()
+    for file in sorted(checkpoint.rglob("*.safetensors")):
+        digest.update(str(file.relative_to(checkpoint)).encode() + file.read_bytes())
+    return digest.hexdigest()
 
 
 def _refuse_other(checkpoint: Path, policies: str, of_role: Mapping[str, str]) -> None:
