@@ -19,11 +19,10 @@ from transformers.utils import logging
 from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.planner.language.tiny import tiny_model, tiny_tokenizer
-from orchestai.planner_config import LanguageConfig, LoraConfig
+from orchestai.planner_config import TINY, LanguageConfig, LoraConfig
 from orchestai.workers import weights
 from orchestai.workers.base import WorkerCard
 
-TINY = "tiny"
 ADAPTER, REFERENCE = "default", "reference"
 _ADAPTER_FILE = "adapter_model.safetensors"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
