@@ -76,7 +76,7 @@ def source(config: Config) -> str:
     """What `from_pretrained` takes for the configured model.
 
     Raises:
-        UserError: the packaged model is not installed, or the name is of a model behind a server.
+        UserError: there is no such model, or the name is of a model behind a server.
     """
     name = config.planner.language.model
     known = config.workers.models.get(name)
@@ -87,7 +87,7 @@ def source(config: Config) -> str:
                 "can be trained"
             )
         name = known.name
-    return weights.source(name, cache_dir(config))
+    return weights.source(name, cache_dir(config), "planner.language.model")
 
 
 def cache_dir(config: Config) -> Path:
