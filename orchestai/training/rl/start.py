@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,10 @@ from rich.console import Console
 from orchestai import artefacts
 from orchestai.config import Config
 from orchestai.errors import UserError
-from orchestai.execution.result import Execution
-from orchestai.outcome import Outcome
 from orchestai.planner.checkpoint import fingerprint_of, load_planner, locate, save_planner
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.model import PlannerModel
-from orchestai.rewards.reward import reward, step_rewards
+from orchestai.rewards.reward import reward, reward_parts, step_rewards
 from orchestai.rewards.unit_tests import not_installed
 from orchestai.runtime import open_runtime
 from orchestai.tasks import load_suite
@@ -63,12 +62,6 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
             "configs/accelerate/ddp.yaml"
         )
 
-    def worth(execution: Execution) -> Outcome:
-        return reward(execution, phase2, config.rewards)
-
-    def step_worth(execution: Execution) -> list[float]:
-        return step_rewards(execution, phase2, config.rewards)
-
     def save(path: Path, facts: Mapping[str, Any]) -> None:
         save_planner(path, planner, config, seed=phase2.seed, data_fingerprint=data_fingerprint(tasks), **facts)
 
@@ -80,10 +73,11 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
         rollout = Rollout(
             planner,
             open_execute(config, runtime.executor.execute),
-            worth,
-            step_worth,
+            partial(reward, weights=phase2, rewards=config.rewards),
+            partial(step_rewards, weights=phase2, rewards=config.rewards),
             phase2,
             concurrency=config.execution.concurrency,
+            reward_parts=partial(reward_parts, weights=phase2, rewards=config.rewards),
             sampler=sampler,
         )
         trainer = Trainer(

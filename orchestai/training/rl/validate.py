@@ -11,7 +11,7 @@ from orchestai import artefacts
 from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import fingerprint_of, load_planner
-from orchestai.rewards.reward import reward, step_rewards
+from orchestai.rewards.reward import reward, reward_parts, step_rewards
 from orchestai.runtime import open_runtime
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.training.rl.distributed import interleave, on_all, open_accelerator, share
@@ -44,6 +44,7 @@ async def validate(config: Config, *, checkpoint: Path, output_dir: Path) -> dic
             partial(step_rewards, weights=phase2, rewards=config.rewards),
             phase2,
             concurrency=config.execution.concurrency,
+            reward_parts=partial(reward_parts, weights=phase2, rewards=config.rewards),
         )
         parts = await on_all(accelerator, rollout.exploit(share(tasks, accelerator)), "exchanging episodes")
         level = runtime.sandbox.level
