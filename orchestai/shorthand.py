@@ -29,14 +29,14 @@ class Asked:
     Attributes:
         evaluate_only: the checkpoint to validate instead of training.
         checkpoint: the planner to start from.
-        output_dir: folder for checkpoints and metrics.
+        output_dir: folder for checkpoints and metrics, or for the figures of `evaluate_only`; None if not given.
         resume: go on with the run in `output_dir`.
     """
 
     config: Config
     evaluate_only: Path | None
     checkpoint: Path
-    output_dir: Path
+    output_dir: Path | None
     resume: bool
 
 
@@ -68,7 +68,7 @@ def understand(words: Sequence[str]) -> Asked:
         config=load_config(path, [*overrides, *_sizes(given, load_config(path, overrides))]),
         evaluate_only=Path(given["evaluate_only"]) if given.get("evaluate_only") else None,
         checkpoint=Path(given.get("checkpoint", BASE)),
-        output_dir=Path(given.get("output_dir", "checkpoints")),
+        output_dir=Path(given["output_dir"]) if given.get("output_dir") else None,
         resume=given.get("resume", "false").lower() == "true",
     )
 
