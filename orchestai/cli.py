@@ -150,7 +150,11 @@ def train_phase2(
 
 
 def train(overrides: Overrides = None) -> None:
-    """Phase 2 on BigCodeBench, from a preset and in short words (orchestai/shorthand.py)."""
+    """Phase 2 on BigCodeBench, from a preset for this machine.
+
+    Overrides are dotted, or short: run_cfg, trainer_cfg, model_name_or_path, train_batch_size, max_steps, checkpoint,
+    output_dir, resume, evaluate_only; docs/bigcodebench.md explains them.
+    """
     from orchestai.shorthand import understand
 
     asked = understand(overrides or [])

@@ -206,6 +206,12 @@ def test_other_words_are_refused(word: str, said: str) -> None:
         understand(["run_cfg=cpu", word])
 
 
+def test_away_from_the_presets_it_says_where_to_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"cpu\.yaml: no such preset here; run train\.py in the repository's root"):
+        understand(["run_cfg=cpu"])
+
+
 def test_train_py_is_a_door(repository: Path) -> None:
     command = [sys.executable, str(repository / "train.py"), "evaluate_only=/absent/checkpoint", "run_cfg=cpu"]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=120)
