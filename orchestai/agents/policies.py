@@ -168,7 +168,7 @@ def _open(config: AgentConfig, name: str, folder: Path | None) -> tuple[PreTrain
     if name == TINY:
         return _fresh_tiny(config)
     known = config.workers.models if config.workers else {}
-    return models.read_model(models.find_source(name, known, config.cache_dir), config.model)
+    return models.read_model(models.find_source(name, known, config.cache_dir, "model.model"), config.model)
 
 
 def _fresh_tiny(config: AgentConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
