@@ -17,6 +17,7 @@ from orchestai.agents.markup import all_tagged, shown, tagged
 from orchestai.agents.tools.search import Passage, SearchIndex, open_index
 from orchestai.agents.workflow import Agents, AgentWorkflow
 from orchestai.errors import UserError
+from orchestai.outcome import Unscorable
 from orchestai.rewards.answers import normalised
 from orchestai.rewards.functions import RewardFunction, find_reward, score
 from orchestai.section import Section
@@ -127,7 +128,8 @@ class Search(Library):
             "answerer_attempts": len(replies),
             "total_iterations": len(replies),
         }
-        return agents.episode(final, metrics)
+        outcome = final if task.answers else Unscorable(f"{task.task_id} has no reference answer")
+        return agents.episode(outcome, metrics)
 
     def _passages(self, question: str, query: str, passages: list[Passage]) -> str:
         text = "\n\n".join(f"[{passage.id}] {passage.title}\n{passage.text}" for passage in passages)
