@@ -38,7 +38,7 @@ class Sums(JointWorkflow):
         if "down" in history[-1]:
             raise InfrastructureError("the judge is down")
         total = sum(int(text or 0) for text in history[-1])
-        return Judgement(total, {"even": float(total % 2 == 0)})
+        return Judgement(total, float(total > 20), {"even": float(total % 2 == 0)})
 
     def transition(self, task: Task, history: History) -> Sequence[str]:
         total = sum(int(text) for texts in history for text in texts)
@@ -75,7 +75,8 @@ def test_aligned_acts_get_the_reward_of_their_pair() -> None:
         [("root", 32, "2")],
         [("root", 32, "30")],
     ]
-    assert episodes[1].metrics == {"turn_1_reward": 32, "turn_1_even": 1.0}
+    assert episodes[0].metrics.items() >= {"success": 0.0, "turn_1_reward": 11, "turn_1_even": 0.0}.items()
+    assert episodes[1].metrics.items() >= {"success": 1.0, "turn_1_reward": 32, "turn_1_even": 1.0}.items()
     assert [trajectory.role for trajectory in episodes[0].trajectories] == ["left", "right"]
 
 
@@ -99,6 +100,7 @@ def test_every_joint_action_has_a_child_and_returns_add_up() -> None:
     assert rewards(group[1], "left") == [("root", 30, "5"), ("root.1", 40, "40"), ("root.1", 60, "60")]
     assert rewards(group[1], "right") == [("root", 30, "0"), ("root.1", 40, "0"), ("root.1", 60, "0")]
     assert episodes[0].metrics["turn_2_reward"] == 200
+    assert episodes[0].metrics["success"] == 1.0  # of the last turn
     told = [conversation.messages[0]["content"] for conversation in group[1].conversations]
     assert told == ["left: 0", "right: 0", "left: 5", "left: 5", "right: 5", "right: 5"]
 

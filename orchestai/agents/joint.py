@@ -46,9 +46,15 @@ class JointArgs(Section):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a joint action was worth by itself, and figures about it for reports."""
+    """What a joint action was worth by itself.
+
+    Attributes:
+        success: how far it did all that was wanted, from 0 to 1; the last turn's is the attempt's.
+        metrics: further figures for reports, which say there in which turn.
+    """
 
     reward: float
+    success: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -246,3 +252,5 @@ def _gather(node: Node, number: int, turn: int, metrics: dict[str, list[float]])
         child = node.children[number]
         for following in range(len(child.actions)):
             _gather(child, following, turn + 1, metrics)
+    elif isinstance(judgement, Judgement):
+        metrics.setdefault("success", []).append(judgement.success)

@@ -31,8 +31,14 @@ _PACKAGE = "orchestai.agents.workflows"
 WORKFLOWS: dict[str, Entry] = {
     "writing": Entry(
         f"{_PACKAGE}.writing:Writing",
-        ("tasks.suite=arxiv_abstracts", "agents.credit=joint", "training.phase2_rl.loss_type=reinforce"),
-        ("tasks.suite=arxiv_abstracts", "tasks.path=data/agents/abstracts.jsonl"),
+        (
+            *("tasks.suite=arxiv_abstracts", "tasks.eval_split=val", "agents.credit=joint", "agents.policies=separate"),
+            *("training.phase2_rl.loss_type=reinforce", "training.phase2_rl.entropy_coef=0"),
+        ),
+        (
+            *("tasks.suite=arxiv_abstracts", "tasks.path=data/agents/abstracts.jsonl", "tasks.eval_split=val"),
+            *("agents.workflow_args.min_words=1", "agents.workflow_args.max_words=16"),
+        ),
     ),
     "deepcoder": Entry(
         f"{_PACKAGE}.deepcoder:DeepCoder",

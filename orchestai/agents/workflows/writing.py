@@ -59,7 +59,8 @@ class Writing(JointWorkflow):
         found = self._reward_of(background, method)
         return Judgement(
             found.total,
-            {
+            success=float(found.passed == 4),
+            metrics={
                 "gates": found.passed,
                 "length": found.length,
                 "balance": found.balance,
