@@ -69,7 +69,7 @@ async def test_a_right_program_ends_it_at_once(sandbox):
     episode = await play(sandbox, {"generator": [RIGHT]})
     assert episode.outcome == Scored(1.0)
     assert rewards(episode) == [("generator", 1.0)]
-    assert episode.metrics == {
+    expected = {
         "success": 1,
         "final_success": 1,
         "generator_success": 1,
@@ -79,6 +79,7 @@ async def test_a_right_program_ends_it_at_once(sandbox):
         "refiner_attempts": 0,
         "total_iterations": 0,
     }
+    assert episode.metrics.items() >= expected.items()
 
 
 async def test_the_refiner_repairs_what_the_visible_test_found(sandbox):

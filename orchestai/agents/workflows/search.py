@@ -89,7 +89,9 @@ class Search(Library):
         while len(replies) < self.args.max_refinement_iterations:
             plan = await optimiser.ask(request)
             queries = (all_tagged(plan.text, "query") or [task.instruction])[: self.args.max_queries]
-            results = [index.search(query, self.args.passages) for query in queries]
+            results = await asyncio.gather(
+                *(asyncio.to_thread(index.search, query, self.args.passages) for query in queries)
+            )
             began = [agents.begin("searcher", _SEARCHER) for _ in queries]
             read = await asyncio.gather(
                 *(

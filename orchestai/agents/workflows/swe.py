@@ -42,7 +42,9 @@ _VALIDATOR = (
     "else say what is wrong and reply <verdict>FAIL</verdict>."
 )
 _FIELDS = frozenset({"repo", "base_commit", "test_patch", "FAIL_TO_PASS", "PASS_TO_PASS"})
-_JUDGES = frozenset({"conftest.py", "pytest.ini", "tox.ini", "setup.cfg", "sitecustomize.py", "usercustomize.py"})
+_JUDGES = frozenset(
+    {"conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini", "setup.cfg", "pyproject.toml"}
+)
 """Files that decide how tests run; a patch of the writer cannot change them."""
 _WORD = re.compile(r"[A-Za-z_]\w{2,}")
 
