@@ -77,11 +77,11 @@ class Variant:
 
 
 VARIANTS = {
-    "one turn, joint, aligned, separate": Variant(1, "joint", "aligned", "separate", 80, 8),
-    "one turn, joint, cross, separate": Variant(1, "joint", "cross", "separate", 80, 8),
-    "one turn, joint, aligned, shared": Variant(1, "joint", "aligned", "shared", 80, 8),
-    "two turns, joint, aligned, separate": Variant(2, "joint", "aligned", "separate", 100, 4),
-    "two turns, outcome, aligned, separate": Variant(2, "outcome", "aligned", "separate", 100, 4),
+    "one turn, joint, aligned, separate": Variant(1, "joint", "aligned", "separate", 60, 8),
+    "one turn, joint, cross, separate": Variant(1, "joint", "cross", "separate", 60, 8),
+    "one turn, joint, aligned, shared": Variant(1, "joint", "aligned", "shared", 60, 8),
+    "two turns, joint, aligned, separate": Variant(2, "joint", "aligned", "separate", 80, 4),
+    "two turns, outcome, aligned, separate": Variant(2, "outcome", "aligned", "separate", 80, 4),
 }
 
 
