@@ -56,7 +56,12 @@ async def play(sandbox, script, task=TASK, **settings):
 
 
 def rewards(episode) -> list[tuple[str, float | None]]:
-    return [(each.role, turn.reward) for each in episode.trajectories for turn in each.turns]
+    """Each act's reward, in order of conversations; the last act's is its role's."""
+    return [
+        (each.role, each.reward if turn is each.turns[-1] else turn.reward)
+        for each in episode.trajectories
+        for turn in each.turns
+    ]
 
 
 async def test_a_right_program_ends_it_at_once(sandbox):

@@ -25,8 +25,13 @@ async def play(sandbox, executor, verifier, **settings):
     return await Maths(Maths.Args(**settings), sandbox).run(TASK, scripted_agents(TASK, script))
 
 
-def rewards(episode):
-    return [(each.role, turn.reward) for each in episode.trajectories for turn in each.turns]
+def rewards(episode) -> list[tuple[str, float | None]]:
+    """Each act's reward, in order of conversations; the last act's is its role's."""
+    return [
+        (each.role, each.reward if turn is each.turns[-1] else turn.reward)
+        for each in episode.trajectories
+        for turn in each.turns
+    ]
 
 
 async def test_a_right_answer_that_is_verified_ends_it(sandbox):
@@ -53,7 +58,7 @@ async def test_what_a_tool_printed_is_read_before_the_answer(sandbox):
     assert episode.metrics["tool_calls"] == 2
     tool = [words for speaker, words in episode.trajectories[1].transcript if speaker == "tool"]
     assert tool == ["42", "42"]
-    assert [turn.reward for turn in episode.trajectories[1].turns] == [None, None, 1.0]
+    assert [reward for role, reward in rewards(episode) if role == "executor"] == [None, None, 1.0]
 
 
 async def test_a_rejected_answer_is_solved_again_by_whom_it_was_told(sandbox):

@@ -54,8 +54,13 @@ async def research(
     return await workflow.run(TASK, scripted_agents(TASK, script))
 
 
-def rewards(episode):
-    return [(each.role, turn.reward) for each in episode.trajectories for turn in each.turns]
+def rewards(episode) -> list[tuple[str, float | None]]:
+    """Each act's reward, in order of conversations; the last act's is its role's."""
+    return [
+        (each.role, each.reward if turn is each.turns[-1] else turn.reward)
+        for each in episode.trajectories
+        for turn in each.turns
+    ]
 
 
 # --- search --------------------------------------------------------------------------------------------------------

@@ -53,8 +53,13 @@ async def play(sandbox, sample, writer, validator, number=0, analyser="<file>tex
     return await workflow.run(tasks[number], scripted_agents(tasks[number], script))
 
 
-def rewards(episode):
-    return [(each.role, turn.reward) for each in episode.trajectories for turn in each.turns]
+def rewards(episode) -> list[tuple[str, float | None]]:
+    """Each act's reward, in order of conversations; the last act's is its role's."""
+    return [
+        (each.role, each.reward if turn is each.turns[-1] else turn.reward)
+        for each in episode.trajectories
+        for turn in each.turns
+    ]
 
 
 # --- the workflow --------------------------------------------------------------------------------------------------

@@ -118,3 +118,13 @@ class Conversation:
         """`tell`, then `act`."""
         self.tell(content, speaker)
         return await self.act(max_new_tokens)
+
+    def earn(self, act: Act, reward: float) -> None:
+        """Reward an act, once the role has done its last.
+
+        The last act's reward is the role's own, which every rule of credit counts once; an earlier one's is the act's.
+        """
+        if act is self.acts[-1]:
+            self.reward = reward
+        else:
+            act.reward = reward

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from orchestai.artefacts import write_text
@@ -12,11 +12,9 @@ from orchestai.tasks.records import read_file, to_tasks
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
 
-_SPLITS = ("train", "validation", "test")
-
 
 def load(path: str | None = None) -> Suite:
-    """The tasks of a file; each says itself which split it belongs to.
+    """The tasks of a file; each says itself which split it belongs to, and there are no others.
 
     Raises:
         UserError: no file is named, or it holds no tasks.
@@ -24,14 +22,10 @@ def load(path: str | None = None) -> Suite:
     if path is None:
         raise UserError("the suite `written` has no data of its own; set tasks.path to a file of tasks")
 
-    @cache
-    def tasks() -> list[Task]:
-        return to_tasks(read_file(Path(path)), lambda record: Task(**record))
-
-    def split(name: str) -> list[Task]:
-        return [task for task in tasks() if task.split == name]
-
-    return Suite("written", {name: partial(split, name) for name in _SPLITS})
+    splits: dict[str, list[Task]] = {}
+    for task in to_tasks(read_file(Path(path)), lambda record: Task(**record)):
+        splits.setdefault(task.split, []).append(task)
+    return Suite("written", {name: partial(list, tasks) for name, tasks in splits.items()})
 
 
 def write_tasks(path: Path | str, tasks: Iterable[Task]) -> None:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from orchestai.agents.conversation import Act
+from orchestai.agents.conversation import Act, Conversation
 from orchestai.agents.markup import program, shown
 from orchestai.agents.workflow import Agents, AgentWorkflow
 from orchestai.errors import InfrastructureError
@@ -52,36 +52,39 @@ class DeepCoder(AgentWorkflow):
     args: Args
 
     async def run(self, task: Task, agents: Agents) -> Episode:
-        act = await agents.begin("generator", _GENERATOR).ask(task.instruction)
-        authors, report = [act], await self._visible(task, act)
+        author = agents.begin("generator", _GENERATOR)
+        act = await author.ask(task.instruction)
+        authors, report = [author], await self._visible(task, act)
         generator_success = report.success
-        analyses: list[Act] = []
-        while not report.success and len(analyses) < self.args.max_refinement_iterations:
+        analysts: list[Conversation] = []
+        while not report.success and len(analysts) < self.args.max_refinement_iterations:
             state = self._state(task, act, report)
-            analysis = await agents.begin("test_runner", _TEST_RUNNER).ask(state)
+            analyst, author = agents.begin("test_runner", _TEST_RUNNER), agents.begin("refiner", _REFINER)
+            analysis = await analyst.ask(state)
             explained = f"{state}\n\nA reviewer says:\n{shown(analysis.text, self.args.shown_characters)}"
-            act = await agents.begin("refiner", _REFINER).ask(explained)
+            act = await author.ask(explained)
             report = await self._visible(task, act)
-            authors.append(act)
-            analyses.append(analysis)
+            authors.append(author)
+            analysts.append(analyst)
 
-        for author in authors:
-            author.reward = await self._judge(task, author)
-        for analysis, before, after in zip(analyses, authors, authors[1:], strict=False):
-            analysis.reward = (after.reward or 0.0) - (before.reward or 0.0)
-        final = authors[-1].reward or 0.0
+        scores = [await self._judge(task, author.acts[0]) for author in authors]
+        for author, worth in zip(authors, scores, strict=True):
+            author.earn(author.acts[0], worth)
+        for analyst, before, after in zip(analysts, scores, scores[1:], strict=False):
+            analyst.earn(analyst.acts[0], after - before)
+        final = scores[-1]
         metrics = {
             "success": float(final == 1),
             "final_success": float(final == 1),
-            "generator_success": float(authors[0].reward == 1),
+            "generator_success": float(scores[0] == 1),
             "generator_visible_success": float(generator_success),
             "visible_success": float(report.success),
-            "test_runner_analyses": len(analyses),
+            "test_runner_analyses": len(analysts),
             "refiner_attempts": len(authors) - 1,
-            "total_iterations": len(analyses),
+            "total_iterations": len(analysts),
         }
         if len(authors) > 1:
-            metrics["refiner_success_rate"] = sum(act.reward == 1 for act in authors[1:]) / (len(authors) - 1)
+            metrics["refiner_success_rate"] = sum(worth == 1 for worth in scores[1:]) / (len(authors) - 1)
         return agents.episode(final, metrics)
 
     async def _visible(self, task: Task, act: Act) -> Report:

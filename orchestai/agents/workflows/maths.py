@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from orchestai.agents.conversation import Act
+from orchestai.agents.conversation import Act, Conversation
 from orchestai.agents.markup import shown, verdict, verdict_reward
 from orchestai.agents.tools import describe, use_tools
 from orchestai.agents.tools.calculator import Calculator
@@ -48,28 +48,31 @@ class Maths(AgentWorkflow):
     async def run(self, task: Task, agents: Agents) -> Episode:
         tools, limit = (Python(self.sandbox), Calculator()), self.args.shown_characters
         problem = f"The problem:\n{task.instruction}"
-        plan = await agents.begin("analyser", _ANALYSER).ask(problem)
+        analyser = agents.begin("analyser", _ANALYSER)
+        plan = await analyser.ask(problem)
         executor = agents.begin("executor", f"{_EXECUTOR}\n\n{describe(tools)}")
         executor.tell(f"{problem}\n\nA plan:\n{shown(plan.text, limit)}")
         solutions: list[Act] = []
-        checks: list[Act] = []
+        verifiers: list[Conversation] = []
         verdicts: list[bool | None] = []
         while len(solutions) < self.args.max_refinement_iterations and True not in verdicts:
             if solutions:
-                executor.tell(f"A reviewer says:\n{shown(checks[-1].text, limit)}\n\nSolve the problem again.")
+                executor.tell(
+                    f"A reviewer says:\n{shown(verifiers[-1].acts[0].text, limit)}\n\nSolve the problem again."
+                )
             solution = await use_tools(
                 executor, tools, max_calls=self.args.max_tool_calls, timeout_s=self.args.tool_timeout_s
             )
-            check = await agents.begin("verifier", _VERIFIER).ask(
-                f"{problem}\n\nA solution:\n{shown(solution.text, limit)}"
-            )
+            verifier = agents.begin("verifier", _VERIFIER)
+            check = await verifier.ask(f"{problem}\n\nA solution:\n{shown(solution.text, limit)}")
             solutions.append(solution)
-            checks.append(check)
+            verifiers.append(verifier)
             verdicts.append(verdict(check.text, "CORRECT", "INCORRECT"))
         scores = [await score(self.args.reward_function, task, act.text, self.sandbox) for act in solutions]
-        for solution, check, said, worth in zip(solutions, checks, verdicts, scores, strict=True):
-            solution.reward, check.reward = worth, verdict_reward(said, worth)
-        plan.reward = scores[-1]
+        for solution, verifier, said, worth in zip(solutions, verifiers, verdicts, scores, strict=True):
+            executor.earn(solution, worth)
+            verifier.earn(verifier.acts[0], verdict_reward(said, worth))
+        analyser.earn(plan, scores[-1])
         calls = len(executor.acts) - len(solutions)
         return agents.episode(
             scores[-1],
@@ -80,8 +83,8 @@ class Maths(AgentWorkflow):
                 "executor_attempts": len(solutions),
                 "executor_success_rate": sum(scores) / len(scores),
                 "tool_calls": calls,
-                "verifier_checks": len(checks),
-                "verifier_accuracy": sum(act.reward or 0.0 for act in checks) / len(checks),
+                "verifier_checks": len(verifiers),
+                "verifier_accuracy": sum(verifier.reward or 0.0 for verifier in verifiers) / len(verifiers),
                 "total_iterations": len(solutions),
             },
         )

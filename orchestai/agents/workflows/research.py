@@ -10,7 +10,7 @@ import asyncio
 
 from pydantic import Field
 
-from orchestai.agents.conversation import Act
+from orchestai.agents.conversation import Conversation
 from orchestai.agents.markup import all_tagged, shown, verdict, verdict_reward
 from orchestai.agents.tools import describe, use_tools
 from orchestai.agents.tools.search import Search as SearchTool
@@ -59,7 +59,8 @@ class Research(Library):
         index, limit = self.index(task), self.args.shown_characters
         tool = SearchTool(index, k=self.args.passages)
         question = f"The question:\n{task.instruction}"
-        plan = await agents.begin("planner", _PLANNER).ask(question)
+        planner = agents.begin("planner", _PLANNER)
+        plan = await planner.ask(question)
         parts = (all_tagged(plan.text, "question") or [task.instruction])[: self.args.max_subquestions]
         searchers = [agents.begin("searcher", f"{_SEARCHER}\n\n{describe([tool])}") for _ in parts]
         for searcher, part in zip(searchers, parts, strict=True):
@@ -71,31 +72,32 @@ class Research(Library):
 
         writer = agents.begin("writer", _WRITER)
         writer.tell(f"{question}\n\nNotes:\n{shown(notes, limit)}")
-        reports: list[Act] = []
-        checks: list[Act] = []
+        critics: list[Conversation] = []
         figures: list[ReportFigures] = []
         accepted = False
-        while len(reports) < self.args.max_refinement_iterations and not accepted:
-            if checks:
-                writer.tell(f"A critic says:\n{shown(checks[-1].text, limit)}\n\nWrite the report anew.")
+        while len(figures) < self.args.max_refinement_iterations and not accepted:
+            if critics:
+                writer.tell(f"A critic says:\n{shown(critics[-1].acts[0].text, limit)}\n\nWrite the report anew.")
             report = await writer.act()
             documents = _cited(report.text, index)
             judged = judge_report(report.text, documents, _facts(task, report.text))
-            check = await agents.begin("critic", _CRITIC).ask(
+            critic = agents.begin("critic", _CRITIC)
+            check = await critic.ask(
                 f"{question}\n\nThe report:\n{shown(report.text, limit)}\n\n"
                 f"The passages that it cites:\n{shown(_quoted(report.text, documents), limit)}"
             )
             said = verdict(check.text, "ACCEPT", "REVISE")
-            report.reward, check.reward = judged.reward, verdict_reward(said, judged.reward)
+            critic.earn(check, verdict_reward(said, judged.reward))
             accepted = said is True
-            reports.append(report)
-            checks.append(check)
+            critics.append(critic)
             figures.append(judged)
 
         last = figures[-1]
-        plan.reward = last.reward
-        for act in found:
-            act.reward = judge_report(act.text, {}, _facts(task, act.text)).coverage
+        planner.earn(plan, last.reward)
+        for searcher, act in zip(searchers, found, strict=True):
+            searcher.earn(act, judge_report(act.text, {}, _facts(task, act.text)).coverage)
+        for report, judged in zip(writer.acts, figures, strict=True):
+            writer.earn(report, judged.reward)
         success = float(last.coverage == 1 and not last.false_citations and last.recall == 1)
         return agents.episode(
             last.reward,
@@ -106,14 +108,14 @@ class Research(Library):
                 "subquestions": len(parts),
                 "searcher_runs": len(found),
                 "searches": sum(len(searcher.acts) for searcher in searchers) - len(found),
-                "writer_attempts": len(reports),
-                "critic_checks": len(checks),
-                "critic_accuracy": sum(act.reward or 0.0 for act in checks) / len(checks),
+                "writer_attempts": len(figures),
+                "critic_checks": len(critics),
+                "critic_accuracy": sum(critic.reward or 0.0 for critic in critics) / len(critics),
                 "coverage": last.coverage,
                 "citation_precision": last.precision,
                 "citation_recall": last.recall,
                 "false_citations": last.false_citations,
-                "total_iterations": len(reports),
+                "total_iterations": len(figures),
             },
         )
 

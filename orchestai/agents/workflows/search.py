@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from orchestai.agents.conversation import Act
+from orchestai.agents.conversation import Act, Conversation
 from orchestai.agents.markup import all_tagged, shown, tagged
 from orchestai.agents.tools.search import Passage, SearchIndex, open_index
 from orchestai.agents.workflow import Agents, AgentWorkflow
@@ -80,8 +80,8 @@ class Search(Library):
         index, question = self.index(task), f"The question:\n{task.instruction}"
         optimiser, answerer = agents.begin("query_optimiser", _OPTIMISER), agents.begin("answerer", _ANSWERER)
         notes: list[str] = []
-        plans: list[Act] = []
-        readings: list[Act] = []
+        recalls: list[float] = []
+        readers: list[Conversation] = []
         replies: list[Act] = []
         found: dict[str, Passage] = {}
         request, searches = question, 0
@@ -89,14 +89,17 @@ class Search(Library):
             plan = await optimiser.ask(request)
             queries = (all_tagged(plan.text, "query") or [task.instruction])[: self.args.max_queries]
             results = [index.search(query, self.args.passages) for query in queries]
+            began = [agents.begin("searcher", _SEARCHER) for _ in queries]
             read = await asyncio.gather(
-                *(self._read(agents, question, query, each) for query, each in zip(queries, results, strict=True))
+                *(
+                    searcher.ask(self._passages(question, query, passages))
+                    for searcher, query, passages in zip(began, queries, results, strict=True)
+                )
             )
             for passages in results:
                 found |= {passage.id: passage for passage in passages}
-            plan.reward = _recall(task, found.values())
-            plans.append(plan)
-            readings += read
+            recalls.append(_recall(task, found.values()))
+            readers += began
             searches += len(queries)
             notes += [f"{query}: {act.text}" for query, act in zip(queries, read, strict=True)]
             reply = await answerer.ask(f"{question}\n\nNotes:\n{self._shown(notes)}")
@@ -107,29 +110,29 @@ class Search(Library):
             request = f"{self._shown(notes)}\n\nStill missing: {shown(missing, self.args.shown_characters)}"
 
         final = await score(self.args.reward_function, task, replies[-1].text, self.sandbox)
+        for plan, recall in zip(optimiser.acts, recalls, strict=True):
+            optimiser.earn(plan, recall)
         for reply in replies:
-            reply.reward = final
-        for act in readings:
-            act.reward = max(final, float(_states(act.text, task)))
+            answerer.earn(reply, final)
+        for searcher in readers:
+            searcher.earn(searcher.acts[0], max(final, float(_states(searcher.acts[0].text, task))))
         metrics = {
             "success": float(final == 1),
             "final_success": float(final == 1),
-            "query_optimiser_runs": len(plans),
+            "query_optimiser_runs": len(recalls),
             "queries": searches,
-            "retrieval_recall": plans[-1].reward or 0.0,
-            "searcher_runs": len(readings),
-            "searcher_success_rate": sum(_states(act.text, task) for act in readings) / len(readings),
+            "retrieval_recall": recalls[-1],
+            "searcher_runs": len(readers),
+            "searcher_success_rate": sum(_states(each.acts[0].text, task) for each in readers) / len(readers),
             "answerer_attempts": len(replies),
             "total_iterations": len(replies),
         }
         return agents.episode(final, metrics)
 
-    async def _read(self, agents: Agents, question: str, query: str, passages: list[Passage]) -> Act:
+    def _passages(self, question: str, query: str, passages: list[Passage]) -> str:
         text = "\n\n".join(f"[{passage.id}] {passage.title}\n{passage.text}" for passage in passages)
         limit = self.args.shown_characters
-        return await agents.begin("searcher", _SEARCHER).ask(
-            f"{question}\n\nPassages for {shown(query, limit)!r}:\n{shown(text, limit) or 'nothing was found'}"
-        )
+        return f"{question}\n\nPassages for {shown(query, limit)!r}:\n{shown(text, limit) or 'nothing was found'}"
 
     def _shown(self, notes: list[str]) -> str:
         return shown("\n".join(f"- {note}" for note in notes), self.args.shown_characters)

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import Field
 
-from orchestai.agents.conversation import Act
+from orchestai.agents.conversation import Act, Conversation
 from orchestai.agents.markup import all_tagged, shown, verdict, verdict_reward
 from orchestai.agents.repository import Files, PatchError, apply_patch, changed_paths, read_commit
 from orchestai.agents.repository_tests import TestResult, place, run_tests
@@ -69,20 +69,18 @@ class SWE(AgentWorkflow):
         files = await asyncio.to_thread(read_commit, repository, task.details["base_commit"])
         listing = "\n".join(sorted(path for path in files if path.endswith(".py")))
         issue = f"The issue:\n{task.instruction}"
-        analysis = await agents.begin("analyser", _ANALYSER).ask(
-            f"{issue}\n\nThe files:\n{shown(listing, self.args.shown_characters)}"
-        )
+        analyser = agents.begin("analyser", _ANALYSER)
+        analysis = await analyser.ask(f"{issue}\n\nThe files:\n{shown(listing, self.args.shown_characters)}")
         plan = f"{issue}\n\nAn analyst says:\n{shown(analysis.text, self.args.shown_characters)}"
         plan += "".join(self._show(path, files) for path in self._relevant(task, analysis, files))
 
         writer = agents.begin("writer", _WRITER)
-        patches: list[Act] = []
-        checks: list[Act] = []
+        checks: list[Conversation] = []
         verdicts: list[bool | None] = []
         scores: list[float] = []
         applied = 0
         request = plan
-        while len(patches) < self.args.max_refinement_iterations and True not in verdicts:
+        while len(scores) < self.args.max_refinement_iterations and True not in verdicts:
             patch = await writer.ask(request)
             try:
                 patched = await asyncio.to_thread(apply_patch, files, patch.text)
@@ -93,28 +91,28 @@ class SWE(AgentWorkflow):
                 seen = _said(await run_tests(self.sandbox, _restored(patched, files), self._visible(task, files)))
                 score = await self._judge(task, files, patched)
             limit = self.args.shown_characters
-            check = await agents.begin("validator", _VALIDATOR).ask(
-                f"{issue}\n\nThe patch:\n{shown(patch.text, limit)}\n\n{shown(seen, limit)}"
-            )
+            validator = agents.begin("validator", _VALIDATOR)
+            check = await validator.ask(f"{issue}\n\nThe patch:\n{shown(patch.text, limit)}\n\n{shown(seen, limit)}")
             verdicts.append(verdict(check.text, "PASS", "FAIL"))
-            patch.reward, check.reward = score, verdict_reward(verdicts[-1], score)
-            patches.append(patch)
-            checks.append(check)
+            validator.earn(check, verdict_reward(verdicts[-1], score))
+            checks.append(validator)
             scores.append(score)
             request = f"{shown(seen, limit)}\n\nA reviewer says:\n{shown(check.text, limit)}\n\nWrite the patch anew."
-        analysis.reward = scores[-1]
+        analyser.earn(analysis, scores[-1])
+        for patch, score in zip(writer.acts, scores, strict=True):
+            writer.earn(patch, score)
         return agents.episode(
             scores[-1],
             {
                 "success": scores[-1],
                 "final_success": scores[-1],
                 "analyser_runs": 1,
-                "writer_attempts": len(patches),
-                "writer_success_rate": sum(scores) / len(patches),
+                "writer_attempts": len(scores),
+                "writer_success_rate": sum(scores) / len(scores),
                 "patches_applied": applied,
                 "validator_checks": len(checks),
                 "validator_accuracy": sum(check.reward or 0.0 for check in checks) / len(checks),
-                "total_iterations": len(patches),
+                "total_iterations": len(scores),
             },
         )
 
