@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from orchestai.agents.config import AgentConfig
-from orchestai.agents.trainer import AgentTrainer
 from tokenizers import Tokenizer, decoders, models
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from orchestai import artefacts
+from orchestai.agents.config import AgentConfig
 from orchestai.agents.joint import History, JointArgs, JointWorkflow, Judgement
+from orchestai.agents.trainer import AgentTrainer
 from orchestai.tasks.task import Task
 
 LETTERS = "abcd"
