@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
+from orchestai.errors import UserError
+
+console = Console(stderr=True)
 agents = typer.Typer(no_args_is_help=True, help=__doc__)
 
 Name = Annotated[str, typer.Argument(help="A workflow's name, or module:Class.")]
@@ -44,3 +49,57 @@ def train(
 
     loaded = load_agent_config(name, config, words or [])
     AgentTrainer(config=loaded, output_dir=output_dir, checkpoint=checkpoint).train(resume=resume)
+
+
+@agents.command()
+def evaluate(
+    name: Name,
+    words: Words = None,
+    config: ConfigFile = None,
+    checkpoint: Checkpoint = None,
+    output: Annotated[Path, typer.Option("--json", help="JSON to write: figures and transcripts.")] = Path(
+        "agents_evaluation.json"
+    ),
+) -> None:
+    """Judge the agents of a workflow on held-out tasks, with intervals."""
+    from orchestai.agents.shorthand import load_agent_config
+    from orchestai.evaluation import agents as evaluation
+
+    found = asyncio.run(
+        evaluation.evaluate(load_agent_config(name, config, words or []), checkpoint=checkpoint, output=output)
+    )
+    console.print(evaluation.table(found, f"{name}: {checkpoint or 'as it is'}"))
+    console.print(f"written: {output}", highlight=False)
+
+
+@agents.command()
+def run(
+    name: Name,
+    instruction: Annotated[str, typer.Argument(help="The task, in words; with --task, the id of one of the suite.")],
+    words: Words = None,
+    config: ConfigFile = None,
+    checkpoint: Checkpoint = None,
+    task: Annotated[bool, typer.Option("--task", help="Take a task of the suite, which can be judged.")] = False,
+) -> None:
+    """Let the agents of a workflow attempt one task, and print all that they say."""
+    from orchestai.agents.shorthand import load_agent_config
+    from orchestai.evaluation import agents as evaluation
+    from orchestai.outcome import Scored
+    from orchestai.tasks.task import Task
+
+    loaded = load_agent_config(name, config, words or [])
+    given = Task(task_id="given", suite="given", instruct_prompt=instruction)
+    if task:
+        known = {one.task_id: one for one in evaluation.evaluation_tasks(loaded)}
+        if instruction not in known:
+            raise UserError(
+                f"no task {instruction!r} in tasks.suite={loaded.tasks.suite}; there is {next(iter(known))!r}"
+            )
+        given = known[instruction]
+    episode = asyncio.run(evaluation.attempt(loaded, given, checkpoint=checkpoint))
+    for trajectory in episode.trajectories:
+        for speaker, said in trajectory.transcript:
+            print(f"[{trajectory.role}] {speaker}: {said}\n")
+    outcome = episode.outcome
+    said = f"reward {outcome.value:g}" if isinstance(outcome, Scored) else f"not judged: {outcome.reason}"
+    console.print(said, highlight=False, markup=False)

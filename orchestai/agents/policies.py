@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,15 @@ class Policies:
     of_role: Mapping[str, str]
     stitchers: Mapping[str, TurnStitcher]
 
+    def __str__(self) -> str:
+        """Who speaks with what, a line for each policy."""
+        lines = []
+        for name in self.learning:
+            roles = [role for role, policy in self.of_role.items() if policy == name]
+            shared = f"one model shared by {len(roles)} agents" if len(roles) > 1 else "one agent"
+            lines.append(f"{name}: {shared} ({', '.join(roles)})")
+        return "\n".join(lines)
+
 
 def open_policies(
     config: AgentConfig, roles: Sequence[str], *, checkpoint: Path | None = None, value_head: bool = False
@@ -77,7 +87,8 @@ def open_policies(
             model, tokenizer = _open(config, config.model.name, checkpoint / _BASE if checkpoint else None)
             model = _with_adapter(model, config, folder)
         else:
-            model, tokenizer = _open(config, agents.models.get(name, config.model.name), folder)
+            known = config.model.name if config.model.name == TINY else agents.models.get(name, config.model.name)
+            model, tokenizer = _open(config, known, folder)
         stitchers[name] = TurnStitcher(tokenizer, thinking=config.model.thinking)
         opened[name] = TokenPolicy(
             model,
@@ -142,6 +153,14 @@ def read_metadata(checkpoint: Path) -> dict[str, Any]:
     return metadata
 
 
+def fingerprint_of(checkpoint: Path) -> str:
+    """sha256 of all weights in a folder of `save_policies`."""
+    digest = hashlib.sha256()
+    for file in sorted(checkpoint.rglob("*.safetensors")):
+        digest.update(str(file.relative_to(checkpoint)).encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
 def _refuse_other(checkpoint: Path, policies: str, of_role: Mapping[str, str]) -> None:
     metadata = read_metadata(checkpoint)
     if metadata["policies"] != policies:
@@ -158,7 +177,7 @@ def _open(config: AgentConfig, name: str, folder: Path | None) -> tuple[PreTrain
     if name == TINY:
         return _fresh_tiny(config)
     known = config.workers.models if config.workers else {}
-    return models.read_model(models.find_source(name, known, config.cache_dir), config.model)
+    return models.read_model(models.find_source(name, known, config.cache_dir, "model.model"), config.model)
 
 
 def _fresh_tiny(config: AgentConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

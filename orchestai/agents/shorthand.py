@@ -15,6 +15,8 @@ from orchestai.errors import UserError
 _PHASE2 = "training.phase2_rl"
 _TINY = (
     "model.name=tiny",
+    "model.dtype=float32",
+    "model.load_in_4bit=false",
     "model.max_new_tokens=16",
     "tasks.limit=4",
     f"{_PHASE2}.num_episodes=4",

@@ -15,7 +15,7 @@ from rich.console import Console
 from orchestai import artefacts
 from orchestai.agents.cast import Cast
 from orchestai.agents.config import AgentConfig
-from orchestai.agents.policies import open_policies, save_policies
+from orchestai.agents.policies import fingerprint_of, open_policies, save_policies
 from orchestai.agents.registry import find
 from orchestai.agents.rollout import AgentRollout, Attempts
 from orchestai.agents.shorthand import load_agent_config
@@ -95,6 +95,7 @@ class AgentTrainer:
             for policy in policies.learning.values():
                 if policy.has_adapter:
                     policy.keep_reference()
+        console.print(str(policies), highlight=False)
         for name, stitcher in policies.stitchers.items():
             if stitcher.forks:
                 console.print(f"{name}: every turn is read anew, since {stitcher.forks}", highlight=False)
@@ -102,7 +103,7 @@ class AgentTrainer:
         console.print(worked_example(credit, choose_recipe(phase2), phase2, roles))
         same = {
             **identity(self._deciding(), phase2, tasks, eval_tasks),
-            "checkpoint": None if self.checkpoint is None else artefacts.fingerprint(str(self.checkpoint)),
+            "checkpoint": None if self.checkpoint is None else fingerprint_of(self.checkpoint),
         }
         async with open_stage(config, self.workflow_class, self.workflow_args) as stage:
             cast = Cast(config, policies, stage.pool)

@@ -16,6 +16,7 @@ from orchestai.planner.dag import is_acyclic, repair
 from orchestai.planner.decisions import STRUCTURE, Chooser, DecisionBatch, explored
 from orchestai.planner.decoder import StructureDecoder
 from orchestai.planner.encoder import EncodedText, TextEncoder, UnreadableTextError, open_encoder
+from orchestai.planner.length_batches import length_batches
 from orchestai.planner.losses import PlannerOutputs, supervised_loss
 from orchestai.planner.reader import InstructionReader, Memory
 from orchestai.planner.scoring import score
@@ -25,8 +26,6 @@ from orchestai.tasks.examples import clean
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import Subtask, Workflow
-
-_PLAN_BATCH = 64
 
 
 class PlannerModel(nn.Module):
@@ -104,9 +103,8 @@ class PlannerModel(nn.Module):
                 readable[i] = self.encoder.encode(instruction)
             except UnreadableTextError as error:
                 plans[i] = Plan(workflow=None, raw_valid=False, error=str(error))
-        by_length = sorted(readable, key=lambda i: len(readable[i]))
         with self._without_dropout():
-            for rows in (by_length[k : k + _PLAN_BATCH] for k in range(0, len(by_length), _PLAN_BATCH)):
+            for rows in length_batches({i: len(text) for i, text in readable.items()}):
                 part = None if sample is None else replace(sample, seeds=[sample.seeds[i] for i in rows])
                 texts = [instructions[i] for i in rows]
                 plans.update(zip(rows, self._plan(texts, [readable[i] for i in rows], part), strict=True))

@@ -12,6 +12,7 @@ from torch.optim import AdamW
 from torch.utils.data import default_collate
 
 from orchestai.config import Phase1Config
+from orchestai.planner.length_batches import length_batches
 from orchestai.planner.model import PlannerModel
 from orchestai.planner.targets import PlanTargets
 from orchestai.training.dataset import LengthGroupedBatches, WorkflowDataset
@@ -54,9 +55,8 @@ class Imitation(Epochs):
         """Losses and figures on the validation set, without dropout."""
         tally, edges = Tally(), EdgeCounts()
         self.planner.eval()
-        order = sorted(range(len(self.validation)), key=lambda i: len(self.validation.instructions[i]))
-        for start in range(0, len(order), self.settings.batch_size):
-            rows = order[start : start + self.settings.batch_size]
+        lengths = {row: len(instruction) for row, instruction in enumerate(self.validation.instructions)}
+        for rows in length_batches(lengths, self.settings.batch_size):
             instructions, targets = self._batch(self.validation, rows)
             outputs = self.planner(instructions, targets)
             losses = self.planner.compute_supervised_loss(outputs, targets, self.settings.lambda_dag)

@@ -19,11 +19,10 @@ from transformers.utils import logging
 from orchestai.config import Config, ModelConfig
 from orchestai.errors import UserError
 from orchestai.planner.language.tiny import tiny_model, tiny_tokenizer
-from orchestai.planner_config import LoraConfig
+from orchestai.planner_config import TINY, LoraConfig
 from orchestai.workers import weights
 from orchestai.workers.base import WorkerCard
 
-TINY = "tiny"
 ADAPTER, REFERENCE = "default", "reference"
 _ADAPTER_FILE = "adapter_model.safetensors"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -87,20 +86,22 @@ def source(config: Config) -> str:
     """What `from_pretrained` takes for the configured model.
 
     Raises:
-        UserError: the packaged model is not installed, or the name is of a model behind a server.
+        UserError: there is no such model, or the name is of a model behind a server.
     """
-    return find_source(config.planner.language.model, config.workers.models, cache_dir(config))
+    return find_source(
+        config.planner.language.model, config.workers.models, cache_dir(config), "planner.language.model"
+    )
 
 
-def find_source(name: str, known: Mapping[str, ModelConfig], cache_dir: Path) -> str:
-    """Likewise for a model by name, which may be one of the known ones."""
+def find_source(name: str, known: Mapping[str, ModelConfig], cache_dir: Path, key: str) -> str:
+    """Likewise for a model by name, which may be one of the known ones; `key` is the setting that names it."""
     if name in known:
         if known[name].kind != "huggingface":
             raise UserError(
-                f"the model {name!r} is asked through {known[name].kind}; only one of kind huggingface can be trained"
+                f"{key}: {name!r} is asked through {known[name].kind}; only a model of kind huggingface can be trained"
             )
         name = known[name].name
-    return weights.source(name, cache_dir)
+    return weights.source(name, cache_dir, key)
 
 
 def cache_dir(config: Config) -> Path:

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from orchestai.config import Phase2Config
-from orchestai.errors import UserError
 from orchestai.outcome import Scored
 from orchestai.planner.base import AnyDecisions
 from orchestai.tasks.task import Task
@@ -134,7 +133,7 @@ def make_batch(
         credit: `plan_credit` if absent.
 
     Raises:
-        UserError: steps shall be credited apart, but no decision belongs to one; or the rule is not for PPO.
+        UserError: the rule is not for PPO.
     """
     known = [(i, t) for i, e in enumerate(episodes) if isinstance(e.outcome, Scored) for t in e.trajectories if t.turns]
     if not known:
@@ -164,10 +163,6 @@ def make_batch(
         if config.credit == "step":
             by_step = _credit_steps([episodes[i] for i, _ in known], acts)
             steps = _stack([row.step for row in rows], fill=-1)
-            if not (steps >= 0).any():
-                raise UserError(
-                    "training.phase2_rl.credit: the planner writes tokens, which belong to no one step; set it to plan"
-                )
             per_slot = torch.where(
                 mask & (steps >= 0), by_step[of_row].gather(1, steps.clamp(0, by_step.shape[1] - 1)), 0.0
             )

@@ -39,13 +39,14 @@ class _Failure:
 
 
 def open_accelerator(
-    output: Path, logging: LoggingConfig, timeout_s: float, mixed_precision: str | None = None
+    output: Path | None, logging: LoggingConfig, timeout_s: float, mixed_precision: str | None = None
 ) -> Accelerator:
     """This process's place among those of an `accelerate launch`, with the configured trackers.
 
     Every layout of `configs/accelerate` works on processors too, over gloo.
 
     Args:
+        output: folder of trackers that write files.
         timeout_s: longest that a process waits for the others in `together`.
         mixed_precision: number format of optimiser steps; None leaves it to `accelerate launch`.
     """

@@ -18,6 +18,7 @@ from orchestai.execution.result import Execution
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.planner.base import AnyDecisions, Plan, SampleSpec
 from orchestai.planner.language.tokens import TokenDecisions
+from orchestai.rewards.reward import REWARD_PARTS
 from orchestai.tasks.task import Task
 from orchestai.training.rl.collector import Episodes
 from orchestai.training.rl.episode import Episode, StepResult, Trajectory, Turn
@@ -27,7 +28,7 @@ from orchestai.training.rl.sampler import OwnSampler, Sampler
 from orchestai.workflow import Workflow
 
 INVALID_PLAN_REWARD = 0.0
-FIGURES = ("success", "tests", "cost_usd", "latency_ms", "checks")
+FIGURES = ("success", "tests", "cost_usd", "latency_ms", "checks", *REWARD_PARTS)
 """What is known of every execution that could be judged."""
 ROLE = "planner"
 
@@ -84,6 +85,7 @@ class Rollout:
     Args:
         reward: what an execution is worth; an `Unscorable` outcome stays one.
         step_rewards: the part of it that each subtask earned alone.
+        reward_parts: the terms that add up to it, by name, as figures of the episode.
         concurrency: executions at a time.
         sampler: who draws the plans; by default, the planner.
 
@@ -100,12 +102,14 @@ class Rollout:
         config: Phase2Config,
         *,
         concurrency: int,
+        reward_parts: Callable[[Execution], Mapping[str, float]] = lambda _: {},
         sampler: Sampler | None = None,
     ) -> None:
         self._planner = planner
         self._execute = execute
         self._reward = reward
         self._step_rewards = step_rewards
+        self._reward_parts = reward_parts
         self._config = config
         self._concurrency = concurrency
         self._sampler = sampler or OwnSampler(planner)
@@ -320,6 +324,8 @@ class Rollout:
             "latency_ms": [run.total_latency_ms for run in judged],
             "checks": [float(run.checks_passed) for run in judged],
         }
+        parts = [self._reward_parts(run) for run in judged]
+        metrics |= {name: [of_run[name] for of_run in parts] for name in parts[0]}
         own = zip(*(self._step_rewards(run) for run in judged), strict=True)
         checks = zip(*([result.failed for result in run.results] for run in judged), strict=True)
         steps = tuple(StepResult(_mean(earned), any(failed)) for earned, failed in zip(own, checks, strict=True))

@@ -1,0 +1,114 @@
+"""What the agents of a workflow are worth on held-out tasks, and one attempt of theirs at a task of the user's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.table import Table
+
+from orchestai import artefacts
+from orchestai.agents.cast import Cast
+from orchestai.agents.config import AgentConfig
+from orchestai.agents.policies import fingerprint_of, open_policies
+from orchestai.agents.registry import find
+from orchestai.agents.rollout import AgentRollout
+from orchestai.agents.trainer import open_stage
+from orchestai.errors import UserError
+from orchestai.evaluation.metrics import Interval, bootstrap_mean
+from orchestai.outcome import Scored
+from orchestai.tasks import load_suite
+from orchestai.tasks.suite import data_fingerprint
+from orchestai.tasks.task import Task
+from orchestai.training.rl.episode import Episode
+from orchestai.training.rl.metrics import sample_rows
+
+
+async def evaluate(config: AgentConfig, *, checkpoint: Path | None, output: Path) -> dict[str, Interval]:
+    """One attempt with the likeliest words at each task of `tasks.eval_split`; figures and transcripts go to `output`.
+
+    Args:
+        checkpoint: a folder of trained agents; None takes the models as they are.
+
+    Returns:
+        the reward and each of the episodes' figures, with 95 % bootstrap intervals over tasks.
+
+    Raises:
+        UserError: a model, a worker or the tasks are not there, or no episode could be judged.
+    """
+    tasks = evaluation_tasks(config)
+    async with _open(config, checkpoint) as rollout:
+        collected = await rollout.exploit(tasks)
+    episodes = [episode for group in collected.groups for episode in group]
+    judged = [e for e in episodes if isinstance(e.outcome, Scored)]
+    rows = sample_rows(episodes)
+    if not judged:
+        raise UserError(f"no episode could be judged; the first: {rows[0]['unscorable']}")
+    names = dict.fromkeys(name for e in judged for name in e.metrics)
+    found = {"reward": _interval([e.outcome.value for e in judged if isinstance(e.outcome, Scored)])}
+    found |= {name: _interval([e.metrics.get(name, math.nan) for e in judged]) for name in names}
+    report = {
+        "workflow": config.agents.workflow,
+        "suite": config.tasks.suite,
+        "tasks": len(tasks),
+        "unscorable": len(episodes) - len(judged),
+        "figures": {name: interval.to_dict() for name, interval in found.items()},
+        "checkpoint": None if checkpoint is None else str(checkpoint),
+        "fingerprint": None if checkpoint is None else fingerprint_of(checkpoint),
+        "model": config.model.name,
+        "data_fingerprint": data_fingerprint(tasks),
+        "versions": artefacts.versions(),
+        "episodes": rows,
+    }
+    artefacts.write_json(output, report)
+    return found
+
+
+async def attempt(config: AgentConfig, task: Task, *, checkpoint: Path | None) -> Episode:
+    """One attempt with the likeliest words.
+
+    Raises:
+        UserError: a model or a worker is not there.
+    """
+    async with _open(config, checkpoint) as rollout:
+        return (await rollout.exploit([task])).groups[0][0]
+
+
+def evaluation_tasks(config: AgentConfig) -> list[Task]:
+    """The configured suite's split for evaluation, or the only one that it has, cut to `tasks.limit`."""
+    suite = load_suite(config.tasks.suite, config.tasks.path)
+    split = suite.splits[0] if len(suite.splits) == 1 else config.tasks.eval_split
+    return suite.split(split)[: config.tasks.limit]
+
+
+def table(found: dict[str, Interval], title: str) -> Table:
+    """The figures for people."""
+    shown = Table("figure", "mean", "95 % interval", "tasks", title=title, title_justify="left")
+    for name, interval in found.items():
+        shown.add_row(name, f"{interval.mean:.3f}", f"{interval.low:.3f} to {interval.high:.3f}", str(interval.n))
+    return shown
+
+
+@asynccontextmanager
+async def _open(config: AgentConfig, checkpoint: Path | None) -> AsyncIterator[AgentRollout]:
+    workflow_class = find(config.agents.workflow)
+    policies = open_policies(config, workflow_class.roles, checkpoint=checkpoint)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    for policy in policies.learning.values():
+        policy.to(device)
+    async with open_stage(config, workflow_class, config.agents.workflow_args) as stage:
+        cast = Cast(config, policies, stage.pool)
+        phase2 = config.training.phase2_rl
+        rollout = AgentRollout(stage.workflow, cast, policies, phase2, concurrency=config.agents.concurrency)
+        try:
+            yield rollout
+        finally:
+            await rollout.stop()
+
+
+def _interval(values: Sequence[float]) -> Interval:
+    return bootstrap_mean(np.array(values, dtype=np.float64))

@@ -1,0 +1,119 @@
+"""Two roles so simple that what is best is known, and the real trainer. Run as a script by several processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from orchestai.agents.config import AgentConfig
+from orchestai.agents.trainer import AgentTrainer
+from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.errors import InfrastructureError
+from orchestai.section import Section
+from orchestai.tasks.task import Task
+from orchestai.training.rl.episode import Episode
+
+TASKS = [Task(task_id=str(i), suite="sample", instruct_prompt=f"Say {word}.") for i, word in enumerate("abcdef")]
+
+
+def plain(text: str) -> float:
+    """The share of bytes that are letters from a to o or their like: half of what a model says that knows nothing."""
+    return sum(character.isascii() for character in text) / max(len(text), 1)
+
+
+class Talk(AgentWorkflow):
+    """A caller speaks twice, an answerer once in between; each shall write nothing but ASCII."""
+
+    roles = ("caller", "answerer")
+
+    class Args(Section):
+        silent: bool = False
+        """Leave the answerer out."""
+        lost: tuple[str, ...] = ()
+        """Tasks whose attempts fail for want of infrastructure."""
+
+    args: Args
+
+    async def run(self, task: Task, agents: Agents) -> Episode:
+        caller = agents.begin("caller", "You call.")
+        first = await caller.ask(task.instruction)
+        acts = [first]
+        if not self.args.silent:
+            answerer = agents.begin("answerer")
+            acts.append(await answerer.ask(f"They say {first.text!r}."))
+            answerer.reward = plain(acts[-1].text)
+        acts.append(await caller.ask(acts[-1].text, "tool"))
+        for act in acts:
+            act.reward = plain(act.text)
+        if task.task_id in self.args.lost:
+            raise InfrastructureError("the line is dead")
+        reward = sum(plain(act.text) for act in acts) / len(acts)
+        return agents.episode(reward, {"success": float(reward == 1)})
+
+
+def settings(**changes: Any) -> AgentConfig:
+    """Dotted keys, such as agents_policies=... for agents.policies."""
+    phase2 = {
+        "num_episodes": 8,
+        "tasks_per_update": 4,
+        "num_generations": 4,
+        "eval_every": 2,
+        "eval_tasks": 2,
+        "learning_rate": 1e-3,
+        "entropy_coef": 0.0,
+        "micro_batch_size": 6,
+        **changes.pop("phase2", {}),
+    }
+    model = {
+        "name": "tiny",
+        "max_new_tokens": 6,
+        "tiny": {"hidden": 16, "layers": 1, "heads": 2, "context": 1024},
+        **changes.pop("model", {}),
+    }
+    agents = {"workflow": "agents_sample:Talk", **changes}
+    return AgentConfig(
+        agents=agents, model=model, training={"phase2_rl": phase2, "timeout_s": 120}, sandbox={"level": "process"}
+    )
+
+
+def trainer(output: Path, config: AgentConfig, **changes: Any) -> AgentTrainer:
+    arguments = {"train_dataset": TASKS[:4], "val_dataset": TASKS[4:], **changes}
+    return AgentTrainer(Talk, config=config, output_dir=output, **arguments)
+
+
+def rows(output: Path, key: str = "reward") -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (output / "phase2_metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if key in line]
+
+
+def timeless(row: dict[str, Any]) -> dict[str, Any]:
+    """The figures that do not depend on the clock."""
+    return {key: value for key, value in row.items() if not key.startswith(("seconds", "slots_per_second"))}
+
+
+class Killed(Talk):
+    """Ends its process, without warning, at the attempt of that number."""
+
+    left = int(os.environ.get("KILL_AT", "0"))
+
+    async def run(self, task: Task, agents: Agents) -> Episode:
+        Killed.left -= 1
+        if Killed.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return await super().run(task, agents)
+
+
+def main(output: Path, runs: dict[str, dict[str, Any]]) -> None:
+    for name, changes in runs.items():
+        trained = trainer(output / name, settings(**changes))
+        if "KILL_AT" in os.environ:
+            trained.workflow_class = Killed
+        trained.train()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))

@@ -1,0 +1,198 @@
+"""The one trainer trains agents, whosever weights they speak with, however often it is stopped, in any processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import agents_sample as sample
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from orchestai.agents.policies import open_policies
+from orchestai.agents.shorthand import load_agent_config
+from orchestai.errors import UserError
+from orchestai.evaluation import agents as evaluation
+from orchestai.training.rl.report import METRICS, ROLLOUTS
+
+MODES = ("shared", "adapter", "separate")
+
+
+def weights(folder: Path, config, value_head: bool = False) -> dict[str, torch.Tensor]:
+    policies = open_policies(config, sample.Talk.roles, checkpoint=folder, value_head=value_head)
+    return {
+        f"{name}/{key}": value
+        for name, policy in policies.learning.items()
+        for key, value in policy.state_dict().items()
+    }
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_way_of_sharing_weights_trains_and_is_saved_once(tmp_path, mode):
+    config = sample.settings(policies=mode)
+    summary = sample.trainer(tmp_path, config).train()
+    assert summary.updates == 2
+    names = {"shared_model"} if mode == "shared" else {"caller", "answerer"}
+    base = {"base_model"} if mode == "adapter" else set()
+    last = tmp_path / "phase2_last"
+    assert {path.name for path in last.iterdir()} == {*names, *base, "agents.json"}
+    before = open_policies(config, sample.Talk.roles).learning
+    assert set(before) == names
+    after = weights(last, config)
+    for name, policy in before.items():
+        changed = {key for key, value in policy.state_dict().items() if not after[f"{name}/{key}"].equal(value)}
+        assert changed
+        assert (mode == "adapter") == all("lora" in key for key in changed)
+    for name in names - (names if mode == "adapter" else set()):
+        AutoModelForCausalLM.from_pretrained(last / name)
+        assert AutoTokenizer.from_pretrained(last / name).chat_template
+    (row, _) = sample.rows(tmp_path)
+    assert row["max_ratio"] == pytest.approx(1, abs=1e-4), "tokens are scored as they were sampled"
+    assert row["turns"] == 3
+    assert 3 <= row["tokens"] <= 18
+    assert row["forked_rows"] == 0
+    assert row["budget_exceeded"] == 0
+    assert 0 < row["answerer_reward"] < 1
+    assert (mode == "shared") == ("caller/loss" not in row)
+
+
+def test_adapters_share_the_frozen_model_itself():
+    policies = open_policies(sample.settings(policies="adapter"), sample.Talk.roles).learning
+    one, other = (dict(policy.named_parameters()) for policy in policies.values())
+    frozen = {name for name, parameter in one.items() if not parameter.requires_grad}
+    assert frozen
+    assert all(one[name] is other[name] for name in frozen)
+    assert all(one[name] is not other[name] for name in one.keys() - frozen)
+
+
+@pytest.mark.parametrize("changes", [{}, {"algorithm": "PPO", "num_minibatches": 2}], ids=["grpo", "ppo"])
+def test_shared_weights_learn_what_separate_ones_do_where_one_role_acts(tmp_path, changes):
+    found = {}
+    for mode in ("shared", "separate"):
+        config = sample.settings(policies=mode, workflow_args={"silent": True}, phase2=changes)
+        sample.trainer(tmp_path / mode, config).train()
+        after = weights(tmp_path / mode / "phase2_last", config, "algorithm" in changes)
+        found[mode] = {key.partition("/")[2]: value for key, value in after.items() if not key.startswith("answerer")}
+    assert all(found["separate"][key].equal(value) for key, value in found["shared"].items())
+    shared, separate = (sample.rows(tmp_path / mode) for mode in ("shared", "separate"))
+    for row, other in zip(shared, separate, strict=True):
+        assert sample.timeless(row).items() <= sample.timeless(other).items()
+        assert row["grad_norm"] == other["caller/grad_norm"]
+
+
+def test_agents_learn_what_is_asked_of_them(tmp_path):
+    changes = {"num_episodes": 72, "learning_rate": 2e-2, "num_generations": 8, "eval_every": 30}
+    sample.trainer(tmp_path, sample.settings(policies="separate", credit="turn", phase2=changes)).train()
+    rewards = [row["reward"] for row in sample.rows(tmp_path)]
+    assert rewards[0] < 0.75
+    assert sum(rewards[-3:]) / 3 > 0.95
+
+
+def test_a_frozen_role_is_spoken_for_and_learns_nothing(tmp_path):
+    config = load_agent_config(
+        "agents_sample:Talk",
+        None,
+        [
+            "model=tiny",
+            "workers.pool.echo={kind: tool, tool: text, card: says it back}",
+            "agents.frozen={answerer: echo}",
+            "agents.policies=separate",
+            "training.phase2_rl.num_episodes=2",
+        ],
+    )
+    sample.trainer(tmp_path, config).train()
+    assert {path.name for path in (tmp_path / "phase2_last").iterdir()} == {"caller", "agents.json"}
+    rollout = json.loads((tmp_path / ROLLOUTS).read_text().splitlines()[0])
+    assert "[answerer] assistant:" in rollout["plan"]
+
+
+def test_what_fails_for_want_of_infrastructure_teaches_nothing(tmp_path):
+    config = sample.settings(workflow_args={"lost": ["0"]}, unscorable_limit=0.3)
+    sample.trainer(tmp_path, config).train()
+    assert [row["unscorable_share"] for row in sample.rows(tmp_path)] == [0.25, 0.25]
+    with pytest.raises(UserError, match="are unscorable, more than"):
+        sample.trainer(tmp_path / "strict", sample.settings(workflow_args={"lost": ["0"]})).train()
+
+
+def test_an_attempt_that_spends_its_budget_has_failed(tmp_path):
+    sample.trainer(tmp_path, sample.settings(budget={"turns": 2})).train()
+    row = sample.rows(tmp_path)[0]
+    assert row["budget_exceeded"] == 1
+    assert row["reward"] == 0
+    assert row["turns"] == 2
+
+
+RUNS = {
+    "shared": {"phase2": {"num_iterations": 2, "num_minibatches": 2, "kl_coef": 0.05}, "credit": "turn"},
+    "adapter": {"policies": "adapter", "phase2": {"algorithm": "PPO", "kl_coef": 0.05, "num_minibatches": 2}},
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_after_sigkill_every_figure_is_bit_equal(tmp_path, name):
+    """Killed in the second update, after an evaluation."""
+    changes = {**RUNS[name], "phase2": {**RUNS[name]["phase2"], "num_episodes": 12, "eval_every": 1}}
+    sample.trainer(tmp_path / "whole", sample.settings(**changes)).train()
+    command = [sys.executable, sample.__file__, str(tmp_path), json.dumps({"cut": changes})]
+    environment = {**os.environ, "KILL_AT": "30"}  # 2 to evaluate, 16 per update
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
+    assert len(sample.rows(tmp_path / "cut")) == 1
+    sample.trainer(tmp_path / "cut", sample.settings(**changes)).train(resume=True)
+    for file in (METRICS, ROLLOUTS):
+        lines, others = ((tmp_path / run / file).read_text().splitlines() for run in ("whole", "cut"))
+        assert len(lines) == len(others)
+        for line, other in zip(lines, others, strict=True):
+            assert sample.timeless(json.loads(other)) == sample.timeless(json.loads(line))
+    config = sample.settings(**changes)
+    one, two = (weights(tmp_path / run / "phase2_last", config) for run in ("whole", "cut"))
+    assert all(two[key].equal(value) for key, value in one.items())
+
+
+@pytest.mark.distributed
+def test_two_processes_give_the_figures_of_one(tmp_path, repository):
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
+    script = [
+        str(repository / "tests/agents_sample.py"),
+        str(tmp_path / "two"),
+        json.dumps({"adapter": RUNS["adapter"]}),
+    ]
+    done = subprocess.run(launch + script, timeout=300, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    sample.trainer(tmp_path / "one", sample.settings(**RUNS["adapter"])).train()
+    one, two = sample.rows(tmp_path / "one"), sample.rows(tmp_path / "two" / "adapter")
+    assert len(one) == len(two) == 2
+    for row, other in zip(one, two, strict=True):
+        assert sample.timeless(other) == pytest.approx(sample.timeless(row), abs=1e-4)
+
+
+def test_trained_agents_are_evaluated_and_asked(tmp_path):
+    config = sample.settings(policies="separate")
+    sample.trainer(tmp_path, config).train()
+    checkpoint = tmp_path / "phase2_best"
+    episode = asyncio.run(evaluation.attempt(config, sample.TASKS[0], checkpoint=checkpoint))
+    assert [trajectory.role for trajectory in episode.trajectories] == ["caller", "answerer"]
+    assert episode.trajectories[0].transcript[:2] == (("system", "You call."), ("user", "Say a."))
+    again = asyncio.run(evaluation.attempt(config, sample.TASKS[0], checkpoint=checkpoint))
+    assert again.text == episode.text
+    for other, message in (
+        ({"policies": "shared"}, "was trained with agents.policies=separate, not shared"),
+        ({"policies": "separate", "frozen": {"x": "y"}}, "no worker or model 'y'"),
+    ):
+        with pytest.raises((UserError, ValueError), match=message):
+            asyncio.run(evaluation.attempt(sample.settings(**other), sample.TASKS[0], checkpoint=checkpoint))
+
+
+def test_weights_in_parts_and_several_policies_are_refused(tmp_path, monkeypatch):
+    from orchestai.training import layouts
+
+    monkeypatch.setattr("orchestai.training.rl.trainer.layout_of", layouts.Fsdp2)
+    with pytest.raises(UserError, match=r"FSDP2 and ZeRO lay out the weights of one: set agents\.policies=shared"):
+        sample.trainer(tmp_path, sample.settings(policies="separate")).train()

@@ -1,0 +1,122 @@
+"""Rules of credit by hand: what each act of two attempts by two roles is worth under each of them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from test_rl_rows import TASKS, dialogue, turn
+
+from orchestai.config import Phase2Config
+from orchestai.errors import UserError
+from orchestai.outcome import Scored, Unscorable
+from orchestai.training.rl import maths
+from orchestai.training.rl.batch import make_batch
+from orchestai.training.rl.credit import Credit, acts_of
+from orchestai.training.rl.episode import Episode, Trajectory
+from orchestai.training.rl.example import worked_example
+from orchestai.training.rl.recipes import PPO, RECIPES
+
+
+def mean_centred(rewards, group_ids):
+    return maths.group_advantages(rewards, group_ids, torch.ones_like(group_ids).bool(), scale="none")
+
+
+def attempt(rewards: list[float | None], outcome: float, own: float | None = None, role: str = "a") -> Episode:
+    acts = [[5 + i] for i in range(len(rewards))]
+    made = dialogue(acts, [[1, 2]] * len(rewards), rewards, role)
+    return Episode("t", "t", (Trajectory(role, "p", made.turns, own),), Scored(outcome))
+
+
+def advantages(credit: Credit, *episodes: Episode, compare=mean_centred) -> list[float]:
+    found = credit.advantages(acts_of([(e, t) for e in episodes for t in e.trajectories]), compare)
+    return [round(value, 6) for value in found.values.tolist()]
+
+
+def test_outcome_ignores_what_roles_and_acts_earned():
+    episodes = attempt([0.3, 0.1], 1.0, own=5.0), attempt([0.0], 0.0, own=-5.0)
+    assert advantages(Credit("outcome"), *episodes) == [0.5, 0.5, -0.5]
+
+
+def test_role_takes_the_trajectory_s_reward_before_the_episode_s():
+    episodes = attempt([0.3, 0.1], 1.0, own=4.0), attempt([0.0], 0.0, own=None)
+    assert advantages(Credit("role"), *episodes) == [2.0, 2.0, -2.0]
+
+
+def test_mt_grpo_with_two_turns():
+    """Turn rewards 1 and 0 (z-scores +-1/sqrt 2 with n - 1), outcomes 0 and 1; lambda 0.5: the first act gets
+    z_turn + 0.5 z_outcome, the last z_outcome alone."""
+    compare = lambda rewards, ids: maths.group_advantages(rewards, ids, torch.ones_like(ids).bool(), eps=0.0)  # noqa: E731
+    z = 1 / math.sqrt(2)
+    episodes = attempt([1.0, None], 0.0), attempt([0.0, None], 1.0)
+    found = advantages(Credit("turn", outcome_coef=0.5), *episodes, compare=compare)
+    assert found == pytest.approx([z - 0.5 * z, -z, -z + 0.5 * z, z], abs=1e-6)
+
+
+def test_mt_grpo_compares_turns_of_one_number_and_counts_flat_groups():
+    """The first turns differ by 1, and so each is half above or below; the second turn is the second attempt's last."""
+    episodes = attempt([1.0, 0.0, 0.0], 1.0), attempt([0.0, 0.0], 1.0)
+    credit = Credit("turn")
+    assert advantages(credit, *episodes) == [0.5, 0.0, 0.0, -0.5, 0.0]
+    same = attempt([1.0, 0.0], 1.0), attempt([1.0, 0.0], 1.0)
+    found = credit.advantages(acts_of([(e, e.trajectories[0]) for e in same]), mean_centred)
+    assert (found.groups, found.flat) == (1, 1)
+
+
+def test_return_to_go_discounts_per_turn_and_ends_with_the_outcome():
+    """First attempt: 1 + 0.5 (0 + 2) = 2 and 2. Second: 0 + 0.5 (1 + 0) = 0.5 and 1."""
+    episodes = attempt([1.0, 0.0], 2.0), attempt([0.0, 1.0], 0.0)
+    assert advantages(Credit("return_to_go", gamma=0.5), *episodes) == [0.75, 0.5, -0.75, -0.5]
+
+
+def test_joint_compares_acts_of_one_node_without_deviation():
+    """MAGRPO: two agents, two samples at the root, then two nodes. Each act is a trajectory of its own."""
+
+    def acts(role: str, rewards: list[float], nodes: list[str]) -> list[Trajectory]:
+        return [
+            Trajectory(role, "p", (turn([1], [5], reward, node),)) for reward, node in zip(rewards, nodes, strict=True)
+        ]
+
+    nodes = ["root", "root", "root.0", "root.0", "root.1", "root.1"]
+    first, second = acts("a", [3.0, 1.0, 2.0, 0.0, 5.0, 5.0], nodes), acts("b", [3.0, 1.0, 2.0, 0.0, 5.0, 4.0], nodes)
+    episode = Episode("t", "t", (*first, *second), Scored(0.0))
+    found = [1.0, -1.0, 1.0, -1.0, 0.0, 0.0]
+    assert advantages(Credit("joint"), episode) == [*found, *found[:4], 0.5, -0.5]
+
+
+def test_context_compares_acts_after_the_same_prompt():
+    """Second turns follow different words, so each has nobody to be compared with."""
+    acts = [[5], [6]], [[8], [6]]
+    episodes = [
+        Episode("t", "t", (dialogue(some, [[1, 2], [3]], rewards),), Scored(0.0))
+        for some, rewards in zip(acts, ([1.0, 1.0], [0.0, 0.0]), strict=True)
+    ]
+    assert advantages(Credit("context"), *episodes) == [0.5, 0.0, -0.5, 0.0]
+
+
+def test_roles_and_tasks_are_never_compared_with_each_other():
+    episodes = attempt([None], 1.0), attempt([None], 0.0, role="b")
+    assert advantages(Credit("outcome"), *episodes) == [0.0, 0.0]
+
+
+def test_a_critic_foresees_what_each_act_earned_and_unscorable_episodes_teach_nothing():
+    """Turn rewards 1 and 0, outcome 2, gamma 0.5 per token; a value of 0 everywhere and lambda 1: the return of a token
+    is the discounted sum of what comes after it, the tokens in between left out."""
+    config = Phase2Config(algorithm="PPO", gamma=0.5, lambda_gae=1.0)
+    episode = attempt([1.0, 0.0], 2.0)
+    lost = Episode("t", "t", episode.trajectories, Unscorable("gone"))
+    batch = make_batch([episode, lost], TASKS, PPO, config, 20, Credit("turn")).batch
+    assert batch.mask.tolist() == [[True, True, False, False, True, True]]
+    assert batch.returns.tolist() == [[pytest.approx(0.75), 1.5, 0.0, 0.0, 1.0, 2.0]]
+    with pytest.raises(UserError, match=r"agents\.credit: joint compares acts"):
+        make_batch([episode], TASKS, PPO, config, 20, Credit("joint"))
+
+
+@pytest.mark.parametrize("rule", ["outcome", "role", "turn", "return_to_go", "joint", "context"])
+def test_the_worked_example_is_what_training_would_compute(rule):
+    table = worked_example(Credit(rule), RECIPES["dr_grpo"], Phase2Config(loss_type="dr_grpo"), ("a", "b", "c"))
+    shown = list(table.columns[-1].cells)
+    assert len(shown) == 12
+    last = {"outcome": "+0.67", "role": "+0.67", "turn": "+0.67", "return_to_go": "+1.33", "joint": "+0.67"}
+    assert shown[-1] == last.get(rule, "+0.67")
