@@ -29,6 +29,14 @@ class Entry:
 
 _PACKAGE = "orchestai.agents.workflows"
 WORKFLOWS: dict[str, Entry] = {
+    "tool_use": Entry(
+        f"{_PACKAGE}.tool_use:ToolUse",
+        ("tasks.suite=triviaqa", "agents.credit=turn"),
+        (
+            *("tasks.suite=written", "tasks.path=data/agents/questions.jsonl"),
+            "agents.workflow_args.corpus=data/agents/corpus.jsonl",
+        ),
+    ),
     "writing": Entry(
         f"{_PACKAGE}.writing:Writing",
         (

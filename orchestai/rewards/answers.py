@@ -69,6 +69,13 @@ def tagged_answer(text: str) -> str | None:
     return found[-1].strip() if found else None
 
 
+def holds_answer(text: str, task: Task) -> bool:
+    """Whether a text has the words of a right answer in a row. `yes` and `no` are in every text and say nothing."""
+    words = f" {normalised(text, task.suite)} "
+    answers = {normalised(answer, task.suite) for answer in task.answers} - {"yes", "no", ""}
+    return any(f" {answer} " in words for answer in answers)
+
+
 def search_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> float:
     """Exact match of the tagged answer (of the whole text where nothing is tagged) by the rules of the task's suite."""
     tagged = tagged_answer(answer)
