@@ -86,7 +86,8 @@ def main() -> None:
     with Sandbox.from_config(config.sandbox) as sandbox:
         args = ToolUse.Args(corpus=options.corpus, passages=2, passage_chars=300, worked_examples=True)
         episodes = asyncio.run(answer(config, ToolUse(args, sandbox), tasks))
-    name = Path(options.path).name
+    path = Path(options.path)
+    name = path.name if path.is_absolute() else path
     words = f"--suite {options.suite} --path {name} --output {options.output}"
     command = f"python benchmarks/agents/question_answering.py {words}"
     artefacts.write_text(options.output, report(command, options.model, options.corpus, tasks, episodes))
