@@ -74,8 +74,8 @@ def test_a_user_passes_a_workflow_with_its_settings_as_the_seed_does(repository)
         workflow_class=DeepCoder,
         workflow_args=arguments,
         config=repository / "configs" / "agents" / "deepcoder.yaml",
-        train_dataset=load_suite("composition").split("train")[:4],
-        val_dataset=load_suite("composition").split("validation")[:2],
+        train_dataset=load_suite("written", str(repository / "data" / "agents" / "code.jsonl")).split("train"),
+        val_dataset=load_suite("written", str(repository / "data" / "agents" / "code.jsonl")).split("test"),
     )
     assert trainer.workflow_class.Args(**trainer.workflow_args).reward_function is code_reward_fn
 

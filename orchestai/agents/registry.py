@@ -51,7 +51,7 @@ WORKFLOWS: dict[str, Entry] = {
     "deepcoder": Entry(
         f"{_PACKAGE}.deepcoder:DeepCoder",
         ("tasks.suite=deepcoder", "agents.credit=role"),
-        ("tasks.suite=composition", "tasks.path=null"),
+        ("tasks.suite=written", "tasks.path=data/agents/code.jsonl"),
     ),
     "swe": Entry(
         f"{_PACKAGE}.swe:SWE",
