@@ -201,6 +201,11 @@ async def test_writers_are_told_their_parts() -> None:
     assert episode.outcome.value == 1.0  # type: ignore[union-attr]
 
 
+def test_any_text_can_be_expanded() -> None:
+    task = Task(task_id="1", suite="", instruct_prompt="On {braces}.")
+    assert all("On {braces}." in prompt for prompt in Writing(WritingArgs(), None).prompts(task))  # type: ignore[arg-type]
+
+
 def feedback(background: str, method: str, **args: int) -> str:
     return Writing(WritingArgs(**args), None).feedback(background, method)  # type: ignore[arg-type]
 

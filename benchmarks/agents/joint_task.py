@@ -70,6 +70,7 @@ class Variant:
     policies: str
     updates: int
     generations: int
+    entropy_coef: float = 0.1
 
     @property
     def optimum(self) -> float:
@@ -77,11 +78,13 @@ class Variant:
 
 
 VARIANTS = {
-    "one turn, joint, aligned, separate": Variant(1, "joint", "aligned", "separate", 80, 8),
-    "one turn, joint, cross, separate": Variant(1, "joint", "cross", "separate", 80, 8),
-    "one turn, joint, aligned, shared": Variant(1, "joint", "aligned", "shared", 80, 8),
-    "two turns, joint, aligned, separate": Variant(2, "joint", "aligned", "separate", 100, 4),
-    "two turns, outcome, aligned, separate": Variant(2, "outcome", "aligned", "separate", 100, 4),
+    "one turn, joint, aligned, separate": Variant(1, "joint", "aligned", "separate", 60, 8),
+    "one turn, joint, cross, separate": Variant(1, "joint", "cross", "separate", 60, 8),
+    # Crossed credit is a sum over 8 partners, so an entropy bonus of the same weight is 8 times as large.
+    "one turn, joint, cross, separate, entropy by partners": Variant(1, "joint", "cross", "separate", 60, 8, 0.8),
+    "one turn, joint, aligned, shared": Variant(1, "joint", "aligned", "shared", 60, 8),
+    "two turns, joint, aligned, separate": Variant(2, "joint", "aligned", "separate", 80, 4),
+    "two turns, outcome, aligned, separate": Variant(2, "outcome", "aligned", "separate", 80, 4),
 }
 
 
@@ -122,7 +125,7 @@ def configure(variant: Variant, seed: int, model: Path) -> AgentConfig:
     phase2 = {
         "loss_type": "reinforce",
         "learning_rate": 1e-3,
-        "entropy_coef": 0.1,
+        "entropy_coef": variant.entropy_coef,
         "num_generations": variant.generations,
         "tasks_per_update": 12,
         "num_episodes": 12 * variant.updates,

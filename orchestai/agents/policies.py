@@ -44,6 +44,15 @@ class Policies:
     of_role: Mapping[str, str]
     stitchers: Mapping[str, TurnStitcher]
 
+    def __str__(self) -> str:
+        """Who speaks with what, a line for each policy."""
+        lines = []
+        for name in self.learning:
+            roles = [role for role, policy in self.of_role.items() if policy == name]
+            shared = f"one model shared by {len(roles)} agents" if len(roles) > 1 else "one agent"
+            lines.append(f"{name}: {shared} ({', '.join(roles)})")
+        return "\n".join(lines)
+
 
 def open_policies(
     config: AgentConfig, roles: Sequence[str], *, checkpoint: Path | None = None, value_head: bool = False

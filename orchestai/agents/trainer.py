@@ -95,6 +95,7 @@ class AgentTrainer:
             for policy in policies.learning.values():
                 if policy.has_adapter:
                     policy.keep_reference()
+        console.print(str(policies), highlight=False)
         for name, stitcher in policies.stitchers.items():
             if stitcher.forks:
                 console.print(f"{name}: every turn is read anew, since {stitcher.forks}", highlight=False)

@@ -104,7 +104,8 @@ class Writing(JointWorkflow):
         return "Lengths and vocabulary fit. Link the sentences by more kinds of transitions, and share more key terms."
 
     def _prompt(self, task: Task, mine: str, theirs: str) -> str:
-        return _FIRST.format(abstract=task.details["abstract"], mine=mine, theirs=theirs)
+        abstract = task.details.get("abstract", task.instruct_prompt)
+        return _FIRST.format(abstract=abstract, mine=mine, theirs=theirs)
 
     def _reward_of(self, background: str, method: str) -> writing.WritingReward:
         return writing.writing_reward(background, method, min_words=self.args.min_words, max_words=self.args.max_words)
