@@ -282,12 +282,8 @@ def _critic(
         wide[of_row, row_numbers] = tensor
         return wide.flatten(1)
 
-    exists, acts = along(mask), along(act)
-    rewards = torch.zeros(exists.shape)
-    rows, slots = exists.nonzero(as_tuple=True)
-    ends = torch.ones_like(rows, dtype=torch.bool)
-    ends[:-1] = acts[rows, slots][1:] != acts[rows, slots][:-1]
-    rewards[rows[ends], slots[ends]] = earned[acts[rows, slots][ends]]
+    exists = along(mask)
+    rewards = maths.at_ends(earned, along(act), exists)
     found = maths.gae(rewards, along(values), exists, config.gamma, config.lambda_gae)
     advantages, returns = (tensor.unflatten(1, shape[1:])[of_row, row_numbers] for tensor in found)
     return advantages, returns
