@@ -103,3 +103,16 @@ def run(
     outcome = episode.outcome
     said = f"reward {outcome.value:g}" if isinstance(outcome, Scored) else f"not judged: {outcome.reason}"
     console.print(said, highlight=False, markup=False)
+
+
+@agents.command()
+def index(
+    corpus: Annotated[Path, typer.Argument(help="Passages (.jsonl, .jsonl.gz): id, title, text.")],
+    output: Annotated[Path, typer.Option("--output", help="Folder for the index.")],
+) -> None:
+    """Index a corpus, for the search tool of workflows (agents.workflow_args.corpus)."""
+    from orchestai.agents.tools.search import SearchIndex, read_corpus
+
+    built = SearchIndex.build(read_corpus(corpus))
+    built.save(output)
+    console.print(f"{output}: {len(built)} passages", highlight=False, soft_wrap=True)

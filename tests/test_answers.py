@@ -2,6 +2,7 @@
 
 import pytest
 
+from orchestai.outcome import Scored, Unscorable
 from orchestai.rewards.answers import exact_match, f1, f1_reward_fn, normalised, search_reward_fn, tagged_answer
 from orchestai.rewards.functions import find_reward
 from orchestai.tasks.task import Task
@@ -61,7 +62,12 @@ def test_the_last_tagged_answer_counts():
 
 def test_rewards_go_by_the_tasks_suite():
     task = Task(task_id="1", suite="hotpotqa", instruct_prompt="Is it?", answers=("yes",))
-    assert find_reward("search_reward_fn")(task, "I think <answer>Yes</answer>", None) == 1.0
-    assert search_reward_fn(task, "yes it is", None) == 0.0
-    assert f1_reward_fn(task, "yes it is", None) == 0.0
-    assert f1_reward_fn(task.model_copy(update={"suite": "written"}), "yes it is", None) == 0.5
+    assert find_reward("search_reward_fn")(task, "I think <answer>Yes</answer>", None) == Scored(1.0)
+    assert search_reward_fn(task, "yes it is", None) == Scored(0.0)
+    assert f1_reward_fn(task, "yes it is", None) == Scored(0.0)
+    assert f1_reward_fn(task.model_copy(update={"suite": "written"}), "yes it is", None) == Scored(0.5)
+
+
+def test_a_question_without_an_answer_cannot_be_judged():
+    task = Task(task_id="given", suite="given", instruct_prompt="Why?")
+    assert search_reward_fn(task, "because", None) == Unscorable("nobody knows the answer to task given")

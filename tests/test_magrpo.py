@@ -39,10 +39,11 @@ ADVANTAGES = [-2.0, -1.0, 3.0]
 class FixedVoice:
     """Says the given tokens after the given prompt, one completion per conversation."""
 
-    trainable = True
-
-    def __init__(self, policy: str, prompt: list[int], completion: list[int], logp: Tensor) -> None:
+    def __init__(
+        self, policy: str, prompt: list[int], completion: list[int], logp: Tensor, trainable: bool = True
+    ) -> None:
         self.policy = policy
+        self.trainable = trainable
         self._sampled = Sampled(torch.tensor(prompt), torch.tensor(completion), logp, 0)
 
     async def say(self, messages: Sequence[Message], max_new_tokens: int | None) -> Act:
@@ -63,15 +64,15 @@ class Pairs(JointWorkflow):
         return Judgement(REWARDS[first.index(history[-1][0])])
 
 
-def play(policies: dict[str, str], models: dict[str, nn.Module]) -> list[Episode]:
-    """The episodes of the fixed completions, with their true log-probabilities."""
+def play(policies: dict[str, str], models: dict[str, nn.Module], frozen: str = "") -> list[Episode]:
+    """The episodes of the fixed completions, with their true log-probabilities; one role may be frozen."""
 
     def agents(k: int) -> Agents:
         def voice(role: str) -> FixedVoice:
             prompt, completion = PROMPTS[role], COMPLETIONS[role][k]
             with torch.no_grad():
                 logp = log_probabilities(models[policies[role]], prompt, completion)
-            return FixedVoice(policies[role], prompt, completion, logp)
+            return FixedVoice(policies[role], prompt, completion, logp, role != frozen)
 
         return Agents(TASK, voice)
 
@@ -198,6 +199,15 @@ def test_a_shared_model_learns_the_mean_of_its_roles(models: dict[str, nn.Module
     assert sorted(advantages) == pytest.approx(sorted(ADVANTAGES * 2))
     alone = sum(magrpo_loss(model, PROMPTS[role], COMPLETIONS[role], REWARDS) for role in PROMPTS) / 2
     assert same(gradients(model, alone), gradients(model, loss))  # type: ignore[arg-type]
+
+
+def test_a_shared_model_of_which_one_role_learns_is_that_roles_own(models: dict[str, nn.Module]) -> None:
+    model = models["left"]
+    shared, _ = ours(model, play({"left": "left", "right": "left"}, models, frozen="right"))
+    own, _ = ours(model, of_policy(play({"left": "left", "right": "right"}, models), "left"))
+    assert shared.item() == own.item()
+    own_gradients = gradients(model, own)
+    assert all(torch.equal(found, own_gradients[name]) for name, found in gradients(model, shared).items())
 
 
 def test_a_reward_that_is_no_number_is_refused() -> None:

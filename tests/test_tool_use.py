@@ -10,9 +10,10 @@ from scripted import scripted_agents
 from orchestai.agents.tools import SearchIndex, open_index
 from orchestai.agents.tools.search import read_corpus
 from orchestai.agents.workflow import attempt
-from orchestai.agents.workflows.tool_use import ToolUse, holds_answer
+from orchestai.agents.workflows.tool_use import ToolUse
 from orchestai.errors import UserError
 from orchestai.outcome import Scored, Unscorable
+from orchestai.rewards.answers import holds_answer
 from orchestai.tasks.suites import load_suite
 from orchestai.tasks.task import Task
 
@@ -45,15 +46,8 @@ async def test_turns_and_episode_are_rewarded_apart():
     (trajectory,) = episode.trajectories
     assert [turn.reward for turn in trajectory.turns] == [0.2, 0.7, None]
     assert episode.outcome == Scored(1.2)
-    assert episode.metrics == {
-        "success": 1.0,
-        "f1": 1.0,
-        "tagged": 1.0,
-        "calls": 2,
-        "failed_calls": 0,
-        "retrieved": 1.0,
-        "turns": 3,
-    }
+    expected = {"success": 1.0, "f1": 1.0, "tagged": 1.0, "calls": 2, "failed_calls": 0, "retrieved": 1.0, "turns": 3}
+    assert expected.items() <= episode.metrics.items()
 
 
 async def test_an_answer_without_a_search_earns_no_turn_reward():
@@ -115,7 +109,7 @@ async def test_a_function_of_the_users_is_a_tool(tmp_path, monkeypatch):
 
 
 async def test_a_task_without_passages_is_the_users_to_mend():
-    with pytest.raises(UserError, match="comes without passages"):
+    with pytest.raises(UserError, match="bring no passages"):
         await _run(["<search>x</search>"], TASK.model_copy(update={"details": {}}))
 
 
@@ -171,16 +165,14 @@ def test_search_finds_what_questions_ask_for(agents_data, questions):
     assert sum(hits) / len(hits) > 0.9
 
 
-async def test_the_shipped_corpus_answers_a_question(agents_data, questions, monkeypatch):
-    monkeypatch.chdir(agents_data.parent.parent)
+async def test_the_shipped_corpus_answers_a_question(agents_data, questions):
     task = next(task for task in questions if len(task.details["supporting_titles"]) == 1)
     said = [f"<search>{task.instruction}</search>", f"<answer>{task.answers[0]}</answer>"]
-    flow = ToolUse(ToolUse.Args(), sandbox=None)
+    flow = workflow(corpus=agents_data / "corpus.jsonl")
     episode = await flow.run(task, scripted_agents(task, {"answerer": said}))
     assert (episode.metrics["success"], episode.metrics["retrieved"]) == (1.0, 1.0)
 
 
-def test_an_index_is_read_as_well_as_a_corpus(agents_data, tmp_path):
+def test_an_index_is_read_as_well_as_a_corpus(agents_data, questions, tmp_path):
     SearchIndex.build(read_corpus(agents_data / "corpus.jsonl")).save(tmp_path / "index")
-    flow = workflow(corpus=tmp_path / "index")
-    assert len(flow._index) == 182
+    assert len(workflow(corpus=tmp_path / "index").index(questions[0])) == 182

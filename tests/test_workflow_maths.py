@@ -38,7 +38,7 @@ async def test_a_right_answer_that_is_verified_ends_it(sandbox):
     episode = await play(sandbox, [r"\boxed{42}"], [YES])
     assert episode.outcome == Scored(1.0)
     assert rewards(episode) == [("analyser", 1), ("executor", 1), ("verifier", 1)]
-    assert episode.metrics == {
+    expected = {
         "success": 1,
         "final_success": 1,
         "analyser_runs": 1,
@@ -49,6 +49,7 @@ async def test_a_right_answer_that_is_verified_ends_it(sandbox):
         "verifier_accuracy": 1,
         "total_iterations": 1,
     }
+    assert episode.metrics.items() >= expected.items()
 
 
 async def test_what_a_tool_printed_is_read_before_the_answer(sandbox):

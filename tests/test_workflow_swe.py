@@ -70,7 +70,7 @@ async def test_the_reference_patches_resolve_their_issues(sandbox, sample, numbe
     episode = await play(sandbox, sample, [sample[1][number].canonical_solution], [PASS], number)
     assert episode.outcome == Scored(1.0)
     assert rewards(episode) == [("analyser", 1), ("writer", 1), ("validator", 1)]
-    assert episode.metrics == {
+    expected = {
         "success": 1,
         "final_success": 1,
         "analyser_runs": 1,
@@ -81,6 +81,7 @@ async def test_the_reference_patches_resolve_their_issues(sandbox, sample, numbe
         "validator_accuracy": 1,
         "total_iterations": 1,
     }
+    assert episode.metrics.items() >= expected.items()
 
 
 async def test_a_patch_that_does_not_apply_is_told_and_can_be_written_anew(sandbox, sample):
@@ -231,7 +232,8 @@ async def test_tests_that_are_not_unittest_run_under_pytest_one_by_one():
     )
     names = ["test_x[1]", "test_x[2]", "TestY::test_y"]
     with Sandbox(limits=Limits(wall_s=60)) as sandbox:
-        files = {**FILES, "test_a.py": source.encode()}
+        fake = b"def main(words, plugins): plugins[0].said = 'passed'"
+        files = {**FILES, "test_a.py": source.encode(), "pytest.py": fake}
         results = await run_tests(sandbox, files, [f"test_a.py::{name}" for name in names])
     assert [result.passed for result in results.values()] == [True, False, True]
     assert "assert 1 == 2" in results["test_a.py::test_x[2]"].message

@@ -1,4 +1,4 @@
-"""`python examples/deepcoder/prepare_deepcoder_data.py` is `python -m orchestai.agents.prepare deepcoder`."""
+"""Preparation of data: `python -m orchestai.agents.prepare deepcoder`."""
 
 from orchestai.agents.prepare import run
 

@@ -1,4 +1,4 @@
-"""`python examples/math_tool/prepare_math_data.py` is `python -m orchestai.agents.prepare math`."""
+"""Preparation of data: `python -m orchestai.agents.prepare math`."""
 
 from orchestai.agents.prepare import run
 

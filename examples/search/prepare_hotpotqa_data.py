@@ -1,4 +1,4 @@
-"""`python examples/search/prepare_hotpotqa_data.py` is `python -m orchestai.agents.prepare hotpotqa`."""
+"""Preparation of data: `python -m orchestai.agents.prepare hotpotqa`."""
 
 from orchestai.agents.prepare import run
 

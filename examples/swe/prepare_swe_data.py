@@ -1,4 +1,4 @@
-"""`python examples/swe/prepare_swe_data.py` is `python -m orchestai.agents.prepare swe`."""
+"""Preparation of data: `python -m orchestai.agents.prepare swe`."""
 
 from orchestai.agents.prepare import run
 

@@ -87,6 +87,7 @@ class Batcher:
             generation = await self._backend.generate(
                 [wanted.prompt for wanted in batch], [wanted.seed for wanted in batch], batch[0].settings
             )
+            answered = list(zip(batch, generation.completions, strict=True))
         except BaseException as error:
             for wanted in batch:
                 if isinstance(error, asyncio.CancelledError):
@@ -96,6 +97,6 @@ class Batcher:
             if not isinstance(error, Exception):
                 raise
             return
-        for wanted, completion in zip(batch, generation.completions, strict=True):
+        for wanted, completion in answered:
             if not wanted.future.done():
                 wanted.future.set_result((completion, generation.policy_version))

@@ -29,6 +29,14 @@ class Entry:
 
 _PACKAGE = "orchestai.agents.workflows"
 WORKFLOWS: dict[str, Entry] = {
+    "tool_use": Entry(
+        f"{_PACKAGE}.tool_use:ToolUse",
+        ("tasks.suite=triviaqa", "agents.credit=turn"),
+        (
+            *("tasks.suite=written", "tasks.path=data/agents/questions.jsonl"),
+            "agents.workflow_args.corpus=data/agents/corpus.jsonl",
+        ),
+    ),
     "writing": Entry(
         f"{_PACKAGE}.writing:Writing",
         (
@@ -40,12 +48,48 @@ WORKFLOWS: dict[str, Entry] = {
             *("agents.workflow_args.min_words=1", "agents.workflow_args.max_words=16"),
         ),
     ),
-    "deepcoder": Entry(f"{_PACKAGE}.deepcoder:DeepCoder", ("tasks.suite=deepcoder",), ("tasks.suite=humaneval",)),
-    "swe": Entry(f"{_PACKAGE}.swe:SWE", ("tasks.suite=swe",), ("tasks.suite=swe",)),
-    "maths": Entry(
+    "deepcoder": Entry(
+        f"{_PACKAGE}.deepcoder:DeepCoder",
+        ("tasks.suite=deepcoder", "agents.credit=role"),
+        ("tasks.suite=composition", "tasks.path=null"),
+    ),
+    "swe": Entry(
+        f"{_PACKAGE}.swe:SWE",
+        ("tasks.suite=swe", "agents.credit=role", "sandbox.level=strict"),
+        (
+            "tasks.suite=swe",
+            "tasks.path=data/agents/swe/instances.jsonl",
+            "agents.workflow_args.repositories=data/agents/swe",
+            "agents.workflow_args.shown_characters=800",
+        ),
+    ),
+    "math_tool": Entry(
         f"{_PACKAGE}.maths:Maths",
-        ("tasks.suite=gsm8k",),
-        ("tasks.suite=gsm8k", "tasks.path=data/agents/maths.jsonl"),
+        ("tasks.suite=gsm8k", "agents.credit=role", "sandbox.preload=[math_verify]"),
+        ("tasks.suite=written", "tasks.path=data/agents/maths.jsonl"),
+    ),
+    "search": Entry(
+        f"{_PACKAGE}.search:Search",
+        ("tasks.suite=hotpotqa", "agents.credit=role"),
+        (
+            "tasks.suite=written",
+            "tasks.path=data/agents/questions.jsonl",
+            "agents.workflow_args.corpus=data/agents/corpus.jsonl",
+        ),
+    ),
+    "deep_research": Entry(
+        f"{_PACKAGE}.research:Research",
+        (
+            "tasks.suite=written",
+            "tasks.path=data/agents/research.jsonl",
+            "agents.workflow_args.corpus=data/agents/corpus.jsonl",
+            "agents.credit=role",
+        ),
+        (
+            "tasks.suite=written",
+            "tasks.path=data/agents/research.jsonl",
+            "agents.workflow_args.corpus=data/agents/corpus.jsonl",
+        ),
     ),
 }
 

@@ -94,9 +94,10 @@ async def run_tests(sandbox: Sandbox, files: Files, tests: Iterable[str]) -> dic
         others = [test for test in names if test not in direct]
         numbered = {test: f"Tests.test_{number}" for number, test in enumerate(others)}
         nodes = [_node(path, names[test]) for test in others]
-        for run, wanted in ((source, direct), (_pytest_source(nodes), numbered)):
+        # pytest is imported before there are files, one of which might have its name.
+        for head, run, wanted in (("", source, direct), ("import pytest\n", _pytest_source(nodes), numbered)):
             if wanted:
-                report = await sandbox.arun(Program(code, run, "repository", "shared"))
+                report = await sandbox.arun(Program(head + code, run, "repository", "shared"))
                 results |= _results(report, wanted)
     return results
 

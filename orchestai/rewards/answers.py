@@ -13,8 +13,9 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 
@@ -69,13 +70,25 @@ def tagged_answer(text: str) -> str | None:
     return found[-1].strip() if found else None
 
 
-def search_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> float:
+def holds_answer(text: str, task: Task) -> bool:
+    """Whether a text has the words of a right answer in a row. `yes` and `no` are in every text and say nothing."""
+    words = f" {normalised(text, task.suite)} "
+    answers = {normalised(answer, task.suite) for answer in task.answers} - {"yes", "no", ""}
+    return any(f" {answer} " in words for answer in answers)
+
+
+def search_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> Outcome:
     """Exact match of the tagged answer (of the whole text where nothing is tagged) by the rules of the task's suite."""
-    tagged = tagged_answer(answer)
-    return exact_match(answer if tagged is None else tagged, task.answers, task.suite)
+    return _judged(exact_match, task, answer)
 
 
-def f1_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> float:
+def f1_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> Outcome:
     """`search_reward_fn` with F1 instead of exact match."""
+    return _judged(f1, task, answer)
+
+
+def _judged(measure: Callable[[str, Sequence[str], str], float], task: Task, answer: str) -> Outcome:
+    if not task.answers:
+        return Unscorable(f"nobody knows the answer to task {task.task_id}")
     tagged = tagged_answer(answer)
-    return f1(answer if tagged is None else tagged, task.answers, task.suite)
+    return Scored(measure(answer if tagged is None else tagged, task.answers, task.suite))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from orchestai.outcome import Outcome, Scored
+from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.sandbox import Program, Sandbox
 from orchestai.tasks.task import Task
 
@@ -40,6 +40,8 @@ async def math_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> Outcome:
 
     Set `sandbox.preload: [math_verify]`: it takes a third of a second to import.
     """
+    if not task.answers:
+        return Unscorable(f"{task.task_id} has no reference answer")
     final = final_answer(answer)
     if not final:
         return Scored(0.0)

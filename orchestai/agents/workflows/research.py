@@ -17,6 +17,7 @@ from orchestai.agents.tools.search import Search as SearchTool
 from orchestai.agents.tools.search import SearchIndex
 from orchestai.agents.workflow import Agents
 from orchestai.agents.workflows.search import Library
+from orchestai.outcome import Unscorable
 from orchestai.rewards.citations import ReportFigures, cited_ids, judge_report, stated
 from orchestai.tasks.task import Task
 from orchestai.training.rl.episode import Episode
@@ -99,8 +100,9 @@ class Research(Library):
         for report, judged in zip(writer.acts, figures, strict=True):
             writer.earn(report, judged.reward)
         success = float(last.coverage == 1 and not last.false_citations and last.recall == 1)
+        judged_by = task.details.get("facts") or task.answers
         return agents.episode(
-            last.reward,
+            last.reward if judged_by else Unscorable(f"{task.task_id} names neither facts nor answers"),
             {
                 "success": success,
                 "final_success": success,

@@ -17,6 +17,7 @@ from orchestai.agents.markup import all_tagged, shown, tagged
 from orchestai.agents.tools.search import Passage, SearchIndex, open_index
 from orchestai.agents.workflow import Agents, AgentWorkflow
 from orchestai.errors import UserError
+from orchestai.outcome import Unscorable
 from orchestai.rewards.answers import normalised
 from orchestai.rewards.functions import RewardFunction, find_reward, score
 from orchestai.section import Section
@@ -88,7 +89,9 @@ class Search(Library):
         while len(replies) < self.args.max_refinement_iterations:
             plan = await optimiser.ask(request)
             queries = (all_tagged(plan.text, "query") or [task.instruction])[: self.args.max_queries]
-            results = [index.search(query, self.args.passages) for query in queries]
+            results = await asyncio.gather(
+                *(asyncio.to_thread(index.search, query, self.args.passages) for query in queries)
+            )
             began = [agents.begin("searcher", _SEARCHER) for _ in queries]
             read = await asyncio.gather(
                 *(
@@ -127,7 +130,8 @@ class Search(Library):
             "answerer_attempts": len(replies),
             "total_iterations": len(replies),
         }
-        return agents.episode(final, metrics)
+        outcome = final if task.answers else Unscorable(f"{task.task_id} has no reference answer")
+        return agents.episode(outcome, metrics)
 
     def _passages(self, question: str, query: str, passages: list[Passage]) -> str:
         text = "\n\n".join(f"[{passage.id}] {passage.title}\n{passage.text}" for passage in passages)

@@ -41,7 +41,10 @@ _VALIDATOR = (
     "You read an issue, a patch and what tests say. Reply <verdict>PASS</verdict> if the patch resolves the issue, "
     "else say what is wrong and reply <verdict>FAIL</verdict>."
 )
-_JUDGES = frozenset({"conftest.py", "pytest.ini", "tox.ini", "setup.cfg", "sitecustomize.py", "usercustomize.py"})
+_FIELDS = frozenset({"repo", "base_commit", "test_patch", "FAIL_TO_PASS", "PASS_TO_PASS"})
+_JUDGES = frozenset(
+    {"conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini", "setup.cfg", "pyproject.toml"}
+)
 """Files that decide how tests run; a patch of the writer cannot change them."""
 _WORD = re.compile(r"[A-Za-z_]\w{2,}")
 
@@ -65,6 +68,8 @@ class SWE(AgentWorkflow):
     args: Args
 
     async def run(self, task: Task, agents: Agents) -> Episode:
+        if missing := _FIELDS - task.details.keys():
+            raise UserError(f"{task.task_id}: no {', '.join(sorted(missing))}; tasks must be of SWE-bench's format")
         repository = self._repository(task.details["repo"])
         files = await asyncio.to_thread(read_commit, repository, task.details["base_commit"])
         listing = "\n".join(sorted(path for path in files if path.endswith(".py")))

@@ -7,26 +7,14 @@ arXiv 2505.11821): a turn is rewarded for calls that worked and for finding a ri
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from pydantic import Field
 
-from orchestai.agents.conversation import Act
-from orchestai.agents.tools import (
-    Calculator,
-    FunctionTool,
-    Passage,
-    Python,
-    Search,
-    SearchIndex,
-    Tool,
-    ToolResult,
-    open_index,
-    use_tools,
-)
-from orchestai.agents.workflow import Agents, AgentWorkflow
-from orchestai.errors import UserError
-from orchestai.rewards.answers import f1, normalised, tagged_answer
+from orchestai.agents.conversation import Act, Speaker
+from orchestai.agents.tools import Calculator, FunctionTool, Python, Search, Tool, ToolResult, use_tools
+from orchestai.agents.workflow import Agents
+from orchestai.agents.workflows.search import Library
+from orchestai.rewards.answers import f1, holds_answer, tagged_answer
 from orchestai.rewards.functions import RewardFunction, find_reward, score
 from orchestai.sandbox import Sandbox
 from orchestai.section import Section
@@ -37,9 +25,20 @@ _SYSTEM = (
     "You answer questions. First call a tool to look up what you need. When you know the answer, give it in as few "
     "words as possible, within tags: <answer>Paris</answer>."
 )
+_WORKED: tuple[tuple[Speaker, str], ...] = (
+    ("user", "On which river does the capital of Hungary lie?"),
+    ("assistant", "<search>capital of Hungary river</search>"),
+    ("tool", "[1] Budapest\nBudapest is the capital of Hungary. It lies on the Danube."),
+    ("assistant", "<answer>Danube</answer>"),
+    ("user", "Who wrote the opera Fidelio?"),
+    ("assistant", "<search>Fidelio opera composer</search>"),
+    ("tool", "[1] Fidelio\nFidelio is the only opera by Ludwig van Beethoven. It is set in Seville."),
+    ("assistant", "<answer>Ludwig van Beethoven</answer>"),
+)
+"""Questions, searches, results and answers, as a role would have them."""
 
 
-class ToolUse(AgentWorkflow):
+class ToolUse(Library):
     """One role calls tools until it answers.
 
     A turn with calls earns `tool_reward` if all of them worked, and `retrieval_reward` if what they gave holds a right
@@ -48,14 +47,11 @@ class ToolUse(AgentWorkflow):
 
     roles = ("answerer",)
 
-    class Args(Section):
+    class Args(Library.Args):
         reward_function: RewardFunction = find_reward("search_reward_fn")
         """Judges an answer: a name (search_reward_fn: exact match; f1_reward_fn), `module:function`, or a function."""
         tools: tuple[str, ...] = ("search",)
         """`search`, `python`, `calculator`, or `module:function` with type hints and a Google-style docstring."""
-        corpus: Path | None = Path("data/agents/corpus.jsonl")
-        """What is searched: passages (.jsonl), or a folder that `orchestai agents index` wrote. null: the passages that
-        come with each task (HotpotQA)."""
         passages: int = Field(3, ge=1)
         """Passages that a search shows."""
         passage_chars: int = Field(500, ge=1)
@@ -72,6 +68,8 @@ class ToolUse(AgentWorkflow):
         """For tagging the answer."""
         describe_tools: bool = True
         """Tell the model which tools there are and how to call them. Without, it must have learned that."""
+        worked_examples: bool = False
+        """Show two searches with their answers first, to models that were never taught to call tools."""
         system: str = _SYSTEM
         """What the model is told to do."""
 
@@ -79,9 +77,6 @@ class ToolUse(AgentWorkflow):
 
     def __init__(self, args: Section, sandbox: Sandbox) -> None:
         super().__init__(args, sandbox)
-        self._index: SearchIndex | None = None
-        if "search" in self.args.tools and self.args.corpus is not None:
-            self._index = open_index(self.args.corpus)
         known: list[Tool] = [Python(sandbox), Calculator()]
         self._tools = {tool.name: tool for tool in known}
         for name in {*self.args.tools} - {"search", *self._tools}:
@@ -89,6 +84,8 @@ class ToolUse(AgentWorkflow):
 
     async def run(self, task: Task, agents: Agents) -> Episode:
         answerer = agents.begin("answerer", self.args.system)
+        for speaker, words in _WORKED if self.args.worked_examples else ():
+            answerer.tell(words, speaker)
         answerer.tell(task.instruction)
         found: list[ToolResult] = []
 
@@ -124,21 +121,4 @@ class ToolUse(AgentWorkflow):
     def _tool(self, name: str, task: Task) -> Tool:
         if name != "search":
             return self._tools[name]
-        index = self._index or SearchIndex.build(_passages(task))
-        return Search(index, k=self.args.passages, passage_chars=self.args.passage_chars)
-
-
-def holds_answer(text: str, task: Task) -> bool:
-    """Whether a text has the words of a right answer in a row. `yes` and `no` are in every text and say nothing."""
-    words = f" {normalised(text, task.suite)} "
-    answers = {normalised(answer, task.suite) for answer in task.answers} - {"yes", "no", ""}
-    return any(f" {answer} " in words for answer in answers)
-
-
-def _passages(task: Task) -> list[Passage]:
-    own = task.details.get("passages")
-    if not own:
-        raise UserError(
-            f"task {task.task_id} comes without passages to search; set agents.workflow_args.corpus to a corpus"
-        )
-    return [Passage(str(i), passage["title"], passage["text"]) for i, passage in enumerate(own, start=1)]
+        return Search(self.index(task), k=self.args.passages, passage_chars=self.args.passage_chars)
