@@ -3,8 +3,8 @@
 python benchmarks/agents/memory.py --json docs/results/agents/memory.json
 
 Each way of sharing is a process of its own, which trains two roles for two updates and saves them as every run does.
-Counted is by how much its resident memory (the kernel's peak, VmHWM) grows over that, after a first run with a model of a
-few thousand weights has loaded all libraries.
+Counted is by how much its resident memory (the kernel's peak, VmHWM) grows over that, after a first run with a model
+of a few thousand weights has loaded all libraries.
 """
 
 from __future__ import annotations
