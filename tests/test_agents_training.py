@@ -109,7 +109,7 @@ def test_a_frozen_role_is_spoken_for_and_learns_nothing(tmp_path):
     sample.trainer(tmp_path, config).train()
     assert {path.name for path in (tmp_path / "phase2_last").iterdir()} == {"caller", "agents.json"}
     rollout = json.loads((tmp_path / ROLLOUTS).read_text().splitlines()[0])
-    assert "[answerer] assistant:" in rollout["plan"]
+    assert "[answerer] assistant:" in rollout["transcript"]
 
 
 def test_what_fails_for_want_of_infrastructure_teaches_nothing(tmp_path):
@@ -118,6 +118,15 @@ def test_what_fails_for_want_of_infrastructure_teaches_nothing(tmp_path):
     assert [row["unscorable_share"] for row in sample.rows(tmp_path)] == [0.25, 0.25]
     with pytest.raises(UserError, match="are unscorable, more than"):
         sample.trainer(tmp_path / "strict", sample.settings(workflow_args={"lost": ["0"]})).train()
+
+
+def test_off_policy_turns_are_as_old_as_the_weights_that_wrote_them(tmp_path):
+    changes = {"on_policy": False, "max_staleness": 1, "num_episodes": 16, "sampler_correction": "token_truncate"}
+    sample.trainer(tmp_path, sample.settings(phase2=changes)).train()
+    rows = sample.rows(tmp_path)
+    assert all(row["unscorable_share"] == 0 and row["max_staleness"] <= 1 for row in rows)
+    assert sum(row["staleness"] for row in rows) > 0
+    assert rows[0]["sampler_ratio"] == pytest.approx(1, abs=1e-4)
 
 
 def test_an_attempt_that_spends_its_budget_has_failed(tmp_path):

@@ -95,6 +95,15 @@ def test_context_compares_acts_after_the_same_prompt():
     assert advantages(Credit("context"), *episodes) == [0.5, 0.0, -0.5, 0.0]
 
 
+def test_rewards_that_a_rule_does_not_look_at_are_named():
+    episode = attempt([0.3], 1.0, own=5.0)
+    acts = acts_of([(episode, episode.trajectories[0])])
+    found = {rule: Credit(rule).ignored(acts) for rule in ("outcome", "role", "turn", "return_to_go")}
+    assert found == {"outcome": ["roles", "acts"], "role": ["acts"], "turn": [], "return_to_go": []}
+    bare = attempt([None], 1.0)
+    assert Credit("outcome").ignored(acts_of([(bare, bare.trajectories[0])])) == []
+
+
 def test_roles_and_tasks_are_never_compared_with_each_other():
     episodes = attempt([None], 1.0), attempt([None], 0.0, role="b")
     assert advantages(Credit("outcome"), *episodes) == [0.0, 0.0]

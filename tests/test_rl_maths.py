@@ -260,6 +260,9 @@ def test_the_loss_does_not_depend_on_how_rows_are_cut(seed, rows, cut, mode):
     assert whole.item() == pytest.approx(parts.item(), abs=1e-6)
 
 
-def test_the_reward_lands_on_the_last_decision():
-    mask = torch.tensor([[True, False, True, False], [False, False, False, False]])
-    assert maths.at_last_slot(torch.tensor([3.0, 5.0]), mask).tolist() == [[0, 0, 3, 0], [0, 0, 0, 0]]
+def test_what_an_act_earned_lands_on_its_last_decision():
+    mask = torch.tensor([[True, False, True, True, False], [False, True, True, False, False]])
+    act = torch.tensor([[0, 0, 0, 1, 1], [2, 2, 2, 0, 0]])
+    earned = maths.at_ends(torch.tensor([3.0, 5.0, 7.0]), act, mask)
+    assert earned.tolist() == [[0, 0, 3, 5, 0], [0, 0, 7, 0, 0]]
+    assert maths.at_ends(torch.tensor([3.0]), act[:1] * 0, mask[:1] & False).tolist() == [[0, 0, 0, 0, 0]]

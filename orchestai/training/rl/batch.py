@@ -96,6 +96,7 @@ class Learning:
         advantages: (acts,) reward above baseline, by the rule of credit; for PPO and `credit: step`, (trajectories,)
             the mean over each trajectory's decisions.
         sampler: how far the sampler was from the policy, for reports; empty without `sampler_correction`.
+        ignored: whose rewards were given, but are not what the rule of credit looks at.
     """
 
     batch: Batch | None
@@ -103,6 +104,7 @@ class Learning:
     flat_groups: int
     advantages: Tensor
     sampler: Mapping[str, float] = field(default_factory=dict)
+    ignored: Sequence[str] = ()
 
     @property
     def worthwhile(self) -> bool:
@@ -186,7 +188,7 @@ def make_batch(
         rollouts=rollouts,
         rollout_slots=torch.zeros(len(episodes)).index_add(0, rollouts, slots)[rollouts],
     )
-    return Learning(batch, compared.groups, compared.flat, advantages, sampler)
+    return Learning(batch, compared.groups, compared.flat, advantages, sampler, credit.ignored(acts))
 
 
 def _act_of_slot(acts: Acts, of_row: Tensor, rows: Sequence[Row]) -> Tensor:
@@ -280,12 +282,8 @@ def _critic(
         wide[of_row, row_numbers] = tensor
         return wide.flatten(1)
 
-    exists, acts = along(mask), along(act)
-    rewards = torch.zeros(exists.shape)
-    rows, slots = exists.nonzero(as_tuple=True)
-    ends = torch.ones_like(rows, dtype=torch.bool)
-    ends[:-1] = acts[rows, slots][1:] != acts[rows, slots][:-1]
-    rewards[rows[ends], slots[ends]] = earned[acts[rows, slots][ends]]
+    exists = along(mask)
+    rewards = maths.at_ends(earned, along(act), exists)
     found = maths.gae(rewards, along(values), exists, config.gamma, config.lambda_gae)
     advantages, returns = (tensor.unflatten(1, shape[1:])[of_row, row_numbers] for tensor in found)
     return advantages, returns

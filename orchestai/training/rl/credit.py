@@ -138,6 +138,12 @@ class Credit:
             return joint(acts)
         return context(acts, compare)
 
+    def ignored(self, acts: Acts) -> list[str]:
+        """Rewards that were given and that the rule does not look at."""
+        of_roles = self.rule == "outcome" and bool((acts.role_reward != acts.outcome).any())
+        of_acts = self.rule in ("outcome", "role") and bool(acts.rewarded.any())
+        return [name for name, given in (("roles", of_roles), ("acts", of_acts)) if given]
+
     def rewards(self, acts: Acts) -> Tensor:
         """(acts,) what is earned right after each act, whose discounted sum a critic learns to foresee.
 

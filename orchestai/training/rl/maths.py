@@ -105,10 +105,22 @@ def _without_flat(above: Tensor, scorable: Tensor, groups: _Groups) -> GroupAdva
     return GroupAdvantages(values, int(exists.sum()), int((exists & groups.flat).sum()))
 
 
-def at_last_slot(values: Tensor, mask: Tensor) -> Tensor:
-    """(rows,) values at the last existing slot of each row, 0 elsewhere: (rows, slots). Empty rows stay 0."""
-    later = mask.flip(1).cumsum(1).flip(1)
-    return torch.where(mask & (later == 1), values[:, None], 0.0)
+def at_ends(values: Tensor, act: Tensor, mask: Tensor) -> Tensor:
+    """(rows, slots) the value of each act at the last existing slot that belongs to it, 0 elsewhere.
+
+    Args:
+        values: (acts,).
+        act: (rows, slots) int64; the act of each existing slot. An act's slots are neighbours, but for those that do
+            not exist, and in one row.
+        mask: (rows, slots) bool.
+    """
+    placed = torch.zeros(mask.shape, dtype=values.dtype)
+    rows, slots = mask.nonzero(as_tuple=True)
+    acts = act[rows, slots]
+    ends = torch.ones_like(mask[rows, slots])
+    ends[:-1] = (acts[1:] != acts[:-1]) | (rows[1:] != rows[:-1])
+    placed[rows[ends], slots[ends]] = values[acts[ends]]
+    return placed
 
 
 def returns_to_go(rewards: Tensor, mask: Tensor, gamma: float) -> Tensor:

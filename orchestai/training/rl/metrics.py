@@ -78,7 +78,7 @@ def sample_rows(episodes: Sequence[Episode]) -> list[dict[str, Any]]:
             "unscorable": e.outcome.reason if isinstance(e.outcome, Unscorable) else "",
             "valid": e.valid,
             **{name: round(value, 6) for name, value in e.metrics.items()},
-            "plan": e.text,
+            "transcript" if any(t.transcript for t in e.trajectories) else "plan": e.text,
         }
         for e in episodes
     ]

@@ -6,7 +6,7 @@ import math
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic
@@ -155,6 +155,8 @@ class Trainer(Generic[Begun]):
                     )
                     for name, policy in self.policies.items()
                 }
+                if not position.update:
+                    self._say_what_is_ignored(report, learnings.values())
                 async with self.collector.weights:
                     started = time.perf_counter()
                     figures = {"learning_rate": self._set_learning_rate()}
@@ -175,6 +177,10 @@ class Trainer(Generic[Begun]):
             if stopped:
                 report.say(f"stopped after update {position.update}: {stopped}")
         return Summary(position.update, position.best_reward or 0.0, stopped)
+
+    def _say_what_is_ignored(self, report: Report, learnings: Iterable[Learning]) -> None:
+        if ignored := sorted({name for learning in learnings for name in learning.ignored}):
+            report.say(f"credit by {self.credit.rule} does not look at the rewards of {' and '.join(ignored)}")
 
     def _next_tasks(self) -> list[Task]:
         """The next tasks of the present pass over them; every pass is shuffled anew, and no batch crosses two."""

@@ -1,0 +1,73 @@
+"""Short words and other trainers' words do what they say, or say what to write instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestai.agents.shorthand import load_agent_config
+from orchestai.errors import UserError
+
+NAME = "agents_sample:Talk"
+
+
+def test_words_of_other_trainers_are_ours():
+    config = load_agent_config(
+        NAME,
+        None,
+        [
+            "data.train_batch_size=8",
+            "trainer.total_epochs=5",
+            "actor_rollout_ref.actor.optim.lr=5e-6",
+            "trainer.save_freq=1000",
+            "trainer.use_amp=true",
+            "ray.cluster_config.num_workers=1",
+            "workflow_args.silent=true",
+        ],
+    )
+    phase2 = config.training.phase2_rl
+    assert (phase2.tasks_per_update, phase2.learning_rate, phase2.eval_every) == (8, 5e-6, 1000)
+    assert (config.agents.epochs, config.model.mixed_precision) == (5, "bf16")
+    assert config.agents.workflow_args == {"silent": True}
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("trainer.gradient_accumulation_steps=4", "set the batch with data.train_batch_size"),
+        ("ray.cluster_config.num_workers=8", "accelerate launch --num_processes 8"),
+        ("training.phase2_rl.beta=1", "beta is about plans"),
+        ("agents.credits=turn", "unknown key .*did you mean 'credit'"),
+        ("agents.credit=turns", "is not one of"),
+        ("agents.frozen={caller: nobody}", "no worker or model 'nobody'"),
+        ("agents.models={caller: tiny}", "needs agents.policies=separate"),
+        ("quick", "write it as section.key=value"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_a_remedy(word, message):
+    with pytest.raises(UserError, match=message):
+        load_agent_config(NAME, None, [word])
+
+
+def test_the_tiny_model_comes_with_a_short_run_and_later_words_win():
+    config = load_agent_config(NAME, None, ["model=tiny", "training.phase2_rl.num_episodes=6"])
+    assert config.model.name == "tiny"
+    assert config.training.phase2_rl.num_episodes == 6
+    assert load_agent_config(NAME, None, ["model=Qwen/Qwen3-0.6B"]).model.name == "Qwen/Qwen3-0.6B"
+
+
+def test_a_file_is_read_back_as_it_was_resolved(tmp_path):
+    config = load_agent_config(NAME, None, ["model=tiny", "agents.budget.turns=3", "agents.credit=turn"])
+    path = tmp_path / "resolved.yaml"
+    path.write_text(config.to_yaml())
+    assert load_agent_config(NAME, path) == config
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("deepcodr", "did you mean 'deepcoder'"), ("no.such:Class", "No module"), ("pathlib:Path", "not a subclass")],
+)
+def test_a_workflow_that_is_not_there_is_named(name, message):
+    from orchestai.agents.registry import find
+
+    with pytest.raises(UserError, match=message):
+        find(name)
