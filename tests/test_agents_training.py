@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from orchestai.agents.policies import open_policies
 from orchestai.agents.shorthand import load_agent_config
+from orchestai.agents.trainer import AgentTrainer
 from orchestai.errors import UserError
 from orchestai.evaluation import agents as evaluation
 from orchestai.training.rl.report import METRICS, ROLLOUTS
@@ -197,6 +198,17 @@ def test_trained_agents_are_evaluated_and_asked(tmp_path):
     ):
         with pytest.raises((UserError, ValueError), match=message):
             asyncio.run(evaluation.attempt(sample.settings(**other), sample.TASKS[0], checkpoint=checkpoint))
+
+
+def test_functions_and_tools_among_the_settings_have_names_that_last(tmp_path):
+    """What is compared when a run goes on must not hold the address of an object in memory."""
+    path = tmp_path / "config.yaml"
+    path.write_text(sample.settings(workflow_args={"silent": True}).to_yaml())
+    trainer = AgentTrainer(config=path, workflow_args={"reward": sample.plain, "tool": sample.Killed, "at": Path("x")})
+    assert trainer.workflow_class is sample.Talk, "the file names it"
+    found = trainer._deciding()["agents"]["workflow_args"]
+    assert found.pop("at").startswith("pathlib")
+    assert found == {"silent": True, "reward": "agents_sample:plain", "tool": "agents_sample:Killed"}
 
 
 def test_weights_in_parts_and_several_policies_are_refused(tmp_path, monkeypatch):

@@ -140,6 +140,9 @@ def read_metadata(checkpoint: Path) -> dict[str, Any]:
     Raises:
         UserError: there is no such folder, or it is another's.
     """
+    before = artefacts.previous_folder(checkpoint)
+    if not checkpoint.exists() and before.is_dir():
+        before.rename(checkpoint)
     try:
         metadata = json.loads((checkpoint / METADATA).read_text(encoding="utf-8"))
     except FileNotFoundError:

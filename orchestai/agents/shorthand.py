@@ -41,13 +41,14 @@ def load_agent_config(name: str, path: Path | None = None, words: Sequence[str] 
     """The configuration of a run of the workflow `name`, from a file and words such as `model=tiny` or `a.b.c=value`.
 
     Args:
+        name: empty for the one that the file names.
         path: a file of configuration; without, the workflow's defaults.
 
     Raises:
         UserError: the file or a word cannot be read, or a key, type or name is wrong.
     """
     entry = WORKFLOWS.get(name, Entry(name))
-    overrides: list[str] = [f"agents.workflow={name}"]
+    overrides = [f"agents.workflow={name}"] if name else []
     for word in words:
         overrides += _meaning(word, entry)
     config = load(AgentConfig, path, overrides) if path else load(AgentConfig, None, [*entry.defaults, *overrides])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -148,8 +149,17 @@ class AgentTrainer:
     def _deciding(self) -> dict[str, Any]:
         """What decides the course of a run, beside the settings of phase 2 and the tasks."""
         sections = self.config.model_dump(mode="json", include={"agents", "model", "workers"})
-        sections["agents"]["workflow_args"] = {name: str(value) for name, value in self.workflow_args.items()}
+        sections["agents"]["workflow_args"] = {name: _named(value) for name, value in self.workflow_args.items()}
         return sections
+
+
+def _named(setting: Any) -> Any:
+    """A setting of a workflow as a value of JSON; functions and tools by their names, which are the same next time."""
+    try:
+        return json.loads(json.dumps(setting))
+    except TypeError:
+        named = setting if hasattr(setting, "__qualname__") else type(setting)
+        return f"{named.__module__}:{named.__qualname__}"
 
 
 @dataclass(frozen=True)
