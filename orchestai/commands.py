@@ -36,6 +36,8 @@ from orchestai.tasks import load_suite
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 from orchestai.training.prepare import prepare as run_preparation
+from orchestai.training.prepare_plans import prepare_plans as run_plans_preparation
+from orchestai.training.readers import find_reader
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Workflow
 
@@ -96,6 +98,16 @@ def prepare(config: Config, *, logs: Path, output: Path) -> None:
     for line in [*report.warnings, *(f"skipped in the log: {problem}" for problem in report.problems)]:
         console.print(line, highlight=False, markup=False)
     artefacts.save_run_info(output.parent, config, command="prepare", logs=str(logs))
+
+
+def prepare_plans(config: Config, *, source: str, paths: Sequence[Path], output: Path, given: bool) -> None:
+    """Write training data from plans that others wrote."""
+    if not paths:
+        raise UserError(f"prepare --from {source}: name the files or folders to read")
+    report = run_plans_preparation(find_reader(source), paths, config, output, given=given)
+    console.print(report.table())
+    facts = {"source": source, "paths": [str(path) for path in paths], "given": given}
+    artefacts.save_run_info(output.parent, config, command="prepare", **facts)
 
 
 def train_phase1(config: Config, *, data: Path, output_dir: Path, resume: bool) -> None:

@@ -88,7 +88,7 @@ def make_lesson(example: TrainingExample, planner: LanguagePlanner) -> PlanLesso
 
 
 def workflow_of(example: TrainingExample, planner: LanguagePlanner) -> Workflow:
-    """The plan of an example; an unnamed type is the first, and fallbacks beyond `max_fallbacks` are left out.
+    """The plan of an example; unnamed types and workers are the first, fallbacks beyond `max_fallbacks` are left out.
 
     Raises:
         UnteachableError: a subtask has no words.
@@ -104,7 +104,7 @@ def workflow_of(example: TrainingExample, planner: LanguagePlanner) -> Workflow:
                 id=str(i + 1),
                 instruction=words,
                 task_type=config.task_types[targets.task_types[i] or 0],
-                worker=planner.cards[targets.model_selections[i]].name,
+                worker=planner.cards[targets.model_selections[i] or 0].name,
                 fallback=tuple(planner.cards[w].name for w in targets.fallback[i][: config.max_fallbacks]),
                 depends_on=tuple(str(parent + 1) for parent in targets.dependencies[i]),
                 span=span,
@@ -115,11 +115,10 @@ def workflow_of(example: TrainingExample, planner: LanguagePlanner) -> Workflow:
 
 def _open_values(plan: PlanText, example: TrainingExample) -> list[tuple[int, int]]:
     """[start, end) of the values that the example does not vouch for."""
-    solved = example.rewards.success == 1
     return [
         (mark.start, mark.end)
         for mark in plan.marks
-        if (mark.field in ("worker", "fallback") and not solved)
+        if (mark.field in ("worker", "fallback") and not example.solved)
         or (mark.field == "task_type" and example.targets.task_types[mark.step] is None)
     ]
 

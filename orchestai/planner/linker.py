@@ -1,0 +1,88 @@
+"""Edges of steps that the instruction lists: later layers of the encoder, trained here, then a score for every pair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from orchestai.planner.encoder import EncodedText, TextEncoder
+from orchestai.planner.heads import mlp
+from orchestai.planner.layers import EncoderLayer, SpanPool
+from orchestai.planner_config import LinkerConfig
+
+
+class StepLinker(nn.Module):
+    """Says for each ordered pair of given steps whether the second needs the first.
+
+    Which of two everyday steps comes first is written nowhere in them: it takes what a pretrained encoder knows. So
+    copies of the encoder's layers after the one that is read learn here, at a rate of their own, and let each step see
+    the task, the other steps, and whatever the instruction says of them. A pair is described by both steps, by their
+    product, by how far apart they are listed, and by what the instruction says of the two together: an attention over
+    all tokens whose query is the sum of the steps'. Then pairs with the same second step see each other.
+
+    Raises:
+        UserError: the encoder has fewer layers after the one that is read, or of a kind that cannot be copied.
+    """
+
+    def __init__(self, encoder: TextEncoder, config: LinkerConfig, max_subtasks: int) -> None:
+        super().__init__()
+        width, d = encoder.width // 2, config.d_model
+        self.max_subtasks = max_subtasks
+        self.layers = encoder.later_layers(config.layers)
+        self.pool = SpanPool(width, config.num_heads)
+        self.parent = nn.Linear(width, d)
+        self.child = nn.Linear(width, d)
+        self.product = nn.ModuleList([nn.Linear(width, d), nn.Linear(width, d)])
+        self.distance = nn.Embedding(2 * max_subtasks - 1, d)
+        self.about = PairAttention(width, d)
+        self.rivals = EncoderLayer(d, config.num_heads, config.dropout)
+        self.out = nn.Sequential(nn.LayerNorm(d), nn.Dropout(config.dropout), mlp(d, d, 1))
+
+    def forward(self, texts: Sequence[EncodedText], spans: Tensor, steps: Tensor) -> Tensor:
+        """(b, n, n) edge logits from row to column.
+
+        Args:
+            spans: (b, n, 2) first and last token of each step, both inclusive.
+            steps: (b, n) bool; the steps that exist.
+        """
+        device, n = spans.device, spans.shape[1]
+        tokens = pad_sequence([text.hidden.to(device, torch.float32) for text in texts], batch_first=True)
+        position = torch.arange(tokens.shape[1], device=device)
+        lengths = torch.tensor([len(text) for text in texts], device=device)
+        mask = position < lengths[:, None]
+        additive = torch.where(mask, 0.0, torch.finfo(tokens.dtype).min)[:, None, None]
+        for layer in self.layers:
+            output = layer(tokens, attention_mask=additive)
+            tokens = output[0] if isinstance(output, tuple) else output
+        first, last = spans[..., None].unbind(-2)
+        words = self.pool(tokens, (first <= position) & (position <= last) & steps[..., None])
+        listed = torch.arange(n, device=device)
+        pairs = self.parent(words)[:, :, None] + self.child(words)[:, None]
+        pairs = pairs + self.product[0](words)[:, :, None] * self.product[1](words)[:, None]
+        pairs = pairs + self.distance(listed - listed[:, None] + self.max_subtasks - 1)
+        pairs = pairs + self.about(words, tokens, mask)
+        rivals = self.rivals(pairs.transpose(1, 2).flatten(0, 1), steps.repeat_interleave(n, 0)[:, None, None])
+        return self.out(rivals)[..., 0].unflatten(0, (-1, n)).transpose(1, 2)
+
+
+class PairAttention(nn.Module):
+    """For each ordered pair of steps, what the tokens say that fit both of them."""
+
+    def __init__(self, width: int, out: int) -> None:
+        super().__init__()
+        self.parent = nn.Linear(width, out)
+        self.child = nn.Linear(width, out)
+        self.key = nn.Linear(width, 2 * out)
+        self.value = nn.Linear(width, out)
+        self.scale = out**-0.5
+
+    def forward(self, words: Tensor, tokens: Tensor, mask: Tensor) -> Tensor:
+        """(b, n, width) steps and (b, t, width) tokens, of which (b, t) exist, give (b, n, n, out)."""
+        as_parent, as_child = self.key(tokens).chunk(2, -1)
+        parent = self.parent(words) @ as_parent.transpose(1, 2) * self.scale
+        child = self.child(words) @ as_child.transpose(1, 2) * self.scale
+        fit = (parent[:, :, None] + child[:, None]).masked_fill(~mask[:, None, None], -1e9)
+        return fit.softmax(-1) @ self.value(tokens)[:, None]
