@@ -190,13 +190,24 @@ def evaluate(
     output: Annotated[Path, _flag("output", "JSON to write; a picture and the table's text go beside it.")] = Path(
         "evaluation.json"
     ),
+    plans: Annotated[
+        Path | None, _flag("plans", "Instead: compare --phase1 with the plans of this training file, step by step.")
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option("--json", help="With --plans: write the figures to this file.")
+    ] = None,
     record: Record = None,
     overrides: Overrides = None,
 ) -> None:
-    """Compare both phases with every baseline on held-out tasks."""
+    """Compare both phases with every baseline on held-out tasks; or, with --plans, a planner with plans that others
+    wrote."""
     from orchestai import commands
 
     loaded = load_config(config, overrides or [])
+    if plans is not None:
+        found = commands.evaluate_plans(loaded, plans=plans, checkpoint=phase1, figures=figures)
+        console.print(found.table())
+        return
     evaluation = asyncio.run(
         commands.evaluate(loaded, phase1=phase1, phase2=checkpoint, logs=logs, output=output, record=record)
     )

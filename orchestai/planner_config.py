@@ -75,6 +75,9 @@ class LanguageConfig(Section):
     describe: bool = True
     """Tell the model in every prompt what a plan is, the task types, and the workers by their cards. Without, prompts
     are the instruction alone: the model knows the rest from phase 1, and for another pool it must be trained again."""
+    assign: bool = True
+    """Plans name types and workers. Without, they are steps and edges alone, as in plans that others wrote: for
+    `evaluate --plans`, or where something else chooses the workers."""
     quote: Literal["whole", "begun", "numbered", "own"] = "whole"
     """How plans that are learned from name a step's words in the instruction: `whole`, copied; `begun`, the first few
     (`reverse it ...`), up to the end of their clause; `numbered`, `[3]`, as the prompt numbers the parts that they may
@@ -133,6 +136,9 @@ class LinkerConfig(Section):
     num_heads: int = Field(4, ge=1)
     """Attention heads; divides d_model and the encoder's width."""
     dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout in phase 1."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """In which the encoder's layers multiply; bfloat16 halves the time on processors that compute in it."""
 
 
 class PlannerConfig(Section):

@@ -31,6 +31,7 @@ class StepLinker(nn.Module):
         super().__init__()
         width, d = encoder.width // 2, config.d_model
         self.max_subtasks = max_subtasks
+        self.half = config.precision == "bfloat16"
         self.layers = encoder.later_layers(config.layers)
         self.pool = SpanPool(width, config.num_heads)
         self.parent = nn.Linear(width, d)
@@ -48,24 +49,32 @@ class StepLinker(nn.Module):
             spans: (b, n, 2) first and last token of each step, both inclusive.
             steps: (b, n) bool; the steps that exist.
         """
-        device, n = spans.device, spans.shape[1]
-        tokens = pad_sequence([text.hidden.to(device, torch.float32) for text in texts], batch_first=True)
-        position = torch.arange(tokens.shape[1], device=device)
-        lengths = torch.tensor([len(text) for text in texts], device=device)
-        mask = position < lengths[:, None]
-        additive = torch.where(mask, 0.0, torch.finfo(tokens.dtype).min)[:, None, None]
-        for layer in self.layers:
-            output = layer(tokens, attention_mask=additive)
-            tokens = output[0] if isinstance(output, tuple) else output
+        with torch.autocast(spans.device.type, torch.bfloat16, enabled=self.half):
+            return self._score(texts, spans, steps).float()
+
+    def _score(self, texts: Sequence[EncodedText], spans: Tensor, steps: Tensor) -> Tensor:
+        tokens, mask = self._read(texts, spans.device)
+        n, position = spans.shape[1], torch.arange(tokens.shape[1], device=spans.device)
         first, last = spans[..., None].unbind(-2)
         words = self.pool(tokens, (first <= position) & (position <= last) & steps[..., None])
-        listed = torch.arange(n, device=device)
+        listed = torch.arange(n, device=spans.device)
         pairs = self.parent(words)[:, :, None] + self.child(words)[:, None]
         pairs = pairs + self.product[0](words)[:, :, None] * self.product[1](words)[:, None]
         pairs = pairs + self.distance(listed - listed[:, None] + self.max_subtasks - 1)
         pairs = pairs + self.about(words, tokens, mask)
         rivals = self.rivals(pairs.transpose(1, 2).flatten(0, 1), steps.repeat_interleave(n, 0)[:, None, None])
         return self.out(rivals)[..., 0].unflatten(0, (-1, n)).transpose(1, 2)
+
+    def _read(self, texts: Sequence[EncodedText], device: torch.device) -> tuple[Tensor, Tensor]:
+        """(b, t, width) tokens after the layers that learn, and (b, t) bool: those that exist."""
+        tokens = pad_sequence([text.hidden.to(device, torch.float32) for text in texts], batch_first=True)
+        lengths = torch.tensor([len(text) for text in texts], device=device)
+        mask = torch.arange(tokens.shape[1], device=device) < lengths[:, None]
+        additive = torch.where(mask, 0.0, torch.finfo(tokens.dtype).min)[:, None, None]
+        for layer in self.layers:
+            output = layer(tokens, attention_mask=additive)
+            tokens = output[0] if isinstance(output, tuple) else output
+        return tokens, mask
 
 
 class PairAttention(nn.Module):

@@ -117,7 +117,9 @@ def _vary(
     worded = word(varied, phrasings, parameter, [(p.value, p.result) for p in shown], rng)
     words = [clean(worded.text[start:end]) for start, end in worded.spans]
     asked = [
-        Proven(example.targets.model_selections[old] or 0, example.targets.fallback[old]) if new == before else proven[new]
+        Proven(example.targets.model_selections[old] or 0, example.targets.fallback[old])
+        if new == before
+        else proven[new]
         for old, new, before in zip(order, words, old_words, strict=True)
     ]
     targets = Targets(
