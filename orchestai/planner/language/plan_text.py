@@ -79,8 +79,9 @@ def with_numbers(instruction: str) -> str:
 
 
 def write_plan(workflow: Workflow, instruction: str, quote: Quote) -> PlanText:
-    """The canonical text of a plan: subtasks as listed, with ids 1 to n, without spaces; no role where there is none, and no
-    type and fallbacks where there is no worker.
+    """The canonical text of a plan: subtasks as listed, with ids 1 to n, without spaces.
+
+    What is empty is left out: a role, and a step's type, worker and fallbacks where it has no worker.
 
     Args:
         instruction: the task's, which words that are not copied whole are looked up in.
