@@ -20,6 +20,7 @@ _WORDS = {
     "begun": "its first words, copied from the text and followed by ...",
     "own": "what its worker is to do, in your own words",
 }
+_UNASSIGNED = _WORDS | {"own": "what is to be done, in your own words"}
 _SPLIT = "Split the text into subtasks for workers."
 _PLAN = (
     "Plan how workers solve the task. Each reads the task, its own subtask and the results of those it depends on; "
@@ -97,7 +98,7 @@ def describe(config: PlannerConfig, cards: Sequence[WorkerCard]) -> str:
     if not config.language.assign:
         return (
             'Split the task into steps. Reply with JSON alone: {"subtasks":[...]}. Each subtask has an id (1, 2, ...), '
-            f"an instruction ({_WORDS[config.language.quote]}), and depends_on (ids of the earlier subtasks that must "
+            f"an instruction ({_UNASSIGNED[config.language.quote]}), and depends_on (ids of the earlier subtasks that must "
             "be done before it)."
         )
     workers = "\n".join(f"- {card.name} ({card.price_usd:.1e} USD): {card.text}" for card in cards)
