@@ -30,10 +30,12 @@ class EncodedText:
         features: (t, width) float16 on the CPU; one row per token, special tokens left out: the chosen layer's output,
             then the embedding.
         offsets: (t, 2) int64; [start, end) character offsets of each token.
+        ids: (t,) int64; the tokens in the encoder's vocabulary.
     """
 
     features: Tensor
     offsets: Tensor
+    ids: Tensor
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -151,7 +153,7 @@ class TextEncoder:
         hidden = self._model(ids, output_hidden_states=True).hidden_states
         features = torch.cat([hidden[self._layer][0, real], hidden[0][0, real]], -1)
         offsets = torch.tensor([tokens["offset_mapping"][i] for i in real])
-        return EncodedText(features.to("cpu", torch.float16), offsets)
+        return EncodedText(features.to("cpu", torch.float16), offsets, ids[0, real].cpu())
 
     def to(self, device: torch.device) -> None:
         """Encode on `device` from now on."""

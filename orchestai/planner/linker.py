@@ -19,9 +19,8 @@ class StepLinker(nn.Module):
 
     Which of two everyday steps comes first is written nowhere in them: it takes what a pretrained encoder knows. So
     copies of the encoder's layers after the one that is read learn here, at a rate of their own, and let each step see
-    the task, the other steps, and whatever the instruction says of them. A pair is described by both steps, by their
-    product, by how far apart they are listed, and by what the instruction says of the two together: an attention over
-    all tokens whose query is the sum of the steps'. Then pairs with the same second step see each other.
+    the task and the other steps. A pair is described by both steps, by their product, by how far apart they are listed,
+    and by what sentences behind the steps say of the two. Then pairs with the same second step see each other.
 
     Raises:
         UserError: the encoder has fewer layers after the one that is read, or of a kind that cannot be copied.
@@ -38,7 +37,7 @@ class StepLinker(nn.Module):
         self.child = nn.Linear(width, d)
         self.product = nn.ModuleList([nn.Linear(width, d), nn.Linear(width, d)])
         self.distance = nn.Embedding(2 * max_subtasks - 1, d)
-        self.about = PairAttention(width, d)
+        self.mentions = Mentions(width, d)
         self.rivals = EncoderLayer(d, config.num_heads, config.dropout)
         self.out = nn.Sequential(nn.LayerNorm(d), nn.Dropout(config.dropout), mlp(d, d, 1))
 
@@ -61,7 +60,8 @@ class StepLinker(nn.Module):
         pairs = self.parent(words)[:, :, None] + self.child(words)[:, None]
         pairs = pairs + self.product[0](words)[:, :, None] * self.product[1](words)[:, None]
         pairs = pairs + self.distance(listed - listed[:, None] + self.max_subtasks - 1)
-        pairs = pairs + self.about(words, tokens, mask)
+        ids = pad_sequence([text.ids.to(spans.device) for text in texts], batch_first=True)
+        pairs = pairs + self.mentions(tokens, ids, mask, spans, steps)
         rivals = self.rivals(pairs.transpose(1, 2).flatten(0, 1), steps.repeat_interleave(n, 0)[:, None, None])
         return self.out(rivals)[..., 0].unflatten(0, (-1, n)).transpose(1, 2)
 
@@ -77,21 +77,43 @@ class StepLinker(nn.Module):
         return tokens, mask
 
 
-class PairAttention(nn.Module):
-    """For each ordered pair of steps, what the tokens say that fit both of them."""
+class Mentions(nn.Module):
+    """What the sentences behind the steps say of every ordered pair of them, by their numbers ("after step 2, step 4").
+
+    Sentences that name both steps are read as means of their tokens, apart from whether the first or the second step is
+    named first; what that means is learned.
+    """
 
     def __init__(self, width: int, out: int) -> None:
         super().__init__()
-        self.parent = nn.Linear(width, out)
-        self.child = nn.Linear(width, out)
-        self.key = nn.Linear(width, 2 * out)
-        self.value = nn.Linear(width, out)
-        self.scale = out**-0.5
+        self.in_order = nn.Linear(width, out)
+        self.reversed = nn.Linear(width, out)
 
-    def forward(self, words: Tensor, tokens: Tensor, mask: Tensor) -> Tensor:
-        """(b, n, width) steps and (b, t, width) tokens, of which (b, t) exist, give (b, n, n, out)."""
-        as_parent, as_child = self.key(tokens).chunk(2, -1)
-        parent = self.parent(words) @ as_parent.transpose(1, 2) * self.scale
-        child = self.child(words) @ as_child.transpose(1, 2) * self.scale
-        fit = (parent[:, :, None] + child[:, None]).masked_fill(~mask[:, None, None], -1e9)
-        return fit.softmax(-1) @ self.value(tokens)[:, None]
+    def forward(self, tokens: Tensor, ids: Tensor, mask: Tensor, spans: Tensor, steps: Tensor) -> Tensor:
+        """(b, n, n, out), 0 where no sentence names both.
+
+        Args:
+            tokens: (b, t, width); ids: (b, t) of the tokens' vocabulary; mask: (b, t) bool, those that exist.
+            spans: (b, n, 2) first and last tokens of the steps, before which their number stands, and a full stop.
+            steps: (b, n) bool; the steps that exist.
+        """
+        position = torch.arange(ids.shape[1], device=ids.device)
+        first, last = spans.unbind(-1)
+        number, stop = (ids.gather(1, (first - back).clamp(min=0)) for back in (2, 1))
+        behind = mask & (position > torch.where(steps, last, 0).amax(1, keepdim=True))
+        sentence = ((ids == stop[:, :1]) & behind).cumsum(1).roll(1, 1) * behind
+        count = int(sentence.max()) + 1
+        within = torch.nn.functional.one_hot(sentence, count).bool() & behind[..., None]
+        names = (ids[:, None] == number[..., None]) & behind[:, None] & steps[..., None]
+        place = torch.where(names[..., None] & within[:, None], position[:, None], ids.shape[1]).amin(2)
+        both = (place < ids.shape[1])[:, :, None] & (place < ids.shape[1])[:, None]
+        ordered = place[:, :, None] < place[:, None]
+        share = within.float() / within.sum(1, keepdim=True).clamp(min=1)
+        said = share.transpose(1, 2).to(tokens.dtype) @ tokens
+        found = [
+            (both & order).to(said.dtype).flatten(1, 2) @ read(said)
+            for order, read in ((ordered, self.in_order), (~ordered, self.reversed))
+        ]
+        n = steps.shape[1]
+        apart = ~torch.eye(n, dtype=torch.bool, device=ids.device)
+        return sum(found[1:], found[0]).unflatten(1, (n, n)) * apart[..., None]

@@ -98,8 +98,8 @@ def describe(config: PlannerConfig, cards: Sequence[WorkerCard]) -> str:
     if not config.language.assign:
         return (
             'Split the task into steps. Reply with JSON alone: {"subtasks":[...]}. Each subtask has an id (1, 2, ...), '
-            f"an instruction ({_UNASSIGNED[config.language.quote]}), and depends_on (ids of the earlier subtasks that must "
-            "be done before it)."
+            f"an instruction ({_UNASSIGNED[config.language.quote]}), and depends_on (ids of the earlier subtasks that "
+            "must be done before it)."
         )
     workers = "\n".join(f"- {card.name} ({card.price_usd:.1e} USD): {card.text}" for card in cards)
     aim = _PLAN if config.language.quote == "own" else _SPLIT
