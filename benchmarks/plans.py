@@ -2,18 +2,19 @@
 
     python benchmarks/plans.py DATA [--seeds 3] [--output runs/plans] [--json docs/results/plans.json] [KEY=VALUE]...
 
-DATA holds the folders `worfbench` and `asynchow` with the published files. All of them become one training file (steps
-given; AsyncHow once without and once with its ordering constraints stated); tasks are split by their words, so that no
-task is on two sides, whatever its source. One planner is trained per seed on all sources together and judged on the
-tasks that were kept for tests. Scores of a plan are means over seeds, and intervals are bootstrapped over plans. What
-is finished in the output folder is kept: interrupt and repeat the command to continue.
+DATA holds the folders `worfbench` and `asynchow` with the published files; the steps are given. Tasks are split by
+their words, so that no task is on two sides, whatever its source. Per seed, one planner is trained on AsyncHow and all
+sources of WorFBench together, and another on AsyncHow with its ordering constraints stated, as the benchmark's own
+prompts have them. Each is taken as it is after its last epoch and judged on the tasks that were kept for tests. Scores
+of a plan are means over seeds, and intervals are bootstrapped over plans. What is finished in the output folder is kept:
+interrupt and repeat the command to continue.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import resource
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,17 +28,19 @@ from orchestai.evaluation.evaluate_plans import PlansEvaluation, evaluate_plans
 from orchestai.evaluation.plan_scores import METRICS, SAME_STEP, PlanScore, sentence_embedder
 from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.encoder import MINILM, open_encoder
-from orchestai.training.data_format import TrainingExample, load_training_data
-from orchestai.training.phase1 import BEST
+from orchestai.training.data_format import load_training_data
+from orchestai.training.phase1 import LAST
 from orchestai.training.prepare_plans import prepare_plans
 from orchestai.training.readers import READERS
 from orchestai.training.supervised import train
 from orchestai.workers.pool import worker_cards
 
-SOURCES = (("asynchow", "asynchow"), ("asynchow-stated", "asynchow"), ("worfbench", "worfbench"))
-"""Readers, each with the folder that it reads."""
+TRAININGS: dict[str, tuple[tuple[str, str], ...]] = {
+    "plans": (("asynchow", "asynchow"), ("worfbench", "worfbench")),
+    "stated": (("asynchow-stated", "asynchow"),),
+}
+"""What is trained together: readers, each with the folder that it reads."""
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "plans.yaml"
-DONE = "done.json"
 
 console = Console()
 
@@ -51,48 +54,55 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*")
     args = parser.parse_args()
     config = load_config(CONFIG, args.overrides)
-    data = prepared(args.data, args.output, config)
-    examples = load_training_data(data, config)
     embed = sentence_embedder(open_encoder(MINILM, 512))
-    evaluations, seconds = [], []
-    for seed in range(args.seeds):
-        folder = args.output / f"seed{seed}"
-        seconds.append(trained(config, seed, data, folder))
-        planner = load_planner(folder / BEST, config, worker_cards(config.workers))
-        evaluations.append(evaluate_plans(planner, examples, embed))
-    evaluation = over_seeds(evaluations)
-    console.print(evaluation.table())
+    figures: dict[str, Any] = {"worfbench": {}}
+    seconds: dict[str, list[float]] = {}
+    fingerprints = {}
+    for name, readers in TRAININGS.items():
+        data = prepared(args.data, args.output, name, readers, config)
+        examples = load_training_data(data, config)
+        fingerprints[name] = artefacts.fingerprint([example.model_dump(mode="json") for example in examples])
+        evaluations = []
+        seconds[name] = []
+        for seed in range(args.seeds):
+            folder = args.output / f"{name}{seed}"
+            seconds[name].append(trained(config, seed, data, folder))
+            planner = load_planner(folder / LAST, config, worker_cards(config.workers))
+            evaluations.append(evaluate_plans(planner, examples, embed))
+        evaluation = over_seeds(evaluations)
+        console.print(evaluation.table())
+        licences = {example.suite: example.licence for example in examples}
+        for source, cell in by_source(evaluation, evaluations).items():
+            found = figures if source.startswith("asynchow") else figures["worfbench"]
+            found[source] = {**cell, "licence": licences[source]}
+        figures[f"macro_{name}"] = by_source(evaluation, evaluations, ["macro"])["macro"]
     if args.json:
-        figures = report(evaluation, evaluations, examples)
         facts = {
             "command": f"python benchmarks/plans.py DATA --seeds {args.seeds} --json docs/results/plans.json",
-            "config": config.model_dump(mode="json"),
+            "config": config.model_dump(mode="json", include={"planner": True, "training": {"phase1_supervised"}}),
             "cpu_seconds_of_training": seconds,
-            "data_fingerprint": artefacts.fingerprint([example.model_dump(mode="json") for example in examples]),
+            "data_fingerprint": fingerprints,
             "same_step": SAME_STEP,
             "versions": artefacts.versions(),
         }
         artefacts.write_json(args.json, {**figures, **facts})
 
 
-def prepared(folder: Path, output: Path, config: Config) -> Path:
-    """The training file of all sources; made once."""
+def prepared(folder: Path, output: Path, name: str, readers: Sequence[tuple[str, str]], config: Config) -> Path:
+    """The training file of some sources together; made once."""
     parts = []
-    for name, of in SOURCES:
-        parts.append(output / f"{name}.json")
+    for reader, of in readers:
+        parts.append(output / f"{reader}.json")
         if not parts[-1].exists():
-            console.print(prepare_plans(READERS[name], [folder / of], config, parts[-1], given=True).table())
-    whole = output / "plans.json"
+            console.print(prepare_plans(READERS[reader], [folder / of], config, parts[-1], given=True).table())
+    whole = output / f"{name}.json"
     if not whole.exists():
         prepare_plans(READERS["orchestai"], parts, config, whole, given=True)
     return whole
 
 
 def trained(config: Config, seed: int, data: Path, folder: Path) -> float:
-    """Train unless that is done; processor seconds that it took."""
-    done = folder / DONE
-    if done.exists():
-        return float(done.read_text())
+    """Train, or go on with it; processor seconds that this took, as far as it was done here."""
     settings = config.training.phase1_supervised.model_copy(update={"seed": seed})
     training = config.training.model_copy(update={"phase1_supervised": settings})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
@@ -100,14 +110,12 @@ def trained(config: Config, seed: int, data: Path, folder: Path) -> float:
         config.model_copy(update={"training": training}),
         data=data,
         output_dir=folder,
-        resume=(folder / "phase1_last.pth").exists(),
+        resume=(folder / LAST).exists(),
     )
-    took = round(resource.getrusage(resource.RUSAGE_SELF).ru_utime - before, 1)
-    artefacts.write_json(done, took)
-    return took
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_utime - before, 1)
 
 
-def over_seeds(evaluations: list[PlansEvaluation]) -> PlansEvaluation:
+def over_seeds(evaluations: Sequence[PlansEvaluation]) -> PlansEvaluation:
     """Each plan's scores as means over seeds; the floors have none."""
     first = evaluations[0]
     planner = []
@@ -117,27 +125,26 @@ def over_seeds(evaluations: list[PlansEvaluation]) -> PlansEvaluation:
     return PlansEvaluation(first.sources, first.chains, {**first.scores, "planner": planner})
 
 
-def report(
-    evaluation: PlansEvaluation, seeds: list[PlansEvaluation], examples: list[TrainingExample]
-) -> dict[str, Any]:
-    """`asynchow.edge_f1_non_chain.mean`, `worfbench.SOURCE.edge_f1.mean`, ...; floors under `floors` of each source."""
-    licences = {example.suite: example.licence for example in examples}
+def by_source(
+    evaluation: PlansEvaluation, seeds: Sequence[PlansEvaluation], sources: Sequence[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """source -> metric -> mean, interval, number of plans and each seed's mean; the floors' means under `floors`."""
     rows = evaluation.to_dict()
     per_seed = [one.to_dict()["planner"] for one in seeds]
-    found: dict[str, Any] = {"worfbench": {}}
-    for source in evaluation.names:
-        cell = {
-            metric: interval | {"seeds": [one[source].get(metric, {}).get("mean", math.nan) for one in per_seed]}
+    return {
+        source: {
+            metric: interval | {"seeds": [one[source][metric]["mean"] for one in per_seed]}
             for metric, interval in rows["planner"][source].items()
         }
-        cell["floors"] = {
-            floor: {metric: interval["mean"] for metric, interval in rows[floor][source].items()}
-            for floor in rows
-            if floor != "planner"
+        | {
+            "floors": {
+                floor: {metric: interval["mean"] for metric, interval in rows[floor][source].items()}
+                for floor in rows
+                if floor != "planner"
+            }
         }
-        cell["licence"] = licences[source]
-        (found if source.startswith("asynchow") else found["worfbench"])[source] = cell
-    return found
+        for source in sources or evaluation.names
+    }
 
 
 if __name__ == "__main__":
