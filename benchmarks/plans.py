@@ -6,8 +6,8 @@ DATA holds the folders `worfbench` and `asynchow` with the published files; the 
 their words, so that no task is on two sides, whatever its source. Per seed, one planner is trained on AsyncHow and all
 sources of WorFBench together, and another on AsyncHow with its ordering constraints stated, as the benchmark's own
 prompts have them. Each is taken as it is after its last epoch and judged on the tasks that were kept for tests. Scores
-of a plan are means over seeds, and intervals are bootstrapped over plans. What is finished in the output folder is kept:
-interrupt and repeat the command to continue.
+of a plan are means over seeds, and intervals are bootstrapped over plans. What is finished in the output folder is
+kept: interrupt and repeat the command to continue.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from orchestai.training.readers import READERS
 from orchestai.training.supervised import train
 from orchestai.workers.pool import worker_cards
 
-TRAININGS: dict[str, tuple[tuple[str, str], ...]] = {
-    "plans": (("asynchow", "asynchow"), ("worfbench", "worfbench")),
-    "stated": (("asynchow-stated", "asynchow"),),
+TRAININGS: dict[str, tuple[int, tuple[tuple[str, str], ...]]] = {
+    "plans": (5, (("asynchow", "asynchow"), ("worfbench", "worfbench"))),
+    "stated": (2, (("asynchow-stated", "asynchow"),)),
 }
-"""What is trained together: readers, each with the folder that it reads."""
+"""What is trained together: epochs, and readers, each with the folder that it reads."""
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "plans.yaml"
 
 console = Console()
@@ -58,7 +58,7 @@ def main() -> None:
     figures: dict[str, Any] = {"worfbench": {}}
     seconds: dict[str, list[float]] = {}
     fingerprints = {}
-    for name, readers in TRAININGS.items():
+    for name, (epochs, readers) in TRAININGS.items():
         data = prepared(args.data, args.output, name, readers, config)
         examples = load_training_data(data, config)
         fingerprints[name] = artefacts.fingerprint([example.model_dump(mode="json") for example in examples])
@@ -66,7 +66,7 @@ def main() -> None:
         seconds[name] = []
         for seed in range(args.seeds):
             folder = args.output / f"{name}{seed}"
-            seconds[name].append(trained(config, seed, data, folder))
+            seconds[name].append(trained(config, {"seed": seed, "num_epochs": epochs}, data, folder))
             planner = load_planner(folder / LAST, config, worker_cards(config.workers))
             evaluations.append(evaluate_plans(planner, examples, embed))
         evaluation = over_seeds(evaluations)
@@ -101,9 +101,9 @@ def prepared(folder: Path, output: Path, name: str, readers: Sequence[tuple[str,
     return whole
 
 
-def trained(config: Config, seed: int, data: Path, folder: Path) -> float:
+def trained(config: Config, changes: dict[str, int], data: Path, folder: Path) -> float:
     """Train, or go on with it; processor seconds that this took, as far as it was done here."""
-    settings = config.training.phase1_supervised.model_copy(update={"seed": seed})
+    settings = config.training.phase1_supervised.model_copy(update=changes)
     training = config.training.model_copy(update={"phase1_supervised": settings})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     train(
