@@ -30,7 +30,7 @@ class StepLinker(nn.Module):
         super().__init__()
         width, d = encoder.width // 2, config.d_model
         self.max_subtasks = max_subtasks
-        self.half = config.precision == "bfloat16"
+        self.mixed = config.precision == "bfloat16"
         self.layers = encoder.later_layers(config.layers)
         self.pool = SpanPool(width, config.num_heads)
         self.parent = nn.Linear(width, d)
@@ -48,7 +48,7 @@ class StepLinker(nn.Module):
             spans: (b, n, 2) first and last token of each step, both inclusive.
             steps: (b, n) bool; the steps that exist.
         """
-        with torch.autocast(spans.device.type, torch.bfloat16, enabled=self.half):
+        with torch.autocast(spans.device.type, torch.bfloat16, enabled=self.mixed):
             return self._score(texts, spans, steps).float()
 
     def _score(self, texts: Sequence[EncodedText], spans: Tensor, steps: Tensor) -> Tensor:
