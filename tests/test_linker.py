@@ -140,7 +140,7 @@ def test_a_checkpoint_brings_its_linker_along(tmp_path):
 
 @pytest.mark.parametrize("wording", ["Step {a} must precede step {b}.", "Step {b} follows the completion of step {a}."])
 def test_sentences_behind_the_steps_are_read_by_who_is_named_first(wording):
-    """With weights of one, a pair gets 1 for each sentence that names both, and which of the two weights says the order."""
+    """With weights of 1 and -1, a pair gets them for each sentence that names both, by the order of the names."""
     model = planner()
     mentions = model.linker.mentions
     with torch.no_grad():
