@@ -137,10 +137,11 @@ def evaluate_plans(
     Raises:
         UserError: there is no example.
     """
-    tested = [example for example in examples if example.split == "test"] or list(examples)
+    tested = [example for example in examples if example.split == "test"]
+    learned = [example for example in examples if example.split == "train"] if tested else []
+    tested = tested or list(examples)
     if not tested:
         raise UserError("evaluate --plans: no plans in the file")
-    learned = [example for example in examples if example.split == "train" and example not in tested]
     made: dict[str, list[PlannedGraph | None]] = {}
     if planner is not None:
         made["planner"] = [PlannedGraph.of(plan) for plan in plans_for(planner, tested)]
