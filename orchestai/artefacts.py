@@ -90,6 +90,23 @@ def previous_folder(path: Path) -> Path:
     return path.with_name(f".{path.name}.previous")
 
 
+def check_run(state: Path, *others: Path, resume: bool) -> None:
+    """Raise `UserError` where there is no run to resume, or a new one would overwrite one.
+
+    Args:
+        state: the file or folder from which a run goes on.
+        others: what other kinds of run leave in its place.
+    """
+    found = [path for path in (state, *others) if path.exists() or previous_folder(path).exists()]
+    if resume and state not in found:
+        raise UserError(f"{state}: no run to resume here; start one without --resume")
+    if found and not resume:
+        raise UserError(
+            f"{found[0].parent} holds a run already ({found[0].name}): go on with it (--resume, or resume=true with "
+            "train.py), or choose another output folder (--output_dir, output_dir=)"
+        )
+
+
 def write_bytes(path: Path | str, data: bytes) -> None:
     with replacing(path) as file:
         file.write(data)

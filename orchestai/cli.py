@@ -146,13 +146,19 @@ def train_phase1(
 def train_phase2(
     config: ConfigFile = DEFAULT_CONFIG,
     checkpoint: Annotated[Path, _flag("checkpoint", "Planner to start from.")] = Path("checkpoints/phase1_best.pth"),
-    output_dir: Annotated[Path, _flag("output_dir", "Folder for checkpoints and metrics.")] = Path("checkpoints"),
+    output_dir: Annotated[
+        Path | None, _flag("output_dir", "Folder for checkpoints and metrics; `checkpoints` if absent.")
+    ] = None,
     episodes: Annotated[int | None, _flag("episodes", "Episodes instead of phase2_rl.num_episodes.")] = None,
     updates: Annotated[
         int | None, _flag("updates", "The same in updates, each of phase2_rl.tasks_per_update episodes.", minimum=1)
     ] = None,
     evaluate_only: Annotated[
-        Path | None, _flag("evaluate_only", "Train nothing: judge this planner on the validation tasks.")
+        Path | None,
+        _flag(
+            "evaluate_only",
+            "Train nothing: judge this planner; with --output_dir, keep validation.json there.",
+        ),
     ] = None,
     resume: Resume = False,
     overrides: Overrides = None,
@@ -165,20 +171,27 @@ def train_phase2(
 
 
 def train(overrides: Overrides = None) -> None:
-    """Phase 2 on BigCodeBench, from a preset and in short words (orchestai/shorthand.py)."""
+    """Phase 2 on BigCodeBench, from a preset for this machine.
+
+    Overrides are dotted, or short: run_cfg, trainer_cfg, model_name_or_path, train_batch_size, max_steps, checkpoint,
+    output_dir, resume, evaluate_only; docs/bigcodebench.md explains them.
+    """
     from orchestai.shorthand import understand
 
     asked = understand(overrides or [])
     _phase2(asked.config, asked.checkpoint, asked.evaluate_only, asked.output_dir, asked.resume)
 
 
-def _phase2(config: Config, checkpoint: Path, evaluate_only: Path | None, output_dir: Path, resume: bool) -> None:
+def _phase2(
+    config: Config, checkpoint: Path, evaluate_only: Path | None, output_dir: Path | None, resume: bool
+) -> None:
     from orchestai import commands
 
     if evaluate_only is not None:
         commands.validate(config, checkpoint=evaluate_only, output_dir=output_dir)
     else:
-        commands.train_phase2(config, checkpoint=checkpoint, output_dir=output_dir, resume=resume)
+        folder = output_dir or Path("checkpoints")
+        commands.train_phase2(config, checkpoint=checkpoint, output_dir=folder, resume=resume)
 
 
 @app.command()

@@ -130,7 +130,7 @@ def train_phase2(config: Config, *, checkpoint: Path, output_dir: Path, resume: 
     asyncio.run(train(config, checkpoint=checkpoint, output_dir=output_dir, resume=resume))
 
 
-def validate(config: Config, *, checkpoint: Path, output_dir: Path) -> None:
+def validate(config: Config, *, checkpoint: Path, output_dir: Path | None) -> None:
     """What phase 2 would say of a checkpoint on its validation tasks."""
     from orchestai.training.rl.validate import validate as run_validation
 

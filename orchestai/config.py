@@ -360,7 +360,7 @@ def _explain(error: ValidationError, raw: Any) -> str:
     if first["type"] == "literal_error":
         allowed = first["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
         return f"{key}: {first['input']!r} is not one of {', '.join(allowed)}{_nearest(str(first['input']), allowed)}"
-    return f"{key}: {first['msg']} (got {first['input']!r})"
+    return f"{key}: {first['msg'].removeprefix('Value error, ')} (got {first['input']!r})"
 
 
 def _known_keys(loc: Sequence[str]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from rich.console import Console
 from orchestai import artefacts, commands
 from orchestai.config import Config
 from orchestai.errors import UserError
+from orchestai.planner.checkpoint import is_checkpoint
 
 EXECUTIONS = 2400
 LIVE_EXECUTIONS = 40
@@ -57,7 +58,7 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
         "phase 1",
         "learn to decompose instructions, and a first choice of workers, from the targets",
         lambda: commands.train_phase1(
-            config, data=data, output_dir=output_dir, resume=(output_dir / "phase1_last.pth").exists()
+            config, data=data, output_dir=output_dir, resume=is_checkpoint(output_dir / "phase1_last.pth")
         ),
     )
     stages.run(

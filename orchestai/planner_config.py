@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 
 from orchestai.section import Section
 
+TINY = "tiny"
+
 
 class TinyConfig(Section):
     """The model `tiny`: a small Llama without any training, which a processor teaches in minutes."""
@@ -95,7 +97,7 @@ class LanguageConfig(Section):
     """Let the model write nothing but plans of this pool (needs the extra `constrained`). Greedy plans only: samples
     to learn from are drawn freely."""
     lora: LoraConfig | None = None
-    """Train adapters; null trains the whole model."""
+    """Train adapters; null trains the whole model, as `tiny` needs, which has learned nothing before."""
     load_in_4bit: bool = False
     """Keep the model in 4 bits under its adapters (QLoRA); needs a GPU and the package bitsandbytes."""
     backend: Literal["transformers", "vllm", "vllm_server", "replay"] = "transformers"
@@ -110,6 +112,15 @@ class LanguageConfig(Section):
     """Phase 1: most tokens in one forward pass, padding included; changes memory, never the result."""
     eval_plans: int = Field(64, ge=1)
     """Phase 1: examples held out for which plans are written after every epoch."""
+
+    @model_validator(mode="after")
+    def _adapters_on_something_learned(self) -> LanguageConfig:
+        if self.model == TINY and self.lora is not None:
+            raise ValueError(
+                "the model `tiny` has random weights, and adapters would leave them so; set lora to null, or choose a "
+                "trained model"
+            )
+        return self
 
     @model_validator(mode="after")
     def _adapters_on_4_bits(self) -> LanguageConfig:

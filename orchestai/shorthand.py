@@ -29,14 +29,14 @@ class Asked:
     Attributes:
         evaluate_only: the checkpoint to validate instead of training.
         checkpoint: the planner to start from.
-        output_dir: folder for checkpoints and metrics.
+        output_dir: folder for checkpoints and metrics, or for the figures of `evaluate_only`; None if not given.
         resume: go on with the run in `output_dir`.
     """
 
     config: Config
     evaluate_only: Path | None
     checkpoint: Path
-    output_dir: Path
+    output_dir: Path | None
     resume: bool
 
 
@@ -46,7 +46,7 @@ def understand(words: Sequence[str]) -> Asked:
     `train_batch_size` is the number of plans of one update, and `max_steps` the number of updates.
 
     Raises:
-        UserError: a key is unknown, or a value is not one of those that it takes.
+        UserError: a key is unknown, a value is not one of those that it takes, or the presets are not here.
     """
     given: dict[str, str] = {}
     overrides = []
@@ -64,11 +64,13 @@ def understand(words: Sequence[str]) -> Asked:
             raise UserError(f"{word!r}: write a dotted key of the configuration, or one of {known}")
     name = given.get("run_cfg", "default")
     path = PRESETS / f"{_default() if name == 'default' else name}.yaml"
+    if not path.exists():
+        raise UserError(f"{path}: no such preset here; run train.py in the repository's root")
     return Asked(
         config=load_config(path, [*overrides, *_sizes(given, load_config(path, overrides))]),
         evaluate_only=Path(given["evaluate_only"]) if given.get("evaluate_only") else None,
         checkpoint=Path(given.get("checkpoint", BASE)),
-        output_dir=Path(given.get("output_dir", "checkpoints")),
+        output_dir=Path(given["output_dir"]) if given.get("output_dir") else None,
         resume=given.get("resume", "false").lower() == "true",
     )
 

@@ -44,6 +44,10 @@ if [[ -z "$config" ]]; then
   exec "${launch[@]}" "$root/train.py" "$@"
 fi
 
+if [[ ! -f "$config" ]]; then
+  echo "launch.sh: no file '$config'" >&2
+  exit 2
+fi
 arguments=()
 for argument in "$@"; do
   case "$argument" in

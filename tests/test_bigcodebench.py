@@ -156,13 +156,20 @@ def test_the_path_of_the_cpu_preset_from_end_to_end(tmp_path: Path, monkeypatch:
     assert (row["valid_share"], row["unscorable_share"], row["flat_group_share"]) == (1.0, 0.0, 0.0)
     assert row["grad_norm"] > 0
 
-    figures = asyncio.run(validate(config, checkpoint=output / "phase2_last.pth", output_dir=tmp_path / "only"))
+    before = sorted(tmp_path.rglob("*"))
+    figures = asyncio.run(validate(config, checkpoint=output / "phase2_last.pth"))
+    assert sorted(tmp_path.rglob("*")) == before, "without a folder nothing is written"
+    for _ in ("first", "again"):
+        asyncio.run(validate(config, checkpoint=output / "phase2_last.pth", output_dir=tmp_path / "only"))
     written = json.loads((tmp_path / "only" / VALIDATION).read_text())
     assert written["reward"] == figures["reward"]
     assert (written["tasks"], len(written["plans"])) == (1, 1)
     last = json.loads((output / "phase2_metrics.jsonl").read_text().splitlines()[-1])
     of_training = {name.removeprefix("eval_"): value for name, value in last.items() if name.startswith("eval_")}
     assert {**figures, "latency_ms": 0} == {**of_training, "latency_ms": 0}  # a tool's is measured anew
+
+    with pytest.raises(UserError, match="validation of another planner"):
+        asyncio.run(validate(config, checkpoint=Path("base"), output_dir=tmp_path / "only"))
 
     longer = small(tmp_path, "rewards.success=fraction", "training.phase2_rl.num_episodes=2")
     assert asyncio.run(train(longer, checkpoint=Path("base"), output_dir=output, resume=True)).updates == 2
@@ -171,6 +178,7 @@ def test_the_path_of_the_cpu_preset_from_end_to_end(tmp_path: Path, monkeypatch:
 def test_the_seeds_words_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = understand(["evaluate_only=/path/to/checkpoint", "run_cfg=cpu"])
     assert asked.evaluate_only == Path("/path/to/checkpoint")
+    assert asked.output_dir is None
     words = ["model_cfg@_global_=base", "data_cfg@_global_=bigcodebench", "trainer_cfg@_global_=ppo"]
     sizes = ["train_batch_size=512", "max_steps=1000", "model_name_or_path=Qwen/Qwen2.5-14B-Instruct"]
     monkeypatch.setenv("WORLD_SIZE", "8")
@@ -196,6 +204,12 @@ def test_the_seeds_words_are_understood(monkeypatch: pytest.MonkeyPatch) -> None
 def test_other_words_are_refused(word: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
         understand(["run_cfg=cpu", word])
+
+
+def test_away_from_the_presets_it_says_where_to_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"cpu\.yaml: no such preset here; run train\.py in the repository's root"):
+        understand(["run_cfg=cpu"])
 
 
 def test_train_py_is_a_door(repository: Path) -> None:

@@ -283,6 +283,8 @@ def test_what_cannot_be_opened_says_what_to_do(folder, tmp_path):
             open_language_planner(model, cards)
     with pytest.raises(ValueError, match="needs adapters"):
         config(folder, load_in_4bit=True)
+    with pytest.raises(ValueError, match="random weights"):
+        config("tiny", lora={"rank": 2})
     with pytest.raises(UserError, match="no planner's folder"):
         load_planner(tmp_path / "empty", settings, cards)
     (tmp_path / "empty" / "orchestai.json").write_text("{}")

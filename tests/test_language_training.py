@@ -120,6 +120,8 @@ def test_a_stopped_run_goes_on_bit_for_bit(data, tmp_path, schedule, monkeypatch
     with pytest.raises(UserError, match=r"cannot resume, planner has changed \(language\)"):
         other = config(num_epochs=3, lr_schedule=schedule, language={"eval_plans": 2})
         train(other, data=data, output_dir=stopped, resume=True)
+    with pytest.raises(UserError, match="holds a run already"):
+        train(settings, data=data, output_dir=stopped)
     with pytest.raises(UserError, match="no run to resume here"):
         train(settings, data=data, output_dir=tmp_path / "none", resume=True)
 

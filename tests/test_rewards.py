@@ -1,11 +1,13 @@
 """The reward: known answers, and that what could not be judged has none."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestai.config import Phase2Config, RewardsConfig
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
 from orchestai.outcome import Scored, Unscorable
-from orchestai.rewards.reward import reward
+from orchestai.rewards.reward import reward, reward_parts
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
@@ -45,6 +47,19 @@ def test_known_answers(success, gate, fraction, expected):
     outcome = reward(execution(Scored(fraction)), WEIGHTS, rewards)
     assert isinstance(outcome, Scored)
     assert outcome.value == pytest.approx(expected)
+
+
+def test_the_parts_are_what_each_term_gives_or_takes():
+    parts = reward_parts(execution(Scored(0.5)), WEIGHTS, RewardsConfig(success="fraction"))
+    expected = {"reward_success": 5.0, "reward_cost": -0.2, "reward_latency": -1.0, "reward_checks": 0.1}
+    assert parts == pytest.approx(expected)
+    assert reward_parts(execution(Unscorable("no recording")), WEIGHTS, RewardsConfig()) == {}
+
+
+@given(st.floats(0, 1), st.floats(0, 100), st.floats(0, 1e5), st.sampled_from(["fraction", "all"]), st.booleans())
+def test_the_parts_add_up_to_the_reward(fraction, cost, latency_ms, success, gate):
+    run, rewards = execution(Scored(fraction), cost, latency_ms), RewardsConfig(success=success, gate_costs=gate)
+    assert sum(reward_parts(run, WEIGHTS, rewards).values()) == reward(run, WEIGHTS, rewards).value
 
 
 def test_with_gated_costs_a_cheap_failure_never_beats_a_dear_success():

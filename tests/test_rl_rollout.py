@@ -11,7 +11,8 @@ from orchestai.errors import InfrastructureError
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
 from orchestai.outcome import Scored, Unscorable
 from orchestai.planner.base import Plan
-from orchestai.rewards.reward import reward, step_rewards
+from orchestai.rewards.reward import REWARD_PARTS, reward, reward_parts, step_rewards
+from orchestai.training.rl.metrics import describe_episodes
 from orchestai.training.rl.rollout import Rollout, row_seed
 
 
@@ -24,6 +25,7 @@ def rollout(execute=bandit.execute, planner=None, concurrency=4, **changes) -> R
         lambda execution: step_rewards(execution, config, RewardsConfig(success="fraction")),
         config,
         concurrency=concurrency,
+        reward_parts=lambda execution: reward_parts(execution, config, RewardsConfig(success="fraction")),
     )
 
 
@@ -90,6 +92,27 @@ async def test_a_plan_that_is_invalid_or_too_long_scores_zero_and_is_counted():
     assert not any(e.valid for e in group)
     assert group[0].text == "no steps"
     assert all(e.turns for e in group)
+
+
+async def test_the_logged_parts_add_up_to_the_logged_reward():
+    """Over plans that are invalid, could not be judged in part, or at all, or cost something."""
+
+    async def dear(task, workflow, sample=0) -> Execution:
+        if sample == 0 or task.task_id == "1":
+            raise InfrastructureError("server down")
+        run = await bandit.execute(task, workflow, sample)
+        return run.model_copy(update={"total_cost": 0.3 * sample, "total_latency_ms": 7.0 * len(workflow)})
+
+    prices = {"beta": 0.5, "gamma_latency": 0.02}
+    groups = await explore(rollout(dear, executions_per_plan=3, max_steps_per_episode=2, **prices))
+    episodes = [episode for group in groups for episode in group]
+    figures = describe_episodes(episodes)
+    assert 0 < figures["valid_share"] < 1
+    assert 0 < figures["unscorable_share"] < 1
+    assert figures["reward_success"] > 0 > max(figures["reward_cost"], figures["reward_latency"])
+    assert sum(figures[name] for name in REWARD_PARTS) == pytest.approx(figures["reward"])
+    assert figures["reward_cost"] == pytest.approx(-0.5 * figures["cost_usd"])
+    assert figures["reward_latency"] == pytest.approx(-0.02 * figures["latency_ms"])
 
 
 async def test_planning_goes_on_while_earlier_plans_run_and_concurrency_is_bounded():

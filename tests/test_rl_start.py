@@ -62,6 +62,11 @@ def test_from_a_checkpoint_of_phase_1_to_one_of_phase_2(tmp_path):
     facts = json.loads((tmp_path / "out" / "phase2.run.json").read_text())
     assert facts["identity"]["training tasks"] == torch.load(tmp_path / "out" / "phase2_last.pth")["data_fingerprint"]
 
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()}
+    with pytest.raises(UserError, match=r"holds a run already \(phase2_state.pt\).*--resume.*another output folder"):
+        asyncio.run(train(config, checkpoint=first, output_dir=tmp_path / "out"))
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()} == before
+
     longer = configuration(tmp_path, explore=("worker", "fallback"), num_episodes=4)
     assert asyncio.run(train(longer, checkpoint=first, output_dir=tmp_path / "out", resume=True)).updates == 2
     save_planner(first, trained, config, epoch=2)

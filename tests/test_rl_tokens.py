@@ -11,7 +11,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from orchestai.config import Phase2Config
-from orchestai.errors import UserError
 from orchestai.outcome import Scored
 from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.training.rl.batch import make_batch
@@ -169,11 +168,6 @@ def test_tokens_are_scored_after_sampling_only_where_that_says_more(tmp_path):
     assert train(tmp_path / "grpo", Counting(), **once)[0].scored == 0
     assert train(tmp_path / "ppo", Counting(), algorithm="PPO", **once)[0].scored > 0
     assert train(tmp_path / "weighed", Counting(), sampler_correction="token_mask", **once)[0].scored > 0
-
-
-def test_steps_cannot_be_credited_to_tokens(tmp_path):
-    with pytest.raises(UserError, match="credit: the planner writes tokens"):
-        train(tmp_path, credit="step", loss_type="dr_grpo")
 
 
 class Hasty(bandit.Speller):

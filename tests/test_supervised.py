@@ -86,7 +86,7 @@ def test_the_linear_schedule_ends_at_zero_and_fixes_the_number_of_epochs(data, t
     state = torch.load(tmp_path / "phase1_last.pth", weights_only=True)
     assert state["optimizer_state_dict"]["param_groups"][0]["lr"] == 0
     assert [row["learning_rate"] for row in metrics(tmp_path)] == pytest.approx([0.01, 0.005])
-    with pytest.raises(UserError, match=r"has changed \(num_epochs\)"):
+    with pytest.raises(UserError, match=r"has changed \(num_epochs\); with lr_schedule=linear .* another"):
         train(
             config(num_epochs=3, lr_schedule="linear", learning_rate=0.01), data=data, output_dir=tmp_path, resume=True
         )
@@ -160,6 +160,16 @@ def test_resuming_refuses_other_data_and_other_settings(data, tmp_path):
     save_training_data(data, examples()[1:], config())
     with pytest.raises(UserError, match="data_fingerprint has changed"):
         train(config(num_epochs=2), data=data, output_dir=output, resume=True)
+
+
+@pytest.mark.parametrize("left", ["phase1_last.pth", "phase1_last"])
+def test_a_run_is_not_overwritten(data, tmp_path, left):
+    """Of either kind of planner: a folder beside a file of the same name would never be found."""
+    (tmp_path / left).mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UserError, match=rf"holds a run already \({left}\).*--resume.*another output folder"):
+        train(config(num_epochs=1), data=data, output_dir=tmp_path)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(data, tmp_path):

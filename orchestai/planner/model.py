@@ -18,6 +18,7 @@ from orchestai.planner.dag import best_expected_edges, is_acyclic, repair
 from orchestai.planner.decisions import STRUCTURE, Chooser, DecisionBatch, explored
 from orchestai.planner.decoder import Structure, StructureDecoder
 from orchestai.planner.encoder import EncodedText, TextEncoder, UnreadableTextError, open_encoder
+from orchestai.planner.length_batches import length_batches
 from orchestai.planner.linker import StepLinker
 from orchestai.planner.losses import LinkOutputs, PlannerOutputs, link_loss, supervised_loss
 from orchestai.planner.reader import InstructionReader, Memory
@@ -28,8 +29,6 @@ from orchestai.tasks.examples import clean
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import Subtask, Workflow
-
-_PLAN_BATCH = 64
 
 
 class PlannerModel(nn.Module):
@@ -94,7 +93,7 @@ class PlannerModel(nn.Module):
             UserError: `planner.linker` is not configured.
         """
         if self.linker is None:
-            raise UserError("planner.linker: null, but steps are given; configure it (`planner.linker={}`) and train")
+            raise UserError("planner.linker: null, but steps are given; set planner.linker.layers=2 and train")
         texts = [self.encoder.encode(instruction) for instruction in instructions]
         offsets = pad_sequence([text.offsets.to(self.card_features.device) for text in texts], batch_first=True)
         steps = existing_steps(targets)
@@ -128,9 +127,8 @@ class PlannerModel(nn.Module):
                 readable[i] = self.encoder.encode(instruction)
             except UnreadableTextError as error:
                 plans[i] = Plan(workflow=None, raw_valid=False, error=str(error))
-        by_length = sorted(readable, key=lambda i: len(readable[i]))
         with self._without_dropout():
-            for rows in (by_length[k : k + _PLAN_BATCH] for k in range(0, len(by_length), _PLAN_BATCH)):
+            for rows in length_batches({i: len(text) for i, text in readable.items()}):
                 part = None if sample is None else replace(sample, seeds=[sample.seeds[i] for i in rows])
                 texts = [instructions[i] for i in rows]
                 plans.update(zip(rows, self._plan(texts, [readable[i] for i in rows], part), strict=True))
@@ -157,9 +155,9 @@ class PlannerModel(nn.Module):
             if len(spans) > self.config.max_subtasks:
                 said = f"{len(spans)} steps, but planner.max_subtasks is {self.config.max_subtasks}"
                 plans[i] = Plan(workflow=None, raw_valid=False, error=said)
-        readable = sorted((i for i in range(len(instructions)) if i not in plans), key=lambda i: len(instructions[i]))
+        readable = {i: len(instruction) for i, instruction in enumerate(instructions) if i not in plans}
         with self._without_dropout():
-            for rows in (readable[k : k + _PLAN_BATCH] for k in range(0, len(readable), _PLAN_BATCH)):
+            for rows in length_batches(readable):
                 made = self._plan_steps([instructions[i] for i in rows], [steps[i] for i in rows])
                 plans.update(zip(rows, made, strict=True))
         return [plans[i] for i in range(len(instructions))]

@@ -8,6 +8,8 @@ from orchestai.config import Phase2Config, RewardsConfig
 from orchestai.execution.result import Execution
 from orchestai.outcome import Outcome, Scored, Unscorable
 
+REWARD_PARTS = ("reward_success", "reward_cost", "reward_latency", "reward_checks")
+
 
 class Judged(Protocol):
     """What the reward reads of an `Execution`."""
@@ -37,8 +39,20 @@ def reward(execution: Judged, weights: Phase2Config, rewards: RewardsConfig) -> 
     """
     if isinstance(execution.outcome, Unscorable):
         return execution.outcome
+    return Scored(sum(reward_parts(execution, weights, rewards).values()))
+
+
+def reward_parts(execution: Judged, weights: Phase2Config, rewards: RewardsConfig) -> dict[str, float]:
+    """The terms that `reward` is the sum of, by the names `REWARD_PARTS`; none where there is no reward."""
+    if isinstance(execution.outcome, Unscorable):
+        return {}
     fraction = execution.outcome.value
     success = fraction if rewards.success == "fraction" else float(fraction >= 1.0)
-    price = weights.beta * execution.total_cost + weights.gamma_latency * execution.total_latency_ms
     gate = success if rewards.gate_costs else 1.0
-    return Scored(weights.alpha * success - gate * price + weights.shaped_reward * execution.checks_passed)
+    parts = (
+        weights.alpha * success,
+        -gate * weights.beta * execution.total_cost,
+        -gate * weights.gamma_latency * execution.total_latency_ms,
+        weights.shaped_reward * execution.checks_passed,
+    )
+    return dict(zip(REWARD_PARTS, parts, strict=True))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from itertools import groupby
 from typing import Any, cast
 
 import torch
@@ -14,6 +13,7 @@ from torch.utils.data import default_collate
 
 from orchestai.config import Phase1Config
 from orchestai.errors import UserError
+from orchestai.planner.length_batches import length_batches
 from orchestai.planner.losses import LinkOutputs, PlannerOutputs
 from orchestai.planner.model import PlannerModel
 from orchestai.planner.targets import PlanTargets
@@ -102,11 +102,13 @@ class Imitation(Epochs):
         return outputs, self.planner.compute_supervised_loss(outputs, targets, self.settings.lambda_dag)
 
     def _validation_batches(self) -> Iterator[list[int]]:
-        given = self.validation.given
-        order = sorted(range(len(self.validation)), key=lambda i: (given[i], len(self.validation.instructions[i])))
-        for _, kind in groupby(order, key=given.__getitem__):
-            rows = list(kind)
-            yield from (rows[i : i + self.settings.batch_size] for i in range(0, len(rows), self.settings.batch_size))
+        for kind in (False, True):
+            lengths = {
+                row: len(instruction)
+                for row, instruction in enumerate(self.validation.instructions)
+                if self.validation.given[row] == kind
+            }
+            yield from length_batches(lengths, self.settings.batch_size)
 
     def _batch(self, dataset: WorkflowDataset, rows: list[int]) -> tuple[list[str], PlanTargets]:
         batch = default_collate([dataset[row] for row in rows])

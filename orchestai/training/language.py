@@ -36,9 +36,9 @@ from orchestai.training.phase1 import (
     LAST,
     Lesson,
     Summary,
+    check_folder,
     identity_of,
     open_progress,
-    require,
     run,
     split_examples,
 )
@@ -59,14 +59,14 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
             longer finite.
     """
     settings = config.training.phase1_supervised
+    best, last = (without_suffix(output_dir / name) for name in (BEST, LAST))
+    check_folder(last, resume=resume)
     examples = load_training_data(data, config)
     learned, held_out = split_examples(examples, settings.val_fraction, settings.seed, data)
-    best, last = (without_suffix(output_dir / name) for name in (BEST, LAST))
     cards = worker_cards(config.workers)
     torch.manual_seed(settings.seed)
     accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)
     if resume:
-        require(last)
         planner = load_language_planner(last, config, cards)
     else:
         texts = [text for example in learned for text in (example.instruction, *example.targets.instructions)]

@@ -144,10 +144,9 @@ def identity_of(config: Config, examples: Sequence[TrainingExample]) -> dict[str
     }
 
 
-def require(last: Path) -> None:
-    """Raise `UserError` where there is nothing to go on from."""
-    if not last.exists():
-        raise UserError(f"{last}: no run to resume here; start one without --resume")
+def check_folder(last: Path, *, resume: bool) -> None:
+    """Raise `UserError` where there is nothing to go on from, or a run of either kind of planner to overwrite."""
+    artefacts.check_run(last, last.with_suffix(".pth"), last.with_suffix(""), resume=resume)
 
 
 def open_progress(accelerator: Accelerator) -> Progress:
@@ -166,24 +165,29 @@ def open_progress(accelerator: Accelerator) -> Progress:
 def _resume(lesson: Lesson, output_dir: Path, identity: Mapping[str, Any]) -> list[dict[str, float]]:
     """Put the last state into the epochs; gives the metrics of those that are done."""
     path = lesson.last
-    require(path)
     state = lesson.read(path)
     for key, now in identity.items():
         before = state.get("identity", {}).get(key)
         if before != now:
             changed = (
-                ", ".join(k for k in now if before.get(k) != now[k])
+                [k for k in now if before.get(k) != now[k]]
                 if isinstance(now, dict) and isinstance(before, dict)
-                else f"{before!r} is now {now!r}"
+                else [f"{before!r} is now {now!r}"]
             )
-            raise UserError(
-                f"{path}: cannot resume, {key} has changed ({changed}); restore it, or start without --resume"
-            )
+            remedy = "restore it, or start a new run in another output folder"
+            if changed == ["num_epochs"]:
+                remedy = (
+                    "with lr_schedule=linear the learning rate ends at 0 there, so this run can be made neither longer "
+                    f"nor shorter; {remedy}"
+                )
+            raise UserError(f"{path}: cannot resume, {key} has changed ({', '.join(changed)}); {remedy}")
     lesson.epochs.load_state_dict(state)
     try:
         rows = [json.loads(line) for line in (output_dir / METRICS).read_text().splitlines()]
     except (OSError, ValueError) as error:
-        raise UserError(f"{output_dir / METRICS}: not readable ({error}); start without --resume") from None
+        raise UserError(
+            f"{output_dir / METRICS}: not readable ({error}); start a new run in another output folder"
+        ) from None
     return [row for row in rows if row["epoch"] <= lesson.epochs.epoch]
 
 

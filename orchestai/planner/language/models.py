@@ -19,11 +19,10 @@ from transformers.utils import logging
 from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.planner.language.tiny import tiny_model, tiny_tokenizer
-from orchestai.planner_config import LanguageConfig, LoraConfig
+from orchestai.planner_config import TINY, LanguageConfig, LoraConfig
 from orchestai.workers import weights
 from orchestai.workers.base import WorkerCard
 
-TINY = "tiny"
 ADAPTER, REFERENCE = "default", "reference"
 _ADAPTER_FILE = "adapter_model.safetensors"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -77,7 +76,7 @@ def source(config: Config) -> str:
     """What `from_pretrained` takes for the configured model.
 
     Raises:
-        UserError: the packaged model is not installed, or the name is of a model behind a server.
+        UserError: there is no such model, or the name is of a model behind a server.
     """
     name = config.planner.language.model
     known = config.workers.models.get(name)
@@ -88,7 +87,7 @@ def source(config: Config) -> str:
                 "can be trained"
             )
         name = known.name
-    return weights.source(name, cache_dir(config))
+    return weights.source(name, cache_dir(config), "planner.language.model")
 
 
 def cache_dir(config: Config) -> Path:

@@ -17,12 +17,11 @@ from orchestai.planner.language.plan_text import read_plan
 from orchestai.planner.language.prompt import PromptTooLongError, PromptWriter
 from orchestai.planner.language.sampling import Choose, Completion
 from orchestai.planner.language.tokens import TokenDecisions
+from orchestai.planner.length_batches import length_batches
 from orchestai.planner_config import PlannerConfig
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import WorkflowError
-
-_PLAN_BATCH = 64
 
 
 class LanguagePlanner(nn.Module):
@@ -80,8 +79,7 @@ class LanguagePlanner(nn.Module):
         if sample is not None and len(sample.seeds) != len(instructions):
             raise ValueError(f"{len(instructions)} instructions, but {len(sample.seeds)} seeds")
         prompts, plans = self.write_prompts(instructions)
-        by_length = sorted(prompts, key=lambda i: len(prompts[i]))
-        for rows in (by_length[k : k + _PLAN_BATCH] for k in range(0, len(by_length), _PLAN_BATCH)):
+        for rows in length_batches({i: len(prompt) for i, prompt in prompts.items()}):
             written = self.policy.sample(
                 [prompts[i] for i in rows],
                 [0 if sample is None else sample.seeds[i] for i in rows],

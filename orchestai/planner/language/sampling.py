@@ -16,6 +16,7 @@ from orchestai.errors import UserError
 from orchestai.planner.language.attention import read
 from orchestai.planner.language.memory import Memory, Prefill
 from orchestai.planner.language.packing import pack
+from orchestai.planner.language.weight_layout import blocked_weights
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -79,6 +80,21 @@ def sample(
         _Row(i, limit, torch.rand(limit, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
         for i, (seed, limit) in enumerate(zip(seeds, limits, strict=True))
     ]
+    with blocked_weights(model):
+        return _decode(model, end_ids, memory, logits, rows, temperature, choose)
+
+
+def _decode(
+    model: PreTrainedModel,
+    end_ids: frozenset[int],
+    memory: Memory,
+    logits: Tensor,
+    rows: Sequence[_Row],
+    temperature: float,
+    choose: Choose | None,
+) -> list[Completion]:
+    """A token per row and step until all rows have left. Logits (rows, vocabulary) are of the first tokens."""
+    head: Any = model.get_output_embeddings()
     finished: dict[int, Completion] = {}
     while True:
         tokens = _draw(logits.float(), rows, temperature, choose)
@@ -90,7 +106,7 @@ def sample(
             else:
                 staying.append(place)
         if not staying:
-            return [finished[i] for i in range(len(prompts))]
+            return [finished[i] for i in range(len(finished))]
         if len(staying) < len(rows):
             keep = torch.tensor(staying, device=tokens.device)
             memory.keep(keep)

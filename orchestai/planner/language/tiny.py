@@ -35,7 +35,7 @@ def tiny_tokenizer(
     """
     size = config.language.tiny.vocab_size
     if size is None:
-        tokenizer = AutoTokenizer.from_pretrained(source(SMOLLM2, cache_dir))
+        tokenizer = AutoTokenizer.from_pretrained(source(SMOLLM2, cache_dir, "planner.language.tiny.vocab_size"))
         tokenizer.chat_template = None
         return tokenizer
     parts = _parts_of_plans(config, cards)

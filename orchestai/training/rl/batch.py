@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from orchestai.config import Phase2Config
-from orchestai.errors import UserError
 from orchestai.outcome import Scored
 from orchestai.planner.base import AnyDecisions
 from orchestai.tasks.task import Task
@@ -111,9 +110,6 @@ def make_batch(
     Args:
         tasks: by id.
         max_slots: of the policy.
-
-    Raises:
-        UserError: steps shall be credited apart, but no decision belongs to one.
     """
     known = [(i, t) for i, e in enumerate(episodes) if isinstance(e.outcome, Scored) for t in e.trajectories if t.turns]
     rewards = torch.tensor([_reward(episodes[i], t) for i, t in known], dtype=torch.float64)
@@ -140,10 +136,6 @@ def make_batch(
             group_ids = torch.tensor([number[name] for name in names])
             by_step = _credit_steps([episodes[i] for i, _ in known], rewards, group_ids)
             steps = _stack([turn.step for turn in turns], fill=-1)
-            if not (steps >= 0).any():
-                raise UserError(
-                    "training.phase2_rl.credit: the planner writes tokens, which belong to no one step; set it to plan"
-                )
             per_slot = torch.where(
                 mask & (steps >= 0), by_step[of_row].gather(1, steps.clamp(0, by_step.shape[1] - 1)), 0.0
             )

@@ -106,9 +106,13 @@ def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Position, dict[
     except FileNotFoundError:
         raise UserError(f"{path}: no run to resume here; start one without resuming") from None
     except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
-        raise UserError(f"{path}: not a readable training state ({type(error).__name__}); start again") from None
+        raise UserError(
+            f"{path}: not a readable training state ({type(error).__name__}); start a new run in another output folder"
+        ) from None
     if not isinstance(state, dict) or state.get("state_version") != STATE_VERSION:
-        raise UserError(f"{path}: not a training state of this program's version; start again")
+        raise UserError(
+            f"{path}: not a training state of this program's version; start a new run in another output folder"
+        )
     _refuse_change(path, state["identity"], dict(identity))
     _set_generators(state["rng"])
     return Position(**state["position"]), state["learned"]
@@ -117,10 +121,14 @@ def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Position, dict[
 def _refuse_change(path: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for key in sorted({*saved, *now}):
         if saved.get(key) != now.get(key):
-            raise UserError(
-                f"{path}: {key} was {saved.get(key)!r} and is now {now.get(key)!r}; restore it, or start a new run in "
-                "another output folder"
-            )
+            remedy = "restore it, or start a new run in another output folder"
+            if key == _EPISODES:
+                remedy = (
+                    "with lr_schedule=linear the learning rate ends at 0 there, so this run can be made neither longer "
+                    "nor shorter; restore it, or start a new run from its phase2_last (--checkpoint) in another output "
+                    "folder"
+                )
+            raise UserError(f"{path}: {key} was {saved.get(key)!r} and is now {now.get(key)!r}; {remedy}")
 
 
 def _generators() -> dict[str, Any]:

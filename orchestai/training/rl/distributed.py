@@ -38,12 +38,13 @@ class _Failure:
     kind: type[Exception]
 
 
-def open_accelerator(output: Path, logging: LoggingConfig, timeout_s: float) -> Accelerator:
+def open_accelerator(output: Path | None, logging: LoggingConfig, timeout_s: float) -> Accelerator:
     """This process's place among those of an `accelerate launch`, with the configured trackers.
 
     Every layout of `configs/accelerate` works on processors too, over gloo.
 
     Args:
+        output: folder of trackers that write files.
         timeout_s: longest that a process waits for the others in `together`.
     """
     processors = not torch.cuda.is_available()

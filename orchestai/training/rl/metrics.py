@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from orchestai.outcome import Scored, Unscorable
+from orchestai.rewards.reward import REWARD_PARTS
 from orchestai.training.rl.batch import Learning
 from orchestai.training.rl.episode import Episode
 
-EXECUTION_FIGURES = ("success", "tests", "cost_usd", "latency_ms", "checks")
+EXECUTION_FIGURES = ("success", "tests", "cost_usd", "latency_ms", "checks", *REWARD_PARTS)
 
 
 def describe_episodes(episodes: Sequence[Episode]) -> dict[str, float]:

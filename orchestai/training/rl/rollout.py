@@ -95,6 +95,7 @@ class Rollout:
     Args:
         reward: what an execution is worth; an `Unscorable` outcome stays one.
         step_rewards: the part of it that each subtask earned alone.
+        reward_parts: the terms that add up to it, by name, as figures of the episode.
         concurrency: executions at a time.
         sampler: who draws the plans; by default, the planner.
 
@@ -111,12 +112,14 @@ class Rollout:
         config: Phase2Config,
         *,
         concurrency: int,
+        reward_parts: Callable[[Execution], Mapping[str, float]] = lambda _: {},
         sampler: Sampler | None = None,
     ) -> None:
         self._planner = planner
         self._execute = execute
         self._reward = reward
         self._step_rewards = step_rewards
+        self._reward_parts = reward_parts
         self._config = config
         self._concurrency = concurrency
         self._sampler = sampler or OwnSampler(planner)
@@ -330,6 +333,8 @@ class Rollout:
             "latency_ms": [run.total_latency_ms for run in judged],
             "checks": [float(run.checks_passed) for run in judged],
         }
+        parts = [self._reward_parts(run) for run in judged]
+        metrics |= {name: [of_run[name] for of_run in parts] for name in parts[0]}
         own = zip(*(self._step_rewards(run) for run in judged), strict=True)
         checks = zip(*([result.failed for result in run.results] for run in judged), strict=True)
         steps = tuple(StepResult(_mean(earned), any(failed)) for earned, failed in zip(own, checks, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,10 @@ from rich.console import Console
 from orchestai import artefacts
 from orchestai.config import Config
 from orchestai.errors import UserError
-from orchestai.execution.result import Execution
-from orchestai.outcome import Outcome
 from orchestai.planner.checkpoint import fingerprint_of, load_planner, locate, save_planner
 from orchestai.planner.language.planner import LanguagePlanner
-from orchestai.rewards.reward import reward, step_rewards
+from orchestai.planner.model import PlannerModel
+from orchestai.rewards.reward import reward, reward_parts, step_rewards
 from orchestai.rewards.unit_tests import not_installed
 from orchestai.runtime import open_runtime
 from orchestai.tasks import load_suite
@@ -28,7 +28,7 @@ from orchestai.training.rl.backends import open_execute, open_sampler
 from orchestai.training.rl.checkpoint import identity
 from orchestai.training.rl.distributed import on_main, open_accelerator
 from orchestai.training.rl.rollout import Rollout
-from orchestai.training.rl.trainer import BEST, Summary, Trainer
+from orchestai.training.rl.trainer import BEST, STATE, Summary, Trainer
 from orchestai.workers.pool import worker_cards
 
 logger = logging.getLogger(__name__)
@@ -41,17 +41,14 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
         resume: go on with the run in `output_dir`, which had the same configuration, tasks and checkpoint.
 
     Raises:
-        UserError: the checkpoint, the tasks or the workers are not there, steps cannot be credited as configured, or as
-            `Trainer` says.
+        UserError: the checkpoint, the tasks or the workers are not there, there is nothing to resume or a run to
+            overwrite, steps cannot be credited as configured, or as `Trainer` says.
     """
+    artefacts.check_run(output_dir / STATE, resume=resume)
     phase2 = config.training.phase2_rl
     planner = load_planner(checkpoint, config, worker_cards(config.workers), value_head=phase2.algorithm == "PPO")
     if phase2.credit == "step":
-        _refuse_dependent_steps(config)
-        if isinstance(planner, LanguagePlanner):
-            raise UserError(
-                f"{checkpoint}: a language model's tokens belong to no one step; set training.phase2_rl.credit=plan"
-            )
+        _refuse_credit_by_step(config, planner)
     if isinstance(planner, LanguagePlanner):
         if planner.has_adapter and phase2.kl_coef > 0:
             planner.keep_reference()
@@ -65,12 +62,6 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
             "configs/accelerate/ddp.yaml"
         )
 
-    def worth(execution: Execution) -> Outcome:
-        return reward(execution, phase2, config.rewards)
-
-    def step_worth(execution: Execution) -> list[float]:
-        return step_rewards(execution, phase2, config.rewards)
-
     def save(path: Path, facts: Mapping[str, Any]) -> None:
         save_planner(path, planner, config, seed=phase2.seed, data_fingerprint=data_fingerprint(tasks), **facts)
 
@@ -82,10 +73,11 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
         rollout = Rollout(
             planner,
             open_execute(config, runtime.executor.execute),
-            worth,
-            step_worth,
+            partial(reward, weights=phase2, rewards=config.rewards),
+            partial(step_rewards, weights=phase2, rewards=config.rewards),
             phase2,
             concurrency=config.execution.concurrency,
+            reward_parts=partial(reward_parts, weights=phase2, rewards=config.rewards),
             sampler=sampler,
         )
         trainer = Trainer(
@@ -120,8 +112,12 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
     return summary
 
 
-def _refuse_dependent_steps(config: Config) -> None:
-    """Raise where a step's result may depend on other steps, or a plan may succeed in part without one."""
+def _refuse_credit_by_step(config: Config, planner: PlannerModel | LanguagePlanner) -> None:
+    """Raise where decisions belong to no step, results may depend on other steps, or a plan may succeed without one."""
+    if isinstance(planner, LanguagePlanner):
+        raise UserError(
+            "training.phase2_rl.credit: a language model's tokens belong to no one step; set credit to plan"
+        )
     dependent = {
         f"execution.assembler={config.execution.assembler}": config.execution.assembler != "dataflow",
         f"execution.max_cost_usd={config.execution.max_cost_usd}": config.execution.max_cost_usd is not None,

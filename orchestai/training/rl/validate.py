@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from orchestai import artefacts
-from orchestai.config import Config
+from orchestai.config import Config, LoggingConfig
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import fingerprint_of, load_planner
-from orchestai.rewards.reward import reward, step_rewards
+from orchestai.rewards.reward import reward, reward_parts, step_rewards
 from orchestai.runtime import open_runtime
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.training.rl.distributed import interleave, on_all, open_accelerator, share
@@ -23,18 +24,25 @@ from orchestai.workers.pool import worker_cards
 VALIDATION = "validation.json"
 
 
-async def validate(config: Config, *, checkpoint: Path, output_dir: Path) -> dict[str, float]:
+async def validate(config: Config, *, checkpoint: Path, output_dir: Path | None = None) -> dict[str, float]:
     """Execute the best plans for the tasks that phase 2 holds out, in all processes of an `accelerate launch`.
 
-    The figures are those of an evaluation during training; they and the plans go to `output_dir`/validation.json.
+    The figures are those of an evaluation during training.
+
+    Args:
+        output_dir: folder in which they and the plans are written to validation.json; None writes nothing.
 
     Raises:
-        UserError: the checkpoint, the tasks or the workers are not there, or no episode could be judged.
+        UserError: the checkpoint, the tasks or the workers are not there, the folder has the validation of another
+            planner, or no episode could be judged.
     """
     phase2 = config.training.phase2_rl
     planner = load_planner(checkpoint, config, worker_cards(config.workers))
+    fingerprint = fingerprint_of(checkpoint)
+    if output_dir is not None:
+        _refuse_other(output_dir / VALIDATION, fingerprint)
     tasks = split_tasks(config)[1][: phase2.eval_tasks]
-    accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)
+    accelerator = open_accelerator(None, LoggingConfig(), config.training.timeout_s)
     planner.to(accelerator.device)
     async with open_runtime(config) as runtime:
         rollout = Rollout(
@@ -44,6 +52,7 @@ async def validate(config: Config, *, checkpoint: Path, output_dir: Path) -> dic
             partial(step_rewards, weights=phase2, rewards=config.rewards),
             phase2,
             concurrency=config.execution.concurrency,
+            reward_parts=partial(reward_parts, weights=phase2, rewards=config.rewards),
         )
         parts = await on_all(accelerator, rollout.exploit(share(tasks, accelerator)), "exchanging episodes")
         level = runtime.sandbox.level
@@ -55,20 +64,35 @@ async def validate(config: Config, *, checkpoint: Path, output_dir: Path) -> dic
     if accelerator.is_main_process:
         facts = {
             "checkpoint": str(checkpoint),
-            "fingerprint": fingerprint_of(checkpoint),
+            "fingerprint": fingerprint,
             "data_fingerprint": data_fingerprint(tasks),
             "sandbox_level": level,
             "versions": artefacts.versions(),
         }
-        artefacts.write_json(output_dir / VALIDATION, {**metrics, "tasks": len(tasks), **facts, "plans": rows})
+        written = ""
+        if output_dir is not None:
+            artefacts.write_json(output_dir / VALIDATION, {**metrics, "tasks": len(tasks), **facts, "plans": rows})
+            written = f"; written: {output_dir / VALIDATION}"
         lost = f", {metrics['unscorable_share']:.1%} unscorable" if metrics["unscorable_share"] else ""
         Console(stderr=True).print(
             f"{checkpoint}: reward {metrics['reward']:.3f}, success {metrics['success']:.1%}, tests "
-            f"{metrics['tests']:.1%}, valid plans {metrics['valid_share']:.1%}{lost} on {len(tasks)} validation tasks; "
-            f"written: {output_dir / VALIDATION}",
+            f"{metrics['tests']:.1%}, valid plans {metrics['valid_share']:.1%}{lost} on {len(tasks)} validation tasks"
+            f"{written}",
             highlight=False,
             markup=False,
             soft_wrap=True,
         )
     accelerator.end_training()
     return metrics
+
+
+def _refuse_other(path: Path, fingerprint: str) -> None:
+    """Raise where the file is the validation of something else than the planner of that fingerprint."""
+    if not path.exists():
+        return
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["fingerprint"]
+    except (OSError, ValueError, KeyError, TypeError):
+        found = None
+    if found != fingerprint:
+        raise UserError(f"{path}: is the validation of another planner; choose another output folder, or remove it")

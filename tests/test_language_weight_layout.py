@@ -1,0 +1,139 @@
+"""Decoding with weights in blocks changes nothing but rounding and speed, and leaves the model as it was."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+
+import pytest
+import torch
+from peft import LoraConfig
+from torch import nn
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from orchestai.planner.language import weight_layout
+from orchestai.planner.language.causal import CausalPolicy
+from orchestai.planner.language.weight_layout import blocked_weights
+
+PROMPTS = [torch.arange(first, first + 7) for first in (1, 1, 20)]
+
+
+@pytest.fixture(autouse=True)
+def _even_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weight_layout, "_CACHED", 0)
+
+
+@pytest.fixture(autouse=True)
+def _on_x86() -> None:
+    if platform.machine().lower() not in ("x86_64", "amd64") or not torch.backends.mkldnn.is_available():
+        pytest.skip("no blocks on this processor")
+
+
+def llama() -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=50,
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            initializer_range=0.3,
+            attention_bias=True,
+        )
+    )
+
+
+def changed(model: nn.Module) -> list[str]:
+    return [name for name, module in model.named_modules() if "forward" in vars(module)]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 8, 33])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("bias", [False, True])
+@torch.no_grad()
+def test_products_are_the_same_up_to_rounding(rows: int, dtype: torch.dtype, bias: bool) -> None:
+    torch.manual_seed(0)
+    layer = nn.Sequential(nn.Linear(96, 70, bias=bias)).to(dtype)
+    states = torch.randn(1, rows, 96, dtype=dtype)
+    plain = layer(states)
+    with blocked_weights(layer):
+        assert changed(layer) == ["0"]
+        torch.testing.assert_close(layer(states), plain, atol=1e-5 if dtype == torch.float32 else 2e-2, rtol=0)
+
+
+def test_the_layers_are_themselves_again_afterwards_even_after_an_error() -> None:
+    model = llama()
+    with pytest.raises(KeyError), blocked_weights(model):
+        assert len(changed(model)) == 15  # seven in each layer of two, and the output layer
+        raise KeyError
+    assert not changed(model)
+
+
+def test_completions_are_those_of_plain_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = CausalPolicy(llama(), frozenset({0}))
+    blocked = policy.sample(PROMPTS, range(3), temperature=1.0, max_new_tokens=20)
+    monkeypatch.setattr(weight_layout, "_CACHED", 2**25)
+    plain = policy.sample(PROMPTS, range(3), temperature=1.0, max_new_tokens=20)
+    scores = policy.score(PROMPTS, [row.ids for row in blocked], 1.0)
+    for one, other, logp in zip(blocked, plain, scores.logp, strict=True):
+        assert one.ids.tolist() == other.ids.tolist()
+        torch.testing.assert_close(one.logp, other.logp, atol=1e-5, rtol=0)
+        torch.testing.assert_close(one.logp, logp[: len(one.ids)].detach(), atol=1e-5, rtol=0)
+
+
+def test_what_was_learned_in_between_is_sampled_with() -> None:
+    model = llama()
+    policy = CausalPolicy(model, frozenset({0}))
+    policy.sample(PROMPTS, range(3), temperature=1.0, max_new_tokens=5)
+    with torch.no_grad():
+        model.lm_head.weight[1:] = 0
+        model.lm_head.weight[7] = 1e3
+    model.model.norm.weight.data.fill_(1.0)
+    after = policy.sample(PROMPTS, range(3), temperature=1.0, max_new_tokens=5)
+    scores = policy.score(PROMPTS, [row.ids for row in after], 1.0)
+    for row, logp in zip(after, scores.logp, strict=True):
+        torch.testing.assert_close(row.logp, logp[: len(row.ids)].detach(), atol=1e-4, rtol=0)
+
+
+def test_adapters_are_sampled_with() -> None:
+    model = llama()
+    model.add_adapter(LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"), "default")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(std=0.1)
+    policy = CausalPolicy(model, frozenset({0}))
+    written = policy.sample(PROMPTS, range(3), temperature=1.0, max_new_tokens=10)
+    scores = policy.score(PROMPTS, [row.ids for row in written], 1.0)
+    for row, logp in zip(written, scores.logp, strict=True):
+        torch.testing.assert_close(row.logp, logp[: len(row.ids)].detach(), atol=1e-5, rtol=0)
+
+
+def untouched() -> Iterator[nn.Module]:
+    yield nn.Linear(8, 8, dtype=torch.float64)
+    yield nn.Linear(8, 8, device="meta")
+    hooked = nn.Linear(8, 8)
+    hooked.forward = hooked.forward  # type: ignore[method-assign]  # as a library does that wraps it
+    yield hooked
+
+    class Scaled(nn.Linear):
+        pass
+
+    yield Scaled(8, 8)
+
+
+def test_other_layers_stay_as_they_are() -> None:
+    for layer in untouched():
+        forward = vars(layer).get("forward")
+        with blocked_weights(layer):
+            assert vars(layer).get("forward") is forward
+        assert vars(layer).get("forward") is forward
+
+
+def test_small_models_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weight_layout, "_CACHED", 2**25)
+    model = llama()
+    with blocked_weights(model):
+        assert not changed(model)
