@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 app.add_typer(agents, name="agents")
 console = Console(stderr=True)
+_OVERRIDE = re.compile(r"[a-z_0-9]+(?:\.[\w-]+)+=")
 _INTERRUPTED = 130
 """Exit code after Ctrl-C, by the shells' convention."""
 
@@ -91,14 +93,33 @@ def prepare(
     config: ConfigFile = DEFAULT_CONFIG,
     logs: Annotated[Path, _flag("logs", "Folder or file of execution logs.")] = Path("execution_logs"),
     output: Annotated[Path, _flag("output", "Training file to write.")] = Path("training_data.json"),
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Read plans of PATH... instead of logs: worfbench, asynchow, asynchow-stated, orchestai, "
+            "langgraph-json, or a reader of your own, MODULE:FUNCTION.",
+        ),
+    ] = None,
+    free: Annotated[
+        bool, _flag("free", "With --from: leave the steps out of the instruction, so that planners find them.")
+    ] = False,
     augment: Annotated[
         int | None, _flag("augment", "Augmented examples to add; phase1_supervised.synthetic_augmentations if absent.")
     ] = None,
-    overrides: Overrides = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[PATH]... [KEY=VALUE]...", help="Files of --from; dotted overrides.")
+    ] = None,
 ) -> None:
-    """Turn execution logs into training data: the best execution of every task, and reworded copies."""
+    """Turn execution logs into training data: the best execution of every task, and reworded copies. Or, with --from,
+    plans that others wrote."""
     from orchestai import commands
 
+    if source is not None:
+        paths = [Path(text) for text in overrides or [] if not _OVERRIDE.match(text)]
+        loaded = load_config(config, [text for text in overrides or [] if _OVERRIDE.match(text)])
+        commands.prepare_plans(loaded, source=source, paths=paths, output=output, given=not free)
+        return
     key = "training.phase1_supervised.synthetic_augmentations"
     commands.prepare(load_config(config, [*(overrides or []), *_override(key, augment)]), logs=logs, output=output)
 
@@ -184,13 +205,24 @@ def evaluate(
     output: Annotated[Path, _flag("output", "JSON to write; a picture and the table's text go beside it.")] = Path(
         "evaluation.json"
     ),
+    plans: Annotated[
+        Path | None, _flag("plans", "Instead: compare --phase1 with the plans of this training file, step by step.")
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option("--json", help="With --plans: write the figures to this file.")
+    ] = None,
     record: Record = None,
     overrides: Overrides = None,
 ) -> None:
-    """Compare both phases with every baseline on held-out tasks."""
+    """Compare both phases with every baseline on held-out tasks; or, with --plans, a planner with plans that others
+    wrote."""
     from orchestai import commands
 
     loaded = load_config(config, overrides or [])
+    if plans is not None:
+        found = commands.evaluate_plans(loaded, plans=plans, checkpoint=phase1, figures=figures)
+        console.print(found.table())
+        return
     evaluation = asyncio.run(
         commands.evaluate(loaded, phase1=phase1, phase2=checkpoint, logs=logs, output=output, record=record)
     )

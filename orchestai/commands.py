@@ -14,6 +14,9 @@ from orchestai.config import Config, WorkersConfig
 from orchestai.errors import UserError
 from orchestai.evaluation.evaluate import Evaluation, embedder
 from orchestai.evaluation.evaluate import evaluate as run_evaluation
+from orchestai.evaluation.evaluate_plans import PlansEvaluation
+from orchestai.evaluation.evaluate_plans import evaluate_plans as run_plans_evaluation
+from orchestai.evaluation.plan_scores import SAME_STEP, sentence_embedder
 from orchestai.evaluation.samples import read_samples
 from orchestai.evaluation.score import progress_bar as progress_bar_of_score
 from orchestai.evaluation.score import score as run_score
@@ -26,7 +29,7 @@ from orchestai.execution.result import Execution
 from orchestai.outcome import Outcome
 from orchestai.planner.checkpoint import is_checkpoint, load_planner
 from orchestai.planner.choose import planner_for
-from orchestai.planner.encoder import TextEncoder, open_encoder
+from orchestai.planner.encoder import MINILM, TextEncoder, open_encoder
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.model import PlannerModel
 from orchestai.rewards.reward import reward
@@ -35,11 +38,16 @@ from orchestai.sandbox import Sandbox
 from orchestai.tasks import load_suite
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
+from orchestai.training.data_format import load_training_data
 from orchestai.training.prepare import prepare as run_preparation
+from orchestai.training.prepare_plans import prepare_plans as run_plans_preparation
+from orchestai.training.readers import find_reader
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Workflow
 
 console = Console(stderr=True)
+_SENTENCE_TOKENS = 512
+"""Longest sentence that is compared with others."""
 
 
 def load_tasks(config: Config, split: str) -> list[Task]:
@@ -96,6 +104,16 @@ def prepare(config: Config, *, logs: Path, output: Path) -> None:
     for line in [*report.warnings, *(f"skipped in the log: {problem}" for problem in report.problems)]:
         console.print(line, highlight=False, markup=False)
     artefacts.save_run_info(output.parent, config, command="prepare", logs=str(logs))
+
+
+def prepare_plans(config: Config, *, source: str, paths: Sequence[Path], output: Path, given: bool) -> None:
+    """Write training data from plans that others wrote."""
+    if not paths:
+        raise UserError(f"prepare --from {source}: name the files or folders to read")
+    report = run_plans_preparation(find_reader(source), paths, config, output, given=given)
+    console.print(report.table())
+    facts = {"source": source, "paths": [str(path) for path in paths], "given": given}
+    artefacts.save_run_info(output.parent, config, command="prepare", **facts)
 
 
 def train_phase1(config: Config, *, data: Path, output_dir: Path, resume: bool) -> None:
@@ -161,6 +179,24 @@ async def evaluate(
             console=console,
         )
     evaluation.write(output)
+    return evaluation
+
+
+def evaluate_plans(config: Config, *, plans: Path, checkpoint: Path | None, figures: Path | None) -> PlansEvaluation:
+    """Score a planner, and what needs none, on plans that others wrote."""
+    examples = load_training_data(plans, config)
+    planner = None if checkpoint is None else load_planner(checkpoint, config, worker_cards(config.workers))
+    embed = sentence_embedder(open_encoder(MINILM, _SENTENCE_TOKENS))
+    evaluation = run_plans_evaluation(planner, examples, embed)
+    if figures is not None:
+        facts = {
+            "plans": str(plans),
+            "checkpoint": None if checkpoint is None else str(checkpoint),
+            "data_fingerprint": artefacts.fingerprint([example.model_dump(mode="json") for example in examples]),
+            "same_step": SAME_STEP,
+            "versions": artefacts.versions(),
+        }
+        artefacts.write_json(figures, {"rows": evaluation.to_dict(), **facts})
     return evaluation
 
 

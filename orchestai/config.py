@@ -174,6 +174,8 @@ class Phase1Config(Section):
     max_grad_norm: float = Field(1.0, gt=0)
     val_fraction: float = Field(0.2, gt=0, lt=1)
     """Share of tasks held out for validation."""
+    test_fraction: float = Field(0.2, ge=0, lt=1)
+    """Share of tasks that `prepare --from` keeps for `evaluate --plans`; nothing is learned from them."""
     patience: int = Field(8, ge=1)
     """Epochs without a better validation loss before training stops."""
     seed: int = 0

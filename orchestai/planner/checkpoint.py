@@ -36,6 +36,7 @@ BASE = "base"
 _OF_THE_WEIGHTS = (
     "encoder",
     "encoder_layer",
+    "linker",
     "task_types",
     "max_subtasks",
     "max_fallbacks",

@@ -141,6 +141,10 @@ class StructureDecoder(nn.Module):
         edges = chooser.flip_pairs(logits, likeliest_edges(logits, self.parent_count(steps), exists))
         return Structure(lengths, spans, types, edges, logits)
 
+    def types(self, spans: Tensor, memory: Memory) -> Tensor:
+        """(b, n, T) logits of the types of steps with (b, n, 2) first and last tokens, whatever stands before them."""
+        return self.kind(self._content(spans, memory))
+
     def _states(self, chosen: Tensor, ends: Tensor, memory: Memory) -> Tensor:
         """(b, k + 1, d) states before steps 0 .. k, given (b, k, d) what was chosen and (b, k) where its words end."""
         x = torch.cat([self.first.expand(len(chosen), 1, -1), chosen], 1)

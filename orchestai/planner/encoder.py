@@ -31,13 +31,20 @@ class EncodedText:
         features: (t, width) float16 on the CPU; one row per token, special tokens left out: the chosen layer's output,
             then the embedding.
         offsets: (t, 2) int64; [start, end) character offsets of each token.
+        ids: (t,) int64; the tokens in the encoder's vocabulary.
     """
 
     features: Tensor
     offsets: Tensor
+    ids: Tensor
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    @property
+    def hidden(self) -> Tensor:
+        """(t, width / 2) the chosen layer's output alone."""
+        return self.features[:, : self.features.shape[1] // 2]
 
 
 class UnreadableTextError(ValueError):
@@ -84,6 +91,7 @@ class TextEncoder:
         if layer is not None and layer > layers:
             raise UserError(f"planner.encoder_layer: {layer}, but the encoder {name!r} has {layers} layers")
         self._layer = layers if layer is None else layer
+        self._path = path
         _drop_layers_after(self._model, self._layer)
         self.width: int = 2 * self._model.config.hidden_size
         self._cache: OrderedDict[str, EncodedText] = OrderedDict()
@@ -114,6 +122,20 @@ class TextEncoder:
             self._cached_bytes -= self._cache.popitem(last=False)[1].features.nbytes
         return encoded
 
+    def later_layers(self, count: int) -> torch.nn.ModuleList:
+        """Copies of the `count` layers after the one that is read, to be trained.
+
+        Raises:
+            UserError: there are not so many, or the encoder is not of BERT's kind.
+        """
+        layers = getattr(getattr(AutoModel.from_pretrained(self._path), "encoder", None), "layer", None)
+        if not isinstance(layers, torch.nn.ModuleList) or self._layer + count > len(layers):
+            raise UserError(
+                f"planner.linker.layers: {count}, but the encoder {self.name!r} has no {count} layers of BERT's kind "
+                f"after planner.encoder_layer {self._layer}"
+            )
+        return torch.nn.ModuleList(layers[self._layer : self._layer + count])
+
     def embed(self, texts: Sequence[str]) -> Tensor:
         """(texts, width) float32 unit vectors: mean token features."""
         means = torch.stack([self.encode(text).features.float().mean(0) for text in texts])
@@ -132,7 +154,7 @@ class TextEncoder:
         hidden = self._model(ids, output_hidden_states=True).hidden_states
         features = torch.cat([hidden[self._layer][0, real], hidden[0][0, real]], -1)
         offsets = torch.tensor([tokens["offset_mapping"][i] for i in real])
-        return EncodedText(features.to("cpu", torch.float16), offsets)
+        return EncodedText(features.to("cpu", torch.float16), offsets, ids[0, real].cpu())
 
     def to(self, device: torch.device) -> None:
         """Encode on `device` from now on."""

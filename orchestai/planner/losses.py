@@ -41,6 +41,25 @@ class PlannerOutputs(TypedDict):
     token_offsets: Tensor
 
 
+class LinkOutputs(TypedDict):
+    """What `PlannerModel.link` gives for b instructions with n given steps.
+
+    Keys:
+        edge_logits: (b, n, n); workflow_graph: (b, n, n) probability that the column's step depends on the row's.
+    """
+
+    edge_logits: Tensor
+    workflow_graph: Tensor
+
+
+def link_loss(outputs: LinkOutputs, targets: PlanTargets, lambda_dag: float) -> dict[str, Tensor]:
+    """`supervised_loss` of plans whose steps are given: of their edges alone."""
+    steps = existing_steps(targets)
+    edge_loss = edge_cross_entropy(outputs["edge_logits"], targets["dependencies"], steps)
+    dag_loss = acyclicity(outputs["workflow_graph"], steps).mean()
+    return {"edge_loss": edge_loss, "dag_loss": dag_loss, "total_loss": edge_loss + lambda_dag * dag_loss}
+
+
 def supervised_loss(outputs: PlannerOutputs, targets: PlanTargets, lambda_dag: float) -> dict[str, Tensor]:
     """`total_loss = ce_loss + lambda_dag * dag_loss`, beside each head's own loss (`type_loss`, `worker_loss`, ...).
 
@@ -53,13 +72,18 @@ def supervised_loss(outputs: PlannerOutputs, targets: PlanTargets, lambda_dag: f
     if "lengths" in targets:
         losses["stop_loss"] = F.binary_cross_entropy_with_logits(*stops(outputs["go_on"], targets["lengths"]))
     if "dependencies" in targets:
-        logits, wanted = outputs["edge_logits"][:, :n, :n], targets["dependencies"][:, :n, :n].float()
-        pairs = steps[:, :, None] & steps[:, None]
-        wrong = F.binary_cross_entropy_with_logits(logits, wanted, reduction="none")
-        losses["edge_loss"] = (wrong * pairs).sum() / steps.sum()
+        losses["edge_loss"] = edge_cross_entropy(outputs["edge_logits"], targets["dependencies"], steps)
     ce_loss = torch.stack(list(losses.values())).sum()
     dag_loss = acyclicity(outputs["workflow_graph"][:, :n, :n], steps).mean()
     return losses | {"ce_loss": ce_loss, "dag_loss": dag_loss, "total_loss": ce_loss + lambda_dag * dag_loss}
+
+
+def edge_cross_entropy(logits: Tensor, dependencies: Tensor, steps: Tensor) -> Tensor:
+    """Mean over steps of the sum over their possible parents, themselves included."""
+    n = steps.shape[1]
+    pairs = steps[:, :, None] & steps[:, None]
+    wrong = F.binary_cross_entropy_with_logits(logits[:, :n, :n], dependencies[:, :n, :n].float(), reduction="none")
+    return (wrong * pairs).sum() / steps.sum()
 
 
 def choices(outputs: PlannerOutputs, targets: PlanTargets) -> dict[str, tuple[Tensor, Tensor]]:

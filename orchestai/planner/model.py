@@ -9,19 +9,22 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from orchestai.config import PlannerConfig
+from orchestai.errors import UserError
 from orchestai.planner.base import AnyDecisions, DecisionKind, Decisions, Plan, SampleSpec, Scores
-from orchestai.planner.dag import is_acyclic, repair
+from orchestai.planner.dag import best_expected_edges, is_acyclic, repair
 from orchestai.planner.decisions import STRUCTURE, Chooser, DecisionBatch, explored
-from orchestai.planner.decoder import StructureDecoder
+from orchestai.planner.decoder import Structure, StructureDecoder
 from orchestai.planner.encoder import EncodedText, TextEncoder, UnreadableTextError, open_encoder
 from orchestai.planner.length_batches import length_batches
-from orchestai.planner.losses import PlannerOutputs, supervised_loss
+from orchestai.planner.linker import StepLinker
+from orchestai.planner.losses import LinkOutputs, PlannerOutputs, link_loss, supervised_loss
 from orchestai.planner.reader import InstructionReader, Memory
 from orchestai.planner.scoring import score
 from orchestai.planner.selector import WorkerSelector
-from orchestai.planner.targets import PlanTargets, given_decisions
+from orchestai.planner.targets import IGNORE, PlanTargets, existing_steps, given_decisions, token_spans
 from orchestai.tasks.examples import clean
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard
@@ -48,6 +51,7 @@ class PlannerModel(nn.Module):
         self.reader = InstructionReader(self.encoder.width, config)
         self.decoder = StructureDecoder(config)
         self.selector = WorkerSelector(features.shape[1], config)
+        self.linker = None if config.linker is None else StepLinker(self.encoder, config.linker, config.max_subtasks)
 
     def forward(self, instructions: Sequence[str], targets: PlanTargets | None = None) -> PlannerOutputs:
         """Outputs along the plans in `targets`, or, without them, along the model's own plans of `max_subtasks` steps.
@@ -81,6 +85,26 @@ class PlannerModel(nn.Module):
             token_offsets=memory.offsets,
         )
 
+    def link(self, instructions: Sequence[str], targets: PlanTargets) -> LinkOutputs:
+        """Outputs for steps that the instructions list, at `targets["spans"]`.
+
+        Raises:
+            UnreadableTextError: an instruction is empty or too long.
+            UserError: `planner.linker` is not configured.
+        """
+        if self.linker is None:
+            raise UserError("planner.linker: null, but steps are given; set planner.linker.layers=2 and train")
+        texts = [self.encoder.encode(instruction) for instruction in instructions]
+        offsets = pad_sequence([text.offsets.to(self.card_features.device) for text in texts], batch_first=True)
+        steps = existing_steps(targets)
+        spans = token_spans(targets["spans"][:, : steps.shape[1]], offsets)
+        logits = self.linker(texts, spans, steps)
+        return LinkOutputs(edge_logits=logits, workflow_graph=logits.sigmoid())
+
+    def compute_link_loss(self, outputs: LinkOutputs, targets: PlanTargets, lambda_dag: float) -> dict[str, Tensor]:
+        """See `link_loss`."""
+        return link_loss(outputs, targets, lambda_dag)
+
     def compute_supervised_loss(
         self, outputs: PlannerOutputs, targets: PlanTargets, lambda_dag: float
     ) -> dict[str, Tensor]:
@@ -108,6 +132,34 @@ class PlannerModel(nn.Module):
                 part = None if sample is None else replace(sample, seeds=[sample.seeds[i] for i in rows])
                 texts = [instructions[i] for i in rows]
                 plans.update(zip(rows, self._plan(texts, [readable[i] for i in rows], part), strict=True))
+        return [plans[i] for i in range(len(instructions))]
+
+    @torch.no_grad()
+    def plan_steps(self, instructions: Sequence[str], steps: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]:
+        """Plan steps that are given: their edges by the linker, their types and workers as for any other step.
+
+        Plans are greedy and have no decisions: nothing is learned from them but by imitation.
+
+        Args:
+            steps: for each instruction the [start, end) character offsets of the steps in it.
+
+        Raises:
+            UserError: `planner.linker` is not configured.
+        """
+        plans: dict[int, Plan] = {}
+        for i, (instruction, spans) in enumerate(zip(instructions, steps, strict=True)):
+            try:
+                self.encoder.encode(instruction)
+            except UnreadableTextError as error:
+                plans[i] = Plan(workflow=None, raw_valid=False, error=str(error))
+            if len(spans) > self.config.max_subtasks:
+                said = f"{len(spans)} steps, but planner.max_subtasks is {self.config.max_subtasks}"
+                plans[i] = Plan(workflow=None, raw_valid=False, error=said)
+        readable = {i: len(instruction) for i, instruction in enumerate(instructions) if i not in plans}
+        with self._without_dropout():
+            for rows in length_batches(readable):
+                made = self._plan_steps([instructions[i] for i in rows], [steps[i] for i in rows])
+                plans.update(zip(rows, made, strict=True))
         return [plans[i] for i in range(len(instructions))]
 
     def score(
@@ -177,18 +229,48 @@ class PlannerModel(nn.Module):
             mask = explored(batch, memory.lengths, len(self.cards), sample.explore, layout)
             logp = (chooser.logp * mask).cpu()
         edge_logits = structure.edge_logits.cpu()
-        plans = []
-        for i, (instruction, text, row) in enumerate(zip(instructions, encoded, batch.rows(), strict=True)):
-            edges = repair(row.edges, edge_logits[i, : row.length, : row.length])
-            plans.append(
-                Plan(
-                    workflow=self._workflow(instruction, text, row, edges),
-                    raw_valid=is_acyclic(row.edges),
-                    decisions=row,
-                    logp=None if logp is None else logp[i],
-                )
-            )
-        return plans
+        return [
+            self._finished(instruction, text, row, edge_logits[i], None if logp is None else logp[i])
+            for i, (instruction, text, row) in enumerate(zip(instructions, encoded, batch.rows(), strict=True))
+        ]
+
+    def _plan_steps(self, instructions: Sequence[str], given: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]:
+        device = self.card_features.device
+        spans = [torch.tensor(row, device=device).view(-1, 2) for row in given]
+        targets = PlanTargets(
+            lengths=torch.tensor([len(row) for row in given], device=device),
+            spans=pad_sequence(spans, batch_first=True, padding_value=IGNORE),
+        )
+        logits = self.link(instructions, targets)["edge_logits"]
+        texts = [self.encoder.encode(instruction) for instruction in instructions]
+        memory = self._read(texts)
+        none = len(self.config.task_types), len(self.cards), self.config.max_fallbacks
+        asked = given_decisions(targets, memory.offsets, *none)
+        structure = Structure(
+            lengths=asked.lengths,
+            spans=asked.spans,
+            types=self.decoder.types(asked.spans, memory).argmax(-1),
+            edges=best_expected_edges(logits, asked.steps),
+            edge_logits=logits,
+        )
+        chooser = Chooser(None, len(instructions), self.decoder.layout, device)
+        batch = self.selector.select(memory, self.card_features, structure, chooser)
+        return [
+            replace(self._finished(instruction, text, row, logits[i].cpu(), None), decisions=None)
+            for i, (instruction, text, row) in enumerate(zip(instructions, texts, batch.rows(), strict=True))
+        ]
+
+    def _finished(
+        self, instruction: str, text: EncodedText, row: Decisions, edge_logits: Tensor, logp: Tensor | None
+    ) -> Plan:
+        """The plan that was decided, with as many of its edges as a DAG can have."""
+        edges = repair(row.edges, edge_logits[: row.length, : row.length])
+        return Plan(
+            workflow=self._workflow(instruction, text, row, edges),
+            raw_valid=is_acyclic(row.edges),
+            decisions=row,
+            logp=logp,
+        )
 
     def _workflow(self, instruction: str, text: EncodedText, row: Decisions, edges: Tensor) -> Workflow:
         names = [card.name for card in self.cards]

@@ -20,6 +20,7 @@ class PlanTargets(TypedDict, total=False):
 
     Keys:
         lengths: (b,) number of steps; without it, the steps whose worker or type is given.
+        given: (b,) bool; whether the instruction lists the steps, so that stopping and pointing are not trained.
         spans: (b, n, 2) [start, end) character offsets of each step's words.
         task_types, model_selections: (b, n) indices.
         fallback: (b, n, F) indices of workers, then `NO_WORKER`.
@@ -27,6 +28,7 @@ class PlanTargets(TypedDict, total=False):
     """
 
     lengths: Tensor
+    given: Tensor
     spans: Tensor
     task_types: Tensor
     model_selections: Tensor

@@ -117,7 +117,9 @@ def _vary(
     worded = word(varied, phrasings, parameter, [(p.value, p.result) for p in shown], rng)
     words = [clean(worded.text[start:end]) for start, end in worded.spans]
     asked = [
-        Proven(example.targets.model_selections[old], example.targets.fallback[old]) if new == before else proven[new]
+        Proven(example.targets.model_selections[old] or 0, example.targets.fallback[old])
+        if new == before
+        else proven[new]
         for old, new, before in zip(order, words, old_words, strict=True)
     ]
     targets = Targets(
@@ -165,7 +167,8 @@ def _proven(evidence: Iterable[TrainingExample]) -> dict[str, Proven]:
         for words, worker, fallback in zip(
             targets.instructions, targets.model_selections, targets.fallback, strict=True
         ):
-            found.setdefault(clean(words), Proven(worker, fallback))
+            if worker is not None:
+                found.setdefault(clean(words), Proven(worker, fallback))
     return found
 
 

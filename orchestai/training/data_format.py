@@ -21,23 +21,27 @@ class Targets(BaseModel):
     """The plan to imitate; every list has one entry per subtask, in the order of the plan.
 
     Attributes:
-        model_selections: index of the worker in the pool.
+        model_selections: index of the worker in the pool; None where nobody was chosen (that choice is not trained).
         task_types: index into `planner.task_types`; None where nobody named a type (that choice is not trained).
         dependencies: indices of the parents, in argument order.
         spans: [start, end) character offsets of the subtask's words in the instruction; None where it has words of
             its own.
         fallback: indices of the workers to ask next, in turn.
         instructions: the subtask's words.
+        ids: names of the subtasks, each once; 1, 2, ... where the source has none.
+        durations: seconds that each takes, where the source says so.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    model_selections: tuple[int, ...] = Field(min_length=1)
+    model_selections: tuple[int | None, ...] = Field(min_length=1)
     task_types: tuple[int | None, ...]
     dependencies: tuple[tuple[int, ...], ...]
     spans: tuple[tuple[int, int] | None, ...] = ()
     fallback: tuple[tuple[int, ...], ...] = ()
     instructions: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    durations: tuple[float | None, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -46,21 +50,38 @@ class Targets(BaseModel):
         if not isinstance(data, dict) or not isinstance(data.get("model_selections"), list | tuple):
             return data
         n = len(data["model_selections"])
-        return {"spans": [None] * n, "fallback": [[]] * n, "instructions": [""] * n} | data
+        return {
+            "spans": [None] * n,
+            "fallback": [[]] * n,
+            "instructions": [""] * n,
+            "ids": [str(i + 1) for i in range(n)],
+            "durations": [None] * n,
+        } | data
 
     @model_validator(mode="after")
     def _consistent(self) -> Targets:
         n = len(self.model_selections)
-        for name in ("task_types", "dependencies", "spans", "fallback", "instructions"):
+        for name in ("task_types", "dependencies", "spans", "fallback", "instructions", "ids", "durations"):
             if len(getattr(self, name)) != n:
                 raise ValueError(f"{name} has {len(getattr(self, name))} entries, but model_selections has {n}")
-        Workflow(
+        self.workflow()
+        return self
+
+    def workflow(self) -> Workflow:
+        """The plan without workers, under the steps' own ids."""
+        if any(not 0 <= parent < len(self) for parents in self.dependencies for parent in parents):
+            raise ValueError("dependencies: a parent that does not exist")
+        return Workflow(
             [
-                Subtask(id=str(i), instruction="", depends_on=tuple(map(str, parents)))
+                Subtask(
+                    id=self.ids[i],
+                    instruction=self.instructions[i],
+                    depends_on=tuple(self.ids[parent] for parent in parents),
+                    span=self.spans[i],
+                )
                 for i, parents in enumerate(self.dependencies)
             ]
         )
-        return self
 
     def __len__(self) -> int:
         return len(self.model_selections)
@@ -83,13 +104,31 @@ class TrainingExample(BaseModel):
 
     instruction: str
     targets: Targets
-    rewards: Rewards
+    rewards: Rewards | None = None
+    """None where the plan was written, not executed."""
     task_id: str = ""
     suite: str = ""
-    split: Literal["train", "validation"] = "train"
+    """Or another source."""
+    licence: str = ""
+    """Of the source."""
+    split: Literal["train", "validation", "test"] = "train"
+    """`test` is for `evaluate --plans`; nothing is learned from it."""
+    given: bool = False
+    """Whether the instruction lists the steps, at `targets.spans`, so that only their edges are to be planned."""
     augmented: bool = False
     """Whether the instruction was reworded from a logged one."""
     schema_version: Literal[1] = SCHEMA_VERSION
+
+    @property
+    def solved(self) -> bool:
+        """Whether an execution of the plan passed all hidden tests, so that its workers are worth imitating."""
+        return self.rewards is not None and self.rewards.success == 1
+
+    @model_validator(mode="after")
+    def _given_steps(self) -> TrainingExample:
+        if self.given and None in self.targets.spans:
+            raise ValueError("targets.spans: a step that is given stands in the instruction")
+        return self
 
     @model_validator(mode="after")
     def _spans_inside(self) -> TrainingExample:
@@ -103,6 +142,7 @@ class TrainingMeta(BaseModel):
     """The sidecar `NAME.meta.json` of a training file.
 
     Attributes:
+        task_types, pool: what indices refer to; empty where no example names a type, or a worker.
         fingerprint: of the examples, so that a sidecar of another file is noticed.
         counts: examples by split, and how many of them are augmented.
         dropped: reason -> number of executions or tasks left out.
@@ -137,9 +177,11 @@ def save_training_data(
         UserError: a file cannot be written.
     """
     data = [example.model_dump(mode="json") for example in examples]
+    typed = any(kind is not None for example in examples for kind in example.targets.task_types)
+    staffed = any(worker is not None for example in examples for worker in example.targets.model_selections)
     meta = TrainingMeta(
-        task_types=config.planner.task_types,
-        pool=tuple(config.workers.pool),
+        task_types=config.planner.task_types if typed else (),
+        pool=tuple(config.workers.pool) if staffed else (),
         fingerprint=artefacts.fingerprint(data),
         counts=counts or {},
         dropped=dropped or {},
@@ -181,7 +223,7 @@ def _check_meta(path: Path, fingerprint: str, config: Config) -> None:
         ("planner.task_types", meta.task_types, config.planner.task_types),
         ("workers.pool", meta.pool, tuple(config.workers.pool)),
     ):
-        if saved != wanted:
+        if saved and saved != wanted:
             raise UserError(
                 f"{path}: made for {name} {list(saved)}, but the config has {list(wanted)}; "
                 "use the config it was made with, or run prepare again"
@@ -206,7 +248,8 @@ def _example(raw: Any, where: str, config: Config) -> TrainingExample:
             f"{where}: {len(targets)} subtasks, but planner.max_subtasks is {config.planner.max_subtasks}; raise it"
         )
     types = [index for index in targets.task_types if index is not None]
-    workers = [*targets.model_selections, *(worker for row in targets.fallback for worker in row)]
+    chosen = [index for index in targets.model_selections if index is not None]
+    workers = [*chosen, *(worker for row in targets.fallback for worker in row)]
     for field, indices, size, key in (
         ("task_types", types, len(config.planner.task_types), "planner.task_types"),
         ("model_selections or fallback", workers, len(config.workers.pool), "workers.pool"),

@@ -35,6 +35,7 @@ class WorkflowDataset(Dataset[Item]):
         spans: [start, end) character offsets of the subtasks' words in the instruction. Where they are not given, the
             words are looked for; a subtask whose words are not in the instruction trains everything but its span.
         fallback: indices of the workers to ask next; those beyond `max_fallbacks` are left out.
+        given: whether the instruction lists the steps, so that finding them is not trained; False where not said.
     """
 
     def __init__(
@@ -46,25 +47,28 @@ class WorkflowDataset(Dataset[Item]):
         model_selections: Sequence[Sequence[int | None]],
         spans: Sequence[Sequence[tuple[int, int] | None]] | None = None,
         fallback: Sequence[Sequence[Sequence[int]]] | None = None,
+        given: Sequence[bool] | None = None,
         *,
         max_subtasks: int = PlannerConfig().max_subtasks,
         max_fallbacks: int = PlannerConfig().max_fallbacks,
     ) -> None:
-        columns = (subtask_sequences, task_types, dependencies, model_selections, spans, fallback)
+        columns = (subtask_sequences, task_types, dependencies, model_selections, spans, fallback, given)
         if any(column is not None and len(column) != len(instructions) for column in columns):
             raise ValueError("every argument needs one entry per instruction")
         self.instructions = tuple(instructions)
+        self.given = tuple(given) if given is not None else (False,) * len(instructions)
         self._targets = []
         for i, instruction in enumerate(instructions):
             words = subtask_sequences[i]
-            given = spans[i] if spans is not None else [None] * len(words)
+            known = spans[i] if spans is not None else [None] * len(words)
             self._targets.append(
                 _targets(
-                    spans=[span or _find(text, instruction) for span, text in zip(given, words, strict=True)],
+                    spans=[span or _find(text, instruction) for span, text in zip(known, words, strict=True)],
                     task_types=task_types[i],
                     dependencies=dependencies[i],
                     model_selections=model_selections[i],
                     fallback=fallback[i] if fallback is not None else None,
+                    given=self.given[i],
                     max_subtasks=max_subtasks,
                     max_fallbacks=max_fallbacks,
                 )
@@ -74,18 +78,18 @@ class WorkflowDataset(Dataset[Item]):
     def from_examples(cls, examples: Sequence[TrainingExample], config: PlannerConfig) -> WorkflowDataset:
         """The plans of `examples`. An execution that failed may show how to decompose, but not whom to ask."""
         targets = [example.targets for example in examples]
-        solved = [example.rewards.success == 1 for example in examples]
         return cls(
             instructions=[example.instruction for example in examples],
             subtask_sequences=[target.instructions for target in targets],
             task_types=[target.task_types for target in targets],
             dependencies=[target.dependencies for target in targets],
             model_selections=[
-                target.model_selections if known else [None] * len(target)
-                for target, known in zip(targets, solved, strict=True)
+                example.targets.model_selections if example.solved else [None] * len(example.targets)
+                for example in examples
             ],
             spans=[target.spans for target in targets],
             fallback=[target.fallback for target in targets],
+            given=[example.given for example in examples],
             max_subtasks=config.max_subtasks,
             max_fallbacks=config.max_fallbacks,
         )
@@ -131,6 +135,7 @@ def _targets(
     dependencies: Sequence[Sequence[int]],
     model_selections: Sequence[int | None],
     fallback: Sequence[Sequence[int]] | None,
+    given: bool,
     max_subtasks: int,
     max_fallbacks: int,
 ) -> PlanTargets:
@@ -140,6 +145,7 @@ def _targets(
         raise ValueError(f"a plan of {n} subtasks, but max_subtasks is {max_subtasks}")
     targets = PlanTargets(
         lengths=torch.tensor(n),
+        given=torch.tensor(given),
         spans=torch.full((max_subtasks, 2), IGNORE),
         task_types=torch.full((max_subtasks,), IGNORE),
         model_selections=torch.full((max_subtasks,), IGNORE),

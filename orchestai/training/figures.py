@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from orchestai.planner.base import Decisions, Plan
-from orchestai.planner.dag import is_acyclic, likeliest_edges, repair
-from orchestai.planner.losses import PlannerOutputs, choices, stops
+from orchestai.planner.dag import best_expected_edges, is_acyclic, likeliest_edges, repair
+from orchestai.planner.losses import LinkOutputs, PlannerOutputs, choices, stops
 from orchestai.planner.targets import IGNORE, PlanTargets, existing_steps, token_spans
 
 
@@ -68,6 +69,22 @@ def count_heads(outputs: PlannerOutputs, targets: PlanTargets, tally: Tally, edg
     for graph, odds in zip(likely.cpu(), logits.cpu(), strict=True):
         tally.add("raw_validity", float(is_acyclic(graph)))
         tally.add("decoded_validity", float(is_acyclic(repair(graph, odds))))
+
+
+def count_links(outputs: LinkOutputs, targets: PlanTargets, tally: Tally, edges: EdgeCounts) -> None:
+    """The edges that are planned between given steps; a plan is exact if all are right."""
+    steps = existing_steps(targets)
+    n = steps.shape[1]
+    logits, wanted = outputs["edge_logits"].detach(), targets["dependencies"][:, :n, :n]
+    likely = best_expected_edges(logits, steps)
+    made = torch.stack([repair(graph, odds) for graph, odds in zip(likely, logits, strict=True)])
+    edges.add(made, wanted)
+    for i in range(len(steps)):
+        exact = bool((made[i] == wanted[i]).all())
+        tally.add("raw_validity", float(is_acyclic(likely[i])))
+        tally.add("decoded_validity", float(is_acyclic(made[i])))
+        tally.add("exact_decomposition", float(exact))
+        tally.add("exact_plan", float(exact))
 
 
 def count_plans(plans: Sequence[Plan], outputs: PlannerOutputs, targets: PlanTargets, tally: Tally) -> None:

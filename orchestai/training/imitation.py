@@ -1,23 +1,25 @@
-"""How the planner of heads learns to imitate plans."""
+"""How the planner of heads learns to imitate plans; steps that are given have batches of their own."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import AdamW
 from torch.utils.data import default_collate
 
 from orchestai.config import Phase1Config
+from orchestai.errors import UserError
 from orchestai.planner.length_batches import length_batches
+from orchestai.planner.losses import LinkOutputs, PlannerOutputs
 from orchestai.planner.model import PlannerModel
 from orchestai.planner.targets import PlanTargets
 from orchestai.training.dataset import LengthGroupedBatches, WorkflowDataset
 from orchestai.training.epochs import Epochs, short
-from orchestai.training.figures import EdgeCounts, Tally, count_heads, count_plans
+from orchestai.training.figures import EdgeCounts, Tally, count_heads, count_links, count_plans
 
 
 class Imitation(Epochs):
@@ -29,19 +31,27 @@ class Imitation(Epochs):
         self.planner = planner
         self.train = train
         self.validation = validation
+        if planner.linker is None and any(train.given):
+            raise UserError("planner.linker: null, but some examples give the steps; set planner.linker.layers=2")
+        self._kinds = [[i for i, given in enumerate(train.given) if given == kind] for kind in (False, True)]
         self._lengths = [len(planner.encoder.encode(instruction)) for instruction in train.instructions]
         self._learned = [parameter for parameter in planner.parameters() if parameter.requires_grad]
-        optimizer = AdamW(self._learned, lr=settings.learning_rate, weight_decay=settings.weight_decay)
-        super().__init__(optimizer, settings, -(-len(train) // settings.batch_size))
+        optimizer = AdamW(self._groups(settings), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+        super().__init__(optimizer, settings, sum(-(-len(kind) // settings.batch_size) for kind in self._kinds))
 
-    def batches(self, epoch: int) -> LengthGroupedBatches:
-        return LengthGroupedBatches(self._lengths, self.settings.batch_size, seed=self.settings.seed, epoch=epoch)
+    def batches(self, epoch: int) -> Iterator[list[int]]:
+        """Each holds either steps that are given or steps that are to be found; the two kinds alternate evenly."""
+        found: list[tuple[float, list[int]]] = []
+        for kind in self._kinds:
+            lengths = [self._lengths[i] for i in kind]
+            sampler = LengthGroupedBatches(lengths, self.settings.batch_size, seed=self.settings.seed, epoch=epoch)
+            found += [((k + 0.5) / len(sampler), [kind[i] for i in rows]) for k, rows in enumerate(sampler)]
+        yield from (rows for _, rows in sorted(found, key=lambda pair: pair[0]))
 
     def step(self, rows: list[int]) -> dict[str, float]:
         self.planner.train()
         instructions, targets = self._batch(self.train, rows)
-        outputs = self.planner(instructions, targets)
-        losses = self.planner.compute_supervised_loss(outputs, targets, self.settings.lambda_dag)
+        _, losses = (self._link if targets["given"].any() else self._decode)(instructions, targets)
         values = {name: loss.item() for name, loss in losses.items()}
         if math.isfinite(values["total_loss"]):
             self.optimizer.zero_grad()
@@ -55,21 +65,50 @@ class Imitation(Epochs):
         """Losses and figures on the validation set, without dropout."""
         tally, edges = Tally(), EdgeCounts()
         self.planner.eval()
-        lengths = {row: len(instruction) for row, instruction in enumerate(self.validation.instructions)}
-        for rows in length_batches(lengths, self.settings.batch_size):
+        for rows in self._validation_batches():
             instructions, targets = self._batch(self.validation, rows)
-            outputs = self.planner(instructions, targets)
-            losses = self.planner.compute_supervised_loss(outputs, targets, self.settings.lambda_dag)
+            if targets["given"].any():
+                linked, losses = self._link(instructions, targets)
+                count_links(linked, targets, tally, edges)
+            else:
+                outputs, losses = self._decode(instructions, targets)
+                count_heads(outputs, targets, tally, edges)
+                count_plans(self.planner.plan_instructions(instructions), outputs, targets, tally)
             for name, value in losses.items():
                 tally.add(short("val", name), value.item(), len(rows))
-            count_heads(outputs, targets, tally, edges)
-            count_plans(self.planner.plan_instructions(instructions), outputs, targets, tally)
         return {**tally.means(), **edges.figures()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from `state_dict` merged with the planner's `model_state_dict`."""
         self.planner.load_state_dict(state["model_state_dict"])
         super().load_state_dict(state)
+
+    def _groups(self, settings: Phase1Config) -> list[dict[str, Any]]:
+        """The encoder's layers that learn have a learning rate of their own."""
+        linker = self.planner.linker
+        slow = set() if linker is None else set(linker.layers.parameters())
+        groups: list[dict[str, Any]] = [{"params": [p for p in self._learned if p not in slow]}]
+        if slow and self.planner.config.linker is not None:
+            rate = self.planner.config.linker.learning_rate
+            groups.append({"params": [p for p in self._learned if p in slow], "lr": rate})
+        return groups
+
+    def _link(self, instructions: list[str], targets: PlanTargets) -> tuple[LinkOutputs, dict[str, Tensor]]:
+        outputs = self.planner.link(instructions, targets)
+        return outputs, self.planner.compute_link_loss(outputs, targets, self.settings.lambda_dag)
+
+    def _decode(self, instructions: list[str], targets: PlanTargets) -> tuple[PlannerOutputs, dict[str, Tensor]]:
+        outputs = self.planner(instructions, targets)
+        return outputs, self.planner.compute_supervised_loss(outputs, targets, self.settings.lambda_dag)
+
+    def _validation_batches(self) -> Iterator[list[int]]:
+        for kind in (False, True):
+            lengths = {
+                row: len(instruction)
+                for row, instruction in enumerate(self.validation.instructions)
+                if self.validation.given[row] == kind
+            }
+            yield from length_batches(lengths, self.settings.batch_size)
 
     def _batch(self, dataset: WorkflowDataset, rows: list[int]) -> tuple[list[str], PlanTargets]:
         batch = default_collate([dataset[row] for row in rows])

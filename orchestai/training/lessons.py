@@ -88,7 +88,9 @@ def make_lesson(example: TrainingExample, planner: LanguagePlanner) -> PlanLesso
 
 
 def workflow_of(example: TrainingExample, planner: LanguagePlanner) -> Workflow:
-    """The plan of an example; an unnamed type is the first, and fallbacks beyond `max_fallbacks` are left out.
+    """The plan of an example; unnamed types and workers are the first, fallbacks beyond `max_fallbacks` are left out.
+
+    Where a step is listed before one that it needs, the steps are put into an order in which they can be done.
 
     Raises:
         UnteachableError: a subtask has no words.
@@ -99,27 +101,31 @@ def workflow_of(example: TrainingExample, planner: LanguagePlanner) -> Workflow:
         words = targets.instructions[i] or (example.instruction[slice(*span)] if span is not None else "")
         if not words:
             raise UnteachableError(f"subtask {i + 1} has no words")
-        subtasks.append(
-            Subtask(
-                id=str(i + 1),
-                instruction=words,
-                task_type=config.task_types[targets.task_types[i] or 0],
-                worker=planner.cards[targets.model_selections[i]].name,
-                fallback=tuple(planner.cards[w].name for w in targets.fallback[i][: config.max_fallbacks]),
-                depends_on=tuple(str(parent + 1) for parent in targets.dependencies[i]),
-                span=span,
-            )
+        subtask = Subtask(
+            id=str(i + 1),
+            instruction=words,
+            depends_on=tuple(str(parent + 1) for parent in targets.dependencies[i]),
+            span=span,
         )
-    return Workflow(subtasks)
+        if config.language.assign:
+            choice = {
+                "task_type": config.task_types[targets.task_types[i] or 0],
+                "worker": planner.cards[targets.model_selections[i] or 0].name,
+                "fallback": tuple(planner.cards[w].name for w in targets.fallback[i][: config.max_fallbacks]),
+            }
+            subtask = subtask.model_copy(update=choice)
+        subtasks.append(subtask)
+    workflow = Workflow(subtasks)
+    listed = all(parent < child for child, parents in enumerate(targets.dependencies) for parent in parents)
+    return workflow if listed else Workflow(workflow.order())
 
 
 def _open_values(plan: PlanText, example: TrainingExample) -> list[tuple[int, int]]:
     """[start, end) of the values that the example does not vouch for."""
-    solved = example.rewards.success == 1
     return [
         (mark.start, mark.end)
         for mark in plan.marks
-        if (mark.field in ("worker", "fallback") and not solved)
+        if (mark.field in ("worker", "fallback") and not example.solved)
         or (mark.field == "task_type" and example.targets.task_types[mark.step] is None)
     ]
 

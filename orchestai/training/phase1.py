@@ -111,16 +111,19 @@ def split_examples(
 ) -> tuple[list[TrainingExample], list[TrainingExample]]:
     """Examples to learn from, and examples held out: those marked so, or, where none is, a share of the tasks.
 
+    Examples for tests are in neither.
+
     Raises:
         UserError: nothing would be left for one of them.
     """
     held_out = [example for example in examples if example.split == "validation"]
     learned = [example for example in examples if example.split == "train"]
     if not held_out:
-        tasks = sorted({example.task_id or example.instruction for example in examples})
+        known = learned
+        tasks = sorted({example.task_id or example.instruction for example in known})
         kept = set(Random(seed).sample(tasks, round(len(tasks) * (1 - fraction))))
-        learned = [example for example in examples if (example.task_id or example.instruction) in kept]
-        held_out = [example for example in examples if (example.task_id or example.instruction) not in kept]
+        learned = [example for example in known if (example.task_id or example.instruction) in kept]
+        held_out = [example for example in known if (example.task_id or example.instruction) not in kept]
     if not learned or not held_out:
         raise UserError(
             f"{data}: {len(learned)} examples to learn from and {len(held_out)} to validate on; both are needed, so "

@@ -61,9 +61,7 @@ def _same_steps(made: Workflow, wanted: Workflow, example: TrainingExample) -> b
 
 
 def _same_workers(made: Workflow, wanted: Workflow, example: TrainingExample) -> bool:
-    return example.rewards.success < 1 or all(
-        a.worker == b.worker for a, b in zip(made.subtasks, wanted.subtasks, strict=True)
-    )
+    return not example.solved or all(a.worker == b.worker for a, b in zip(made.subtasks, wanted.subtasks, strict=True))
 
 
 def _steps(workflow: Workflow | None) -> Counter[object]:

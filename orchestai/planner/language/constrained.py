@@ -66,15 +66,18 @@ def plan_schema(config: PlannerConfig, cards: Sequence[WorkerCard]) -> dict[str,
     It cannot forbid that a step names a parent twice; such a plan is invalid, as ever.
     """
     names = {"enum": [card.name for card in cards]}
+    assigned = {
+        "task_type": {"enum": list(config.task_types)},
+        "worker": names,
+        "fallback": {"type": "array", "items": names, "maxItems": config.max_fallbacks},
+    }
     steps = []
     for number in range(1, config.max_subtasks + 1):
         earlier = {"items": {"enum": list(range(1, number))}} if number > 1 else {}
         properties = {
             "id": {"const": number},
             "instruction": {"type": "string", "minLength": 1},
-            "task_type": {"enum": list(config.task_types)},
-            "worker": names,
-            "fallback": {"type": "array", "items": names, "maxItems": config.max_fallbacks},
+            **(assigned if config.language.assign else {}),
             "role": {"type": "string"},
             "depends_on": {"type": "array", "maxItems": number - 1, **earlier},
         }

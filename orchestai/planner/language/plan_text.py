@@ -31,6 +31,7 @@ _DOTS = "..."
 _FEWEST_WORDS = 3
 """With which a quotation begins."""
 _FIELDS = frozenset(Subtask.model_fields) - {"span"}
+_ASSIGNMENT = frozenset({"task_type", "worker", "fallback"})
 _DECODER = json.JSONDecoder()
 _FENCE = re.compile(r"\A\s*```\w*\s*(.*?)\s*```\s*\Z", re.DOTALL)
 _SHIELDED = re.compile(r"`[^`]*`|\([^()`]*(?:`[^`]*`[^()`]*)*\)")
@@ -78,7 +79,9 @@ def with_numbers(instruction: str) -> str:
 
 
 def write_plan(workflow: Workflow, instruction: str, quote: Quote) -> PlanText:
-    """The canonical text of a plan: subtasks as listed, with ids 1 to n, without spaces; no role where there is none.
+    """The canonical text of a plan: subtasks as listed, with ids 1 to n, without spaces.
+
+    What is empty is left out: a role, and a step's type, worker and fallbacks where it has no worker.
 
     Args:
         instruction: the task's, which words that are not copied whole are looked up in.
@@ -93,14 +96,15 @@ def write_plan(workflow: Workflow, instruction: str, quote: Quote) -> PlanText:
             words = shorten(instruction, subtask.span, words, position)
         position = subtask.span[1] if subtask.span is not None else position
         text += f'{"," if i else ""}{{"id":{i + 1},"instruction":{_json(words)}'
-        for field, value in (("task_type", subtask.task_type), ("worker", subtask.worker)):
-            text += f',"{field}":"'
-            start, text = len(text), text + _json(value)[1:-1]
-            marks.append(Mark(start, len(text), i, field))  # type: ignore[arg-type]
-            text += '"'
-        text += ',"fallback":['
-        start, text = len(text), text + ",".join(map(_json, subtask.fallback)) + "]"
-        marks.append(Mark(start, len(text), i, "fallback"))
+        if subtask.worker:
+            for field, value in (("task_type", subtask.task_type), ("worker", subtask.worker)):
+                text += f',"{field}":"'
+                start, text = len(text), text + _json(value)[1:-1]
+                marks.append(Mark(start, len(text), i, field))  # type: ignore[arg-type]
+                text += '"'
+            text += ',"fallback":['
+            start, text = len(text), text + ",".join(map(_json, subtask.fallback)) + "]"
+            marks.append(Mark(start, len(text), i, "fallback"))
         text += f',"role":{_json(subtask.role)}' if subtask.role else ""
         text += ',"depends_on":['
         for k, parent in enumerate(subtask.depends_on):
@@ -109,6 +113,12 @@ def write_plan(workflow: Workflow, instruction: str, quote: Quote) -> PlanText:
             marks.append(Mark(start, len(text), i, "depends_on"))
         text += "]}"
     return PlanText(text + "]}", tuple(marks))
+
+
+def without_workers(workflow: Workflow) -> Workflow:
+    """Its steps and edges alone."""
+    nobody = {"task_type": "", "worker": "", "fallback": ()}
+    return workflow.replace({subtask.id: nobody for subtask in workflow.subtasks})
 
 
 @dataclass(frozen=True)
@@ -249,7 +259,8 @@ def _subtasks(text: str) -> Iterator[dict[str, Any]]:
 
 def _subtask(entry: dict[str, Any], workers: Sequence[str], config: PlannerConfig) -> Subtask:
     where = f"subtask {entry.get('id')!r}"
-    fields = {key: value for key, value in entry.items() if key in _FIELDS}
+    assigned = config.language.assign
+    fields = {key: value for key, value in entry.items() if key in (_FIELDS if assigned else _FIELDS - _ASSIGNMENT)}
     if isinstance(parents := fields.get("depends_on"), list):
         fields["depends_on"] = [str(parent) for parent in parents]
     try:
@@ -261,6 +272,8 @@ def _subtask(entry: dict[str, Any], workers: Sequence[str], config: PlannerConfi
         "".join((subtask.id, subtask.instruction, subtask.role)).encode()
     except UnicodeEncodeError:
         raise WorkflowError(f"{where}: half a surrogate pair, which is no text") from None
+    if not assigned:
+        return subtask
     if subtask.task_type not in config.task_types:
         raise WorkflowError(f"{where}: no task type {subtask.task_type!r}")
     unknown = [name for name in subtask.workers if name not in workers]

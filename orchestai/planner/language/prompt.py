@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from orchestai.planner.language.examples import worked_examples
-from orchestai.planner.language.plan_text import with_numbers, write_plan
+from orchestai.planner.language.plan_text import with_numbers, without_workers, write_plan
 from orchestai.planner_config import PlannerConfig
 from orchestai.workers.base import WorkerCard
 
@@ -20,6 +20,7 @@ _WORDS = {
     "begun": "its first words, copied from the text and followed by ...",
     "own": "what its worker is to do, in your own words",
 }
+_UNASSIGNED = _WORDS | {"own": "what is to be done, in your own words"}
 _SPLIT = "Split the text into subtasks for workers."
 _PLAN = (
     "Plan how workers solve the task. Each reads the task, its own subtask and the results of those it depends on; "
@@ -55,7 +56,8 @@ class PromptWriter:
         self._room = None if context is None else context - settings.max_new_tokens
         self._before: list[tuple[str, str]] = [("system", describe(config, cards))] if settings.describe else []
         for worked in worked_examples(config, cards):
-            plan = write_plan(worked.workflow, worked.instruction, settings.quote)
+            workflow = worked.workflow if settings.assign else without_workers(worked.workflow)
+            plan = write_plan(workflow, worked.instruction, settings.quote)
             self._before += [("user", self._shown(worked.instruction)), ("assistant", plan.text)]
 
     def _shown(self, instruction: str) -> str:
@@ -93,6 +95,12 @@ class PromptWriter:
 
 def describe(config: PlannerConfig, cards: Sequence[WorkerCard]) -> str:
     """The task of planning, the types and the workers, in words."""
+    if not config.language.assign:
+        return (
+            'Split the task into steps. Reply with JSON alone: {"subtasks":[...]}. Each subtask has an id (1, 2, ...), '
+            f"an instruction ({_UNASSIGNED[config.language.quote]}), and depends_on (ids of the earlier subtasks that "
+            "must be done before it)."
+        )
     workers = "\n".join(f"- {card.name} ({card.price_usd:.1e} USD): {card.text}" for card in cards)
     aim = _PLAN if config.language.quote == "own" else _SPLIT
     return (

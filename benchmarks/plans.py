@@ -1,0 +1,151 @@
+"""How well a planner links the steps of plans that others wrote, beside what needs no learning.
+
+    python benchmarks/plans.py DATA [--seeds 3] [--output runs/plans] [--json docs/results/plans.json] [KEY=VALUE]...
+
+DATA holds the folders `worfbench` and `asynchow` with the published files; the steps are given. Tasks are split by
+their words, so that no task is on two sides, whatever its source. Per seed, one planner is trained on AsyncHow and all
+sources of WorFBench together, and another on AsyncHow with its ordering constraints stated, as the benchmark's own
+prompts have them. Each is taken as it is after its last epoch and judged on the tasks that were kept for tests. Scores
+of a plan are means over seeds, and intervals are bootstrapped over plans. What is finished in the output folder is
+kept: interrupt and repeat the command to continue.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from orchestai import artefacts
+from orchestai.config import Config, load_config
+from orchestai.evaluation.evaluate_plans import PlansEvaluation, evaluate_plans
+from orchestai.evaluation.plan_scores import METRICS, SAME_STEP, PlanScore, sentence_embedder
+from orchestai.planner.checkpoint import load_planner
+from orchestai.planner.encoder import MINILM, open_encoder
+from orchestai.training.data_format import load_training_data
+from orchestai.training.phase1 import LAST
+from orchestai.training.prepare_plans import prepare_plans
+from orchestai.training.readers import READERS
+from orchestai.training.supervised import train
+from orchestai.workers.pool import worker_cards
+
+TRAININGS: dict[str, tuple[int, tuple[tuple[str, str], ...]]] = {
+    "plans": (5, (("asynchow", "asynchow"), ("worfbench", "worfbench"))),
+    "stated": (2, (("asynchow-stated", "asynchow"),)),
+}
+"""What is trained together: epochs, and readers, each with the folder that it reads."""
+CONFIG = Path(__file__).resolve().parent.parent / "configs" / "plans.yaml"
+
+console = Console()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--output", type=Path, default=Path("runs/plans"))
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("overrides", nargs="*")
+    args = parser.parse_args()
+    config = load_config(CONFIG, args.overrides)
+    embed = sentence_embedder(open_encoder(MINILM, 512))
+    figures: dict[str, Any] = {"worfbench": {}}
+    seconds: dict[str, list[float]] = {}
+    fingerprints = {}
+    for name, (epochs, readers) in TRAININGS.items():
+        data = prepared(args.data, args.output, name, readers, config)
+        examples = load_training_data(data, config)
+        fingerprints[name] = artefacts.fingerprint([example.model_dump(mode="json") for example in examples])
+        evaluations = []
+        seconds[name] = []
+        for seed in range(args.seeds):
+            folder = args.output / f"{name}{seed}"
+            seconds[name].append(trained(config, {"seed": seed, "num_epochs": epochs}, data, folder))
+            planner = load_planner(folder / LAST, config, worker_cards(config.workers))
+            evaluations.append(evaluate_plans(planner, examples, embed))
+        evaluation = over_seeds(evaluations)
+        console.print(evaluation.table())
+        licences = {example.suite: example.licence for example in examples}
+        for source, cell in by_source(evaluation, evaluations).items():
+            found = figures if source.startswith("asynchow") else figures["worfbench"]
+            found[source] = {**cell, "licence": licences[source]}
+        figures[f"macro_{name}"] = by_source(evaluation, evaluations, ["macro"])["macro"]
+    if args.json:
+        facts = {
+            "command": f"python benchmarks/plans.py DATA --seeds {args.seeds} --json docs/results/plans.json",
+            "config": config.model_dump(mode="json", include={"planner": True, "training": {"phase1_supervised"}}),
+            "cpu_seconds_of_training": seconds,
+            "data_fingerprint": fingerprints,
+            "same_step": SAME_STEP,
+            "versions": artefacts.versions(),
+        }
+        artefacts.write_json(args.json, {**figures, **facts})
+
+
+def prepared(folder: Path, output: Path, name: str, readers: Sequence[tuple[str, str]], config: Config) -> Path:
+    """The training file of some sources together; made once."""
+    parts = []
+    for reader, of in readers:
+        parts.append(output / f"{reader}.json")
+        if not parts[-1].exists():
+            console.print(prepare_plans(READERS[reader], [folder / of], config, parts[-1], given=True).table())
+    whole = output / f"{name}.json"
+    if not whole.exists():
+        prepare_plans(READERS["orchestai"], parts, config, whole, given=True)
+    return whole
+
+
+def trained(config: Config, changes: dict[str, int], data: Path, folder: Path) -> float:
+    """Train, or go on with it; processor seconds that this took, as far as it was done here."""
+    settings = config.training.phase1_supervised.model_copy(update=changes)
+    training = config.training.model_copy(update={"phase1_supervised": settings})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    train(
+        config.model_copy(update={"training": training}),
+        data=data,
+        output_dir=folder,
+        resume=(folder / LAST).exists(),
+    )
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_utime - before, 1)
+
+
+def over_seeds(evaluations: Sequence[PlansEvaluation]) -> PlansEvaluation:
+    """Each plan's scores as means over seeds; the floors have none."""
+    first = evaluations[0]
+    planner = []
+    for scores in zip(*(evaluation.scores["planner"] for evaluation in evaluations), strict=True):
+        rows = [asdict(score) for score in scores]
+        planner.append(PlanScore(**{name: float(np.mean([row[name] for row in rows])) for name in METRICS}))
+    return PlansEvaluation(first.sources, first.chains, {**first.scores, "planner": planner})
+
+
+def by_source(
+    evaluation: PlansEvaluation, seeds: Sequence[PlansEvaluation], sources: Sequence[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """source -> metric -> mean, interval, number of plans and each seed's mean; the floors' means under `floors`."""
+    rows = evaluation.to_dict()
+    per_seed = [one.to_dict()["planner"] for one in seeds]
+    return {
+        source: {
+            metric: interval | {"seeds": [one[source][metric]["mean"] for one in per_seed]}
+            for metric, interval in rows["planner"][source].items()
+        }
+        | {
+            "floors": {
+                floor: {metric: interval["mean"] for metric, interval in rows[floor][source].items()}
+                for floor in rows
+                if floor != "planner"
+            }
+        }
+        for source in sources or evaluation.names
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Plans of other sources to training data: read, checked, and split so that no task is on two sides."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from orchestai.config import Config
+from orchestai.errors import UserError
+from orchestai.training.data_format import TrainingExample, save_training_data
+from orchestai.training.readers.plan import Reader, UnusablePlanError
+
+
+@dataclass(frozen=True)
+class PlansReport:
+    """What `prepare --from` kept and left out.
+
+    Attributes:
+        sources: source -> examples by split.
+        dropped: reason -> number of records.
+    """
+
+    sources: dict[str, dict[str, int]]
+    dropped: dict[str, int]
+
+    def table(self) -> Table:
+        """For the terminal."""
+        table = Table("source", "train", "validation", "test", title_justify="left")
+        for source, splits in self.sources.items():
+            table.add_row(source, *(str(splits.get(split, 0)) for split in ("train", "validation", "test")))
+        for reason, count in self.dropped.items():
+            table.add_row(f"dropped: {reason}", str(count), "", "")
+        return table
+
+
+def prepare_plans(
+    reader: Reader, paths: Sequence[Path], config: Config, output: Path | str, *, given: bool
+) -> PlansReport:
+    """Write the training file and its sidecar.
+
+    Each example says its source and licence. A share of `test_fraction` of the tasks is kept for `evaluate --plans`,
+    and `val_fraction` of the rest for validation. Which, depends on a task's words alone, without regard to case and
+    spaces: plans for the same task, of whatever source, are on the same side, and stay there as data grow. Examples
+    that were prepared before keep their split.
+
+    Args:
+        given: write the steps into the instruction; else planners find them as well.
+
+    Raises:
+        UserError: a path cannot be read, there is nothing to learn from, or the file cannot be written.
+    """
+    settings = config.training.phase1_supervised
+    dropped: Counter[str] = Counter()
+    examples: list[TrainingExample] = []
+    seen: set[str] = set()
+    for path in paths:
+        for found in reader(path):
+            if isinstance(found, UnusablePlanError):
+                dropped[str(found)] += 1
+                continue
+            if isinstance(found, TrainingExample):
+                example = found
+            else:
+                split = split_of(found.task, settings.test_fraction, settings.val_fraction)
+                example = found.example(given=given).model_copy(update={"split": split})
+            if len(example.targets) > config.planner.max_subtasks:
+                dropped[f"more steps than planner.max_subtasks={config.planner.max_subtasks}"] += 1
+            elif (plan := example.model_dump_json(exclude={"task_id"})) in seen:
+                dropped["the same plan for the same task"] += 1
+            else:
+                seen.add(plan)
+                examples.append(example)
+    if not examples:
+        reasons = "; ".join(f"{reason}: {count}" for reason, count in dropped.most_common())
+        raise UserError(f"{', '.join(map(str, paths))}: no plan can be learned from ({reasons or 'there is none'})")
+    counts = Counter((example.suite, example.split) for example in examples)
+    sources = {source: {s: counts[source, s] for s in ("train", "validation", "test")} for source, _ in sorted(counts)}
+    totals: Counter[str] = Counter(example.split for example in examples)
+    save_training_data(output, examples, config, counts=dict(totals), dropped=dict(dropped))
+    return PlansReport(sources, dict(dropped.most_common()))
+
+
+def split_of(task: str, test_fraction: float, val_fraction: float) -> str:
+    """`train`, `validation` or `test`, by the task's words."""
+    test, validation = (_place(task, purpose) for purpose in ("test", "validation"))
+    return "test" if test < test_fraction else "validation" if validation < val_fraction else "train"
+
+
+def _place(task: str, purpose: str) -> float:
+    """A number in [0, 1)."""
+    digest = hashlib.sha256(f"{purpose}\0{' '.join(task.casefold().split())}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64

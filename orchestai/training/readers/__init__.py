@@ -1,0 +1,37 @@
+"""Readers of plans: each turns the files of one source into plans. See docs/plans.md for a reader of your own."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from orchestai.errors import UserError
+from orchestai.training.readers import asynchow, langgraph, orchestai, worfbench
+from orchestai.training.readers.plan import Reader
+
+READERS: dict[str, Reader] = {
+    "worfbench": worfbench.read,
+    "asynchow": asynchow.read,
+    "asynchow-stated": asynchow.read_stated,
+    "orchestai": orchestai.read,
+    "langgraph-json": langgraph.read,
+}
+
+
+def find_reader(name: str) -> Reader:
+    """A built-in reader by its name, or a user's own as `MODULE:FUNCTION`.
+
+    Raises:
+        UserError: there is no such reader.
+    """
+    if name in READERS:
+        return READERS[name]
+    module, _, function = name.partition(":")
+    if not function:
+        raise UserError(
+            f"--from: no reader {name!r}; choose from {', '.join(READERS)}, or name your own MODULE:FUNCTION"
+        )
+    try:
+        reader: Reader = getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"--from: cannot load the reader {name!r}: {error}") from None
+    return reader

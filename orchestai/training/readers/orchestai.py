@@ -1,0 +1,58 @@
+"""This program's own files: training files, and plans with the instruction that they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from orchestai.errors import UserError
+from orchestai.training.data_format import TrainingExample
+from orchestai.training.readers.files import files, load
+from orchestai.training.readers.plan import ReadPlan, SourcePlan, SourceStep, UnusablePlanError, one_line
+from orchestai.workflow import Workflow, WorkflowError
+
+
+def read(path: Path) -> Iterator[ReadPlan]:
+    """Entries of a JSON list or of JSON lines.
+
+    An entry with `targets` is an example of a training file and stays as it is. Any other is a plan: `instruction`,
+    `subtasks` as `orchestai plan` prints them, and if need be `id`, `source`, `licence` and `seconds` (by subtask id).
+    """
+    for file in files(path, "*.json", "*.jsonl", "*.jsonl.gz"):
+        entries = load(file)
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise UserError(f"{file}: a list of plans is wanted, or one plan a line")
+        for index, entry in enumerate(entries):
+            try:
+                yield _example(entry, file, index) if "targets" in entry else _plan(entry, file, index)
+            except UnusablePlanError as reason:
+                yield reason
+
+
+def _example(entry: dict[str, Any], file: Path, index: int) -> TrainingExample:
+    try:
+        return TrainingExample.model_validate(entry)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{file}: example {index}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _plan(entry: dict[str, Any], file: Path, index: int) -> SourcePlan:
+    if not {"instruction", "subtasks"} <= entry.keys():
+        raise UserError(f"{file}: entry {index}: a plan needs `instruction` and `subtasks`")
+    try:
+        workflow = Workflow(entry["subtasks"])
+    except WorkflowError as error:
+        raise UnusablePlanError(f"not a workflow: {error}") from None
+    seconds = entry.get("seconds", {})
+    return SourcePlan(
+        id=str(entry.get("id", f"{file.stem}/{index}")),
+        source=str(entry.get("source", "own")),
+        licence=str(entry.get("licence", "")),
+        task=one_line(entry["instruction"]),
+        steps=tuple(SourceStep(s.id, one_line(s.instruction), seconds.get(s.id)) for s in workflow.subtasks),
+        edges=frozenset(workflow.graph().edges),
+    )

@@ -1,0 +1,196 @@
+"""Steps that are given keep their words and places; their edges are learned, valid, and cost the rest nothing."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from orchestai.config import Config
+from orchestai.errors import UserError
+from orchestai.planner.checkpoint import load_planner, save_planner
+from orchestai.planner.dag import best_expected_edges
+from orchestai.planner.encoder import open_encoder
+from orchestai.planner.model import PlannerModel
+from orchestai.training.data_format import TrainingExample, save_training_data
+from orchestai.training.dataset import WorkflowDataset
+from orchestai.training.imitation import Imitation
+from orchestai.training.readers.plan import SourcePlan, SourceStep
+from orchestai.training.supervised import train
+from orchestai.workers.pool import worker_cards
+
+WORDS = ("boil water", "take a cup", "call a friend", "open the door", "feed the cat")
+LINKER = {"layers": 1, "d_model": 32, "learning_rate": 5e-4, "dropout": 0.0}
+
+
+def config(linker: dict[str, object] | None = LINKER, **phase1: object) -> Config:
+    pool = {name: {"kind": "tool", "tool": "calculator", "card": name} for name in ("one", "other")}
+    return Config(
+        planner={"d_model": 32, "num_layers": 1, "max_subtasks": 5, "max_tokens": 128, "linker": linker},
+        workers={"pool": pool},
+        training={"phase1_supervised": {"learning_rate": 2e-3, "batch_size": 8, **phase1}},
+    )
+
+
+def plan(words: tuple[str, ...], how: str, split: str = "train") -> TrainingExample:
+    """`one after the other` or `all at once`, which only the task says."""
+    steps = tuple(SourceStep(str(i), text) for i, text in enumerate(words))
+    chain = [(str(i), str(i + 1)) for i in range(len(words) - 1)]
+    edges = frozenset(chain if how == "one after the other" else [])
+    made = SourcePlan(f"{how} {words}", "toy", "CC0", f"Do this {how}", steps, edges)
+    return made.example(given=True).model_copy(update={"split": split})
+
+
+def examples() -> list[TrainingExample]:
+    chosen = list(itertools.permutations(WORDS, 3))
+    return [
+        plan(words, how, "validation" if i % 6 == 0 else "train")
+        for i, words in enumerate(chosen)
+        for how in ("one after the other", "all at once")
+    ]
+
+
+def planner(linker: dict[str, object] | None = LINKER) -> PlannerModel:
+    torch.manual_seed(0)
+    settings = config(linker)
+    return PlannerModel(settings.planner, worker_cards(settings.workers))
+
+
+def spans(example: TrainingExample) -> list[tuple[int, int]]:
+    return [span for span in example.targets.spans if span is not None]
+
+
+def test_it_learns_what_the_instruction_says_of_its_steps(tmp_path):
+    settings = config(num_epochs=6, lr_schedule="linear")
+    save_training_data(tmp_path / "data.json", examples(), settings)
+    summary = train(settings, data=tmp_path / "data.json", output_dir=tmp_path)
+    assert summary.metrics["exact_decomposition"] == 1
+    loaded = load_planner(tmp_path / "phase1_best.pth", settings, worker_cards(settings.workers))
+    asked = plan(("feed the cat", "boil water", "take a cup"), "one after the other")
+    [made] = loaded.plan_steps([asked.instruction], [spans(asked)])
+    assert made.raw_valid
+    assert [s.instruction for s in made.workflow.subtasks] == list(asked.targets.instructions)
+    assert [s.span for s in made.workflow.subtasks] == spans(asked)
+    assert made.workflow.dependencies() == [[], [0], [1]]
+    assert {s.worker for s in made.workflow.subtasks} <= {"one", "other"}
+
+
+def test_plans_are_dags_before_any_training_and_do_not_depend_on_their_batch():
+    model = planner()
+    asked = [*[plan(words, "all at once") for words in itertools.permutations(WORDS, 4)][:6], plan(WORDS[:2], "x")]
+    together = model.plan_steps([e.instruction for e in asked], [spans(e) for e in asked])
+    for example, made in zip(asked, together, strict=True):
+        [alone] = model.plan_steps([example.instruction], [spans(example)])
+        assert alone.workflow == made.workflow
+        assert made.decisions is None
+
+
+def test_given_steps_leave_the_finding_of_steps_as_it_is():
+    model = planner()
+    data = WorkflowDataset.from_examples(examples()[:8], model.config)
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    Imitation(model, data, data, config().training.phase1_supervised).step(list(range(8)))
+    changed = {name.split(".")[0] for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
+    assert changed == {"linker"}
+
+
+def test_a_batch_holds_one_kind_of_example_and_an_epoch_all_of_them():
+    given = examples()[:20]
+    free = [e.model_copy(update={"given": False}) for e in examples()[20:50]]
+    model = planner()
+    data = WorkflowDataset.from_examples(given + free, model.config)
+    imitation = Imitation(model, data, data, config().training.phase1_supervised)
+    batches = list(imitation.batches(0))
+    assert sorted(itertools.chain(*batches)) == list(range(50))
+    assert all(len({data.given[row] for row in rows}) == 1 for rows in batches)
+    figures = imitation.run_epoch()
+    assert {"val_stop_loss", "val_edge_loss", "raw_validity"} <= figures.keys()
+
+
+def test_without_a_linker_given_steps_are_refused(tmp_path):
+    settings = config(None)
+    save_training_data(tmp_path / "data.json", examples()[:20], settings)
+    with pytest.raises(UserError, match=r"planner\.linker"):
+        train(settings, data=tmp_path / "data.json", output_dir=tmp_path)
+    with pytest.raises(UserError, match=r"planner\.linker"):
+        planner(None).plan_steps(["Do it\nStep 1. now"], [[(14, 17)]])
+
+
+def test_what_cannot_be_planned_says_why_and_spoils_no_other():
+    long = "word " * 300
+    plans = planner().plan_steps(
+        [long, "a b c d e f", "Do\nboil"], [[(0, 4)], [(i, i + 1) for i in range(0, 12, 2)], [(3, 7)]]
+    )
+    assert [p.workflow is None for p in plans] == [True, True, False]
+    assert "planner.max_tokens" in plans[0].error
+    assert "planner.max_subtasks" in plans[1].error
+
+
+def test_a_checkpoint_brings_its_linker_along(tmp_path):
+    model, settings = planner(), config()
+    save_planner(tmp_path / "p.pth", model, settings)
+    bare = config(None)
+    loaded = load_planner(tmp_path / "p.pth", bare, worker_cards(bare.workers))
+    asked = plan(WORDS[:3], "all at once")
+    for one in (model.eval(), loaded):
+        one.plan_steps([asked.instruction], [spans(asked)])
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), loaded.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("wording", ["Step {a} must precede step {b}.", "Step {b} follows the completion of step {a}."])
+def test_sentences_behind_the_steps_are_read_by_who_is_named_first(wording):
+    """With weights of 1 and -1, a pair gets them for each sentence that names both, by the order of the names."""
+    model = planner()
+    mentions = model.linker.mentions
+    with torch.no_grad():
+        for layer, value in ((mentions.in_order, 1.0), (mentions.reversed, -1.0)):
+            layer.weight.zero_()
+            layer.bias.fill_(value)
+    edges = [(1, 3), (3, 2)]
+    steps = tuple(SourceStep(str(i + 1), words) for i, words in enumerate(WORDS[:3]))
+    said = tuple(wording.format(a=a, b=b) for a, b in edges)
+    asked = SourcePlan("1", "toy", "CC0", "Do 1 thing, then 3.", steps, frozenset(), said).example(given=True)
+    found = []
+    mentions.register_forward_hook(lambda module, arguments, output: found.append(output[0, :, :, 0]))
+    model.plan_steps([asked.instruction], [spans(asked)])
+    wanted = torch.zeros(3, 3)
+    for a, b in edges:
+        first, second = (a, b) if wording.index("{a}") < wording.index("{b}") else (b, a)
+        wanted[first - 1, second - 1], wanted[second - 1, first - 1] = 1.0, -1.0
+    assert torch.equal(found[0], wanted)
+
+
+def test_an_encoder_has_only_so_many_layers():
+    with pytest.raises(UserError, match=r"planner\.linker\.layers: 4"):
+        open_encoder("minilm", 128, 3).later_layers(4)
+
+
+def test_the_edges_kept_have_nearly_the_best_expected_score():
+    sure, unlikely = 8.0, -8.0
+    logits = torch.full((2, 3, 3), unlikely)
+    logits[0, 0, 1] = logits[0, 1, 2] = sure
+    steps = torch.ones(2, 3, dtype=torch.bool)
+    edges = best_expected_edges(logits, steps)
+    assert edges[0].nonzero().tolist() == [[0, 1], [1, 2]]
+    assert not edges[1].any()
+    torch.manual_seed(0)
+    random = torch.randn(1, 3, 3)
+    probability = random[0].sigmoid()
+    pairs = [(i, j) for i in range(3) for j in range(3) if i != j]
+
+    def expected(chosen: tuple[tuple[int, int], ...]) -> float:
+        """Over all 64 graphs."""
+        total = 0.0
+        for there in itertools.product([0, 1], repeat=6):
+            graph = {pair for pair, yes in zip(pairs, there, strict=True) if yes}
+            chance = 1.0
+            for pair, yes in zip(pairs, there, strict=True):
+                chance *= float(probability[pair] if yes else 1 - probability[pair])
+            size = len(graph) + len(chosen)
+            total += chance * (2 * len(graph & set(chosen)) / size if size else 1.0)
+        return total
+
+    found = tuple(map(tuple, best_expected_edges(random, steps[:1])[0].nonzero().tolist()))
+    best = max(expected(c) for k in range(7) for c in itertools.combinations(pairs, k))
+    assert expected(found) == pytest.approx(best, abs=0.02)

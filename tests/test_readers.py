@@ -1,0 +1,193 @@
+"""Plans that others wrote arrive whole, keyed by id, with licence and durations, and no task is on two sides."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestai.cli import app
+from orchestai.config import Config
+from orchestai.errors import UserError
+from orchestai.training.data_format import load_training_data
+from orchestai.training.prepare_plans import prepare_plans, split_of
+from orchestai.training.readers import READERS, find_reader
+from orchestai.training.readers.plan import SourcePlan, SourceStep, UnusablePlanError
+
+POOL = {"calculator": {"kind": "tool", "tool": "calculator", "card": "Adds."}}
+CONFIG = Config(workers={"pool": POOL}, planner={"max_subtasks": 20})
+
+WORFBENCH = {
+    "source": "wikihow",
+    "id": "wikihow_7",
+    "conversations": [
+        {"role": "system", "content": "You are a helpful task planner."},
+        {"role": "user", "content": "Task: How to Make Tea\nThe action list you can take: ['Boil water.\\n']"},
+        {
+            "role": "assistant",
+            "content": "Node:\n1: Boil water.\n2: Take a cup.\n3: Take a cup.\n"
+            "Edges: (START,1) (START, 2) (1,3) (2,3) (3,END)",
+        },
+    ],
+}
+ASYNCHOW = {
+    "titles": "How to Make Tea",
+    "steps": ["Boil water ", "Take a cup", "Pour"],
+    "edge_list": [["1", "3"], ["2", "3"], ["START", "1"], ["START", "2"], ["3", "END"]],
+    "timedelta_dic": {
+        "1": [{"seconds": 180.0}] * 2,
+        "2": [{"seconds": 5.0}] * 2,
+        "3": [{"seconds": 2419200.0}, {"seconds": 2678400.0}],
+    },
+}
+
+
+def write(path, content) -> None:
+    text = "".join(json.dumps(c) + "\n" for c in content) if ".jsonl" in path.name else json.dumps(content)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+
+
+def only(name: str, path) -> SourcePlan:
+    [plan] = READERS[name](path)
+    return plan
+
+
+def test_worfbench(tmp_path):
+    write(tmp_path / "wikihow.json.gz", [WORFBENCH])
+    plan = only("worfbench", tmp_path)
+    assert (plan.id, plan.source, plan.licence, plan.task) == ("wikihow_7", "wikihow", "MIT", "How to Make Tea")
+    assert [(s.id, s.words) for s in plan.steps] == [("1", "Boil water."), ("2", "Take a cup."), ("3", "Take a cup.")]
+    assert plan.edges == {("1", "3"), ("2", "3")}
+
+
+def test_steps_with_the_same_words_stay_two_steps(tmp_path):
+    write(tmp_path / "wikihow.json.gz", [WORFBENCH])
+    example = only("worfbench", tmp_path).example(given=True)
+    assert example.targets.ids == ("1", "2", "3")
+    assert example.targets.dependencies == ((), (), (0, 1))
+    assert len(set(example.targets.spans)) == 3
+
+
+def test_asynchow_has_durations_and_does_not_say_the_order(tmp_path):
+    write(tmp_path / "async_benchmark.jsonl.gz", [ASYNCHOW])
+    plan = only("asynchow", tmp_path)
+    assert plan.source == "asynchow"
+    assert [step.seconds for step in plan.steps] == [180, 5, 2678400]
+    example = plan.example(given=True)
+    assert example.instruction == "How to Make Tea\nStep 1. Boil water\nStep 2. Take a cup\nStep 3. Pour"
+    assert [example.instruction[slice(*span)] for span in example.targets.spans] == ["Boil water", "Take a cup", "Pour"]
+    assert example.rewards is None
+    assert example.targets.model_selections == (None, None, None)
+
+
+def test_asynchow_as_its_own_prompts_have_it_states_every_edge(tmp_path):
+    write(tmp_path / "async_benchmark.jsonl", [ASYNCHOW])
+    plan = only("asynchow-stated", tmp_path)
+    assert plan.source == "asynchow_stated"
+    assert len(plan.remarks) == 2
+    assert all(str(a) in said and "3" in said for a, said in zip((1, 2), sorted(plan.remarks), strict=True))
+
+
+def test_langgraph(tmp_path):
+    graph = {
+        "instruction": "answer it",
+        "nodes": [
+            {"id": "__start__", "type": "schema", "data": "__start__"},
+            {"id": "search", "type": "runnable", "data": {"id": ["x"], "name": "search_web"}},
+            {"id": "write", "type": "runnable", "data": {"name": "w"}, "metadata": {"description": "Write it up."}},
+            {"id": "__end__", "type": "schema", "data": "__end__"},
+        ],
+        "edges": [
+            {"source": "__start__", "target": "search"},
+            {"source": "search", "target": "write", "conditional": True},
+            {"source": "write", "target": "__end__"},
+        ],
+    }
+    loop = {**graph, "edges": [*graph["edges"], {"source": "write", "target": "search", "conditional": True}]}
+    write(tmp_path / "graphs.json", [graph, loop])
+    plan, reason = READERS["langgraph-json"](tmp_path / "graphs.json")
+    assert [(s.id, s.words) for s in plan.steps] == [("search", "search web"), ("write", "Write it up.")]
+    assert plan.edges == {("search", "write")}
+    assert str(reason) == "the edges form a cycle"
+
+
+def test_own_plans_and_prepared_examples(tmp_path):
+    own = {
+        "instruction": "make tea",
+        "subtasks": [{"id": "w", "instruction": "boil"}, {"id": "p", "instruction": "pour", "depends_on": ["w"]}],
+        "seconds": {"w": 180},
+        "licence": "CC0",
+    }
+    write(tmp_path / "own.json", [own])
+    plan = only("orchestai", tmp_path / "own.json")
+    assert (plan.source, plan.licence, plan.edges) == ("own", "CC0", {("w", "p")})
+    prepare_plans(READERS["orchestai"], [tmp_path / "own.json"], CONFIG, tmp_path / "a.json", given=False)
+    prepare_plans(READERS["orchestai"], [tmp_path / "a.json"], CONFIG, tmp_path / "b.json", given=True)
+    assert load_training_data(tmp_path / "a.json", CONFIG) == load_training_data(tmp_path / "b.json", CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("steps", "edges", "reason"),
+    [
+        ("", "", "no steps"),
+        ("aa", "", "same id"),
+        ("ab", "ax", "does not exist"),
+        ("ab", "ab ba", "cycle"),
+    ],
+)
+def test_what_is_no_plan_says_why(steps, edges, reason):
+    with pytest.raises(UnusablePlanError, match=reason):
+        SourcePlan("1", "s", "", "t", tuple(SourceStep(s, "x") for s in steps), frozenset(map(tuple, edges.split())))
+
+
+def test_a_task_is_on_one_side_whatever_its_source_and_spelling():
+    tasks = [f"How to do thing {i}" for i in range(2000)]
+    splits = Counter(split_of(task, 0.2, 0.1) for task in tasks)
+    assert splits["test"] / 2000 == pytest.approx(0.2, abs=0.03)
+    assert splits["validation"] / 1600 == pytest.approx(0.1, abs=0.03)
+    assert [split_of(f"  {t.upper()}\n", 0.2, 0.1) for t in tasks] == [split_of(t, 0.2, 0.1) for t in tasks]
+
+
+def test_the_command_writes_examples_and_counts_what_it_left_out(tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text(json.dumps({"workers": {"pool": POOL}}))
+    torn = {**WORFBENCH, "conversations": [*WORFBENCH["conversations"][:2], {"role": "assistant", "content": "Hm."}]}
+    write(tmp_path / "wikihow.json", [WORFBENCH, WORFBENCH, torn])
+    output = tmp_path / "out.json"
+    arguments = ["prepare", "--from", "worfbench", str(tmp_path / "wikihow.json"), "--config", str(config)]
+    result = CliRunner().invoke(app, [*arguments, "--output", str(output), "planner.max_subtasks=3"])
+    assert result.exit_code == 0, result.output
+    [example] = json.loads(output.read_text())
+    assert (example["suite"], example["licence"], example["given"]) == ("wikihow", "MIT", True)
+    dropped = json.loads(output.with_suffix(".meta.json").read_text())["dropped"]
+    assert dropped == {"the same plan for the same task": 1, "no list of nodes before the edges": 1}
+
+
+def test_a_reader_of_ones_own(tmp_path, monkeypatch):
+    (tmp_path / "my_reader.py").write_text(
+        "from orchestai.training.readers.plan import SourcePlan, SourceStep\n"
+        "def read(path):\n"
+        "    yield SourcePlan('1', 'mine', 'CC0', 'task', (SourceStep('a', 'words'),), frozenset())\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    [plan] = find_reader("my_reader:read")(tmp_path)
+    assert plan.source == "mine"
+    for name in ("nobody", "no_such_module:read", "my_reader:write"):
+        with pytest.raises(UserError, match="--from"):
+            find_reader(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "fewest"), [("worfbench", "worfbench", 1400), ("asynchow", "asynchow", 1400)]
+)
+def test_the_published_files_are_read(shared_data, tmp_path, name, folder, fewest):
+    plans = [plan for plan in READERS[name](shared_data / folder) if isinstance(plan, SourcePlan)]
+    assert len(plans) >= fewest
+    sides: dict[str, set[str]] = {}
+    prepare_plans(READERS[name], [shared_data / folder], CONFIG, tmp_path / "data.json", given=False)
+    for example in load_training_data(tmp_path / "data.json", CONFIG):
+        sides.setdefault(" ".join(example.instruction.casefold().split()), set()).add(example.split)
+    assert all(len(splits) == 1 for splits in sides.values())
