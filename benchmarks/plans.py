@@ -36,7 +36,7 @@ from orchestai.training.supervised import train
 from orchestai.workers.pool import worker_cards
 
 TRAININGS: dict[str, tuple[int, tuple[tuple[str, str], ...]]] = {
-    "plans": (5, (("asynchow", "asynchow"), ("worfbench", "worfbench"))),
+    "plans": (3, (("asynchow", "asynchow"), ("worfbench", "worfbench"))),
     "stated": (2, (("asynchow-stated", "asynchow"),)),
 }
 """What is trained together: epochs, and readers, each with the folder that it reads."""
