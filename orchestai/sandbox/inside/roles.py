@@ -6,6 +6,8 @@ import marshal
 import os
 import socket
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from . import AT_FORK
@@ -14,7 +16,10 @@ from .loading import LoadError, load_candidate, new_module, run_code
 from .meter import Meter
 from .proxy import connect
 from .testing import run_tests
-from .wire import ChannelClosedError, LineReader, VerdictWriter, read_whole
+from .wire import ChannelClosedError, LineReader, VerdictWriter, read_whole, send_line
+
+_MOST_CPU_S, _MOST_BYTES = 1.0, 8 << 20
+"""Processor time that T has used in all, and memory that it took for a program, with which it is kept no longer."""
 
 
 class Suite(NamedTuple):
@@ -33,9 +38,30 @@ class Suite(NamedTuple):
     free: tuple[str, ...]
 
 
-def tests(orders: socket.socket, channel: socket.socket) -> None:
-    """T: runs the tests against a proxy; no code of the candidate ever runs here."""
-    order, (tests_file, verdicts, account) = _read(orders)
+def tests(orders: socket.socket) -> None:
+    """T: runs the tests against a proxy; no code of a candidate ever runs here.
+
+    With `stay` in an order, it says when it is done and how much memory that took, and waits for the next order.
+    """
+    _be_forkable()
+    reader = LineReader(orders)
+    with suppress(ChannelClosedError):
+        while True:
+            order, (channel, *files) = reader.read()
+            meter = Meter()
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=channel) as connection:
+                had_plain_answers = _test(connection, order, files, meter)
+            for file in files:
+                os.close(file)
+            cpu_s, peak_bytes = meter()
+            if not (order["stay"] and had_plain_answers and cpu_s < _MOST_CPU_S and peak_bytes < _MOST_BYTES):
+                return
+            send_line(orders, {"peak_bytes": peak_bytes})
+
+
+def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], own: Meter) -> bool:
+    """Run the tests of an order; whether nothing is left of them, and the candidate answered but plain values."""
+    tests_file, verdicts, account = files
     out = VerdictWriter(verdicts, order["nonce"], account)
     suite = Suite(*marshal.loads(read_whole(tests_file)))
     module = new_module()
@@ -44,26 +70,32 @@ def tests(orders: socket.socket, channel: socket.socket) -> None:
         module.__dict__.update(candidate.names(suite.free), **{order["entry_point"]: candidate.entry_point})
     except LoadError as error:
         out.unloadable(error.status, error.reason)
-        return
+        return True
     try:
         run_code(suite.code, suite.source, module, "tests.py")
     except LoadError as error:
         theirs = error.reason.startswith(("ImportError", "ModuleNotFoundError")) and not candidate.raised
         status = "broken" if theirs else "import_error"  # what they ask of the program as they load may be what failed
         out.unloadable(status, f"the tests could not be loaded: {error.reason}")
-        return
+        return False
     out.send("loaded")
-    own = Meter()
 
     def spent() -> tuple[float, int]:
         return own()[0] + candidate.used[0], max(own()[1], candidate.used[1])
 
     run_tests(module, suite.names, order["todo"], out, spent)
+    return candidate.is_plain
 
 
 def candidate(orders: socket.socket, channel: socket.socket) -> None:
     """C: holds the candidate and answers T's calls; or, in `shared` isolation, runs the tests itself."""
-    order, files = _read(orders)
+    _be_forkable()
+    try:
+        order, files = LineReader(orders).read()
+    except ChannelClosedError:
+        return
+    finally:
+        orders.close()
     if order["isolation"] == "split":
         candidate_process.serve(channel, read_whole(*files).decode("utf-8", "surrogatepass"), order["entry_point"])
     else:
@@ -87,12 +119,7 @@ def _shared(order: dict[str, Any], code_file: int, tests_file: int, verdicts: in
     run_tests(module, suite.names, order["todo"], out, Meter())
 
 
-def _read(orders: socket.socket) -> tuple[dict[str, Any], list[int]]:
+def _be_forkable() -> None:
+    """Register what modules do in their forks; see `AT_FORK`."""
     for hook in AT_FORK:
         os.register_at_fork(**hook)
-    try:
-        return LineReader(orders).read()
-    except ChannelClosedError:
-        os._exit(0)
-    finally:
-        orders.close()
