@@ -10,7 +10,7 @@ import builtins
 import importlib
 from functools import lru_cache
 
-from orchestai.sandbox.inventory import free_names
+from orchestai.sandbox.inventory import free_names, parsed
 
 _PURE_MODULES = {
     name: frozenset(getattr(module, "__all__", vars(module)))
@@ -27,6 +27,10 @@ _PURE_BUILTINS = frozenset(
         *("str", "sum", "super", "tuple", "type", "zip"),
     )
 )
+_EXCEPTIONS = {
+    name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
+}
+_IMPURE_BUILTINS = {*vars(builtins)} - _PURE_BUILTINS - _EXCEPTIONS - {"None", "True", "False", "NotImplemented", "Ellipsis"}
 
 
 @lru_cache(maxsize=1024)
@@ -41,7 +45,7 @@ def is_self_contained(source: str, entry_point: str) -> bool:
     """
     if "seed" in source or not {entry_point}.issuperset(free_names(source)):
         return False
-    nodes = list(ast.walk(ast.parse(source)))
+    _, nodes = parsed(source)
     bases = {id(base) for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases}
     imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     members: set[int] = set()
@@ -70,6 +74,4 @@ def _is_harmless(node: ast.AST, imported: set[str], members: set[int]) -> bool:
 
 
 def _is_impure(name: str) -> bool:
-    value = getattr(builtins, name, None)
-    is_exception = isinstance(value, type) and issubclass(value, BaseException)
-    return name.startswith("__") or not (value is None or is_exception or name in _PURE_BUILTINS)
+    return name.startswith("__") or name in _IMPURE_BUILTINS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import marshal
 import os
+import pickle
 import socket
 import sys
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from .loading import LoadError, load_candidate, new_module, run_code
 from .meter import Meter
 from .proxy import connect
 from .testing import run_tests
-from .wire import ChannelClosedError, LineReader, VerdictWriter, read_whole, send_line
+from .wire import ChannelClosedError, LineReader, VerdictWriter, read_whole, send_frame, send_line
 
 _MOST_CPU_S, _MOST_BYTES = 1.0, 8 << 20
 """Processor time that T has used in all, and memory that it took for a program, with which it is kept no longer."""
@@ -90,6 +91,7 @@ def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], o
 def candidate(orders: socket.socket, channel: socket.socket) -> None:
     """C: holds the candidate and answers T's calls; or, in `shared` isolation, runs the tests itself."""
     _be_forkable()
+    _rehearse()
     try:
         order, files = LineReader(orders).read()
     except ChannelClosedError:
@@ -117,6 +119,17 @@ def _shared(order: dict[str, Any], code_file: int, tests_file: int, verdicts: in
         return
     out.send("loaded")
     run_tests(module, suite.names, order["todo"], out, Meter())
+
+
+def _rehearse() -> None:
+    """Read an order and serve a program of ours: of what that touches, this process has copies before its orders come."""
+    tests, own = socket.socketpair()
+    with tests, own:
+        send_line(tests, {"entry_point": "f"})
+        order, _ = LineReader(own).read()
+        send_frame(tests, b"c", pickle.dumps({"operation": "call", "args": ([1],), "kwargs": {}}))
+        tests.shutdown(socket.SHUT_WR)
+        candidate_process.serve(own, "def f(numbers): return [n + 1 for n in numbers]", order["entry_point"])
 
 
 def _be_forkable() -> None:
