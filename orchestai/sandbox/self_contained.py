@@ -30,9 +30,7 @@ _PURE_BUILTINS = frozenset(
 _EXCEPTIONS = {
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
 }
-_IMPURE_BUILTINS = (
-    {*vars(builtins)} - _PURE_BUILTINS - _EXCEPTIONS - {"None", "True", "False", "NotImplemented", "Ellipsis"}
-)
+_IMPURE_BUILTINS = {*vars(builtins)} - _PURE_BUILTINS - _EXCEPTIONS
 
 
 @lru_cache(maxsize=1024)

@@ -118,14 +118,15 @@ class Attempt:
             self._tests.end()
             self._pids[1] = self._tests.be_ready()
         self._prepared_s = sum(map(census.cpu_s, self._pids))
+        candidate = {"entry_point": job.entry_point, "isolation": job.isolation}
+        if job.isolation == "split":
+            send_line(self._orders, candidate, (job.code,))  # at once: T has to wait for it
         nonce = os.urandom(16).hex()  # made now, so that the candidate's memory does not hold it
         read, write = open_verdict_pipe()
         self._reader = VerdictReader(read, nonce, len(todo))
-        candidate = {"entry_point": job.entry_point, "isolation": job.isolation}
         tests = {"entry_point": job.entry_point, "todo": todo, "nonce": nonce}
         try:
             if job.isolation == "split":
-                send_line(self._orders, candidate, (job.code,))
                 self._tests.give(tests | {"stay": keeps}, (self._channel.fileno(), job.tests, write, job.account))
                 self._channel.close()
             else:
@@ -162,9 +163,11 @@ class Attempt:
             fate = self._fate()
             if self._take_events():
                 stage = min(deadline, time.monotonic() + limits["test_s"])
-            if self._ending or len(self.verdicts) == len(self._todo):
-                return self._ending or Ending("done")
-            if fate:
+            if self._ending and not (self._ending.kind == "done" and self._awaits_tests(deadline)):
+                return self._ending
+            if self._ending is None and len(self.verdicts) == len(self._todo):
+                return Ending("done")
+            if fate and not self._ending:
                 self._cage.check()
                 return self._fault("died", fate)
             now = time.monotonic()
@@ -194,7 +197,7 @@ class Attempt:
             os.close(self._reader.descriptor)
         tests = self._tests
         leaving = [pid for pid in self._pids if pid not in self._ended]
-        if tests.pid in leaving and self._cage.keeps_tests and not tests.busy:
+        if tests.pid in leaving and self._cage.keeps_tests and tests.waits:
             leaving.remove(tests.pid)
         elif tests.pid is not None:
             tests.forget()
@@ -203,6 +206,10 @@ class Attempt:
         kept_s = census.cpu_s(tests.pid) if tests.pid is not None else 0.0
         self.cpu_s = max(0.0, sum(one.cpu_s for one in used) + kept_s - self._prepared_s)
         self.peak_bytes = max(tests.peak_bytes, *(one.peak_bytes - self._inherited for one in used), 0)
+
+    def _awaits_tests(self, deadline: float) -> bool:
+        """Whether T, which has no more tests, is about to say so."""
+        return self._tests.busy and self._tests.pid not in self._ended and time.monotonic() < deadline
 
     def _fate(self) -> str:
         """How our processes that have ended did so; empty if all live. Reaps orphans on the way."""

@@ -24,14 +24,16 @@ class Examiner:
     Attributes:
         pid: of the process; None while there is none.
         is_new: it has run no tests.
-        busy: it runs some, and has neither said that it is done with them nor ended.
-        peak_bytes: the most memory that it held for those that it was done with last, beyond what it had before.
+        busy: it runs some, and has neither said that it is done with them nor closed its end.
+        waits: it can be given others.
+        peak_bytes: after `hear`, the most memory that it has held beyond what it was forked with.
     """
 
     def __init__(self, cage: Cage) -> None:
         self.pid: int | None = None
         self.is_new = True
         self.busy = False
+        self.waits = False
         self.peak_bytes = 0
         self._cage = cage
         self._orders: socket.socket | None = None
@@ -52,23 +54,26 @@ class Examiner:
         Raises:
             OSError: there are no resources for another process.
         """
+        self.peak_bytes = 0
         if self.pid is None:
             self._orders, theirs = socket.socketpair()
             with theirs:
                 self.pid = self._cage.fork(partial(roles.tests, theirs), (theirs.fileno(),), trusted=True)
+            self.waits = True
         return self.pid
 
     def give(self, order: dict[str, Any], files: Sequence[int]) -> None:
         assert self._orders is not None
-        self.busy, self.is_new = True, False
+        self.busy, self.is_new, self.waits = True, False, False
         send_line(self._orders, order, files)
 
     def hear(self) -> None:
-        """Take in that it is done."""
+        """Take in that it is done, or that it ends."""
         assert self._orders is not None
         self.busy = False
         with suppress(ChannelClosedError):
             self.peak_bytes = LineReader(self._orders).read()[0]["peak_bytes"]
+            self.waits = True
 
     def end(self) -> None:
         """Raises RuntimeError if it cannot be ended."""
@@ -81,4 +86,4 @@ class Examiner:
         if self._orders is not None:
             self._orders.close()
         self.pid = self._orders = None
-        self.busy, self.is_new, self.peak_bytes = False, True, 0
+        self.busy, self.is_new, self.waits = False, True, False

@@ -19,8 +19,8 @@ from .proxy import connect
 from .testing import run_tests
 from .wire import ChannelClosedError, LineReader, VerdictWriter, read_whole, send_frame, send_line
 
-_MOST_CPU_S, _MOST_BYTES = 1.0, 8 << 20
-"""Processor time that T has used in all, and memory that it took for a program, with which it is kept no longer."""
+_MOST_CPU_S, _MOST_BYTES = 0.5, 4 << 20
+"""Processor time that T has used, and memory that it has held beyond what it was forked with, when it is given up."""
 
 
 class Suite(NamedTuple):
@@ -42,14 +42,13 @@ class Suite(NamedTuple):
 def tests(orders: socket.socket) -> None:
     """T: runs the tests against a proxy; no code of a candidate ever runs here.
 
-    With `stay` in an order, it says when it is done and how much memory that took, and waits for the next order.
+    With `stay` in an order, it says when it is done and how much memory it has held, and waits for the next order.
     """
     _be_forkable()
-    reader = LineReader(orders)
+    reader, meter = LineReader(orders), Meter()
     with suppress(ChannelClosedError):
         while True:
             order, (channel, *files) = reader.read()
-            meter = Meter()
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=channel) as connection:
                 had_plain_answers = _test(connection, order, files, meter)
             for file in files:
@@ -122,7 +121,7 @@ def _shared(order: dict[str, Any], code_file: int, tests_file: int, verdicts: in
 
 
 def _rehearse() -> None:
-    """Read an order and serve a program of ours: of what that touches, this process has copies before its orders come."""
+    """Read an order and serve a program of ours, so that what this touches is our own before the orders come."""
     tests, own = socket.socketpair()
     with tests, own:
         send_line(tests, {"entry_point": "f"})

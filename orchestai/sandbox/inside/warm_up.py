@@ -1,7 +1,7 @@
 """What libraries do only when they are first used, done once in the fork server: else every program would do it again.
 
-They import modules late, look at signatures, fill caches. Each library that is preloaded is put to its commonest uses on
-a small table. What programs can see of the process stays as it was: random numbers, warnings, figures.
+They import modules late, look at signatures, fill caches. So each library that is preloaded is put to its commonest
+uses on a small table. What programs can see of the process stays as it was: random numbers, warnings, figures.
 """
 
 from __future__ import annotations
