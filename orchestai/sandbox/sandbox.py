@@ -59,6 +59,7 @@ class Sandbox:
         self._cache: OrderedDict[Program, Future[Report]] = OrderedDict()
         self._lock = threading.Lock()
         self._closed = False
+        self._turns = threading.BoundedSemaphore(workers)
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="sandbox")
 
     @classmethod
@@ -82,11 +83,19 @@ class Sandbox:
 
     def run(self, program: Program) -> Report:
         """Judge `program`, waiting for the verdict."""
-        return self._submit(program).result()
+        with self._lock:
+            future, is_new = self._claim(program)
+        if is_new:
+            self._settle(program, future)
+        return future.result()
 
     async def arun(self, program: Program) -> Report:
         """Judge `program` without blocking the event loop."""
-        return await asyncio.shield(asyncio.wrap_future(self._submit(program)))
+        with self._lock:
+            future, is_new = self._claim(program)
+            if is_new:
+                self._threads.submit(self._settle, program, future)
+        return await asyncio.shield(asyncio.wrap_future(future))
 
     @property
     def server_pid(self) -> int:
@@ -100,22 +109,31 @@ class Sandbox:
         self._pool.close()
         self._threads.shutdown()
 
-    def _submit(self, program: Program) -> Future[Report]:
-        with self._lock:
-            if self._closed:
-                raise RuntimeError("the sandbox is closed")
-            known = self._cache.get(program)
-            if known is not None:
-                self._cache.move_to_end(program)
-                return known
-            future = self._cache[program] = self._threads.submit(self._judge, program)
-            while len(self._cache) > self._cache_size:
-                self._cache.popitem(last=False)
-        future.add_done_callback(lambda done: self._forget_unless_judged(program, done))
-        return future
+    def _claim(self, program: Program) -> tuple[Future[Report], bool]:
+        """The verdict to come, and whether it is the caller, who holds the lock, that is to see to it."""
+        if self._closed:
+            raise RuntimeError("the sandbox is closed")
+        known = self._cache.get(program)
+        if known is not None:
+            self._cache.move_to_end(program)
+            return known, False
+        future: Future[Report] = Future()
+        future.set_running_or_notify_cancel()  # so that nobody who waits for it can cancel it
+        self._cache[program] = future
+        while len(self._cache) > self._cache_size:
+            self._cache.popitem(last=False)
+        return future, True
 
-    def _forget_unless_judged(self, program: Program, done: Future[Report]) -> None:
-        if done.exception() or done.result().status == "infra_error":
+    def _settle(self, program: Program, future: Future[Report]) -> None:
+        try:
+            with self._turns:
+                report = self._judge(program)
+            is_judged = report.status != "infra_error"
+            future.set_result(report)
+        except BaseException as error:
+            is_judged = False
+            future.set_exception(error)
+        if not is_judged:
             with self._lock:
                 self._cache.pop(program, None)
 
