@@ -57,7 +57,8 @@ def leaves(sandbox: Sandbox) -> set[int]:
         "for i in range(3):\n    with self.subTest(i=i): self.assertTrue(isinstance(task_func(i), int))",
         "import math, copy\nself.assertAlmostEqual(task_func(copy.deepcopy([1])), math.sqrt(2))",
         "from collections import Counter\nself.assertEqual(task_func(), Counter('ab'))",
-        "self.kept = [task_func()]\nself.kept[0] = 1\nprint(self.kept)",
+        "from functools import reduce\nkept = [reduce(max, task_func())]\nkept[0] += 1\nprint(kept)",
+        "with self.assertRaises(KeyError) as caught: task_func()\nself.assertEqual(caught.exception.args, ('x',))",
     ],
 )
 def test_tests_of_values_are_self_contained(body):
@@ -90,11 +91,28 @@ def test_tests_of_values_are_self_contained(body):
         "helper(task_func())",
         "seeded = task_func()",
         "self = task_func\nself.x = 1",
+        "self.x = 1",
+        "from collections import Counter as self\nself.x = 1",
+        "from collections import Counter\ndef change(self): self.update = None\nchange(Counter)",
         "async def later(): pass",
+        "from bisect import __builtins__ as names\nnames['left'] = 1",
+        "global __builtins__\n__builtins__ |= {'left': 1}",
+        "import functools, collections\nfunctools.update_wrapper(collections.Counter, self, ['assertEqual'])",
+        "generator = (1 for _ in 'a')\ngenerator.gi_frame.f_builtins['left'] = 1",
+        "found = None\nmatch self.assertEqual:\n    case object(__func__=found): print(found)",
+        "import string\nstring.Formatter().get_field('0.__class__', [self], {})",
+        "type(self).mro()",
+        "class Late:\n    def __del__(self): print('late')\nLate()",
+        "import copy\nclass Odd:\n    def __reduce_ex__(self, _): return dict, (), (None, {'x': 1})\ncopy.copy(Odd())",
+        "with self.assertLogs(): task_func()",
     ],
 )
 def test_tests_that_can_leave_or_find_something_are_not(body):
     assert not is_self_contained(case(body), "task_func")
+
+
+def test_cases_with_an_event_loop_are_not_self_contained():
+    assert not is_self_contained(case("task_func()").replace("TestCase)", "IsolatedAsyncioTestCase)"), "task_func")
 
 
 @namespaces
@@ -179,4 +197,23 @@ def test_a_program_is_charged_for_its_own_tests_alone(sandbox):
     light = [sandbox.run(Program(ADD, ADD_TESTS)) for _ in range(SLOTS)]
     dear = sandbox.run(Program(ADD, heavy))
     assert all(report.cpu_s < dear.cpu_s / 2 for report in light)
+    assert examiners(sandbox) == kept
+
+
+@namespaces
+def test_what_tests_leave_to_the_garbage_collector_ends_with_them(sandbox):
+    body = """
+def later(box):
+    try: yield
+    finally: print('late')
+box = []
+box.append(later(box))
+next(box[0])
+task_func(1, 2)
+"""
+    kept = examiners(sandbox)
+    run_on_all_slots(sandbox, Program(ADD, case(body)))
+    for _ in range(SLOTS):
+        report = sandbox.run(Program(ADD, case("self.assertEqual(len([[task_func] for _ in range(5000)]), 5000)")))
+        assert (report.success, report.tests[0].output) == (True, "")
     assert examiners(sandbox) == kept

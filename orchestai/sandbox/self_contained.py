@@ -8,37 +8,59 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib
+import string
+import unittest
+from collections import Counter, OrderedDict, defaultdict, deque
 from functools import lru_cache
+from typing import Any
 
 from orchestai.sandbox.inventory import free_names, parsed
 
+
+def _public(thing: Any) -> frozenset[str]:
+    return frozenset(name for name in dir(thing) if not name.startswith("_"))
+
+
 _PURE_MODULES = {
-    name: frozenset(getattr(module, "__all__", vars(module)))
-    for name in ("bisect", "cmath", "collections", "copy", "functools", "heapq", "itertools", "math", "string")
-    for module in (importlib.import_module(name),)
+    **{name: _public(importlib.import_module(name)) for name in ("bisect", "cmath", "heapq", "itertools", "math")},
+    "collections": frozenset(("Counter", "OrderedDict", "defaultdict", "deque", "namedtuple")),
+    "copy": frozenset(("copy", "deepcopy")),
+    "functools": frozenset(("reduce",)),
+    "string": frozenset(name for name in _public(string) if isinstance(getattr(string, name), str)),
 }
-"""Modules whose functions depend on nothing but their arguments, and what they are made of."""
+"""Modules, and those of their members that depend on nothing but their arguments, and set no attributes of these."""
 _PURE_BUILTINS = frozenset(
     (
-        *("abs", "all", "any", "ascii", "bin", "bool", "bytearray", "bytes", "callable", "chr", "classmethod"),
-        *("complex", "dict", "divmod", "enumerate", "filter", "float", "format", "frozenset", "hash", "hex", "int"),
-        *("isinstance", "issubclass", "iter", "len", "list", "map", "max", "min", "next", "object", "oct", "ord"),
-        *("pow", "print", "property", "range", "repr", "reversed", "round", "set", "slice", "sorted", "staticmethod"),
-        *("str", "sum", "super", "tuple", "type", "zip"),
+        *("abs", "all", "any", "ascii", "bin", "bool", "bytearray", "bytes", "callable", "chr", "complex", "dict"),
+        *("divmod", "enumerate", "filter", "float", "format", "frozenset", "hash", "hex", "int", "isinstance"),
+        *("issubclass", "iter", "len", "list", "map", "max", "min", "next", "oct", "ord", "pow", "print", "range"),
+        *("repr", "reversed", "round", "set", "slice", "sorted", "str", "sum", "tuple", "zip"),
     )
 )
 _EXCEPTIONS = {
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
 }
 _IMPURE_BUILTINS = {*vars(builtins)} - _PURE_BUILTINS - _EXCEPTIONS
+_PLAIN: tuple[type, ...] = (
+    *(str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset, range),
+    *(Counter, OrderedDict, defaultdict, deque),
+)
+_ASSERTIONS = {name for name in _public(unittest.TestCase) if name.startswith("assert")}
+_ATTRIBUTES = frozenset().union(
+    *map(_public, _PLAIN),
+    _ASSERTIONS - {"assertLogs", "assertNoLogs", "assertWarns", "assertWarnsRegex"},  # patch modules for a while
+    ("args", "exception", "fail", "skipTest", "subTest"),
+)
+"""What is asked of plain values and of test cases. None of it leads to what other tests could reach as well, as the
+attributes of classes, functions, generators, frames and modules do."""
 
 
 @lru_cache(maxsize=1024)
 def is_self_contained(source: str, entry_point: str) -> bool:
     """Whether tests use nothing but the entry point, names of their own, assertions, pure functions and plain values.
 
-    They set no attributes but those of `self`, and touch none whose name begins with `_`. The word "seed" would have
-    the random numbers of their process follow the program's.
+    They set no attributes, and define none that the interpreter would call by itself. The word "seed" would have the
+    random numbers of their process follow the program's.
 
     Raises:
         SyntaxError, ValueError: `source` is not Python.
@@ -52,26 +74,29 @@ def is_self_contained(source: str, entry_point: str) -> bool:
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in imported:
             name = node.value.id
-            if node.attr in _PURE_MODULES.get(name, ()) or (name == "unittest" and id(node) in bases):
-                members.add(id(node.value))
+            if node.attr in _PURE_MODULES.get(name, ()) or (
+                (name, node.attr) == ("unittest", "TestCase") and id(node) in bases
+            ):
+                members |= {id(node), id(node.value)}
     return all(_is_harmless(node, imported, members) for node in nodes)
 
 
 def _is_harmless(node: ast.AST, imported: set[str], members: set[int]) -> bool:
-    """Whether a node does no harm. `members` are the names of modules by which a harmless member is got."""
-    if isinstance(node, ast.Import):
-        return all(alias.asname is None and alias.name in {"unittest", *_PURE_MODULES} for alias in node.names)
-    if isinstance(node, ast.ImportFrom):
-        return {alias.name for alias in node.names} <= _PURE_MODULES.get(node.module or "", frozenset())
+    """Whether a node does no harm. `members` are harmless members of modules, and the names of these in them."""
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return all(alias.asname is None and _may_be_imported(node, alias.name) for alias in node.names)
     if isinstance(node, ast.Name):
         if node.id in imported:
             return id(node) in members
-        return node.id != "self" if isinstance(node.ctx, ast.Store) else not _is_impure(node.id)
+        return not node.id.startswith("__") and node.id not in _IMPURE_BUILTINS
     if isinstance(node, ast.Attribute):
-        of_self = isinstance(node.value, ast.Name) and node.value.id == "self"
-        return not node.attr.startswith("_") and (isinstance(node.ctx, ast.Load) or of_self)
-    return not isinstance(node, ast.AsyncFunctionDef)
+        return isinstance(node.ctx, ast.Load) and (id(node) in members or node.attr in _ATTRIBUTES)
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return not node.name.startswith("__")
+    return not isinstance(node, (ast.AsyncFunctionDef, ast.Match))
 
 
-def _is_impure(name: str) -> bool:
-    return name.startswith("__") or name in _IMPURE_BUILTINS
+def _may_be_imported(node: ast.Import | ast.ImportFrom, name: str) -> bool:
+    if isinstance(node, ast.Import):
+        return name in {"unittest", *_PURE_MODULES}
+    return name in _PURE_MODULES.get(node.module or "", ())
