@@ -135,10 +135,23 @@ def test_one_process_runs_the_self_contained_tests_of_many_programs(sandbox):
         ("class Stays: pass\ndef task_func(): return Stays()", case("task_func()")),
         ("def task_func(): return 'x' * (32 << 20)", case("self.assertEqual(len(task_func()), 32 << 20)")),
         ("def task_func(): open('file', 'w').close()", case("task_func()")),
+        ("async def task_func(): pass", case("task_func()")),
+        ("import tarfile\ndef task_func(): raise tarfile.TarError", case("task_func()")),
         ("def task_func(): pass", case("import os\ntask_func()")),
         ("def task_func(): pass", case("task_func()\nfor i in range(60_000_000): pass")),
     ],
-    ids=["gone", "hangs", "a class", "an object", "memory", "disk", "tests that could leave something", "used up"],
+    ids=[
+        "gone",
+        "hangs",
+        "a class",
+        "an object",
+        "memory",
+        "disk",
+        "a coroutine",
+        "an import",
+        "tests that could leave something",
+        "used up",
+    ],
 )
 def test_whatever_is_unusual_ends_the_process(sandbox, code, tests):
     before = examiners(sandbox)

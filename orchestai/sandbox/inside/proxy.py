@@ -67,7 +67,7 @@ class Candidate:
     Attributes:
         used: what the candidate's process says that it has used so far; see `Meter`.
         raised: whether an answer was an exception.
-        is_plain: whether all answers could be decoded without naming a class.
+        is_plain: whether it answers at once, and all answers could be decoded without naming a class.
     """
 
     def __init__(self, channel: socket.socket, name: str, *, is_async: bool, follow_random: bool) -> None:
@@ -77,7 +77,7 @@ class Candidate:
         self._remote = stand_in(self.ask)
         self.used = (0.0, 0)
         self.raised = False
-        self.is_plain = True
+        self.is_plain = not is_async
         self.entry_point = self._entry_point(name, is_async)
 
     def ask(self, operation: str, *args: Any, **kwargs: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import marshal
 import os
 import pickle
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 from . import AT_FORK
 from . import candidate as candidate_process
-from .loading import LoadError, load_candidate, new_module, run_code
+from .loading import MODULE, LoadError, load_candidate, new_module, run_code
 from .meter import Meter
 from .proxy import connect
 from .testing import run_tests
@@ -45,7 +46,7 @@ def tests(orders: socket.socket) -> None:
     With `stay` in an order, it says when it is done and how much memory it has held, and waits for the next order.
     """
     _be_forkable()
-    reader, meter = LineReader(orders), Meter()
+    reader, meter, modules = LineReader(orders), Meter(), set(sys.modules)
     with suppress(ChannelClosedError):
         while True:
             order, (channel, *files) = reader.read()
@@ -53,8 +54,12 @@ def tests(orders: socket.socket) -> None:
                 had_plain_answers = _test(connection, order, files, meter)
             for file in files:
                 os.close(file)
+            sys.modules.pop(MODULE, None)
+            gc.collect()  # what this ends may print, for one: the next program's tests would be said to have done it
             cpu_s, peak_bytes = meter()
             if not (order["stay"] and had_plain_answers and cpu_s < _MOST_CPU_S and peak_bytes < _MOST_BYTES):
+                return
+            if sys.modules.keys() != modules:
                 return
             send_line(orders, {"peak_bytes": peak_bytes})
 
