@@ -1,5 +1,7 @@
 """One process runs the tests of many programs: which tests may, and that no program gains or loses by it."""
 
+import os
+import subprocess
 import sys
 import time
 
@@ -230,3 +232,20 @@ task_func(1, 2)
         report = sandbox.run(Program(ADD, case("self.assertEqual(len([[task_func] for _ in range(5000)]), 5000)")))
         assert (report.success, report.tests[0].output) == (True, "")
     assert examiners(sandbox) == kept
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="the kernel does not count how long it waits")
+def test_time_without_a_core_counts_only_for_the_program_that_waited():
+    script = """
+import os, signal, subprocess, sys
+from orchestai.sandbox.inside import census
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+while census.waited_s([child.pid], {}) < 0.05: pass
+os.kill(child.pid, signal.SIGSTOP)
+os.waitpid(child.pid, os.WUNTRACED)
+print(census.waited_s([child.pid], census.scheduled([child.pid])))
+child.kill()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert float(done.stdout) == 0

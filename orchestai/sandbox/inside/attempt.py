@@ -92,6 +92,7 @@ class Attempt:
             tests.end()
         self._inherited = census.resident_bytes()
         self._prepared_s = 0.0
+        self._before: dict[int, tuple[int, int]] = {}
         self._pids: list[int] = []
         self._orders, c_side = socket.socketpair()
         self._channel, theirs = socket.socketpair()
@@ -118,6 +119,7 @@ class Attempt:
             self._tests.end()
             self._pids[1] = self._tests.be_ready()
         self._prepared_s = sum(map(census.cpu_s, self._pids))
+        self._before = census.scheduled(self._pids)
         candidate = {"entry_point": job.entry_point, "isolation": job.isolation}
         if job.isolation == "split":
             send_line(self._orders, candidate, (job.code,))  # at once: T has to wait for it
@@ -171,7 +173,10 @@ class Attempt:
                 self._cage.check()
                 return self._fault("died", fate)
             now = time.monotonic()
-            if now >= stage and (more := min(census.waited_s(self._pids), limits["wall_s"]) - lost) > _NEGLIGIBLE_S:
+            if (
+                now >= stage
+                and (more := min(census.waited_s(self._pids, self._before), limits["wall_s"]) - lost) > _NEGLIGIBLE_S
+            ):
                 lost, stage, deadline = lost + more, stage + more, deadline + more
             if now >= deadline:
                 return self._fault("timeout", f"the program took more than {limits['wall_s']:g} s")
