@@ -249,3 +249,15 @@ child.kill()
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert float(done.stdout) == 0
+
+
+def test_a_candidate_that_rehearsed_is_as_good_as_new():
+    code = """
+import sys
+streams = sys.stdout is sys.__stdout__, sys.stderr is sys.__stderr__
+def task_func(): return streams
+"""
+    with Sandbox(workers=1, strictness="process") as sandbox:
+        tests = case("self.assertEqual(task_func(), (True, True))")
+        report = sandbox.run(Program(code, tests, isolation="shared"))
+    assert report.success, report

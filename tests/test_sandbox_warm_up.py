@@ -63,3 +63,17 @@ def test_programs_inherit_what_libraries_import_late():
     with Sandbox(workers=1, preload=["pandas"], strictness="process") as sandbox:
         report = sandbox.run(Program(code, case("self.assertEqual(task_func(), 0)")))
     assert report.success, report
+
+
+def test_random_numbers_that_a_library_has_not_yet_begun_to_draw_stay_random():
+    """NumPy makes its generator when it is first used, which must not be the warm-up's, seeded one."""
+    pytest.importorskip("numpy")
+    script = (
+        "import numpy\nfrom orchestai.sandbox.inside import warm_up\nwarm_up.warm_up()\nprint(numpy.random.random())"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    draws = {
+        subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, env=environment).stdout
+        for _ in range(2)
+    }
+    assert len(draws) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import linecache
 import marshal
 import os
 import pickle
@@ -127,6 +128,7 @@ def _shared(order: dict[str, Any], code_file: int, tests_file: int, verdicts: in
 
 def _rehearse() -> None:
     """Read an order and serve a program of ours, so that what this touches is our own before the orders come."""
+    streams = sys.stdout, sys.stderr
     tests, own = socket.socketpair()
     with tests, own:
         send_line(tests, {"entry_point": "f"})
@@ -134,6 +136,9 @@ def _rehearse() -> None:
         send_frame(tests, b"c", pickle.dumps({"operation": "call", "args": ([1],), "kwargs": {}}))
         tests.shutdown(socket.SHUT_WR)
         candidate_process.serve(own, "def f(numbers): return [n + 1 for n in numbers]", order["entry_point"])
+    sys.stdout, sys.stderr = streams
+    del sys.modules[MODULE]
+    linecache.cache.pop("solution.py", None)
 
 
 def _be_forkable() -> None:

@@ -6,6 +6,7 @@ uses on a small table. What programs can see of the process stays as it was: ran
 
 from __future__ import annotations
 
+import importlib
 import io
 import sys
 import warnings
@@ -21,6 +22,10 @@ _Y = [int(i % 7 > 3) for i in range(24)]
 
 def warm_up() -> None:
     """Use the libraries that have been imported. One that fails at it has its programs start more slowly, no more."""
+    if "numpy" in sys.modules:
+        importlib.import_module(
+            "numpy.random"
+        )  # `numpy` imports it when it is first used: its state is to be kept, too
     states = randomness.get_states()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
