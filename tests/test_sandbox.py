@@ -4,7 +4,9 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sandbox_programs import ADD, ADD_TESTS, case
@@ -334,6 +336,47 @@ async def test_cancelling_one_wait_leaves_the_other_its_verdict(sandbox):
     await asyncio.sleep(0.05)
     one.cancel()
     assert (await two).success
+
+
+def test_whoever_waits_with_one_that_is_interrupted_gets_the_verdict(sandbox, monkeypatch):
+    program = Program(ADD + "# interrupted", ADD_TESTS)
+    claim, waits = sandbox._claim, threading.Event()
+
+    def claim_and_say(program, own):
+        future = claim(program, own)
+        if future is not own:
+            waits.set()
+        return future
+
+    with ThreadPoolExecutor(1) as threads, monkeypatch.context() as patch:
+        others = []
+
+        def interrupt(program, own):
+            patch.undo()
+            patch.setattr(sandbox, "_claim", claim_and_say)
+            others.append(threads.submit(sandbox.run, program))
+            assert waits.wait(30)
+            raise KeyboardInterrupt
+
+        patch.setattr(sandbox, "_settle", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            sandbox.run(program)
+        assert others[0].result(timeout=30).success
+    assert sandbox.run(program).success
+
+
+async def test_a_task_that_comes_as_the_sandbox_closes_ends(monkeypatch):
+    closing = Sandbox(workers=1)
+    claim = closing._claim
+
+    def claim_before_it_closes(program, own):
+        future = claim(program, own)
+        closing.close()
+        return future
+
+    monkeypatch.setattr(closing, "_claim", claim_before_it_closes)
+    with pytest.raises(RuntimeError):
+        await asyncio.wait_for(closing.arun(Program(ADD, ADD_TESTS)), 30)
 
 
 def test_a_killed_fork_server_is_replaced():

@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -26,6 +27,10 @@ from orchestai.sandbox.twins import in_likeness, make_twins
 _RUNS_DATA = re.compile(r"\b(pickle|joblib|shelve|dill|marshal|runpy|exec|eval|import_module|__import__)\b")
 """Of tests that may run what a program has written to a file."""
 _LOG = logging.getLogger(__name__)
+
+
+class _GivenUpError(Exception):
+    """Whoever judged a program was interrupted; whoever waited with it is to do it."""
 
 
 class Sandbox:
@@ -83,19 +88,29 @@ class Sandbox:
 
     def run(self, program: Program) -> Report:
         """Judge `program`, waiting for the verdict."""
-        with self._lock:
-            future, is_new = self._claim(program)
-        if is_new:
-            self._settle(program, future)
-        return future.result()
+        own: Future[Report] = Future()
+        try:
+            while True:
+                future = self._claim(program, own)
+                if future is own:
+                    self._settle(program, own)
+                with suppress(_GivenUpError):
+                    return future.result()
+        finally:  # wherever it was interrupted: others may wait for its verdict
+            self._give_up(program, own, _GivenUpError())
 
     async def arun(self, program: Program) -> Report:
         """Judge `program` without blocking the event loop."""
-        with self._lock:
-            future, is_new = self._claim(program)
-            if is_new:
-                self._threads.submit(self._settle, program, future)
-        return await asyncio.shield(asyncio.wrap_future(future))
+        while True:
+            own: Future[Report] = Future()
+            future = self._claim(program, own)
+            if future is own:
+                try:
+                    self._threads.submit(self._settle_for_others, program, own)
+                except RuntimeError as error:  # closed in the meantime, or no more threads
+                    self._give_up(program, own, error)
+            with suppress(_GivenUpError):
+                return await asyncio.shield(asyncio.wrap_future(future))
 
     @property
     def server_pid(self) -> int:
@@ -109,33 +124,43 @@ class Sandbox:
         self._pool.close()
         self._threads.shutdown()
 
-    def _claim(self, program: Program) -> tuple[Future[Report], bool]:
-        """The verdict to come, and whether it is the caller, who holds the lock, that is to see to it."""
-        if self._closed:
-            raise RuntimeError("the sandbox is closed")
-        known = self._cache.get(program)
-        if known is not None:
-            self._cache.move_to_end(program)
-            return known, False
-        future: Future[Report] = Future()
-        future.set_running_or_notify_cancel()  # so that nobody who waits for it can cancel it
-        self._cache[program] = future
-        while len(self._cache) > self._cache_size:
-            self._cache.popitem(last=False)
-        return future, True
+    def _claim(self, program: Program, own: Future[Report]) -> Future[Report]:
+        """The verdict to come: `own` if it is the caller that is to see to it, else another's."""
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the sandbox is closed")
+            known = self._cache.get(program)
+            if known is not None:
+                self._cache.move_to_end(program)
+                return known
+            own.set_running_or_notify_cancel()  # so that nobody who waits for it can cancel it
+            self._cache[program] = own
+            while len(self._cache) > self._cache_size:
+                self._cache.popitem(last=False)
+            return own
 
-    def _settle(self, program: Program, future: Future[Report]) -> None:
+    def _settle(self, program: Program, own: Future[Report]) -> None:
+        with self._turns:
+            report = self._judge(program)
+        if report.status == "infra_error":
+            self._forget(program, own)
+        own.set_result(report)
+
+    def _settle_for_others(self, program: Program, own: Future[Report]) -> None:
         try:
-            with self._turns:
-                report = self._judge(program)
-            is_judged = report.status != "infra_error"
-            future.set_result(report)
+            self._settle(program, own)
         except BaseException as error:
-            is_judged = False
-            future.set_exception(error)
-        if not is_judged:
-            with self._lock:
-                self._cache.pop(program, None)
+            self._give_up(program, own, error)
+
+    def _give_up(self, program: Program, own: Future[Report], error: BaseException) -> None:
+        if not own.done():
+            self._forget(program, own)
+            own.set_exception(error)
+
+    def _forget(self, program: Program, own: Future[Report]) -> None:
+        with self._lock:
+            if self._cache.get(program) is own:
+                del self._cache[program]
 
     def _judge(self, program: Program) -> Report:
         held: dict[str, Any] = {"level": self._level, "isolation": program.isolation}
