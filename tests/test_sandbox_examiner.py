@@ -17,6 +17,13 @@ from orchestai.sandbox.self_contained import is_self_contained
 namespaces = pytest.mark.skipif(
     sys.platform != "linux" or not isinstance(find_namespaces(), Bubblewrap), reason=f"{find_namespaces()}"
 )
+UNREADABLE = """
+import sys
+def task_func():
+    frame = sys._getframe()
+    while "host" not in frame.f_locals: frame = frame.f_back
+    frame.f_locals["host"].pickle = lambda answer: b"no pickle"
+"""
 SLOTS = 2
 """Of a server for one worker; programs take turns on them."""
 
@@ -138,6 +145,7 @@ def test_one_process_runs_the_self_contained_tests_of_many_programs(sandbox):
         ("def task_func(): return 'x' * (32 << 20)", case("self.assertEqual(len(task_func()), 32 << 20)")),
         ("def task_func(): open('file', 'w').close()", case("task_func()")),
         ("async def task_func(): pass", case("task_func()")),
+        (UNREADABLE, case("task_func()")),
         ("import tarfile\ndef task_func(): raise tarfile.TarError", case("task_func()")),
         ("def task_func(): pass", case("import os\ntask_func()")),
         ("def task_func(): pass", case("task_func()\nfor i in range(60_000_000): pass")),
@@ -150,6 +158,7 @@ def test_one_process_runs_the_self_contained_tests_of_many_programs(sandbox):
         "memory",
         "disk",
         "a coroutine",
+        "no pickle",
         "an import",
         "tests that could leave something",
         "used up",

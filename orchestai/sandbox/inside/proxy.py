@@ -67,7 +67,7 @@ class Candidate:
     Attributes:
         used: what the candidate's process says that it has used so far; see `Meter`.
         raised: whether an answer was an exception.
-        is_plain: whether it answers at once, and all answers could be decoded without naming a class.
+        is_plain: whether it answers at once, and all answers could be decoded, and named no class.
     """
 
     def __init__(self, channel: socket.socket, name: str, *, is_async: bool, follow_random: bool) -> None:
@@ -93,6 +93,9 @@ class Candidate:
         except NamesClassError:
             self.is_plain = False
             answer = decode(payload, self._remote)
+        except NotPlainError:
+            self.is_plain = False
+            raise
         if type(answer) is not dict:
             raise NotPlainError("unreadable answer")
         if self._follow_random and "random" in answer:
