@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from sandbox_programs import ADD, ADD_TESTS, case
@@ -363,6 +364,32 @@ def test_whoever_waits_with_one_that_is_interrupted_gets_the_verdict(sandbox, mo
             sandbox.run(program)
         assert others[0].result(timeout=30).success
     assert sandbox.run(program).success
+
+
+def test_no_interrupt_costs_the_sandbox_a_worker():
+    class Interrupt(BaseException):
+        pass
+
+    def interrupt(*_):
+        raise Interrupt
+
+    often = Sandbox(workers=1, cache_size=0)
+    no_tests = Program("", "")  # is done in the time in which interrupts come
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for i in range(3000):
+            with suppress(Interrupt):
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + i % 60))
+                while True:
+                    often.run(no_tests)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    last = threading.Thread(target=often.run, args=(no_tests,), daemon=True)
+    last.start()
+    last.join(30)
+    assert not last.is_alive()
+    often.close()
 
 
 async def test_a_task_that_comes_as_the_sandbox_closes_ends(monkeypatch):

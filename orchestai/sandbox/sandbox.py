@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any
 
@@ -64,7 +65,9 @@ class Sandbox:
         self._cache: OrderedDict[Program, Future[Report]] = OrderedDict()
         self._lock = threading.Lock()
         self._closed = False
-        self._turns = threading.BoundedSemaphore(workers)
+        self._workers = workers
+        self._running: set[Future[Report]] = set()
+        self._waiting: dict[Future[Report], SimpleQueue[None]] = {}
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="sandbox")
 
     @classmethod
@@ -140,8 +143,11 @@ class Sandbox:
             return own
 
     def _settle(self, program: Program, own: Future[Report]) -> None:
-        with self._turns:
+        try:
+            self._await_turn(own)
             report = self._judge(program)
+        finally:
+            self._end_turn(own)
         if report.status == "infra_error":
             self._forget(program, own)
         own.set_result(report)
@@ -154,8 +160,32 @@ class Sandbox:
 
     def _give_up(self, program: Program, own: Future[Report], error: BaseException) -> None:
         if not own.done():
+            self._end_turn(own)  # again: an interrupt may have come just when it was to end
             self._forget(program, own)
             own.set_exception(error)
+
+    def _await_turn(self, own: Future[Report]) -> None:
+        """No semaphore: one that Ctrl-C interrupts may lose a turn, or the lock that it holds, for ever."""
+        while True:
+            with self._lock:
+                if len(self._running) < self._workers:
+                    self._waiting.pop(own, None)
+                    self._running.add(own)
+                    self._wake_next()
+                    return
+                gate = self._waiting.setdefault(own, SimpleQueue())
+            gate.get()
+
+    def _end_turn(self, own: Future[Report]) -> None:
+        """Whether it had one, waited for one, or neither."""
+        with self._lock:
+            self._waiting.pop(own, None)
+            self._running.discard(own)
+            self._wake_next()
+
+    def _wake_next(self) -> None:
+        if self._waiting and len(self._running) < self._workers:
+            next(iter(self._waiting.values())).put(None)
 
     def _forget(self, program: Program, own: Future[Report]) -> None:
         with self._lock:
