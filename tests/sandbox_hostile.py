@@ -48,7 +48,7 @@ def run(programs: list[dict[str, Any]], isolation: str = "split") -> Iterator[di
                     faults.append(f"no verdict: {report.status}: {report.reason}")
                 if not _unharmed(folder):
                     faults.append("harmed the canary")
-            if _processes_at_rest(sandbox) != at_rest:
+            if not _comes_to(at_rest, sandbox):
                 faults.append("left processes")
             if _was_called(listener):
                 faults.append("reached the network")
@@ -58,10 +58,20 @@ def run(programs: list[dict[str, Any]], isolation: str = "split") -> Iterator[di
 def _processes_at_rest(sandbox: Sandbox) -> int:
     """How many there are once those for the next program are ready, and the number changes no more."""
     counts = [-1]
-    while len(counts) < 3 or len(set(counts[-3:])) > 1:
+    while len(counts) < 20 or len(set(counts[-20:])) > 1:
         counts.append(len(census.descendants(sandbox.server_pid)))
         time.sleep(0.01)
     return counts[-1]
+
+
+def _comes_to(at_rest: int, sandbox: Sandbox) -> bool:
+    """Whether there are as many processes as at rest, once a slot has got rid of what the program left."""
+    give_up = time.monotonic() + 5
+    while len(census.descendants(sandbox.server_pid)) != at_rest:
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def _faults(program: dict[str, Any], passed: int, total: int, seconds: float) -> Iterator[str]:

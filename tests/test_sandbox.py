@@ -4,7 +4,10 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from sandbox_programs import ADD, ADD_TESTS, case
@@ -334,6 +337,73 @@ async def test_cancelling_one_wait_leaves_the_other_its_verdict(sandbox):
     await asyncio.sleep(0.05)
     one.cancel()
     assert (await two).success
+
+
+def test_whoever_waits_with_one_that_is_interrupted_gets_the_verdict(sandbox, monkeypatch):
+    program = Program(ADD + "# interrupted", ADD_TESTS)
+    claim, waits = sandbox._claim, threading.Event()
+
+    def claim_and_say(program, own):
+        future = claim(program, own)
+        if future is not own:
+            waits.set()
+        return future
+
+    with ThreadPoolExecutor(1) as threads, monkeypatch.context() as patch:
+        others = []
+
+        def interrupt(program, own):
+            patch.undo()
+            patch.setattr(sandbox, "_claim", claim_and_say)
+            others.append(threads.submit(sandbox.run, program))
+            assert waits.wait(30)
+            raise KeyboardInterrupt
+
+        patch.setattr(sandbox, "_settle", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            sandbox.run(program)
+        assert others[0].result(timeout=30).success
+    assert sandbox.run(program).success
+
+
+def test_no_interrupt_costs_the_sandbox_a_worker():
+    class Interrupt(BaseException):
+        pass
+
+    def interrupt(*_):
+        raise Interrupt
+
+    often = Sandbox(workers=1, cache_size=0)
+    no_tests = Program("", "")  # is done in the time in which interrupts come
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for i in range(3000):
+            with suppress(Interrupt):
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + i % 60))
+                while True:
+                    often.run(no_tests)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    last = threading.Thread(target=often.run, args=(no_tests,), daemon=True)
+    last.start()
+    last.join(30)
+    assert not last.is_alive()
+    often.close()
+
+
+async def test_a_task_that_comes_as_the_sandbox_closes_ends(monkeypatch):
+    closing = Sandbox(workers=1)
+    claim = closing._claim
+
+    def claim_before_it_closes(program, own):
+        future = claim(program, own)
+        closing.close()
+        return future
+
+    monkeypatch.setattr(closing, "_claim", claim_before_it_closes)
+    with pytest.raises(RuntimeError):
+        await asyncio.wait_for(closing.arun(Program(ADD, ADD_TESTS)), 30)
 
 
 def test_a_killed_fork_server_is_replaced():

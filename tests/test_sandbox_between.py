@@ -16,6 +16,7 @@ from orchestai.sandbox import sandbox as sandbox_module
 from orchestai.sandbox.bubblewrap import Bubblewrap
 from orchestai.sandbox.inside import census
 from orchestai.sandbox.inside.attempt import Attempt
+from orchestai.sandbox.inside.examiner import Examiner
 from orchestai.sandbox.levels import find_namespaces
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and Linux's process controls")
@@ -135,7 +136,8 @@ def test_processes_that_ended_while_they_waited_cost_nobody_a_verdict(sandbox):
 
 def test_a_process_that_cannot_be_started_is_an_error_of_the_system():
     class Full:
-        def open(self) -> None: ...
+        def open(self, own_sockets: int) -> bool:
+            return True
 
         def fork(self, *_: object, **__: object) -> int:
             raise BlockingIOError("no more processes")
@@ -144,7 +146,7 @@ def test_a_process_that_cannot_be_started_is_an_error_of_the_system():
             return census.end_all(pids)
 
     with pytest.raises(BlockingIOError):
-        Attempt(Full(), {})
+        Attempt(Full(), {}, Examiner(Full()))
 
 
 def test_a_program_that_raises_import_errors_while_tests_load_is_not_let_off(sandbox):

@@ -26,6 +26,7 @@ from orchestai.sandbox.bubblewrap import NOBODY, SCRATCH, Bubblewrap
 from orchestai.sandbox.inside.wire import ChannelClosedError, LineReader, send_line
 from orchestai.sandbox.inventory import packed
 from orchestai.sandbox.program import Limits, Program
+from orchestai.sandbox.self_contained import is_self_contained
 
 _INSIDE = Path(__file__).parent / "inside"
 _BOOT = """
@@ -159,7 +160,12 @@ class ForkServer:
             SyntaxError, ValueError: the tests are not Python.
         """
         number = next(self._ids)
-        job = {"total": len(names), "entry_point": program.entry_point, "isolation": program.isolation}
+        job = {
+            "total": len(names),
+            "entry_point": program.entry_point,
+            "isolation": program.isolation,
+            "self_contained": is_self_contained(program.tests, program.entry_point),
+        }
         code = program.code.encode("utf-8", "surrogatepass")
         tests = packed(program.tests, tuple(names), program.entry_point)
         channel = self._channels[slot]

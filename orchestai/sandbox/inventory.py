@@ -10,6 +10,13 @@ from functools import lru_cache
 from orchestai.sandbox.inside.roles import Suite
 
 
+@lru_cache(maxsize=16)
+def parsed(source: str) -> tuple[ast.Module, tuple[ast.AST, ...]]:
+    """The syntax tree of a source, and all of its nodes. Raises SyntaxError, ValueError."""
+    tree = ast.parse(source)
+    return tree, tuple(ast.walk(tree))
+
+
 @lru_cache(maxsize=1024)
 def list_tests(source: str) -> tuple[str, ...]:
     """`Class.method` of every test, classes and methods in the order of the source, inherited methods first.
@@ -19,7 +26,7 @@ def list_tests(source: str) -> tuple[str, ...]:
     Raises:
         SyntaxError: `source` is not Python.
     """
-    classes = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
+    classes = {node.name: node for node in parsed(source)[0].body if isinstance(node, ast.ClassDef)}
     return tuple(
         f"{name}.{method}"
         for name, node in classes.items()
@@ -36,7 +43,7 @@ def packed(source: str, names: tuple[str, ...], entry_point: str) -> bytes:
         SyntaxError, ValueError: `source` is not Python.
     """
     # Without `optimize`, they would have no `assert` where this process was started with -O.
-    code = compile(source, "tests.py", "exec", dont_inherit=True, optimize=0)
+    code = compile(parsed(source)[0], "tests.py", "exec", dont_inherit=True, optimize=0)
     free = tuple(name for name in free_names(source) if name != entry_point)
     return marshal.dumps(tuple(Suite(source, code, names, free)))
 
@@ -50,7 +57,7 @@ def free_names(source: str) -> tuple[str, ...]:
     """
     used: set[str] = set()
     bound = set(dir(builtins)) | {"__file__"}
-    for node in ast.walk(ast.parse(source)):
+    for node in parsed(source)[1]:
         if isinstance(node, ast.Name):
             (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

@@ -99,9 +99,13 @@ class ServerPool:
             server.close()
 
     def _tier(self, program: Program) -> int:
-        words = set(re.findall(r"\w+", f"{program.code} {program.tests}"))
-        needed = [i for i, module in enumerate(self._preload, 1) if words.issuperset(module.split("."))]
-        return max(needed, default=0)
+        text = f"{program.code} {program.tests}"
+        needed = (
+            i
+            for i, module in reversed(list(enumerate(self._preload, 1)))
+            if all(name in text and re.search(rf"\b{name}\b", text) for name in module.split("."))
+        )
+        return next(needed, 0)
 
     def _judge_alone(self, program: Program, names: Sequence[str], tier: int) -> dict[str, Any]:
         """Run a program again whose server was lost. In namespaces it cannot have been the program's doing."""

@@ -9,7 +9,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any
 
@@ -26,6 +28,10 @@ from orchestai.sandbox.twins import in_likeness, make_twins
 _RUNS_DATA = re.compile(r"\b(pickle|joblib|shelve|dill|marshal|runpy|exec|eval|import_module|__import__)\b")
 """Of tests that may run what a program has written to a file."""
 _LOG = logging.getLogger(__name__)
+
+
+class _GivenUpError(Exception):
+    """Whoever judged a program was interrupted; whoever waited with it is to do it."""
 
 
 class Sandbox:
@@ -59,6 +65,9 @@ class Sandbox:
         self._cache: OrderedDict[Program, Future[Report]] = OrderedDict()
         self._lock = threading.Lock()
         self._closed = False
+        self._workers = workers
+        self._running: set[Future[Report]] = set()
+        self._waiting: dict[Future[Report], SimpleQueue[None]] = {}
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="sandbox")
 
     @classmethod
@@ -82,11 +91,29 @@ class Sandbox:
 
     def run(self, program: Program) -> Report:
         """Judge `program`, waiting for the verdict."""
-        return self._submit(program).result()
+        own: Future[Report] = Future()
+        try:
+            while True:
+                future = self._claim(program, own)
+                if future is own:
+                    self._settle(program, own)
+                with suppress(_GivenUpError):
+                    return future.result()
+        finally:  # wherever it was interrupted: others may wait for its verdict
+            self._give_up(program, own, _GivenUpError())
 
     async def arun(self, program: Program) -> Report:
         """Judge `program` without blocking the event loop."""
-        return await asyncio.shield(asyncio.wrap_future(self._submit(program)))
+        while True:
+            own: Future[Report] = Future()
+            future = self._claim(program, own)
+            if future is own:
+                try:
+                    self._threads.submit(self._settle_for_others, program, own)
+                except RuntimeError as error:  # closed in the meantime, or no more threads
+                    self._give_up(program, own, error)
+            with suppress(_GivenUpError):
+                return await asyncio.shield(asyncio.wrap_future(future))
 
     @property
     def server_pid(self) -> int:
@@ -100,7 +127,8 @@ class Sandbox:
         self._pool.close()
         self._threads.shutdown()
 
-    def _submit(self, program: Program) -> Future[Report]:
+    def _claim(self, program: Program, own: Future[Report]) -> Future[Report]:
+        """The verdict to come: `own` if it is the caller that is to see to it, else another's."""
         with self._lock:
             if self._closed:
                 raise RuntimeError("the sandbox is closed")
@@ -108,16 +136,61 @@ class Sandbox:
             if known is not None:
                 self._cache.move_to_end(program)
                 return known
-            future = self._cache[program] = self._threads.submit(self._judge, program)
+            own.set_running_or_notify_cancel()  # so that nobody who waits for it can cancel it
+            self._cache[program] = own
             while len(self._cache) > self._cache_size:
                 self._cache.popitem(last=False)
-        future.add_done_callback(lambda done: self._forget_unless_judged(program, done))
-        return future
+            return own
 
-    def _forget_unless_judged(self, program: Program, done: Future[Report]) -> None:
-        if done.exception() or done.result().status == "infra_error":
+    def _settle(self, program: Program, own: Future[Report]) -> None:
+        try:
+            self._await_turn(own)
+            report = self._judge(program)
+        finally:
+            self._end_turn(own)
+        if report.status == "infra_error":
+            self._forget(program, own)
+        own.set_result(report)
+
+    def _settle_for_others(self, program: Program, own: Future[Report]) -> None:
+        try:
+            self._settle(program, own)
+        except BaseException as error:
+            self._give_up(program, own, error)
+
+    def _give_up(self, program: Program, own: Future[Report], error: BaseException) -> None:
+        if not own.done():
+            self._end_turn(own)  # again: an interrupt may have come just when it was to end
+            self._forget(program, own)
+            own.set_exception(error)
+
+    def _await_turn(self, own: Future[Report]) -> None:
+        """No semaphore: one that Ctrl-C interrupts may lose a turn, or the lock that it holds, for ever."""
+        while True:
             with self._lock:
-                self._cache.pop(program, None)
+                if len(self._running) < self._workers:
+                    self._waiting.pop(own, None)
+                    self._running.add(own)
+                    self._wake_next()
+                    return
+                gate = self._waiting.setdefault(own, SimpleQueue())
+            gate.get()
+
+    def _end_turn(self, own: Future[Report]) -> None:
+        """Whether it had one, waited for one, or neither."""
+        with self._lock:
+            self._waiting.pop(own, None)
+            self._running.discard(own)
+            self._wake_next()
+
+    def _wake_next(self) -> None:
+        if self._waiting and len(self._running) < self._workers:
+            next(iter(self._waiting.values())).put(None)
+
+    def _forget(self, program: Program, own: Future[Report]) -> None:
+        with self._lock:
+            if self._cache.get(program) is own:
+                del self._cache[program]
 
     def _judge(self, program: Program) -> Report:
         held: dict[str, Any] = {"level": self._level, "isolation": program.isolation}

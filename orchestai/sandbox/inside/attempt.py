@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from . import census, roles
 from .cage import Cage
 from .census import Usage
+from .examiner import Examiner
 from .proxy import CANDIDATE_GONE
 from .wire import VerdictReader, open_verdict_pipe, send_line
 
@@ -35,7 +36,8 @@ class AbandonedError(Exception):
 class Job:
     """What a slot knows of a program: descriptors of its files (it never reads them), and how to run it.
 
-    `account` is where the tests' process writes what the slot must not know; see `VerdictWriter`.
+    `account` is where the tests' process writes what the slot must not know; see `VerdictWriter`. `self_contained`
+    tests need no process of their own; see `Examiner`.
     """
 
     code: int
@@ -44,6 +46,7 @@ class Job:
     total: int
     entry_point: str
     isolation: str
+    self_contained: bool
 
 
 @dataclass(frozen=True)
@@ -64,39 +67,40 @@ class Attempt:
     They are forked and confined before there is a program, which hides half of what an attempt takes, and wait for
     orders. In `shared` isolation C runs the tests too, and T goes on waiting.
 
+    Args:
+        tests: T; it is left to the next attempt where it can be kept.
+
     Attributes:
         verdicts: by test number, what the test's process said of it.
         cpu_s, peak_bytes: after `close`, processor time of all processes, and the most memory that one of them held.
     """
 
-    def __init__(self, cage: Cage, limits: dict[str, Any]) -> None:
+    def __init__(self, cage: Cage, limits: dict[str, Any], tests: Examiner) -> None:
         self.verdicts: dict[int, _Verdict] = {}
         self.cpu_s = 0.0
         self.peak_bytes = 0
         self._cage = cage
         self._limits = limits
+        self._tests = tests
         self._loaded = False
         self._current: int | None = None
         self._ending: Ending | None = None
         self._ended: dict[int, Usage] = {}
         self._endings: list[int] = []
         self._reader: VerdictReader | None = None
-        cage.open()
+        if cage.open(tests.sockets):  # T belongs to the disk and the network that it was forked in
+            tests.end()
         self._inherited = census.resident_bytes()
         self._prepared_s = 0.0
+        self._before: dict[int, tuple[int, int]] = {}
         self._pids: list[int] = []
-        c_orders, c_side = socket.socketpair()
-        t_orders, t_side = socket.socketpair()
-        self._orders = c_orders, t_orders
-        ours, theirs = socket.socketpair()
-        with c_side, t_side, ours, theirs:
-            candidate = partial(roles.candidate, c_side, theirs)
-            tests = partial(roles.tests, t_side, ours)
+        self._orders, c_side = socket.socketpair()
+        self._channel, theirs = socket.socketpair()
+        with c_side, theirs:
             try:
+                candidate = partial(roles.candidate, c_side, theirs)
                 self._pids.append(cage.fork(candidate, (c_side.fileno(), theirs.fileno())))
-                self._pids.append(cage.fork(tests, (t_side.fileno(), ours.fileno()), trusted=True))
-                if hasattr(os, "pidfd_open"):
-                    self._endings += [os.pidfd_open(pid) for pid in self._pids]
+                self._pids.append(tests.be_ready())
             except BaseException:
                 self.close()
                 raise
@@ -109,27 +113,36 @@ class Attempt:
         """Give the processes their orders: the program, and the numbers of the tests to run."""
         self._job = job
         self._todo = todo
+        keeps = job.self_contained and self._cage.keeps_tests
+        if job.isolation == "split" and not keeps and not self._tests.is_new:
+            self._cage.check()
+            self._tests.end()
+            self._pids[1] = self._tests.be_ready()
         self._prepared_s = sum(map(census.cpu_s, self._pids))
+        self._before = census.scheduled(self._pids)
+        candidate = {"entry_point": job.entry_point, "isolation": job.isolation}
+        if job.isolation == "split":
+            send_line(self._orders, candidate, (job.code,))  # at once: T has to wait for it
         nonce = os.urandom(16).hex()  # made now, so that the candidate's memory does not hold it
         read, write = open_verdict_pipe()
         self._reader = VerdictReader(read, nonce, len(todo))
-        candidate = {"entry_point": job.entry_point, "isolation": job.isolation}
         tests = {"entry_point": job.entry_point, "todo": todo, "nonce": nonce}
-        c_orders, t_orders = self._orders
         try:
             if job.isolation == "split":
-                send_line(c_orders, candidate, (job.code,))
-                send_line(t_orders, tests, (job.tests, write, job.account))
+                self._tests.give(tests | {"stay": keeps}, (self._channel.fileno(), job.tests, write, job.account))
+                self._channel.close()
             else:
-                send_line(c_orders, candidate | tests, (job.code, job.tests, write, job.account))
+                send_line(self._orders, candidate | tests, (job.code, job.tests, write, job.account))
         finally:
             os.close(write)
+        if hasattr(os, "pidfd_open"):
+            self._endings += map(os.pidfd_open, self._pids)
 
     def watch(self, deadline: float, orderer: socket.socket) -> Ending:
         """Wait for the end, at the latest until `deadline` (monotonic seconds).
 
-        The process that runs the tests ends when it is done. Until then its events are looked at only now and then:
-        to wake for each of them would take longer than most tests.
+        The process that runs the tests says so when it is done, or ends. Until then its events are looked at only now
+        and then: to wake for each of them would take longer than most tests.
 
         Time for which the processes were ready to run but had no core does not count, up to as much again: on a busy
         machine the program is not to blame for it.
@@ -141,22 +154,29 @@ class Attempt:
         stage = min(deadline, time.monotonic() + limits["load_s"])
         next_census = time.monotonic() + _CENSUS_EVERY_S
         lost = 0.0
-        watched = [*(self._endings or [self._reader.descriptor]), orderer.fileno()]
+        watched: list[Any] = [*(self._endings or [self._reader.descriptor]), orderer]
         while True:
             pause = max(0.0, min(stage, next_census) - time.monotonic())
-            ready, _, _ = select.select(watched, [], [], pause)
-            if orderer.fileno() in ready and not orderer.recv(1, socket.MSG_PEEK):
+            ready, _, _ = select.select([*watched, *([self._tests] if self._tests.busy else [])], [], [], pause)
+            if self._tests in ready:
+                self._tests.hear()
+            if orderer in ready and not orderer.recv(1, socket.MSG_PEEK):
                 raise AbandonedError
             fate = self._fate()
             if self._take_events():
                 stage = min(deadline, time.monotonic() + limits["test_s"])
-            if self._ending or len(self.verdicts) == len(self._todo):
-                return self._ending or Ending("done")
-            if fate:
+            if self._ending and not (self._ending.kind == "done" and self._awaits_tests(deadline)):
+                return self._ending
+            if self._ending is None and len(self.verdicts) == len(self._todo):
+                return Ending("done")
+            if fate and not self._ending:
                 self._cage.check()
                 return self._fault("died", fate)
             now = time.monotonic()
-            if now >= stage and (more := min(census.waited_s(self._pids), limits["wall_s"]) - lost) > _NEGLIGIBLE_S:
+            if (
+                now >= stage
+                and (more := min(census.waited_s(self._pids, self._before), limits["wall_s"]) - lost) > _NEGLIGIBLE_S
+            ):
                 lost, stage, deadline = lost + more, stage + more, deadline + more
             if now >= deadline:
                 return self._fault("timeout", f"the program took more than {limits['wall_s']:g} s")
@@ -169,21 +189,32 @@ class Attempt:
                     return self._fault(*excess)
 
     def close(self) -> None:
-        """End every process of the attempt.
+        """End every process of the attempt, but for T where it can be kept.
 
         Raises:
             RuntimeError: one could not be ended.
         """
-        for channel in self._orders:
-            channel.close()
+        self._orders.close()
+        self._channel.close()
         for descriptor in self._endings:
             os.close(descriptor)
         if self._reader is not None:
             os.close(self._reader.descriptor)
-        self._ended |= self._cage.end([pid for pid in self._pids if pid not in self._ended])
-        used = [self._ended[pid] for pid in self._pids if pid in self._ended]
-        self.cpu_s = max(0.0, sum(one.cpu_s for one in used) - self._prepared_s)
-        self.peak_bytes = max(0, max((one.peak_bytes for one in used), default=0) - self._inherited)
+        tests = self._tests
+        leaving = [pid for pid in self._pids if pid not in self._ended]
+        if tests.pid in leaving and self._cage.keeps_tests and tests.waits:
+            leaving.remove(tests.pid)
+        elif tests.pid is not None:
+            tests.forget()
+        self._ended |= self._cage.end(leaving)
+        used = self._ended.values()
+        kept_s = census.cpu_s(tests.pid) if tests.pid is not None else 0.0
+        self.cpu_s = max(0.0, sum(one.cpu_s for one in used) + kept_s - self._prepared_s)
+        self.peak_bytes = max(tests.peak_bytes, *(one.peak_bytes - self._inherited for one in used), 0)
+
+    def _awaits_tests(self, deadline: float) -> bool:
+        """Whether T, which has no more tests, is about to say so."""
+        return self._tests.busy and self._tests.pid not in self._ended and time.monotonic() < deadline
 
     def _fate(self) -> str:
         """How our processes that have ended did so; empty if all live. Reaps orphans on the way."""

@@ -32,6 +32,9 @@ class Cage:
     counts_processes = False
     """Whether the system itself refuses a program more processes than it may have."""
 
+    keeps_tests = False
+    """Whether programs cannot see the process that runs their tests, so that the next one's may run there, too."""
+
     def __init__(self, home: str, limits: dict[str, Any]) -> None:
         self._home = home
         self._limits = limits
@@ -44,9 +47,14 @@ class Cage:
         if sys.platform == "linux":
             prctl(PR_SET_NO_NEW_PRIVS, 1)
 
-    def open(self) -> None:
-        """Go to an empty folder, in which the next attempt's processes will be."""
+    def open(self, own_sockets: int = 0) -> bool:
+        """Go to an empty folder, in which the next attempt's processes will be; whether that is another than before.
+
+        Args:
+            own_sockets: that this process and those that it keeps have open since the call before.
+        """
         self._settle(tempfile.mkdtemp(dir=self._home))
+        return True
 
     def _settle(self, workdir: str) -> None:
         self._workdir = workdir

@@ -38,18 +38,28 @@ def own_bytes(pids: list[int]) -> int:
     return sum(max(0, _anonymous_bytes(pid) - inherited) for pid in pids)
 
 
-def waited_s(pids: list[int]) -> float:
+def scheduled(pids: list[int]) -> dict[int, tuple[int, int]]:
+    """Nanoseconds for which the main threads of these processes have run, and were ready to but had no core (Linux)."""
+    found = {}
+    for pid in pids:
+        with suppress(OSError, ValueError), open(f"/proc/{pid}/schedstat", "rb", buffering=0) as file:
+            ran, waited, _ = map(int, file.read().split())
+            found[pid] = ran, waited
+    return found
+
+
+def waited_s(pids: list[int], before: dict[int, tuple[int, int]]) -> float:
     """Seconds for which these processes were ready to run but had no core, for others than this process's descendants.
 
-    Of their main threads (Linux; else 0).
+    Args:
+        before: what was `scheduled` when the count begins, of processes that lived then.
     """
-    ran: dict[int, int] = {}
-    waited: dict[int, int] = {}
-    for pid in descendants(os.getpid()):
-        with suppress(OSError, ValueError):
-            ran[pid], waited[pid], _ = map(int, Path(f"/proc/{pid}/schedstat").read_text().split())
-    total = sum(ran.values())
-    return sum(max(0, waited[pid] - (total - ran[pid])) for pid in pids if pid in ran) / 1e9
+    since = {
+        pid: (ran - before.get(pid, (0, 0))[0], waited - before.get(pid, (0, 0))[1])
+        for pid, (ran, waited) in scheduled(descendants(os.getpid())).items()
+    }
+    total = sum(ran for ran, _ in since.values())
+    return sum(max(0, since[pid][1] - (total - since[pid][0])) for pid in pids if pid in since) / 1e9
 
 
 def _anonymous_bytes(pid: int) -> int:

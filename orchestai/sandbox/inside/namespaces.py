@@ -39,7 +39,8 @@ from .system import (
 _INODES = 4096
 _SHARED_MEMORY = "/dev/shm"
 _TMP = "/tmp"
-_IN_USE = re.compile(r"\b(used|inuse|tw) [1-9]")
+_USED = re.compile(r"^sockets: used (\d+)", re.MULTILINE)
+_IN_USE = re.compile(r"\b(inuse|tw) [1-9]")
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 
 
@@ -59,6 +60,7 @@ class NamespaceCage(Cage):
     """
 
     counts_processes = True
+    keeps_tests = True
 
     def __init__(self, scratch: str, limits: dict[str, Any], uid: int | None, slots: int) -> None:
         super().__init__(scratch, limits)
@@ -76,14 +78,19 @@ class NamespaceCage(Cage):
         self._left: list[int] = []
         """Mount namespaces of ended processes: held, so that nobody waits for their end while a verdict is due."""
 
-    def open(self) -> None:
-        """Have an empty disk and a network without ports: new ones where the attempt before has used its own."""
+    def open(self, own_sockets: int = 0) -> bool:
+        """Have an empty disk and a network without ports: new ones where the attempt before has used its own.
+
+        Whether any of them is new.
+        """
+        is_new = False
         while self._left:
             os.close(self._left.pop())
-        if not self._network or _has_sockets() or _traffic() != self._network:
+        if not self._network or _has_sockets(own_sockets) or _traffic() != self._network:
             unshare(CLONE_NEWNET)
             _start_loopback()
             self._network = _traffic()
+            is_new = True
         if not self._disks_are_new():
             if self._mounted:
                 os.chdir("/")
@@ -91,6 +98,8 @@ class NamespaceCage(Cage):
                     unmount(disk)
             self._mount_disks(f"size={self._limits['file_mb']}m,nr_inodes={_INODES},mode=1777")
             self._settle(self._home)
+            is_new = True
+        return is_new
 
     def _disks_are_new(self) -> bool:
         """Whether nobody has changed the disks, or made a file on them that is gone again."""
@@ -143,11 +152,13 @@ class NamespaceCage(Cage):
         self._filter.put_on()
 
 
-def _has_sockets() -> bool:
-    """Whether this network holds a socket, or remembers a connection (TIME_WAIT)."""
+def _has_sockets(own: int) -> bool:
+    """Whether this network holds sockets besides `own` local ones, or remembers a connection (TIME_WAIT)."""
     for name in ("sockstat", "sockstat6"):
         with suppress(FileNotFoundError), open(f"/proc/net/{name}") as file:
-            if _IN_USE.search(file.read()):
+            counts = file.read()
+            used = _USED.search(counts)
+            if _IN_USE.search(counts) or (used and int(used[1]) != own):
                 return True
     return False
 

@@ -18,7 +18,7 @@ from typing import Any
 from . import arrays, randomness
 from .loading import MODULE, LoadError
 from .objects import stand_in
-from .values import NotPlainError, decode
+from .values import NamesClassError, NotPlainError, decode, decode_primitive
 from .wire import ChannelClosedError, receive_frame, send_frame
 
 CANDIDATE_GONE = 71
@@ -67,6 +67,7 @@ class Candidate:
     Attributes:
         used: what the candidate's process says that it has used so far; see `Meter`.
         raised: whether an answer was an exception.
+        is_plain: whether it answers at once, and all answers could be decoded, and named no class.
     """
 
     def __init__(self, channel: socket.socket, name: str, *, is_async: bool, follow_random: bool) -> None:
@@ -76,6 +77,7 @@ class Candidate:
         self._remote = stand_in(self.ask)
         self.used = (0.0, 0)
         self.raised = False
+        self.is_plain = not is_async
         self.entry_point = self._entry_point(name, is_async)
 
     def ask(self, operation: str, *args: Any, **kwargs: Any) -> Any:
@@ -86,7 +88,14 @@ class Candidate:
                 request["random"] = randomness.get_states()
             send_frame(self._channel, b"c", _pickled(request))
             payload = _receive(self._channel)[1]
-        answer = decode(payload, self._remote)
+        try:
+            answer = decode_primitive(payload)
+        except NamesClassError:
+            self.is_plain = False
+            answer = decode(payload, self._remote)
+        except NotPlainError:
+            self.is_plain = False
+            raise
         if type(answer) is not dict:
             raise NotPlainError("unreadable answer")
         if self._follow_random and "random" in answer:

@@ -1,10 +1,14 @@
-"""The states of the global random number generators, which tests set and programs draw from."""
+"""The states of the global random number generators, which tests set and programs draw from.
+
+They cross between processes with every call, so they are packed: hundreds of numbers are slow to decode one by one.
+"""
 
 from __future__ import annotations
 
 import importlib
 import random
 import sys
+from array import array
 from typing import Any
 
 _NUMPY = "numpy.random"
@@ -12,9 +16,11 @@ _NUMPY = "numpy.random"
 
 def get_states() -> dict[str, Any]:
     """The states, by the module that has them; of modules that have been imported."""
-    states: dict[str, Any] = {"random": random.getstate()}
+    version, words, spare = random.getstate()
+    states: dict[str, Any] = {"random": (version, array("I", words).tobytes(), spare)}
     if _NUMPY in sys.modules:
-        states[_NUMPY] = sys.modules[_NUMPY].get_state(legacy=True)
+        state = sys.modules[_NUMPY].get_state(legacy=True)
+        states[_NUMPY] = (state[0], state[1].tobytes(), *state[2:]) if type(state) is tuple else state
     return states
 
 
@@ -24,6 +30,9 @@ def set_states(states: dict[str, Any]) -> None:
     Raises:
         Exception: these are no states.
     """
-    random.setstate(states["random"])
+    version, words, spare = states["random"]
+    random.setstate((version, tuple(array("I", words)), spare))
     if _NUMPY in states:
-        importlib.import_module(_NUMPY).set_state(states[_NUMPY])
+        state = states[_NUMPY]
+        unpacked = (state[0], array("I", state[1]), *state[2:]) if type(state) is tuple else state
+        importlib.import_module(_NUMPY).set_state(unpacked)

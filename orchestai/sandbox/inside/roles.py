@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import gc
+import linecache
 import marshal
 import os
+import pickle
 import socket
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from . import AT_FORK
 from . import candidate as candidate_process
-from .loading import LoadError, load_candidate, new_module, run_code
+from .loading import MODULE, LoadError, load_candidate, new_module, run_code
 from .meter import Meter
 from .proxy import connect
 from .testing import run_tests
-from .wire import ChannelClosedError, LineReader, VerdictWriter, read_whole
+from .wire import ChannelClosedError, LineReader, VerdictWriter, read_whole, send_frame, send_line
+
+_MOST_CPU_S, _MOST_BYTES = 0.5, 4 << 20
+"""Processor time that T has used, and memory that it has held beyond what it was forked with, when it is given up."""
 
 
 class Suite(NamedTuple):
@@ -33,9 +41,33 @@ class Suite(NamedTuple):
     free: tuple[str, ...]
 
 
-def tests(orders: socket.socket, channel: socket.socket) -> None:
-    """T: runs the tests against a proxy; no code of the candidate ever runs here."""
-    order, (tests_file, verdicts, account) = _read(orders)
+def tests(orders: socket.socket) -> None:
+    """T: runs the tests against a proxy; no code of a candidate ever runs here.
+
+    With `stay` in an order, it says when it is done and how much memory it has held, and waits for the next order.
+    """
+    _be_forkable()
+    reader, meter, modules = LineReader(orders), Meter(), set(sys.modules)
+    with suppress(ChannelClosedError):
+        while True:
+            order, (channel, *files) = reader.read()
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=channel) as connection:
+                had_plain_answers = _test(connection, order, files, meter)
+            for file in files:
+                os.close(file)
+            sys.modules.pop(MODULE, None)
+            gc.collect()  # what this ends may print, for one: the next program's tests would be said to have done it
+            cpu_s, peak_bytes = meter()
+            if not (order["stay"] and had_plain_answers and cpu_s < _MOST_CPU_S and peak_bytes < _MOST_BYTES):
+                return
+            if sys.modules.keys() != modules:
+                return
+            send_line(orders, {"peak_bytes": peak_bytes})
+
+
+def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], own: Meter) -> bool:
+    """Run the tests of an order; whether nothing is left of them, and the candidate answered but plain values."""
+    tests_file, verdicts, account = files
     out = VerdictWriter(verdicts, order["nonce"], account)
     suite = Suite(*marshal.loads(read_whole(tests_file)))
     module = new_module()
@@ -44,26 +76,33 @@ def tests(orders: socket.socket, channel: socket.socket) -> None:
         module.__dict__.update(candidate.names(suite.free), **{order["entry_point"]: candidate.entry_point})
     except LoadError as error:
         out.unloadable(error.status, error.reason)
-        return
+        return True
     try:
         run_code(suite.code, suite.source, module, "tests.py")
     except LoadError as error:
         theirs = error.reason.startswith(("ImportError", "ModuleNotFoundError")) and not candidate.raised
         status = "broken" if theirs else "import_error"  # what they ask of the program as they load may be what failed
         out.unloadable(status, f"the tests could not be loaded: {error.reason}")
-        return
+        return False
     out.send("loaded")
-    own = Meter()
 
     def spent() -> tuple[float, int]:
         return own()[0] + candidate.used[0], max(own()[1], candidate.used[1])
 
     run_tests(module, suite.names, order["todo"], out, spent)
+    return candidate.is_plain
 
 
 def candidate(orders: socket.socket, channel: socket.socket) -> None:
     """C: holds the candidate and answers T's calls; or, in `shared` isolation, runs the tests itself."""
-    order, files = _read(orders)
+    _be_forkable()
+    _rehearse()
+    try:
+        order, files = LineReader(orders).read()
+    except ChannelClosedError:
+        return
+    finally:
+        orders.close()
     if order["isolation"] == "split":
         candidate_process.serve(channel, read_whole(*files).decode("utf-8", "surrogatepass"), order["entry_point"])
     else:
@@ -87,12 +126,22 @@ def _shared(order: dict[str, Any], code_file: int, tests_file: int, verdicts: in
     run_tests(module, suite.names, order["todo"], out, Meter())
 
 
-def _read(orders: socket.socket) -> tuple[dict[str, Any], list[int]]:
+def _rehearse() -> None:
+    """Read an order and serve a program of ours, so that what this touches is our own before the orders come."""
+    streams = sys.stdout, sys.stderr
+    tests, own = socket.socketpair()
+    with tests, own:
+        send_line(tests, {"entry_point": "f"})
+        order, _ = LineReader(own).read()
+        send_frame(tests, b"c", pickle.dumps({"operation": "call", "args": ([1],), "kwargs": {}}))
+        tests.shutdown(socket.SHUT_WR)
+        candidate_process.serve(own, "def f(numbers): return [n + 1 for n in numbers]", order["entry_point"])
+    sys.stdout, sys.stderr = streams
+    del sys.modules[MODULE]
+    linecache.cache.pop("solution.py", None)
+
+
+def _be_forkable() -> None:
+    """Register what modules do in their forks; see `AT_FORK`."""
     for hook in AT_FORK:
         os.register_at_fork(**hook)
-    try:
-        return LineReader(orders).read()
-    except ChannelClosedError:
-        os._exit(0)
-    finally:
-        orders.close()

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from . import census
 from .cage import Cage, die_with_parent, hide_memory
 from .slot import Slot
+from .warm_up import warm_up
 from .wire import send_line
 
 _MAX_STARTS = 100
@@ -36,6 +37,7 @@ def main(settings: dict[str, Any]) -> int:
         return 1
     for name in _OFTEN_IMPORTED:
         importlib.import_module(name)
+    warm_up()
     hide_memory()
     gc.collect()
     gc.freeze()

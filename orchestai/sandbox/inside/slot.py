@@ -10,6 +10,7 @@ from typing import Any
 
 from .attempt import AbandonedError, Attempt, Job
 from .cage import Cage
+from .examiner import Examiner
 from .testing import MEMORY_FAULTS
 from .wire import ChannelClosedError, LineReader, send_line
 
@@ -25,7 +26,8 @@ class Slot:
         self._channel = channel
         self._cage = cage
         self._limits = limits
-        self._ready: Attempt | None = Attempt(cage, limits)
+        self._tests = Examiner(cage)
+        self._ready: Attempt | None = Attempt(cage, limits, self._tests)
 
     def serve(self) -> None:
         """Judge programs until the channel is closed."""
@@ -46,14 +48,14 @@ class Slot:
             except (ChannelClosedError, AbandonedError, BrokenPipeError):
                 return
             with suppress(OSError, RuntimeError):  # what stands in the way now is said if it still does then
-                self._ready = Attempt(self._cage, self._limits)
+                self._ready = Attempt(self._cage, self._limits, self._tests)
 
     def _next_attempt(self) -> Attempt:
         attempt, self._ready = self._ready, None
         if attempt is not None and not attempt.lives():  # a system without memory may have ended them
             attempt.close()
             attempt = None
-        return attempt or Attempt(self._cage, self._limits)
+        return attempt or Attempt(self._cage, self._limits, self._tests)
 
     def _judge(self, job: Job) -> dict[str, Any]:
         """Verdicts of all tests; a test that ends or hangs its process costs itself, the rest run in a new attempt."""

@@ -50,6 +50,10 @@ class NotPlainError(BaseException):
     """
 
 
+class NamesClassError(Exception):
+    """A pickle names a class, or anything else of a module."""
+
+
 def rebuild(*parts: Any) -> Any:
     """Marks in a pickle what `decode` puts together from its kind and its parts."""
     raise NotPlainError(f"{parts[:1]} outside of an answer")
@@ -76,17 +80,30 @@ def decode(payload: bytes, remote: Callable[[int, str], Any] | None = None) -> A
         NotPlainError: it is anything but plain values, and objects where they are allowed.
     """
     try:
-        return _Primitive(io.BytesIO(payload)).load()
-    except _NamesClassError:
+        return decode_primitive(payload)
+    except NamesClassError:
         pass
-    except Exception as error:
-        raise NotPlainError(f"unreadable answer: {error}") from None
     try:
         return _Careful(io.BytesIO(payload), remote).load()
     except NotPlainError:
         raise
     except Exception as error:
         raise NotPlainError(f"not a plain value: {type(error).__name__}: {error}") from None
+
+
+def decode_primitive(payload: bytes) -> Any:
+    """The value that `payload` pickles, if no class is named in it.
+
+    Raises:
+        NamesClassError: one is.
+        NotPlainError: it is no pickle.
+    """
+    try:
+        return _Primitive(io.BytesIO(payload)).load()
+    except NamesClassError:
+        raise
+    except Exception as error:
+        raise NotPlainError(f"unreadable answer: {error}") from None
 
 
 class _Pickler(pickle.Pickler):
@@ -123,13 +140,9 @@ def _kind(value: Any) -> str:
     return "callable" if callable(value) else "generator" if isinstance(value, GeneratorType) else "object"
 
 
-class _NamesClassError(Exception):
-    pass
-
-
 class _Primitive(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        raise _NamesClassError
+        raise NamesClassError
 
 
 _PythonUnpickler: Any = pickle._Unpickler  # type: ignore[attr-defined]
