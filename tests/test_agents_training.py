@@ -144,7 +144,7 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", ["shared", pytest.param("adapter", marks=pytest.mark.slow)])
 def test_after_sigkill_every_figure_is_bit_equal(tmp_path, name):
     """Killed in the second update, after an evaluation."""
     changes = {**RUNS[name], "phase2": {**RUNS[name]["phase2"], "num_episodes": 12, "eval_every": 1}}
