@@ -186,6 +186,8 @@ def test_two_processes_give_the_figures_of_one(tmp_path, repository):
 def test_trained_agents_are_evaluated_and_asked(tmp_path):
     config = sample.settings(policies="separate")
     sample.trainer(tmp_path, config).train()
+    with pytest.raises(UserError, match="holds a run already"):
+        sample.trainer(tmp_path, config).train()
     checkpoint = tmp_path / "phase2_best"
     episode = asyncio.run(evaluation.attempt(config, sample.TASKS[0], checkpoint=checkpoint))
     assert [trajectory.role for trajectory in episode.trajectories] == ["caller", "answerer"]
