@@ -144,7 +144,7 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", ["shared", pytest.param("adapter", marks=pytest.mark.slow)])
 def test_after_sigkill_every_figure_is_bit_equal(tmp_path, name):
     """Killed in the second update, after an evaluation."""
     changes = {**RUNS[name], "phase2": {**RUNS[name]["phase2"], "num_episodes": 12, "eval_every": 1}}
@@ -186,6 +186,8 @@ def test_two_processes_give_the_figures_of_one(tmp_path, repository):
 def test_trained_agents_are_evaluated_and_asked(tmp_path):
     config = sample.settings(policies="separate")
     sample.trainer(tmp_path, config).train()
+    with pytest.raises(UserError, match="holds a run already"):
+        sample.trainer(tmp_path, config).train()
     checkpoint = tmp_path / "phase2_best"
     episode = asyncio.run(evaluation.attempt(config, sample.TASKS[0], checkpoint=checkpoint))
     assert [trajectory.role for trajectory in episode.trajectories] == ["caller", "answerer"]

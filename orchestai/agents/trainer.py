@@ -29,7 +29,7 @@ from orchestai.training.rl.checkpoint import identity
 from orchestai.training.rl.distributed import on_main, open_accelerator
 from orchestai.training.rl.example import worked_example
 from orchestai.training.rl.start import split_tasks
-from orchestai.training.rl.trainer import BEST, Summary, Trainer, choose_recipe
+from orchestai.training.rl.trainer import BEST, STATE, Summary, Trainer, choose_recipe
 from orchestai.workers.pool import WorkerPool
 
 
@@ -80,6 +80,7 @@ class AgentTrainer:
         return asyncio.run(self._run(resume))
 
     async def _run(self, resume: bool) -> Summary:
+        artefacts.check_run(self.output_dir / STATE, resume=resume)
         config = self.config
         phase2 = config.training.phase2_rl
         tasks, eval_tasks = self._tasks()
