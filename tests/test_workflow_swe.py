@@ -162,6 +162,16 @@ async def test_a_test_file_that_the_test_patch_removes_is_the_test_patches_whate
     assert episode.outcome == Scored(1.0)
 
 
+async def test_a_patch_cannot_read_what_direct_tests_expect(sandbox, sample):
+    reads = (
+        "def slug(title):\n    import re\n    tests = open('tests/test_words.py').read()\n"
+        "    return re.search(re.escape(f'slug(\"{title}\"), ') + '\"(.*?)\"', tests).group(1)\n\n\ndef old(title):\n"
+    )
+    episode = await play(sandbox, sample, [block("textkit/words.py", "def slug(title):\n", reads)], [PASS])
+    assert episode.metrics["patches_applied"] == 1
+    assert episode.outcome == Scored(0.0)
+
+
 async def test_a_patch_that_hangs_costs_its_own_tests(sandbox, sample):
     hangs = block("textkit/words.py", "    if line and lines:\n", "    while not text: pass\n    if line and lines:\n")
     episode = await play(sandbox, sample, [hangs], [PASS])
