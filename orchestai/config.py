@@ -366,7 +366,10 @@ def _explain(section: type[Section], error: ValidationError, raw: Any) -> str:
     if first["type"] == "literal_error":
         allowed = first["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
         return f"{key}: {first['input']!r} is not one of {', '.join(allowed)}{_nearest(str(first['input']), allowed)}"
-    return f"{key}: {first['msg'].removeprefix('Value error, ')} (got {first['input']!r})"
+    message = first["msg"].removeprefix("Value error, ")
+    if isinstance(first["input"], dict):  # several keys that do not go together; the message names them
+        return f"{key}: {message}" if key else message
+    return f"{key}: {message} (got {first['input']!r})"
 
 
 def _known_keys(root: type[Section], loc: Sequence[str]) -> Iterator[str]:

@@ -55,6 +55,20 @@ class Talk(AgentWorkflow):
         return agents.episode(reward, {"success": float(reward == 1)})
 
 
+class Stranger(Talk):
+    """Begins a role that it does not have."""
+
+    async def run(self, task: Task, agents: Agents) -> Episode:
+        return agents.episode(float((await agents.begin("pilot").ask("?")).ended))
+
+
+class Bare(Talk):
+    """Forgets the episode."""
+
+    async def run(self, task: Task, agents: Agents) -> Any:
+        return 1.0
+
+
 def settings(**changes: Any) -> AgentConfig:
     """Dotted keys, such as agents_policies=... for agents.policies."""
     phase2 = {

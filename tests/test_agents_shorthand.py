@@ -71,3 +71,11 @@ def test_a_workflow_that_is_not_there_is_named(name, message):
 
     with pytest.raises(UserError, match=message):
         find(name)
+
+
+def test_keys_that_do_not_go_together_are_named_without_the_whole_file():
+    with pytest.raises(UserError) as error:
+        load_agent_config(NAME, None, ["agents.frozen.caller=nobody"])
+    assert str(error.value).endswith(
+        "agents.frozen.caller: no worker or model 'nobody' in workers.pool or workers.models"
+    )

@@ -219,3 +219,13 @@ def test_weights_in_parts_and_several_policies_are_refused(tmp_path, monkeypatch
     monkeypatch.setattr("orchestai.training.rl.trainer.layout_of", layouts.Fsdp2)
     with pytest.raises(UserError, match=r"FSDP2 and ZeRO lay out the weights of one: set agents\.policies=shared"):
         sample.trainer(tmp_path, sample.settings(policies="separate")).train()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("Stranger", "'pilot', but its roles are"), ("Bare", "Bare.run gave float")]
+)
+def test_a_workflow_that_is_written_wrongly_is_told_so(tmp_path, name, message):
+    with pytest.raises(UserError, match=message):
+        AgentTrainer(
+            getattr(sample, name), None, sample.settings(), sample.TASKS[:4], sample.TASKS[4:], tmp_path
+        ).train()

@@ -98,8 +98,18 @@ def test_context_compares_acts_after_the_same_prompt():
 def test_rewards_that_a_rule_does_not_look_at_are_named():
     episode = attempt([0.3], 1.0, own=5.0)
     acts = acts_of([(episode, episode.trajectories[0])])
-    found = {rule: Credit(rule).ignored(acts) for rule in ("outcome", "role", "turn", "return_to_go")}
-    assert found == {"outcome": ["roles", "acts"], "role": ["acts"], "turn": [], "return_to_go": []}
+    rules = ("outcome", "role", "turn", "return_to_go", "joint", "context")
+    assert {rule: Credit(rule).ignored(acts) for rule in rules} == {
+        "outcome": ["roles", "acts"],
+        "role": ["acts"],
+        "turn": ["last acts"],
+        "return_to_go": [],
+        "joint": ["roles"],
+        "context": ["roles"],
+    }
+    partly = attempt([0.3, None], 1.0, own=5.0)
+    acts = acts_of([(partly, partly.trajectories[0])])
+    assert [Credit(rule).ignored(acts) for rule in rules[2:]] == [[], [], [], []], "the last act's is its role's"
     bare = attempt([None], 1.0)
     assert Credit("outcome").ignored(acts_of([(bare, bare.trajectories[0])])) == []
 

@@ -19,7 +19,7 @@ import rl_bandit as bandit
 import torch
 
 from orchestai import artefacts
-from orchestai.training.rl.report import METRICS, ROLLOUTS
+from orchestai.training.rl.report import METRICS, ROLLOUTS, _append, _keep_until
 
 CHANGES = {"eval_every": 2, "num_episodes": 24 * 3, "num_iterations": 2, "num_minibatches": 2, "kl_coef": 0.01}
 RUNS = {
@@ -85,3 +85,13 @@ def test_after_sigkill_every_figure_is_bit_equal(tmp_path, policy, executions, s
 
 if __name__ == "__main__":
     killed(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+
+
+def test_rows_whose_texts_hold_other_ends_of_lines_are_kept_whole(tmp_path):
+    rows = [{"update": update, "text": "a\u2028b\u0085c\x1ed\r\ne"} for update in range(3)]
+    path = tmp_path / ROLLOUTS
+    _append(path, rows)
+    with path.open("a") as file:
+        file.write('{"update": 1, "te')
+    _keep_until(path, 1)
+    assert [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] == rows[:2]

@@ -196,3 +196,10 @@ async def test_the_sample_reports_can_be_written_from_the_sample_corpus(sandbox,
         episode = await workflow.run(task, scripted_agents(task, script))
         assert episode.metrics["coverage"] == 1
         assert episode.metrics["citation_precision"] == 1
+
+
+async def test_notes_that_say_yes_and_no_state_no_answer(sandbox):
+    task = TASK.model_copy(update={"answers": ("yes",)})
+    episode = await search(sandbox, ["<query>Eiffel Tower</query>"], ["yes no"], ["<answer>no</answer>"], task)
+    assert ("searcher", 0.0) in rewards(episode)
+    assert episode.metrics["searcher_success_rate"] == 0

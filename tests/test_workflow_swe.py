@@ -9,7 +9,7 @@ import pytest
 from scripted import scripted_agents
 
 from orchestai.agents.prepare import clone, write_swe_sample
-from orchestai.agents.repository import PatchError, apply_patch, changed_paths, read_commit
+from orchestai.agents.repository import PatchError, apply_patch, read_commit, touched_paths
 from orchestai.agents.repository_tests import run_tests
 from orchestai.agents.sample_repository import make_repository
 from orchestai.agents.workflow import attempt
@@ -135,6 +135,43 @@ async def test_a_patch_cannot_change_what_judges_it(sandbox, sample):
         assert episode.outcome == Scored(0.0)
 
 
+@pytest.mark.parametrize("path", ["tests", "textkit", "README.md/x.py", f"{'a' * 300}.py"])
+async def test_a_file_that_cannot_be_where_the_patch_wants_it_is_a_zero(sandbox, sample, path):
+    episode = await play(sandbox, sample, [block(path, "", "x\n")], [PASS])
+    assert episode.outcome == Scored(0.0)
+
+
+async def test_a_test_file_that_the_test_patch_removes_is_the_test_patches_whatever_the_writer_did_to_it(
+    sandbox, sample
+):
+    folder, tasks = sample
+    task = tasks[0]
+    content = read_commit(folder / "textkit.bundle", task.details["base_commit"])["tests/test_numbers.py"].decode()
+    lines = content.splitlines()
+    removal = f"--- a/tests/test_numbers.py\n+++ /dev/null\n@@ -1,{len(lines)} +0,0 @@\n"
+    removal += "".join(f"-{line}\n" for line in lines)
+    kept = [test for test in task.details["PASS_TO_PASS"] if "test_numbers" not in test]
+    details = {**task.details, "test_patch": task.details["test_patch"] + removal, "PASS_TO_PASS": kept}
+    spoils = block("tests/test_numbers.py", lines[0] + "\n", "# rewritten\n")
+    right = block(
+        "textkit/words.py",
+        *(line[1:] + "\n" for line in task.canonical_solution.splitlines() if line[:2] in ("- ", "+ ")),
+    )
+    changed = task.model_copy(update={"details": details})
+    episode = await play(sandbox, (folder, [changed]), [spoils + right], [PASS])
+    assert episode.outcome == Scored(1.0)
+
+
+async def test_a_patch_cannot_read_what_direct_tests_expect(sandbox, sample):
+    reads = (
+        "def slug(title):\n    import re\n    tests = open('tests/test_words.py').read()\n"
+        "    return re.search(re.escape(f'slug(\"{title}\"), ') + '\"(.*?)\"', tests).group(1)\n\n\ndef old(title):\n"
+    )
+    episode = await play(sandbox, sample, [block("textkit/words.py", "def slug(title):\n", reads)], [PASS])
+    assert episode.metrics["patches_applied"] == 1
+    assert episode.outcome == Scored(0.0)
+
+
 async def test_a_patch_that_hangs_costs_its_own_tests(sandbox, sample):
     hangs = block("textkit/words.py", "    if line and lines:\n", "    while not text: pass\n    if line and lines:\n")
     episode = await play(sandbox, sample, [hangs], [PASS])
@@ -192,13 +229,27 @@ def test_both_kinds_of_patch_change_the_file_and_nothing_else(patch):
     assert FILES["pkg/a.py"] == b"x = 1\ny = 2\n"
 
 
+def test_a_plain_diff_may_be_about_several_files():
+    """Models leave out the `diff --git` lines, and miscount."""
+    new = "--- /dev/null\n+++ b/pkg/b.py\n@@ -0,0 +1,7 @@\n+u = 1\n"
+    change = "--- a/pkg/a.py\n+++ b/pkg/a.py\n@@ -1,5 +1,5 @@\n-x = 1\n+x = 3\n y = 2\n"
+    gone = "--- a/pkg/__init__.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-# package\n"
+    files = {**FILES, "pkg/__init__.py": b"# package\n"}
+    expected = {"pkg/a.py": b"x = 3\ny = 2\n", "pkg/b.py": b"u = 1\n"}
+    git = f"diff --git a/pkg/b.py b/pkg/b.py\nnew file mode 100644\n{new}"
+    for patch in (new + change + gone, f"{change}\n{gone}{new}", f"{change}\n\n{git}{gone}"):
+        assert apply_patch(files, patch) == expected
+
+
 def test_a_link_that_a_patch_makes_is_left_out():
     assert apply_patch(FILES, LINK) == FILES
 
 
-def test_changed_paths_are_those_that_a_diff_leaves():
-    diff = "--- a/x\n+++ b/x\n@@\n--- a/gone\n+++ /dev/null\n--- /dev/null\n+++ b/new\t2026\n"
-    assert changed_paths(diff) == {"x", "new"}
+def test_touched_paths_are_all_that_a_diff_is_about():
+    diff = (
+        "--- a/x\n+++ b/x\n@@\n--- a/gone\n+++ /dev/null\n--- /dev/null\n+++ b/new\t2026\nrename from p\nrename to q\n"
+    )
+    assert touched_paths(diff) == {"x", "gone", "new", "p", "q"}
 
 
 # --- repositories --------------------------------------------------------------------------------------------------

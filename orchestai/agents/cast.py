@@ -12,6 +12,7 @@ from orchestai.agents.conversation import Voice
 from orchestai.agents.policies import Policies
 from orchestai.agents.voices import ModelVoice, PolicyVoice, Seeds, WorkerVoice
 from orchestai.agents.workflow import Agents
+from orchestai.errors import UserError
 from orchestai.planner.language.backends.base import SampleSettings
 from orchestai.planner.language.backends.local import LocalBackend
 from orchestai.tasks.task import Task
@@ -47,6 +48,8 @@ class Cast:
             seed: of all that they sample.
             attempt: its number among those at the same task; workers that do not learn answer each anew.
             temperature: of those that learn; 0 takes the likeliest token.
+
+        The agents' `begin` raises UserError for a role that the workflow does not name among its `roles`.
         """
         seeds = Seeds(seed)
 
@@ -67,7 +70,12 @@ class Cast:
             await batcher.close()
 
     def _learning(self, role: str, seeds: Seeds, temperature: float) -> Voice:
-        name = self._policies.of_role[role]
+        name = self._policies.of_role.get(role)
+        if name is None:
+            known = ", ".join([*self._policies.of_role, *self._config.agents.frozen])
+            raise UserError(
+                f"the workflow begins a conversation of {role!r}, but its roles are {known}; add it to them"
+            )
         policy = self._policies.learning[name]
         return PolicyVoice(
             name,

@@ -35,7 +35,12 @@ _BLOCK = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _DIFF_HEAD = re.compile(r"^(?:diff --git |--- \S)", re.MULTILINE)
-_CHANGED = re.compile(r"^\+\+\+ (?:b/)?([^\t\n]+)", re.MULTILINE)
+_TOUCHED = re.compile(r"^(?:\+\+\+ (?:b/)?|--- (?:a/)?|rename (?:from|to) )([^\t\n]+)", re.MULTILINE)
+_NEXT_FILE = re.compile(
+    r"^([ +\-\\][^\n]*\n)\n*(?=diff --git |--- [^\n]+\n\+\+\+ [^\n]+\n@@ )",
+    re.MULTILINE,
+)
+"""The end of a hunk, with blank lines that are none of it, before another file's."""
 _TIMEOUT_S = 60.0
 
 
@@ -85,9 +90,9 @@ def apply_patch(files: Files, patch: str) -> Files:
     return _apply_diff(files, patch[head.start() :].partition("\n```")[0])
 
 
-def changed_paths(diff: str) -> set[str]:
-    """The files that a unified diff leaves behind, changed or new."""
-    return {path for path in _CHANGED.findall(diff) if path != "/dev/null"}
+def touched_paths(diff: str) -> set[str]:
+    """The files that a unified diff changes, makes, removes or renames."""
+    return {path for path in _TOUCHED.findall(diff) if path != "/dev/null"}
 
 
 def _replace(files: dict[str, bytes], path: str, old: str, new: str) -> None:
@@ -108,12 +113,11 @@ def _replace(files: dict[str, bytes], path: str, old: str, new: str) -> None:
 
 def _apply_diff(files: Files, diff: str) -> Files:
     with tempfile.TemporaryDirectory() as scratch:
-        for path, content in files.items():
-            target = Path(scratch, path)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
+        _write(files, Path(scratch))
         _git("init", "--quiet", cwd=Path(scratch))
-        done = _git("apply", "--recount", "--whitespace=nowarn", "-", cwd=Path(scratch), stdin=diff.rstrip("\n") + "\n")
+        # Else `--recount` takes blank lines, and the head of a plain diff's next file, for lines of the hunk before.
+        diff = _NEXT_FILE.sub(r"\1diff -u\n", diff.rstrip("\n") + "\n")
+        done = _git("apply", "--recount", "--whitespace=nowarn", "-", cwd=Path(scratch), stdin=diff)
         if done.returncode:
             raise PatchError(_last_line(done.stderr))
         return {
@@ -121,6 +125,17 @@ def _apply_diff(files: Files, diff: str) -> Files:
             for path in sorted(Path(scratch).rglob("*"))
             if path.is_file() and not path.is_symlink() and path.relative_to(scratch).parts[0] != ".git"
         }
+
+
+def _write(files: Files, folder: Path) -> None:
+    for path, content in files.items():
+        target = folder / path
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        except (OSError, UnicodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise PatchError(f"{path[:100]!r} cannot be written: {reason}") from None
 
 
 def _is_inside(path: str) -> bool:

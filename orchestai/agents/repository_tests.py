@@ -79,7 +79,7 @@ async def run_tests(sandbox: Sandbox, files: Files, tests: Iterable[str]) -> dic
     Raises:
         InfrastructureError: the sandbox failed, or the repository does not fit its scratch disk.
     """
-    code = _UNPACK.format(packed=_packed(files, sandbox.limits.file_mb))
+    code = _unpack(files, sandbox)
     results: dict[str, TestResult] = {}
     by_file: dict[str, dict[str, str]] = defaultdict(dict)
     for test in tests:
@@ -94,10 +94,15 @@ async def run_tests(sandbox: Sandbox, files: Files, tests: Iterable[str]) -> dic
         others = [test for test in names if test not in direct]
         numbered = {test: f"Tests.test_{number}" for number, test in enumerate(others)}
         nodes = [_node(path, names[test]) for test in others]
-        # pytest is imported before there are files, one of which might have its name.
-        for head, run, wanted in (("", source, direct), ("import pytest\n", _pytest_source(nodes), numbered)):
+        # What a file of direct tests expects is not there to be read. Pytest is imported before there are files, one of
+        # which might have its name.
+        unread = _unpack({name: files[name] for name in files if name != path}, sandbox) if direct else ""
+        for head, run, wanted in (
+            (unread, source, direct),
+            (f"import pytest\n{code}", _pytest_source(nodes), numbered),
+        ):
             if wanted:
-                report = await sandbox.arun(Program(head + code, run, "repository", "shared"))
+                report = await sandbox.arun(Program(head, run, "repository", "shared"))
                 results |= _results(report, wanted)
     return results
 
@@ -144,6 +149,10 @@ def _own_names(source: str) -> set[str]:
 
 def _pytest_source(tests: Iterable[str]) -> str:
     return _PYTEST + "".join(_PYTEST_TEST.format(number=i, test=test) for i, test in enumerate(tests))
+
+
+def _unpack(files: Files, sandbox: Sandbox) -> str:
+    return _UNPACK.format(packed=_packed(files, sandbox.limits.file_mb))
 
 
 def _packed(files: Files, file_mb: int) -> bytes:

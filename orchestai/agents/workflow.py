@@ -11,7 +11,7 @@ import torch
 
 from orchestai.agents.budget import Budget, BudgetExceededError
 from orchestai.agents.conversation import Conversation, Sampled, Voice
-from orchestai.errors import InfrastructureError
+from orchestai.errors import InfrastructureError, UserError
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.sandbox import Sandbox
@@ -94,13 +94,21 @@ class AgentWorkflow(ABC):
 
 
 async def attempt(workflow: AgentWorkflow, task: Task, agents: Agents) -> Episode:
-    """`run`; agents that spend their budget have failed, and what no agent is to blame for is unscorable."""
+    """`run`; agents that spend their budget have failed, and what no agent is to blame for is unscorable.
+
+    Raises:
+        UserError: `run` gave something else than an episode.
+    """
     try:
-        return await workflow.run(task, agents)
+        episode = await workflow.run(task, agents)
     except BudgetExceededError:
         return agents.episode(0.0, {"success": 0.0, "budget_exceeded": 1.0})
     except InfrastructureError as error:
         return agents.episode(Unscorable(str(error)))
+    if not isinstance(episode, Episode):
+        name = type(workflow).__name__
+        raise UserError(f"{name}.run gave {type(episode).__name__}; let it return agents.episode(reward)")
+    return episode
 
 
 def _trajectory(conversation: Conversation) -> Trajectory:

@@ -18,7 +18,7 @@ from orchestai.agents.tools.search import Passage, SearchIndex, open_index
 from orchestai.agents.workflow import Agents, AgentWorkflow
 from orchestai.errors import UserError
 from orchestai.outcome import Unscorable
-from orchestai.rewards.answers import normalised
+from orchestai.rewards.answers import holds_answer
 from orchestai.rewards.functions import RewardFunction, find_reward, score
 from orchestai.section import Section
 from orchestai.tasks.task import Task
@@ -118,7 +118,7 @@ class Search(Library):
         for reply in replies:
             answerer.earn(reply, final)
         for searcher in readers:
-            searcher.earn(searcher.acts[0], max(final, float(_states(searcher.acts[0].text, task))))
+            searcher.earn(searcher.acts[0], max(final, float(holds_answer(searcher.acts[0].text, task))))
         metrics = {
             "success": float(final == 1),
             "final_success": float(final == 1),
@@ -126,7 +126,7 @@ class Search(Library):
             "queries": searches,
             "retrieval_recall": recalls[-1],
             "searcher_runs": len(readers),
-            "searcher_success_rate": sum(_states(each.acts[0].text, task) for each in readers) / len(readers),
+            "searcher_success_rate": sum(holds_answer(each.acts[0].text, task) for each in readers) / len(readers),
             "answerer_attempts": len(replies),
             "total_iterations": len(replies),
         }
@@ -147,10 +147,4 @@ def _recall(task: Task, passages: Iterable[Passage]) -> float:
     passages = list(passages)
     if titles := task.details.get("supporting_titles"):
         return len(set(titles) & {passage.title for passage in passages}) / len(set(titles))
-    return float(any(_states(passage.text, task) for passage in passages))
-
-
-def _states(text: str, task: Task) -> bool:
-    """Whether a text contains one of the task's answers, as whole words."""
-    words = f" {normalised(text, task.suite)} "
-    return any(f" {normalised(answer, task.suite)} " in words for answer in task.answers)
+    return float(any(holds_answer(passage.text, task) for passage in passages))

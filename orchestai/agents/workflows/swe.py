@@ -16,7 +16,7 @@ from pydantic import Field
 
 from orchestai.agents.conversation import Act, Conversation
 from orchestai.agents.markup import all_tagged, shown, verdict, verdict_reward
-from orchestai.agents.repository import Files, PatchError, apply_patch, changed_paths, read_commit
+from orchestai.agents.repository import Files, PatchError, apply_patch, read_commit, touched_paths
 from orchestai.agents.repository_tests import TestResult, place, run_tests
 from orchestai.agents.workflow import Agents, AgentWorkflow
 from orchestai.errors import UserError
@@ -152,18 +152,26 @@ class SWE(AgentWorkflow):
 
     async def _judge(self, task: Task, files: Files, patched: Files) -> float:
         """1 if the issue is resolved, else 0."""
-        tested = changed_paths(task.details["test_patch"])
+        test_patch = task.details["test_patch"]
+        tested = touched_paths(test_patch)
         judged = {path: content for path, content in _restored(patched, files).items() if path not in tested}
         judged |= {path: files[path] for path in tested & set(files)}
         try:
-            judged = (
-                dict(await asyncio.to_thread(apply_patch, judged, task.details["test_patch"])) if tested else judged
-            )
-        except PatchError as error:
-            raise UserError(f"{task.task_id}: its test patch does not apply to its base commit: {error}") from None
+            if tested:
+                judged = dict(await asyncio.to_thread(apply_patch, judged, test_patch))
+        except PatchError:
+            await self._check(task, files)
+            return 0.0
         wanted = [*task.details["FAIL_TO_PASS"], *task.details["PASS_TO_PASS"]]
         results = await run_tests(self.sandbox, judged, wanted)
         return float(all(result.passed for result in results.values()))
+
+    async def _check(self, task: Task, files: Files) -> None:
+        """That it is the writer's doing if the test patch does not apply."""
+        try:
+            await asyncio.to_thread(apply_patch, files, task.details["test_patch"])
+        except PatchError as error:
+            raise UserError(f"{task.task_id}: its test patch does not apply to its base commit: {error}") from None
 
 
 def _restored(patched: Files, files: Files) -> dict[str, bytes]:

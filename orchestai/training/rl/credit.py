@@ -140,9 +140,15 @@ class Credit:
 
     def ignored(self, acts: Acts) -> list[str]:
         """Rewards that were given and that the rule does not look at."""
-        of_roles = self.rule == "outcome" and bool((acts.role_reward != acts.outcome).any())
-        of_acts = self.rule in ("outcome", "role") and bool(acts.rewarded.any())
-        return [name for name, given in (("roles", of_roles), ("acts", of_acts)) if given]
+        own = acts.role_reward != acts.outcome
+        if self.rule in ("joint", "context"):  # seen where an act has no reward of its own
+            own = own & ~torch.isin(acts.trajectory, acts.trajectory[~acts.rewarded])
+        given = {
+            "roles": self.rule in ("outcome", "joint", "context") and bool(own.any()),
+            "acts": self.rule in ("outcome", "role") and bool(acts.rewarded.any()),
+            "last acts": self.rule == "turn" and bool((acts.rewarded & acts.last).any()),
+        }
+        return [name for name, ignored in given.items() if ignored]
 
     def rewards(self, acts: Acts) -> Tensor:
         """(acts,) what is earned right after each act, whose discounted sum a critic learns to foresee.

@@ -118,8 +118,6 @@ def _keep_until(path: Path, update: int) -> None:
     """Drop the rows of later updates, and a last line that was cut off."""
     if not path.exists():
         return
-    kept = []
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        if line.endswith("\n") and json.loads(line)["update"] <= update:
-            kept.append(line)
+    with path.open(encoding="utf-8", newline="\n") as file:  # texts hold other ends of lines, such as U+2028
+        kept = [line for line in file if line.endswith("\n") and json.loads(line)["update"] <= update]
     artefacts.write_text(path, "".join(kept))
