@@ -14,7 +14,8 @@ from orchestai.sandbox import Program, Sandbox
 from orchestai.tasks.task import Task
 
 _LONGEST = 1000
-_DECIMAL = re.compile(r"[-+]?\d{1,100}(\.\d{1,100})?")
+_DECIMAL = re.compile(r"[-+]?(\d{1,100}|\d{1,3}(,\d{3}){1,30})(\.\d{1,100})?")
+_BETWEEN_VALUES = re.compile(r"=|\\vee|\\lor|\\text|[;{}]|\b(?:or|and)\b|,(?!\d{3}(?!\d))")
 _HASHES = re.compile(r"####[ \t]*([^\n]+)")
 _TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _JUDGE = """\
@@ -36,7 +37,8 @@ class Answer(unittest.TestCase):
 async def math_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> Outcome:
     """1 if the final answer in a text means the same as one of the task's reference answers, else 0.
 
-    Plain numbers are compared exactly, without the sandbox.
+    Plain numbers are compared exactly, without the sandbox. Where one is wanted, an answer that is marked as such and
+    names several is wrong, whichever of them computer algebra would take (`71 = 72`, `71 or 72`).
 
     Set `sandbox.preload: [math_verify]`: it takes a third of a second to import.
     """
@@ -46,8 +48,11 @@ async def math_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> Outcome:
     if not final:
         return Scored(0.0)
     number, numbers = _number(final), [_number(reference) for reference in task.answers]
-    if number is not None and None not in numbers:
-        return Scored(float(number in numbers))
+    if None not in numbers:
+        if number is not None:
+            return Scored(float(number in numbers))
+        if len(_values(marked_answer(answer) or "")) > 1:
+            return Scored(0.0)
     references = [rf"\boxed{{{reference}}}" for reference in task.answers]
     tests = _TESTS.format(answer=final, references=references)
     return (await sandbox.arun(Program(_JUDGE, tests, "agrees"))).outcome()
@@ -60,17 +65,30 @@ def final_answer(text: str) -> str:
     else the end of the text, of which math-verify takes the last expression.
     """
     text = text.replace("\0", "")
+    marked = marked_answer(text)
+    if marked is None:
+        return text.strip()[-_LONGEST:]
+    return rf"\boxed{{{marked}}}" if last_boxed(text) else marked
+
+
+def marked_answer(text: str) -> str | None:
+    """What is boxed, tagged or behind `####`, as `final_answer` chooses; None where nothing is."""
     if boxed := last_boxed(text):
-        return rf"\boxed{{{boxed[:_LONGEST]}}}"
-    if marked := (_TAG.findall(text) or _HASHES.findall(text)):
-        return marked[-1].strip()[:_LONGEST]
-    return text.strip()[-_LONGEST:]
+        return boxed[:_LONGEST]
+    marked = _TAG.findall(text) or _HASHES.findall(text)
+    return marked[-1].strip()[:_LONGEST] if marked else None
+
+
+def _values(answer: str) -> set[Fraction]:
+    """The plain numbers among the values that an answer names."""
+    found = (_number(part) for part in _BETWEEN_VALUES.split(answer))
+    return {number for number in found if number is not None}
 
 
 def _number(text: str) -> Fraction | None:
     """The value of a plain decimal number, boxed or not; None of anything else."""
-    plain = (last_boxed(text) or text).strip().removeprefix("$").removesuffix(".").replace(",", "")
-    return Fraction(plain) if _DECIMAL.fullmatch(plain) else None
+    plain = (last_boxed(text) or text).strip().strip("$").removesuffix(".").strip()
+    return Fraction(plain.replace(",", "")) if _DECIMAL.fullmatch(plain) else None
 
 
 def last_boxed(text: str) -> str | None:
