@@ -101,7 +101,7 @@ def _check(test: dict[str, Any], function: str | None) -> str:
     if function is None:
         return f"self.assertEqual(lines({ENTRY_POINT}({_text(given)!r})), lines({_text(expected)!r}))"
     if isinstance(given, str):  # one JSON value per line
-        given, expected = [json.loads(line) for line in given.splitlines() if line.strip()], json.loads(expected)
+        given, expected = [json.loads(line) for line in given.split("\n") if line.strip()], json.loads(expected)
     elif isinstance(expected, list) and len(expected) == 1:  # TACO wraps the one result in a list
         return f"self.assertIn({function}({', '.join(map(repr, given))}), ({expected!r}, {expected[0]!r}))"
     return f"self.assertEqual({function}({', '.join(map(repr, given))}), {expected!r})"

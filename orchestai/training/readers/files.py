@@ -32,7 +32,7 @@ def load(file: Path) -> Any:
         content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
         text = content.decode("utf-8")
         if file.name.removesuffix(".gz").endswith(".jsonl"):
-            return [json.loads(line) for line in text.splitlines() if line.strip()]
+            return [json.loads(line) for line in text.split("\n") if line.strip()]
         return json.loads(text)
     except (OSError, ValueError, EOFError) as error:
         raise UserError(f"{file}: cannot be read: {' '.join(str(error).split())}") from None
