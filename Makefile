@@ -13,9 +13,9 @@ LIVE ?= 0
 demo: install
 	@$(BIN)/orchestai demo $(if $(filter 1,$(LIVE)),--live)
 
-# One thread: some tests start processes of their own, and threads that wait for each other are slow on few cores.
+# A process per core, with one thread each: threads that wait for each other are slow on few cores.
 test: install
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
 
 lint: install
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy orchestai
