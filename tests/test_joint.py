@@ -18,7 +18,7 @@ from orchestai.agents.joint import (
     joint_actions,
     joint_returns,
 )
-from orchestai.errors import InfrastructureError
+from orchestai.errors import InfrastructureError, UserError
 from orchestai.outcome import Scored, Unscorable
 from orchestai.tasks.task import Task
 from orchestai.training.rl.episode import Episode
@@ -171,7 +171,7 @@ def test_turns_need_a_transition() -> None:
         transition = JointWorkflow.transition
 
     agents = scripted_agents(TASK, {"left": ["1"], "right": ["0"]})
-    with pytest.raises(NotImplementedError, match="Once has no transition"):
+    with pytest.raises(UserError, match="Once has no transition"):
         asyncio.run(Once(JointArgs(num_turns=2), None).run(TASK, agents))  # type: ignore[arg-type]
 
 

@@ -20,7 +20,7 @@ from pydantic import Field
 from orchestai.agents.budget import BudgetExceededError
 from orchestai.agents.conversation import Act
 from orchestai.agents.workflow import Agents, AgentWorkflow
-from orchestai.errors import InfrastructureError
+from orchestai.errors import InfrastructureError, UserError
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.section import Section
 from orchestai.tasks.task import Task
@@ -139,8 +139,12 @@ class JointWorkflow(AgentWorkflow):
         """
 
     def transition(self, task: Task, history: History) -> Sequence[str]:
-        """What each role reads after the joint actions of `history`."""
-        raise NotImplementedError(f"{type(self).__name__} has no transition, so num_turns must be 1")
+        """What each role reads after the joint actions of `history`; written by workflows of several turns.
+
+        Raises:
+            UserError: this one has a single turn, and more are configured.
+        """
+        raise UserError(f"{type(self).__name__} has no transition: set agents.workflow_args.num_turns=1, or write one")
 
     async def run(self, task: Task, agents: Agents) -> Episode:
         """One attempt: a path with one joint action per turn."""
