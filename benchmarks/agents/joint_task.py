@@ -15,9 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import torch
-from tokenizers import Tokenizer, decoders, models
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from small_llama import small_llama
 
 from orchestai import artefacts
 from orchestai.agents.config import AgentConfig
@@ -29,9 +27,7 @@ LETTERS = "abcd"
 SEEDS = (1, 2, 3)
 T_95 = 4.303
 """Student's t for an interval of 95 % with two degrees of freedom."""
-_END, _UNKNOWN = "<|end|>", "?"
 _ALPHABET = "abcdefghilrt:, "
-_TEMPLATE = "{% for m in messages %}{{ m['content'] }}{{ eos_token }}{% endfor %}"
 
 
 class Share(JointWorkflow):
@@ -96,29 +92,8 @@ def tasks() -> list[Task]:
 
 def save_model(folder: Path, seed: int) -> None:
     """A small Llama that knows nothing, with a token for each letter that occurs."""
-    vocabulary = {token: i for i, token in enumerate([_END, _UNKNOWN, *_ALPHABET])}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token=_UNKNOWN))
-    tokenizer.decoder = decoders.Fuse()
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token=_END, unk_token=_UNKNOWN, clean_up_tokenization_spaces=False
-    )
-    fast.chat_template = _TEMPLATE
-    fast.save_pretrained(folder)
-    torch.manual_seed(seed)
-    LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(vocabulary),
-            hidden_size=64,
-            intermediate_size=256,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            max_position_embeddings=64,
-            tie_word_embeddings=True,
-            initializer_range=1 / 8,
-            bos_token_id=None,
-            eos_token_id=0,
-        )
-    ).save_pretrained(folder)
+    for part in small_llama(_ALPHABET, seed):
+        part.save_pretrained(folder)
 
 
 def configure(variant: Variant, seed: int, model: Path) -> AgentConfig:

@@ -29,8 +29,7 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.table import Table
-from tokenizers import AddedToken, Tokenizer, decoders, models
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from small_llama import END, UNKNOWN, small_llama
 
 from orchestai import artefacts
 from orchestai.agents.config import AgentConfig
@@ -47,9 +46,7 @@ RULES = ("turn", "outcome", "return_to_go")
 SEEDS = (1, 2, 3)
 T_95 = 4.303
 """Student's t for an interval of 95 % with two degrees of freedom."""
-_END, _UNKNOWN = "<|end|>", "?"
 _TAGS = ("<find>", "</find>", "<answer>", "</answer>")
-_TEMPLATE = "{% for m in messages %}{{ m['content'] }}{{ eos_token }}{% endfor %}"
 
 
 class Find:
@@ -67,7 +64,7 @@ class Find:
         self._values = values
 
     async def __call__(self, key: str) -> str:
-        return self._values.get(key, _UNKNOWN)
+        return self._values.get(key, UNKNOWN)
 
 
 class Lookup(AgentWorkflow):
@@ -110,34 +107,12 @@ def tasks(name: str, count: int, seed: int) -> list[Task]:
 
 def save_model(folder: Path, seed: int, steps: int) -> None:
     """A small Llama that has read `steps` batches of scripted dialogues."""
-    vocabulary = {token: i for i, token in enumerate([_END, _UNKNOWN, *KEYS, *VALUES])}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token=_UNKNOWN))
-    tokenizer.decoder = decoders.Fuse()
-    tokenizer.add_tokens([AddedToken(tag, normalized=False) for tag in _TAGS])
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token=_END, unk_token=_UNKNOWN, clean_up_tokenization_spaces=False
-    )
-    fast.chat_template = _TEMPLATE
-    fast.save_pretrained(folder)
-    torch.manual_seed(seed)
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(fast),
-            hidden_size=64,
-            intermediate_size=256,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            max_position_embeddings=64,
-            tie_word_embeddings=True,
-            initializer_range=1 / 8,
-            bos_token_id=None,
-            eos_token_id=0,
-        )
-    )
+    model, tokenizer = small_llama(KEYS + VALUES, seed, _TAGS)
+    tokenizer.save_pretrained(folder)
     rng = random.Random(seed)
     optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(steps):
-        ids = torch.tensor(fast([_dialogue(rng) for _ in range(64)], add_special_tokens=False).input_ids)
+        ids = torch.tensor(tokenizer([_dialogue(rng) for _ in range(64)], add_special_tokens=False).input_ids)
         spoken = ids.clone()
         spoken[:, :2] = -100  # what the role reads: the key, and what the tool says
         spoken[:, 6:8] = -100
@@ -153,7 +128,7 @@ def _dialogue(rng: random.Random) -> str:
 
     key, value = rng.choice(KEYS), rng.choice(VALUES)
     asked, said = choose(key, KEYS), choose(value, VALUES)
-    return f"{key}{_END}<find>{asked}</find>{_END}{value}{_END}<answer>{said}</answer>{_END}"
+    return f"{key}{END}<find>{asked}</find>{END}{value}{END}<answer>{said}</answer>{END}"
 
 
 def configure(rule: str, seed: int, model: Path, updates: int) -> AgentConfig:
