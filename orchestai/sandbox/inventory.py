@@ -12,7 +12,6 @@ from typing import Any
 
 from orchestai.sandbox.inside.roles import Suite
 
-
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
 
 

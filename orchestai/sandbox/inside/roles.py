@@ -96,7 +96,7 @@ def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], o
 def candidate(orders: socket.socket, channel: socket.socket) -> None:
     """C: holds the candidate and answers T's calls; or, in `shared` isolation, runs the tests itself."""
     _be_forkable()
-    _rehearse()
+    rehearse()
     try:
         order, files = LineReader(orders).read()
     except ChannelClosedError:
@@ -130,7 +130,7 @@ _ORDER = b'{"entry_point": "f"}\n'
 _CALL = framed(b"c", pickle.dumps({"operation": "call", "args": ([1],), "kwargs": {}}))
 
 
-def _rehearse() -> None:
+def rehearse() -> None:
     """Read an order and serve a program of ours, so that what this touches is our own before the orders come."""
     streams = sys.stdout, sys.stderr
     tests, own = socket.socketpair()
