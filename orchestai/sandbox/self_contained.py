@@ -89,7 +89,7 @@ def is_self_contained(source: str, entry_point: str) -> bool:
 
 
 def _is_harmless(node: ast.AST, imported: set[str], members: set[int]) -> bool:
-    """Whether a suspect node does no harm. `members` are harmless members of modules, and the names of these in them."""
+    """Whether a suspect node does no harm. `members` are harmless members of modules, and their names in them."""
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return all(alias.asname is None and _may_be_imported(node, alias.name) for alias in node.names)
     if isinstance(node, ast.Name):
