@@ -5,16 +5,31 @@ from __future__ import annotations
 import ast
 import builtins
 import marshal
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 from orchestai.sandbox.inside.roles import Suite
 
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
+
 
 @lru_cache(maxsize=16)
-def parsed(source: str) -> tuple[ast.Module, tuple[ast.AST, ...]]:
-    """The syntax tree of a source, and all of its nodes. Raises SyntaxError, ValueError."""
+def parsed(source: str) -> tuple[ast.Module, Mapping[type, Sequence[Any]]]:
+    """The syntax tree of a source, and its nodes by their classes. Raises SyntaxError, ValueError."""
     tree = ast.parse(source)
-    return tree, tuple(ast.walk(tree))
+    kinds = defaultdict(list)
+    nodes: list[ast.AST] = [tree]
+    for node in nodes:  # as `ast.walk` does, in less time
+        kinds[type(node)].append(node)
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if type(value) is list:
+                nodes += [item for item in value if isinstance(item, ast.AST)]
+            elif isinstance(value, ast.AST):
+                nodes.append(value)
+    return tree, kinds
 
 
 @lru_cache(maxsize=1024)
@@ -57,17 +72,12 @@ def free_names(source: str) -> tuple[str, ...]:
     """
     used: set[str] = set()
     bound = set(dir(builtins)) | {"__file__"}
-    for node in parsed(source)[1]:
-        if isinstance(node, ast.Name):
-            (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            bound.add(node.name)
-        elif isinstance(node, ast.arg):
-            bound.add(node.arg)
-        elif isinstance(node, ast.alias):
-            bound.add((node.asname or node.name).partition(".")[0])
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            bound.add(node.name)
+    _, nodes = parsed(source)
+    for node in nodes[ast.Name]:
+        (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+    bound.update(node.name for kind in _NAMED for node in nodes[kind] if node.name)
+    bound.update(node.arg for node in nodes[ast.arg])
+    bound.update((node.asname or node.name).partition(".")[0] for node in nodes[ast.alias])
     return tuple(sorted(used - bound))
 
 

@@ -16,8 +16,8 @@ from orchestai.sandbox.inventory import list_tests
 from orchestai.sandbox.program import Limits, Program
 
 _TRIES = 3
-_MOCK = "unittest.mock"
-"""Takes long to import and makes forks slower, so it has a server of its own."""
+_SELDOM_NEEDED = ("shutil", "tempfile", "unittest.mock")
+"""Take long to import and make forks slower, so they are in servers of their own."""
 _SELF_TEST = Program(
     code="def task_func(a, b): return a + b",
     tests="""\
@@ -52,7 +52,7 @@ class ServerPool:
                 raise UserError(f"sandbox: no module {module!r}; install it or take it out of sandbox.preload")
         self._limits = limits
         self._slots_per_server = workers + (workers + 1) // 2  # while some judge, others get ready for the next program
-        self._preload = (_MOCK, *preload)
+        self._preload = (*_SELDOM_NEEDED, *preload)
         self._bubblewrap = bubblewrap
         self._lock = threading.Lock()
         self._servers: dict[int, ForkServer] = {}

@@ -55,6 +55,13 @@ _ATTRIBUTES = frozenset().union(
 attributes of classes, functions, generators, frames and modules do."""
 
 
+_SUSPECT = (
+    *(ast.Import, ast.ImportFrom, ast.Name, ast.Attribute),
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Match),
+)
+"""Syntax that may do harm; all other does none by itself."""
+
+
 @lru_cache(maxsize=1024)
 def is_self_contained(source: str, entry_point: str) -> bool:
     """Whether tests use nothing but the entry point, names of their own, assertions, pure functions and plain values.
@@ -68,21 +75,21 @@ def is_self_contained(source: str, entry_point: str) -> bool:
     if "seed" in source or not {entry_point}.issuperset(free_names(source)):
         return False
     _, nodes = parsed(source)
-    bases = {id(base) for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases}
-    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    bases = {id(base) for node in nodes[ast.ClassDef] for base in node.bases}
+    imported = {alias.name for node in nodes[ast.Import] for alias in node.names}
     members: set[int] = set()
-    for node in nodes:
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in imported:
+    for node in nodes[ast.Attribute]:
+        if isinstance(node.value, ast.Name) and node.value.id in imported:
             name = node.value.id
             if node.attr in _PURE_MODULES.get(name, ()) or (
                 (name, node.attr) == ("unittest", "TestCase") and id(node) in bases
             ):
                 members |= {id(node), id(node.value)}
-    return all(_is_harmless(node, imported, members) for node in nodes)
+    return all(_is_harmless(node, imported, members) for kind in _SUSPECT for node in nodes[kind])
 
 
 def _is_harmless(node: ast.AST, imported: set[str], members: set[int]) -> bool:
-    """Whether a node does no harm. `members` are harmless members of modules, and the names of these in them."""
+    """Whether a suspect node does no harm. `members` are harmless members of modules, and their names in them."""
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return all(alias.asname is None and _may_be_imported(node, alias.name) for alias in node.names)
     if isinstance(node, ast.Name):
@@ -91,9 +98,7 @@ def _is_harmless(node: ast.AST, imported: set[str], members: set[int]) -> bool:
         return not node.id.startswith("__") and node.id not in _IMPURE_BUILTINS
     if isinstance(node, ast.Attribute):
         return isinstance(node.ctx, ast.Load) and (id(node) in members or node.attr in _ATTRIBUTES)
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        return not node.name.startswith("__")
-    return not isinstance(node, (ast.AsyncFunctionDef, ast.Match))
+    return isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("__")
 
 
 def _may_be_imported(node: ast.Import | ast.ImportFrom, name: str) -> bool:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
@@ -53,6 +51,8 @@ class Cage:
         Args:
             own_sockets: that this process and those that it keeps have open since the call before.
         """
+        import tempfile  # heavy, and not needed in namespaces
+
         self._settle(tempfile.mkdtemp(dir=self._home))
         return True
 
@@ -71,6 +71,8 @@ class Cage:
         try:
             return census.end_all(pids)
         finally:
+            import shutil  # heavy as well
+
             os.chdir(self._home)
             shutil.rmtree(self._workdir, ignore_errors=True)
 

@@ -37,10 +37,11 @@ from .system import (
 )
 
 _INODES = 4096
+_MOST_COUNTS = 1 << 13
 _SHARED_MEMORY = "/dev/shm"
 _TMP = "/tmp"
-_USED = re.compile(r"^sockets: used (\d+)", re.MULTILINE)
-_IN_USE = re.compile(r"\b(inuse|tw) [1-9]")
+_USED = re.compile(rb"^sockets: used (\d+)", re.MULTILINE)
+_IN_USE = re.compile(rb"\b(inuse|tw) [1-9]")
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 
 
@@ -74,7 +75,7 @@ class NamespaceCage(Cage):
         self._in_tmp = [] if os.path.islink(_TMP) else [(name, _open_folder(name)) for name in os.listdir(_TMP)]
         self._disks = [scratch, _SHARED_MEMORY, *([_TMP] if self._in_tmp else [])]
         self._mounted: list[tuple[int, int, int]] = []
-        self._network: list[str] = []
+        self._network: _Network | None = None
         self._left: list[int] = []
         """Mount namespaces of ended processes: held, so that nobody waits for their end while a verdict is due."""
 
@@ -86,10 +87,12 @@ class NamespaceCage(Cage):
         is_new = False
         while self._left:
             os.close(self._left.pop())
-        if not self._network or _has_sockets(own_sockets) or _traffic() != self._network:
+        if self._network is None or not self._network.is_as_new(own_sockets):
+            if self._network is not None:
+                self._network.close()
             unshare(CLONE_NEWNET)
             _start_loopback()
-            self._network = _traffic()
+            self._network = _Network()
             is_new = True
         if not self._disks_are_new():
             if self._mounted:
@@ -152,28 +155,42 @@ class NamespaceCage(Cage):
         self._filter.put_on()
 
 
-def _has_sockets(own: int) -> bool:
-    """Whether this network holds sockets besides `own` local ones, or remembers a connection (TIME_WAIT)."""
-    for name in ("sockstat", "sockstat6"):
-        with suppress(FileNotFoundError), open(f"/proc/net/{name}") as file:
-            counts = file.read()
+class _Network:
+    """What the kernel tells of this process's network, as it is now. Its files are kept open: they are read often."""
+
+    def __init__(self) -> None:
+        self._sockets = _open_counts("sockstat", "sockstat6")
+        self._traffic = _open_counts("dev", "snmp", "snmp6")
+        self._at_first = [_read(file) for file in self._traffic]
+
+    def is_as_new(self, own: int) -> bool:
+        """Whether it holds but `own` local sockets, remembers no connection (TIME_WAIT), and nothing was ever sent."""
+        for counts in map(_read, self._sockets):
             used = _USED.search(counts)
             if _IN_USE.search(counts) or (used and int(used[1]) != own):
-                return True
-    return False
+                return False
+        return [_read(file) for file in self._traffic] == self._at_first
+
+    def close(self) -> None:
+        for file in (*self._sockets, *self._traffic):
+            os.close(file)
 
 
 def _open_folder(name: str) -> int:
     return os.open(f"{_TMP}/{name}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def _traffic() -> list[str]:
-    """What this network counts; none of it is to tell a program of those before it."""
-    counts = []
-    for name in ("dev", "snmp", "snmp6"):
-        with suppress(FileNotFoundError), open(f"/proc/net/{name}") as file:
-            counts.append(file.read())
-    return counts
+def _open_counts(*names: str) -> list[int]:
+    """Those of the files on this network that the kernel has; without IPv6 it has fewer."""
+    files = []
+    for name in names:
+        with suppress(FileNotFoundError):
+            files.append(os.open(f"/proc/net/{name}", os.O_RDONLY | os.O_CLOEXEC))
+    return files
+
+
+def _read(file: int) -> bytes:
+    return os.pread(file, _MOST_COUNTS, 0)
 
 
 def _state(disk: str) -> tuple[int, int, int]:

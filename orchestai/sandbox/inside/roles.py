@@ -19,7 +19,7 @@ from .loading import MODULE, LoadError, load_candidate, new_module, run_code
 from .meter import Meter
 from .proxy import connect
 from .testing import run_tests
-from .wire import ChannelClosedError, LineReader, VerdictWriter, read_whole, send_frame, send_line
+from .wire import ChannelClosedError, LineReader, VerdictWriter, framed, read_whole, send_line
 
 _MOST_CPU_S, _MOST_BYTES = 0.5, 4 << 20
 """Processor time that T has used, and memory that it has held beyond what it was forked with, when it is given up."""
@@ -96,7 +96,7 @@ def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], o
 def candidate(orders: socket.socket, channel: socket.socket) -> None:
     """C: holds the candidate and answers T's calls; or, in `shared` isolation, runs the tests itself."""
     _be_forkable()
-    _rehearse()
+    rehearse()
     try:
         order, files = LineReader(orders).read()
     except ChannelClosedError:
@@ -126,14 +126,18 @@ def _shared(order: dict[str, Any], code_file: int, tests_file: int, verdicts: in
     run_tests(module, suite.names, order["todo"], out, Meter())
 
 
-def _rehearse() -> None:
+_ORDER = b'{"entry_point": "f"}\n'
+_CALL = framed(b"c", pickle.dumps({"operation": "call", "args": ([1],), "kwargs": {}}))
+
+
+def rehearse() -> None:
     """Read an order and serve a program of ours, so that what this touches is our own before the orders come."""
     streams = sys.stdout, sys.stderr
     tests, own = socket.socketpair()
     with tests, own:
-        send_line(tests, {"entry_point": "f"})
+        tests.sendall(_ORDER)
         order, _ = LineReader(own).read()
-        send_frame(tests, b"c", pickle.dumps({"operation": "call", "args": ([1],), "kwargs": {}}))
+        tests.sendall(_CALL)
         tests.shutdown(socket.SHUT_WR)
         candidate_process.serve(own, "def f(numbers): return [n + 1 for n in numbers]", order["entry_point"])
     sys.stdout, sys.stderr = streams

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import platform
+import os
 import struct
 
 from .system import LIBC, check
@@ -80,7 +80,7 @@ class Filter:
 
 
 def _instructions() -> bytes:
-    machine = platform.machine()
+    machine = os.uname().machine
     if machine not in _AUDIT:
         raise OSError(errno.ENOSYS, f"no system call filter for {machine}")
     refused = sorted({*_REFUSED[machine], *_EVERYWHERE})

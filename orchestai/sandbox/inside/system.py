@@ -45,6 +45,8 @@ def unmount(target: str) -> None:
 
 _HEADER = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
 _NOTHING = (ctypes.c_uint32 * 6)()
+_AT_HEADER, _AT_NOTHING = map(ctypes.c_void_p, map(ctypes.addressof, (_HEADER, _NOTHING)))
+"""Made once: to convert the arrays themselves would touch more of the forked memory."""
 
 
 def drop_capabilities() -> None:
@@ -52,4 +54,4 @@ def drop_capabilities() -> None:
 
     For good in a process with PR_SET_NO_NEW_PRIVS.
     """
-    check(LIBC.capset(_HEADER, _NOTHING), "capset")
+    check(LIBC.capset(_AT_HEADER, _AT_NOTHING), "capset")

@@ -56,6 +56,11 @@ class LineReader:
         return json.loads(line), files
 
 
+def framed(kind: bytes, payload: bytes) -> bytes:
+    """`payload` under a one-byte kind."""
+    return _HEADER.pack(kind, len(payload)) + payload
+
+
 def send_frame(channel: socket.socket, kind: bytes, payload: bytes) -> None:
     """Send `payload` under a one-byte kind."""
     header = _HEADER.pack(kind, len(payload))
