@@ -3,11 +3,12 @@
     python benchmarks/plans.py DATA [--seeds 3] [--output runs/plans] [--json docs/results/plans.json] [KEY=VALUE]...
 
 DATA holds the folders `worfbench` and `asynchow` with the published files; the steps are given. Tasks are split by
-their words, so that no task is on two sides, whatever its source. Per seed, one planner is trained on AsyncHow and all
-sources of WorFBench together, and another on AsyncHow with its ordering constraints stated, as the benchmark's own
-prompts have them. Each is taken as it is after its last epoch and judged on the tasks that were kept for tests. Scores
-of a plan are means over seeds, and intervals are bootstrapped over plans. What is finished in the output folder is
-kept: interrupt and repeat the command to continue.
+their words, so that no task is on two sides, whatever its source. A seed is also a fold: each keeps another fifth of
+the tasks for tests, so there are five at most. Per seed, one planner is trained on AsyncHow and all sources of
+WorFBench together, and another on AsyncHow with its ordering constraints stated, as the benchmark's own prompts have
+them. Each is taken as it is after its last epoch and judged, as the floors are, on the tasks of its fold. The plans of
+all folds together give the means and the bootstrapped intervals. What is finished in the output folder is kept:
+interrupt and repeat the command to continue.
 """
 
 from __future__ import annotations
@@ -15,17 +16,15 @@ from __future__ import annotations
 import argparse
 import resource
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 
 from orchestai import artefacts
-from orchestai.config import Config, load_config
+from orchestai.config import Config, Phase1Config, load_config
 from orchestai.evaluation.evaluate_plans import PlansEvaluation, evaluate_plans
-from orchestai.evaluation.plan_scores import METRICS, SAME_STEP, PlanScore, sentence_embedder
+from orchestai.evaluation.plan_scores import SAME_STEP, sentence_embedder
 from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.encoder import MINILM, open_encoder
 from orchestai.training.data_format import load_training_data
@@ -57,19 +56,20 @@ def main() -> None:
     embed = sentence_embedder(open_encoder(MINILM, 512))
     figures: dict[str, Any] = {"worfbench": {}}
     seconds: dict[str, list[float]] = {}
-    fingerprints = {}
+    fingerprints: dict[str, list[str]] = {}
     for name, (epochs, readers) in TRAININGS.items():
-        data = prepared(args.data, args.output, name, readers, config)
-        examples = load_training_data(data, config)
-        fingerprints[name] = artefacts.fingerprint([example.model_dump(mode="json") for example in examples])
         evaluations = []
-        seconds[name] = []
+        seconds[name], fingerprints[name] = [], []
         for seed in range(args.seeds):
+            of_seed = changed(config, seed=seed, test_fold=seed, num_epochs=epochs)
+            data = prepared(args.data, args.output / f"fold{seed}", name, readers, of_seed)
+            examples = load_training_data(data, of_seed)
+            fingerprints[name].append(artefacts.fingerprint([example.model_dump(mode="json") for example in examples]))
             folder = args.output / f"{name}{seed}"
-            seconds[name].append(trained(config, {"seed": seed, "num_epochs": epochs}, data, folder))
-            planner = load_planner(folder / LAST, config, worker_cards(config.workers))
+            seconds[name].append(trained(of_seed, data, folder))
+            planner = load_planner(folder / LAST, of_seed, worker_cards(of_seed.workers))
             evaluations.append(evaluate_plans(planner, examples, embed))
-        evaluation = over_seeds(evaluations)
+        evaluation = together(evaluations)
         console.print(evaluation.table())
         licences = {example.suite: example.licence for example in examples}
         for source, cell in by_source(evaluation, evaluations).items():
@@ -101,39 +101,41 @@ def prepared(folder: Path, output: Path, name: str, readers: Sequence[tuple[str,
     return whole
 
 
-def trained(config: Config, changes: dict[str, int], data: Path, folder: Path) -> float:
+def changed(config: Config, **settings: int) -> Config:
+    """The configuration with other settings of phase 1."""
+    phase1 = Phase1Config.model_validate(config.training.phase1_supervised.model_dump() | settings)
+    return config.model_copy(update={"training": config.training.model_copy(update={"phase1_supervised": phase1})})
+
+
+def trained(config: Config, data: Path, folder: Path) -> float:
     """Train, or go on with it; processor seconds that this took, as far as it was done here."""
-    settings = config.training.phase1_supervised.model_copy(update=changes)
-    training = config.training.model_copy(update={"phase1_supervised": settings})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
-    train(
-        config.model_copy(update={"training": training}),
-        data=data,
-        output_dir=folder,
-        resume=(folder / LAST).exists(),
-    )
+    train(config, data=data, output_dir=folder, resume=(folder / LAST).exists())
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_utime - before, 1)
 
 
-def over_seeds(evaluations: Sequence[PlansEvaluation]) -> PlansEvaluation:
-    """Each plan's scores as means over seeds; the floors have none."""
-    first = evaluations[0]
-    planner = []
-    for scores in zip(*(evaluation.scores["planner"] for evaluation in evaluations), strict=True):
-        rows = [asdict(score) for score in scores]
-        planner.append(PlanScore(**{name: float(np.mean([row[name] for row in rows])) for name in METRICS}))
-    return PlansEvaluation(first.sources, first.chains, {**first.scores, "planner": planner})
+def together(folds: Sequence[PlansEvaluation]) -> PlansEvaluation:
+    """The plans of all folds."""
+    return PlansEvaluation(
+        sources=tuple(source for fold in folds for source in fold.sources),
+        chains=tuple(chain for fold in folds for chain in fold.chains),
+        scores={row: [score for fold in folds for score in fold.scores[row]] for row in folds[0].scores},
+    )
 
 
 def by_source(
     evaluation: PlansEvaluation, seeds: Sequence[PlansEvaluation], sources: Sequence[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """source -> metric -> mean, interval, number of plans and each seed's mean; the floors' means under `floors`."""
+    """source -> metric -> mean, interval, number of plans and each seed's mean; the floors' means under `floors`.
+
+    A seed whose fold has no such plan is left out of the seeds' means.
+    """
     rows = evaluation.to_dict()
     per_seed = [one.to_dict()["planner"] for one in seeds]
     return {
         source: {
-            metric: interval | {"seeds": [one[source][metric]["mean"] for one in per_seed]}
+            metric: interval
+            | {"seeds": [one[source][metric]["mean"] for one in per_seed if metric in one.get(source, {})]}
             for metric, interval in rows["planner"][source].items()
         }
         | {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
+from math import floor
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -176,9 +177,20 @@ class Phase1Config(Section):
     """Share of tasks held out for validation."""
     test_fraction: float = Field(0.2, ge=0, lt=1)
     """Share of tasks that `prepare --from` keeps for `evaluate --plans`; nothing is learned from them."""
+    test_fold: int = Field(0, ge=0)
+    """Which share that is: with 0.2 there are five, 0 to 4, without a task in common."""
     patience: int = Field(8, ge=1)
     """Epochs without a better validation loss before training stops."""
     seed: int = 0
+
+    @model_validator(mode="after")
+    def _fold_exists(self) -> Phase1Config:
+        folds = floor(1 / self.test_fraction + 1e-9) if self.test_fraction else 1
+        if self.test_fold >= folds:
+            raise ValueError(
+                f"test_fold={self.test_fold}, but test_fraction={self.test_fraction} makes {folds}, from 0"
+            )
+        return self
 
 
 class Phase2Config(Section):

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestai.cli import app
-from orchestai.config import Config
+from orchestai.config import Config, Phase1Config
 from orchestai.errors import UserError
 from orchestai.training.data_format import load_training_data
 from orchestai.training.prepare_plans import prepare_plans, split_of
@@ -145,10 +145,19 @@ def test_what_is_no_plan_says_why(steps, edges, reason):
 
 def test_a_task_is_on_one_side_whatever_its_source_and_spelling():
     tasks = [f"How to do thing {i}" for i in range(2000)]
-    splits = Counter(split_of(task, 0.2, 0.1) for task in tasks)
+    settings = Phase1Config(test_fraction=0.2, val_fraction=0.1)
+    splits = Counter(split_of(task, settings) for task in tasks)
     assert splits["test"] / 2000 == pytest.approx(0.2, abs=0.03)
     assert splits["validation"] / 1600 == pytest.approx(0.1, abs=0.03)
-    assert [split_of(f"  {t.upper()}\n", 0.2, 0.1) for t in tasks] == [split_of(t, 0.2, 0.1) for t in tasks]
+    assert [split_of(f"  {t.upper()}\n", settings) for t in tasks] == [split_of(t, settings) for t in tasks]
+
+
+def test_each_fold_tests_other_tasks_and_together_all():
+    folds = [Phase1Config(test_fraction=0.2, test_fold=fold) for fold in range(5)]
+    for i in range(500):
+        assert [split_of(f"How to do thing {i}", fold) for fold in folds].count("test") == 1
+    with pytest.raises(ValueError, match="test_fold=5"):
+        Phase1Config(test_fraction=0.2, test_fold=5)
 
 
 def test_the_command_writes_examples_and_counts_what_it_left_out(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from orchestai.config import Config
+from orchestai.config import Config, Phase1Config
 from orchestai.errors import UserError
 from orchestai.training.data_format import TrainingExample, save_training_data
 from orchestai.training.readers.plan import Reader, UnusablePlanError
@@ -45,8 +45,8 @@ def prepare_plans(
 
     Each example says its source and licence. A share of `test_fraction` of the tasks is kept for `evaluate --plans`,
     and `val_fraction` of the rest for validation. Which, depends on a task's words alone, without regard to case and
-    spaces: plans for the same task, of whatever source, are on the same side, and stay there as data grow. Examples
-    that were prepared before keep their split.
+    spaces: plans for the same task, of whatever source, are on the same side, and stay there as data grow. Another
+    `test_fold` keeps other tasks. Examples that were prepared before keep their split.
 
     Args:
         given: write the steps into the instruction; else planners find them as well.
@@ -66,7 +66,7 @@ def prepare_plans(
             if isinstance(found, TrainingExample):
                 example = found
             else:
-                split = split_of(found.task, settings.test_fraction, settings.val_fraction)
+                split = split_of(found.task, settings)
                 example = found.example(given=given).model_copy(update={"split": split})
             if len(example.targets) > config.planner.max_subtasks:
                 dropped[f"more steps than planner.max_subtasks={config.planner.max_subtasks}"] += 1
@@ -85,10 +85,12 @@ def prepare_plans(
     return PlansReport(sources, dict(dropped.most_common()))
 
 
-def split_of(task: str, test_fraction: float, val_fraction: float) -> str:
-    """`train`, `validation` or `test`, by the task's words."""
-    test, validation = (_place(task, purpose) for purpose in ("test", "validation"))
-    return "test" if test < test_fraction else "validation" if validation < val_fraction else "train"
+def split_of(task: str, settings: Phase1Config) -> str:
+    """`train`, `validation` or `test`, by the task's words; each fold keeps other tasks for tests."""
+    share, fold = settings.test_fraction, settings.test_fold
+    if fold * share <= _place(task, "test") < (fold + 1) * share:
+        return "test"
+    return "validation" if _place(task, "validation") < settings.val_fraction else "train"
 
 
 def _place(task: str, purpose: str) -> float:
