@@ -20,6 +20,7 @@ from orchestai.planner.targets import PlanTargets
 from orchestai.training.dataset import LengthGroupedBatches, WorkflowDataset
 from orchestai.training.epochs import Epochs, short
 from orchestai.training.figures import EdgeCounts, Tally, count_heads, count_links, count_plans
+from orchestai.training.freed_memory import FreedMemory
 
 
 class Imitation(Epochs):
@@ -36,6 +37,7 @@ class Imitation(Epochs):
         self._kinds = [[i for i, given in enumerate(train.given) if given == kind] for kind in (False, True)]
         self._lengths = [len(planner.encoder.encode(instruction)) for instruction in train.instructions]
         self._learned = [parameter for parameter in planner.parameters() if parameter.requires_grad]
+        self._freed = FreedMemory()
         optimizer = AdamW(self._groups(settings), lr=settings.learning_rate, weight_decay=settings.weight_decay)
         super().__init__(optimizer, settings, sum(-(-len(kind) // settings.batch_size) for kind in self._kinds))
 
@@ -58,6 +60,7 @@ class Imitation(Epochs):
             losses["total_loss"].backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(self._learned, self.settings.max_grad_norm)
             self.optimizer.step()
+        self._freed.give_back()
         return values
 
     @torch.no_grad()

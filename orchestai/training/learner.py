@@ -13,6 +13,7 @@ from accelerate import Accelerator
 from torch import nn
 
 from orchestai.errors import UserError
+from orchestai.training.freed_memory import FreedMemory
 from orchestai.training.layouts import layout_of
 from orchestai.training.rl.distributed import together
 
@@ -63,6 +64,7 @@ class Learner:
         weight_decay: float = 0.0,
     ) -> None:
         self.accelerator = accelerator
+        self._freed = FreedMemory()
         self._layout = layout_of(accelerator)
         self._max_grad_norm = max_grad_norm
         learns = copy.deepcopy(planner) if self._layout.split else planner.to(accelerator.device)
@@ -101,6 +103,7 @@ class Learner:
             raise NotFiniteError
         self.optimizer.step()
         self.optimizer.zero_grad()
+        self._freed.give_back()
         return results, norm
 
     @torch.no_grad()

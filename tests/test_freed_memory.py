@@ -1,0 +1,40 @@
+"""A training of an hour must not come to hold ten times the memory that it needs."""
+
+import ctypes
+import sys
+
+import pytest
+import torch
+
+from orchestai.sandbox.inside.census import resident_bytes
+from orchestai.training.freed_memory import FreedMemory
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc gives memory back"
+)
+MIB = 1 << 20
+
+
+def holes(total: int) -> list[torch.Tensor]:
+    """Blocks in use with freed ones between them, about `total` bytes in all."""
+    torch.ones(8 * MIB, dtype=torch.uint8)  # freed at once: from now on glibc keeps blocks of this size and smaller
+    blocks = [torch.ones(3 * MIB, dtype=torch.uint8) for _ in range(total // (3 * MIB))]
+    return blocks[::20]
+
+
+def test_memory_between_blocks_in_use_is_given_back_after_growth_by_a_gib():
+    freed = FreedMemory()
+    kept = holes(1200 * MIB)
+    held = resident_bytes()
+    freed.give_back()
+    assert held - resident_bytes() > 900 * MIB
+    assert all(int(block.sum()) == 3 * MIB for block in kept)
+
+
+def test_little_growth_is_left_alone():
+    freed = FreedMemory()
+    kept = holes(300 * MIB)
+    held = resident_bytes()
+    freed.give_back()
+    assert abs(held - resident_bytes()) < 32 * MIB
+    assert kept
