@@ -13,7 +13,7 @@ from rich.table import Table
 from orchestai.config import Config, Phase1Config
 from orchestai.errors import UserError
 from orchestai.training.data_format import TrainingExample, save_training_data
-from orchestai.training.readers.plan import Reader, UnusablePlanError
+from orchestai.training.readers.plan import Reader, SourcePlan, UnusablePlanError
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,11 @@ def prepare_plans(
                 continue
             if isinstance(found, TrainingExample):
                 example = found
-            else:
+            elif isinstance(found, SourcePlan):
                 split = split_of(found.task, settings)
                 example = found.example(given=given).model_copy(update={"split": split})
+            else:
+                raise UserError(f"{path}: the reader gave a {type(found).__name__} where a SourcePlan is wanted")
             if len(example.targets) > config.planner.max_subtasks:
                 dropped[f"more steps than planner.max_subtasks={config.planner.max_subtasks}"] += 1
             elif (plan := example.model_dump_json(exclude={"task_id"})) in seen:
