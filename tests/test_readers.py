@@ -265,3 +265,17 @@ def test_the_reader_in_the_documentation_lies_in_the_working_directory(tmp_path,
 def test_a_reader_that_gives_no_plans_is_told_so(tmp_path):
     with pytest.raises(UserError, match="gave a dict"):
         prepare_plans(lambda path: [{}], [tmp_path], CONFIG, tmp_path / "a.json", given=True)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_files_of_different_folds_are_not_joined(tmp_path, given):
+    write(tmp_path / "async_benchmark.jsonl", [{**ASYNCHOW, "titles": f"Thing {i}"} for i in range(20)])
+    write(tmp_path / "para_benchmark.jsonl", [{**ASYNCHOW, "titles": f"Thing {i}"} for i in range(20)])
+    files = []
+    for fold, part in enumerate(("async", "para")):
+        settings = Config(workers={"pool": POOL}, training={"phase1_supervised": {"test_fold": fold}})
+        files.append(tmp_path / f"{part}.json")
+        source = tmp_path / f"{part}_benchmark.jsonl"
+        prepare_plans(READERS["asynchow"], [source], settings, files[-1], given=given or part == "async")
+    with pytest.raises(UserError, match=r"'Thing \d+' is a task for tests and one to learn from"):
+        prepare_plans(READERS["orchestai"], files, CONFIG, tmp_path / "all.json", given=True)
