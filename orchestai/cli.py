@@ -199,7 +199,13 @@ def _phase2(
 @app.command()
 def evaluate(
     config: ConfigFile = DEFAULT_CONFIG,
-    phase1: Annotated[Path, _flag("phase1", "Checkpoint of phase 1.")] = Path("checkpoints/phase1_best.pth"),
+    phase1: Annotated[
+        Path | None,
+        _flag(
+            "phase1",
+            "Checkpoint of phase 1; checkpoints/phase1_best.pth if absent (with --plans, no planner if that is too).",
+        ),
+    ] = None,
     checkpoint: Annotated[Path, _flag("checkpoint", "Checkpoint of phase 2.")] = Path("checkpoints/phase2_best.pth"),
     logs: Annotated[Path, _flag("logs", "Logs that the lookup baselines learn from.")] = Path("execution_logs"),
     output: Annotated[Path, _flag("output", "JSON to write; a picture and the table's text go beside it.")] = Path(
@@ -219,12 +225,14 @@ def evaluate(
     from orchestai import commands
 
     loaded = load_config(config, overrides or [])
+    usual = Path("checkpoints/phase1_best.pth")
     if plans is not None:
-        found = commands.evaluate_plans(loaded, plans=plans, checkpoint=phase1, figures=figures)
+        known = phase1 or (usual if usual.exists() else None)
+        found = commands.evaluate_plans(loaded, plans=plans, checkpoint=known, figures=figures)
         console.print(found.table())
         return
     evaluation = asyncio.run(
-        commands.evaluate(loaded, phase1=phase1, phase2=checkpoint, logs=logs, output=output, record=record)
+        commands.evaluate(loaded, phase1=phase1 or usual, phase2=checkpoint, logs=logs, output=output, record=record)
     )
     console.print(evaluation.table())
     console.print(evaluation.conclusion, highlight=False)

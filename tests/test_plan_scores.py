@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
 
 import networkx as nx
 import numpy as np
 import pytest
+from rich.console import Console
+from typer.testing import CliRunner
 
+from orchestai.cli import app
 from orchestai.evaluation import graphs
 from orchestai.evaluation.evaluate_plans import evaluate_plans
-from orchestai.evaluation.plan_scores import METRICS, PlannedGraph, score_plan
+from orchestai.evaluation.plan_scores import METRICS, PlannedGraph, score_plan, sentence_embedder
 from orchestai.planner.base import Plan
+from orchestai.planner.encoder import MINILM, open_encoder
 from orchestai.training.readers.plan import SourcePlan, SourceStep
 from orchestai.workflow import Subtask, Workflow
 
@@ -166,3 +171,44 @@ def test_the_nearest_graph_comes_from_what_was_learned_from_alone():
     found = evaluate_plans(None, [learned, other, asked], letters)
     assert set(found.scores) == {"listed_chain", "all_pairs", "no_edges", "nearest_graph"}
     assert [score.exact_graph for score in found.scores["nearest_graph"]] == [1.0]
+
+
+def test_the_time_of_a_plan_that_lists_the_given_steps_in_another_order_is_known():
+    reference = SourcePlan(
+        "1", "s", "MIT", "do it", (SourceStep("a", "a", 100.0), SourceStep("b", "b", 10.0)), frozenset({("b", "a")})
+    )
+    example = reference.example(given=True)
+    assert score_plan(planned("b a", "ba"), example, letters).critical_path_error == 0
+    assert score_plan(planned("b a", ""), example, letters).critical_path_error == pytest.approx(10 / 110)
+    assert math.isnan(score_plan(planned("b", ""), example, letters).critical_path_error)
+
+
+def test_a_step_that_says_nothing_or_too_much_is_like_no_other():
+    embed = sentence_embedder(open_encoder(MINILM, 512))
+    example = plan("apple", "").example(given=False)
+    for words in ("", "apple " * 600):
+        assert score_plan(PlannedGraph((words,), frozenset()), example, embed).node_f1 == 0
+    assert score_plan(PlannedGraph(("apple",), frozenset()), example, embed).node_f1 == 1
+
+
+def test_the_table_shows_whole_figures_on_a_narrow_terminal():
+    examples = [plan("a b c", "ab ac", source="asynchow_para_stated").example(given=True)]
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(evaluate_plans(Given(), examples, letters).table())
+    [row, *_] = [line for line in captured.get().splitlines() if line.strip().startswith("planner")]
+    assert row.split()[1:4] == ["1.000", "1.000", ".500"]
+
+
+def test_without_a_checkpoint_the_command_gives_the_floors_and_says_that_nothing_was_held_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yaml").write_text(
+        json.dumps({"workers": {"pool": {"calculator": {"kind": "tool", "tool": "calculator", "card": "Adds."}}}})
+    )
+    examples = [plan("a b", "ab").example(given=True).model_dump(mode="json")]
+    (tmp_path / "plans.json").write_text(json.dumps(examples))
+    arguments = ["evaluate", "--plans", "plans.json", "--config", "config.yaml", "--json", "scores.json"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "no plan is kept for tests" in " ".join(result.output.split())
+    assert set(json.loads((tmp_path / "scores.json").read_text())["rows"]) == {"listed_chain", "all_pairs", "no_edges"}

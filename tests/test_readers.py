@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -200,3 +202,80 @@ def test_the_published_files_are_read(shared_data, tmp_path, name, folder, fewes
     for example in load_training_data(tmp_path / "data.json", CONFIG):
         sides.setdefault(" ".join(example.instruction.casefold().split()), set()).add(example.split)
     assert all(len(splits) == 1 for splits in sides.values())
+
+
+BROKEN = {
+    "worfbench": [WORFBENCH, {**WORFBENCH, "conversations": [{"from": "human", "value": "x"}]}],
+    "asynchow": [ASYNCHOW, {**ASYNCHOW, "edge_list": None}],
+    "langgraph-json": [
+        {"instruction": "x", "nodes": [{"id": "a"}], "edges": []},
+        {"instruction": "x", "nodes": ["a"], "edges": []},
+    ],
+    "orchestai": [
+        {"instruction": "x", "subtasks": [{"id": "a", "instruction": "b"}]},
+        {"instruction": None, "subtasks": [{"id": "a", "instruction": "b"}]},
+    ],
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_record_is_counted_and_the_others_are_kept(tmp_path, name):
+    write(tmp_path / "records.jsonl.gz", BROKEN[name])
+    plan, reason = READERS[name](tmp_path / "records.jsonl.gz")
+    assert isinstance(plan, SourcePlan)
+    assert isinstance(reason, UnusablePlanError)
+    assert "another shape" in str(reason)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
+def test_a_duration_is_a_time(seconds):
+    with pytest.raises(UnusablePlanError, match="duration"):
+        SourcePlan("1", "s", "", "t", (SourceStep("a", "x", seconds),), frozenset())
+
+
+def test_a_folder_of_training_files_is_joined_without_what_lies_beside_them(tmp_path):
+    write(tmp_path / "own.json.gz", BROKEN["orchestai"][:1])
+    prepare_plans(READERS["orchestai"], [tmp_path], CONFIG, tmp_path / "a.json", given=True)
+    assert (tmp_path / "a.meta.json").exists()
+    assert len(list(READERS["orchestai"](tmp_path))) == 2
+
+
+def test_a_torn_archive_is_said_in_one_line(tmp_path):
+    torn = bytearray(gzip.compress(json.dumps([WORFBENCH] * 50).encode()))
+    torn[30:40] = b"\xff" * 10
+    (tmp_path / "wikihow.json.gz").write_bytes(torn)
+    with pytest.raises(UserError, match="cannot be read"):
+        list(READERS["worfbench"](tmp_path))
+
+
+def test_the_reader_in_the_documentation_lies_in_the_working_directory(tmp_path, monkeypatch):
+    documented = (Path(__file__).parent.parent / "docs" / "plans.md").read_text()
+    (tmp_path / "documented.py").write_text(documented.split("```python\n")[1].split("```")[0])
+    nodes = [{"id": "a", "text": "boil", "seconds": 180}, {"id": "b", "text": "pour"}]
+    row = {"id": "1", "goal": "make tea", "nodes": nodes, "edges": [{"from": "a", "to": "b"}]}
+    write(tmp_path / "mine.json", [row, {**row, "nodes": []}, {**row, "nodes": None}])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    plan, *reasons = find_reader("documented:read")(tmp_path / "mine.json")
+    assert [step.seconds for step in plan.steps] == [180, None]
+    assert plan.edges == {("a", "b")}
+    assert [type(reason) for reason in reasons] == [UnusablePlanError] * 2
+
+
+def test_a_reader_that_gives_no_plans_is_told_so(tmp_path):
+    with pytest.raises(UserError, match="gave a dict"):
+        prepare_plans(lambda path: [{}], [tmp_path], CONFIG, tmp_path / "a.json", given=True)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_files_of_different_folds_are_not_joined(tmp_path, given):
+    write(tmp_path / "async_benchmark.jsonl", [{**ASYNCHOW, "titles": f"Thing {i}"} for i in range(20)])
+    write(tmp_path / "para_benchmark.jsonl", [{**ASYNCHOW, "titles": f"Thing {i}"} for i in range(20)])
+    files = []
+    for fold, part in enumerate(("async", "para")):
+        settings = Config(workers={"pool": POOL}, training={"phase1_supervised": {"test_fold": fold}})
+        files.append(tmp_path / f"{part}.json")
+        source = tmp_path / f"{part}_benchmark.jsonl"
+        prepare_plans(READERS["asynchow"], [source], settings, files[-1], given=given or part == "async")
+    with pytest.raises(UserError, match=r"'Thing \d+' is a task for tests and one to learn from"):
+        prepare_plans(READERS["orchestai"], files, CONFIG, tmp_path / "all.json", given=True)

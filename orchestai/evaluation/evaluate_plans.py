@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from orchestai.errors import UserError
@@ -56,7 +55,7 @@ class PlansEvaluation:
     scores: Mapping[str, Sequence[PlanScore]]
 
     def interval(self, row: str, metric: str, source: str, *, non_chain: bool = False) -> Interval:
-        """Mean over the plans of a source (`all`: of every source) with its bootstrap interval."""
+        """Mean over the plans of a source with its bootstrap interval."""
         return bootstrap_mean(self._values(row, metric, source, non_chain), draws=2000)
 
     def macro(self, row: str, metric: str, *, non_chain: bool = False) -> Interval:
@@ -97,11 +96,13 @@ class PlansEvaluation:
         return found
 
     def table(self) -> Table:
-        shown = Table(box=SIMPLE_HEAD, title="plans", title_justify="left", pad_edge=False)
-        for heading in ("source", "plans", "row", *_SHOWN):
-            shown.add_column(heading, justify="left" if heading in ("source", "row") else "right")
+        shown = Table(box=None, padding=(0, 1, 0, 0), title="plans", title_justify="left", pad_edge=False)
+        shown.add_column("source", overflow="fold")
+        for heading in ("plans", *_SHOWN):
+            shown.add_column(heading, justify="right", no_wrap=True)
         for source in (*self.names, "macro"):
             for non_chain in (False, True):
+                named = False
                 for row in self.scores:
                     cells = [
                         self.macro(row, metric, non_chain=non_chain)
@@ -110,9 +111,11 @@ class PlansEvaluation:
                         for metric in _SHOWN.values()
                     ]
                     if cells[0].n:
-                        name = source + (", non-chain" if non_chain else "")
+                        if not named:
+                            shown.add_row(source + (", non-chain" if non_chain else ""), str(cells[0].n), style="dim")
+                            named = True
                         style = "bold" if row == "planner" else None
-                        shown.add_row(name, str(cells[0].n), row.replace("_", " "), *map(_shown, cells), style=style)
+                        shown.add_row("  " + row.replace("_", " "), "", *map(_shown, cells), style=style)
             shown.add_section()
         return shown
 
@@ -120,7 +123,7 @@ class PlansEvaluation:
         kept = [
             getattr(score, metric)
             for score, its, chain in zip(self.scores[row], self.sources, self.chains, strict=True)
-            if source in (its, "all") and not (non_chain and chain)
+            if source == its and not (non_chain and chain)
         ]
         return np.array(kept, dtype=np.float64)
 

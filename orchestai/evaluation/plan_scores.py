@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from orchestai.evaluation import graphs
 from orchestai.planner.base import Plan
-from orchestai.planner.encoder import TextEncoder
+from orchestai.planner.encoder import TextEncoder, UnreadableTextError
 from orchestai.tasks.examples import clean
 from orchestai.training.data_format import TrainingExample
 from orchestai.workflow import Workflow
@@ -21,7 +21,7 @@ SAME_STEP = 0.6
 """Steps in other words are the same from this cosine of their sentence embeddings on; WorFEval's program has it too."""
 
 EmbedSentences: TypeAlias = Callable[[Sequence[str]], NDArray[np.float32]]
-"""Sentences give (sentences, width) unit vectors."""
+"""Sentences give (sentences, width) unit vectors, and 0 for one that says nothing or is too long."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class PlanScore:
         raw_validity: whether the plan was one before anything was repaired.
         decoded_validity: whether there is a plan in the end.
         critical_path_error: |time that the plan takes - time of the reference| / the latter, where steps are given with
-            durations.
+            durations, and the plan has each of them once.
     """
 
     node_f1: float
@@ -108,7 +108,7 @@ def score_plan(made: PlannedGraph | None, example: TrainingExample, embed: Embed
         graph_f1=graphs.graph_f1(made.edges, wanted.edges, match, *sizes),
         raw_validity=float(made.valid),
         decoded_validity=1.0,
-        critical_path_error=_critical_path_error(made, wanted, example) if in_place else math.nan,
+        critical_path_error=_critical_path_error(made, wanted, example, exact) if example.given else math.nan,
     )
 
 
@@ -116,8 +116,14 @@ def sentence_embedder(encoder: TextEncoder) -> EmbedSentences:
     """Mean of the encoder's last layer over the tokens, as all-MiniLM-L6-v2 was trained to be compared."""
 
     def embed(sentences: Sequence[str]) -> NDArray[np.float32]:
-        vectors = np.stack([encoder.encode(sentence).hidden.float().mean(0).numpy() for sentence in sentences])
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.stack([vector(sentence) for sentence in sentences])
+
+    def vector(sentence: str) -> NDArray[np.float32]:
+        try:
+            mean = encoder.encode(sentence).hidden.float().mean(0).numpy()
+        except UnreadableTextError:
+            return np.zeros(encoder.width // 2, np.float32)
+        return mean / np.linalg.norm(mean)
 
     return embed
 
@@ -127,9 +133,12 @@ def _equal(made: Sequence[str], wanted: Sequence[str]) -> NDArray[np.float64]:
     return np.array([[float(a == b) for b in plain[len(made) :]] for a in plain[: len(made)]])
 
 
-def _critical_path_error(made: PlannedGraph, wanted: PlannedGraph, example: TrainingExample) -> float:
+def _critical_path_error(
+    made: PlannedGraph, wanted: PlannedGraph, example: TrainingExample, match: graphs.Match
+) -> float:
     durations = [seconds for seconds in example.targets.durations if seconds is not None]
-    if len(durations) < len(example.targets):
+    if not len(made.words) == len(match) == len(durations) == len(example.targets):
         return math.nan
-    planned, right = (graphs.critical_path(graph.edges, durations) for graph in (made, wanted))
+    planned = graphs.critical_path(made.edges, [durations[match[i]] for i in range(len(match))])
+    right = graphs.critical_path(wanted.edges, durations)
     return abs(planned - right) / right if right else math.nan

@@ -13,7 +13,7 @@ from rich.table import Table
 from orchestai.config import Config, Phase1Config
 from orchestai.errors import UserError
 from orchestai.training.data_format import TrainingExample, save_training_data
-from orchestai.training.readers.plan import Reader, UnusablePlanError
+from orchestai.training.readers.plan import Reader, SourcePlan, UnusablePlanError
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,14 @@ def prepare_plans(
         given: write the steps into the instruction; else planners find them as well.
 
     Raises:
-        UserError: a path cannot be read, there is nothing to learn from, or the file cannot be written.
+        UserError: a path cannot be read, there is nothing to learn from, a task is both for tests and to be learned, as
+            in files of different folds, or the file cannot be written.
     """
     settings = config.training.phase1_supervised
     dropped: Counter[str] = Counter()
     examples: list[TrainingExample] = []
     seen: set[str] = set()
+    sides: dict[str, bool] = {}
     for path in paths:
         for found in reader(path):
             if isinstance(found, UnusablePlanError):
@@ -65,9 +67,11 @@ def prepare_plans(
                 continue
             if isinstance(found, TrainingExample):
                 example = found
-            else:
+            elif isinstance(found, SourcePlan):
                 split = split_of(found.task, settings)
                 example = found.example(given=given).model_copy(update={"split": split})
+            else:
+                raise UserError(f"{path}: the reader gave a {type(found).__name__} where a SourcePlan is wanted")
             if len(example.targets) > config.planner.max_subtasks:
                 dropped[f"more steps than planner.max_subtasks={config.planner.max_subtasks}"] += 1
             elif (plan := example.model_dump_json(exclude={"task_id"})) in seen:
@@ -75,6 +79,12 @@ def prepare_plans(
             else:
                 seen.add(plan)
                 examples.append(example)
+                tested = example.split == "test"
+                if sides.setdefault(_words(_task(example)), tested) != tested:
+                    raise UserError(
+                        f"{path}: {_task(example)!r} is a task for tests and one to learn from; "
+                        "prepare all files with the same test_fold"
+                    )
     if not examples:
         reasons = "; ".join(f"{reason}: {count}" for reason, count in dropped.most_common())
         raise UserError(f"{', '.join(map(str, paths))}: no plan can be learned from ({reasons or 'there is none'})")
@@ -95,5 +105,15 @@ def split_of(task: str, settings: Phase1Config) -> str:
 
 def _place(task: str, purpose: str) -> float:
     """A number in [0, 1)."""
-    digest = hashlib.sha256(f"{purpose}\0{' '.join(task.casefold().split())}".encode()).digest()
+    digest = hashlib.sha256(f"{purpose}\0{_words(task)}".encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def _words(task: str) -> str:
+    return " ".join(task.casefold().split())
+
+
+def _task(example: TrainingExample) -> str:
+    """What is asked, without the lines of given steps."""
+    first = example.targets.spans[0]
+    return example.instruction[: first[0]].rpartition("\n")[0] if example.given and first else example.instruction

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from pathlib import Path
 
 from orchestai.errors import UserError
 from orchestai.training.readers import asynchow, langgraph, orchestai, worfbench
@@ -18,7 +20,7 @@ READERS: dict[str, Reader] = {
 
 
 def find_reader(name: str) -> Reader:
-    """A built-in reader by its name, or a user's own as `MODULE:FUNCTION`.
+    """A built-in reader by its name, or a user's own as `MODULE:FUNCTION`; the module may lie in the working directory.
 
     Raises:
         UserError: there is no such reader.
@@ -26,12 +28,16 @@ def find_reader(name: str) -> Reader:
     if name in READERS:
         return READERS[name]
     module, _, function = name.partition(":")
-    if not function:
+    if not module or not function:
         raise UserError(
             f"--from: no reader {name!r}; choose from {', '.join(READERS)}, or name your own MODULE:FUNCTION"
         )
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
     try:
         reader: Reader = getattr(import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise UserError(f"--from: cannot load the reader {name!r}: {error}") from None
+    if not callable(reader):
+        raise UserError(f"--from: {name!r} is no function that reads a path")
     return reader

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from orchestai.errors import UserError
-from orchestai.training.readers.files import files, load
-from orchestai.training.readers.plan import ReadPlan, SourcePlan, SourceStep, UnusablePlanError, one_line
+from orchestai.training.readers.files import files, records
+from orchestai.training.readers.plan import ReadPlan, SourcePlan, SourceStep, one_line, plans_of
 
 LICENCE = "MIT"
 _WORDINGS = (
@@ -45,18 +46,13 @@ def read_stated(path: Path) -> Iterator[ReadPlan]:
 
 
 def _read(path: Path, *, stated: bool) -> Iterator[ReadPlan]:
-    for file in files(path, "*.jsonl", "*.jsonl.gz"):
+    for file in files(path, "*.jsonl"):
         part = file.name.split("_")[0].split(".")[0]
-        for index, row in enumerate(load(file)):
-            if not isinstance(row, dict) or not {"titles", "steps", "edge_list"} <= row.keys():
-                raise UserError(f"{file}: not a file of AsyncHow, whose lines have titles, steps and edge_list")
-            try:
-                yield _plan(row, part, index, stated=stated)
-            except UnusablePlanError as reason:
-                yield reason
+        rows = records(file, "AsyncHow", "titles", "steps", "edge_list")
+        yield from plans_of(partial(_plan, part, stated=stated), count(), rows)
 
 
-def _plan(row: dict[str, Any], part: str, index: int, *, stated: bool) -> SourcePlan:
+def _plan(part: str, index: int, row: dict[str, Any], *, stated: bool) -> SourcePlan:
     plan_id = f"{part}_{index}"
     edges = sorted((a, b) for a, b in row["edge_list"] if a != "START" and b != "END")
     wording = _WORDINGS[hashlib.sha256(plan_id.encode()).digest()[0] % len(_WORDINGS)]

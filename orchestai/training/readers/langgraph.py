@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from orchestai.errors import UserError
 from orchestai.training.readers.files import files, load
-from orchestai.training.readers.plan import ReadPlan, SourcePlan, SourceStep, UnusablePlanError, one_line
+from orchestai.training.readers.plan import ReadPlan, SourcePlan, SourceStep, UnusablePlanError, one_line, plans_of
 
 _ENDS = ("__start__", "__end__")
 
@@ -21,22 +23,20 @@ def read(path: Path) -> Iterator[ReadPlan]:
     """
     for file in files(path, "*.json", "*.jsonl"):
         content = load(file)
-        for index, graph in enumerate(content if isinstance(content, list) else [content]):
+        graphs = content if isinstance(content, list) else [content]
+        for index, graph in enumerate(graphs):
             if not isinstance(graph, dict) or not {"nodes", "edges"} <= graph.keys():
                 raise UserError(f"{file}: graph {index}: `nodes` and `edges` are wanted")
-            try:
-                yield _plan(graph, f"{file.stem}/{index}")
-            except UnusablePlanError as reason:
-                yield reason
+        yield from plans_of(partial(_plan, file), count(), graphs)
 
 
-def _plan(graph: dict[str, Any], plan_id: str) -> SourcePlan:
+def _plan(file: Path, index: int, graph: dict[str, Any]) -> SourcePlan:
     if not graph.get("instruction"):
         raise UnusablePlanError("no `instruction` that says what the graph is for")
     inner = [node for node in graph["nodes"] if str(node["id"]) not in _ENDS]
     edges = [(str(edge["source"]), str(edge["target"])) for edge in graph["edges"]]
     return SourcePlan(
-        id=str(graph.get("id", plan_id)),
+        id=str(graph.get("id", f"{file.stem}/{index}")),
         source=str(graph.get("source", "langgraph")),
         licence=str(graph.get("licence", "")),
         task=one_line(graph["instruction"]),

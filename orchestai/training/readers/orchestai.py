@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from pydantic import ValidationError
 from orchestai.errors import UserError
 from orchestai.training.data_format import TrainingExample
 from orchestai.training.readers.files import files, load
-from orchestai.training.readers.plan import ReadPlan, SourcePlan, SourceStep, UnusablePlanError, one_line
+from orchestai.training.readers.plan import ReadPlan, SourcePlan, SourceStep, UnusablePlanError, one_line, plans_of
 from orchestai.workflow import Workflow, WorkflowError
 
 
@@ -21,18 +23,16 @@ def read(path: Path) -> Iterator[ReadPlan]:
     An entry with `targets` is an example of a training file and stays as it is. Any other is a plan: `instruction`,
     `subtasks` as `orchestai plan` prints them, and if need be `id`, `source`, `licence` and `seconds` (by subtask id).
     """
-    for file in files(path, "*.json", "*.jsonl", "*.jsonl.gz"):
+    for file in files(path, "*.json", "*.jsonl"):
         entries = load(file)
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise UserError(f"{file}: a list of plans is wanted, or one plan a line")
-        for index, entry in enumerate(entries):
-            try:
-                yield _example(entry, file, index) if "targets" in entry else _plan(entry, file, index)
-            except UnusablePlanError as reason:
-                yield reason
+        yield from plans_of(partial(_read, file), count(), entries)
 
 
-def _example(entry: dict[str, Any], file: Path, index: int) -> TrainingExample:
+def _read(file: Path, index: int, entry: dict[str, Any]) -> TrainingExample | SourcePlan:
+    if "targets" not in entry:
+        return _plan(file, index, entry)
     try:
         return TrainingExample.model_validate(entry)
     except ValidationError as error:
@@ -40,7 +40,7 @@ def _example(entry: dict[str, Any], file: Path, index: int) -> TrainingExample:
         raise UserError(f"{file}: example {index}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
-def _plan(entry: dict[str, Any], file: Path, index: int) -> SourcePlan:
+def _plan(file: Path, index: int, entry: dict[str, Any]) -> SourcePlan:
     if not {"instruction", "subtasks"} <= entry.keys():
         raise UserError(f"{file}: entry {index}: a plan needs `instruction` and `subtasks`")
     try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import networkx as nx
 
@@ -62,6 +63,8 @@ class SourcePlan:
             raise UnusablePlanError("a task or a step without words")
         if len(set(ids)) < len(ids):
             raise UnusablePlanError("two steps with the same id")
+        if not all(step.seconds is None or (step.seconds >= 0 and math.isfinite(step.seconds)) for step in self.steps):
+            raise UnusablePlanError("a duration that is no time")
         if any(end not in ids for edge in self.edges for end in edge):
             raise UnusablePlanError("an edge to a step that does not exist")
         graph = nx.DiGraph(list(self.edges))
@@ -117,6 +120,17 @@ def one_line(text: str) -> str:
 
 ReadPlan: TypeAlias = "SourcePlan | TrainingExample | UnusablePlanError"
 """A record: a plan, an example that is ready, or the reason why it is neither."""
+
+
+def plans_of(make: Callable[..., SourcePlan | TrainingExample], *records: Iterable[Any]) -> Iterator[ReadPlan]:
+    """As `map(make, *records)`, but where `make` cannot use a record its reason."""
+    for record in zip(*records, strict=False):
+        try:
+            yield make(*record)
+        except UnusablePlanError as reason:
+            yield reason
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            yield UnusablePlanError(f"a record of another shape ({type(error).__name__}: {one_line(str(error))})")
 
 
 class Reader(Protocol):

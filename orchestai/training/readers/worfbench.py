@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from orchestai.errors import UserError
-from orchestai.training.readers.files import files, load
-from orchestai.training.readers.plan import ReadPlan, SourcePlan, SourceStep, UnusablePlanError, one_line
+from orchestai.training.readers.files import files, records
+from orchestai.training.readers.plan import ReadPlan, SourcePlan, SourceStep, UnusablePlanError, one_line, plans_of
 
 LICENCE = "MIT"
 _NODES = re.compile(r"Node:\s*\n(.*?)\n(?:Edges?|Graph):", re.DOTALL)
@@ -21,15 +20,8 @@ _TOOLS = re.compile(r"\s*(?:Output:\s*)?(?:The (?:action|api|tool) list|api_list
 
 def read(path: Path) -> Iterator[ReadPlan]:
     """Chats of a JSON list; of a folder, of all its .json and .json.gz files. The list of tools is left out."""
-    for file in files(path, "*.json", "*.json.gz"):
-        chats = load(file)
-        if not isinstance(chats, list) or not all(isinstance(c, dict) and "conversations" in c for c in chats):
-            raise UserError(f"{file}: not a file of WorFBench, which is a list of chats with `conversations`")
-        for chat in chats:
-            try:
-                yield _plan(chat)
-            except UnusablePlanError as reason:
-                yield reason
+    for file in files(path, "*.json"):
+        yield from plans_of(_plan, records(file, "WorFBench", "conversations"))
 
 
 def _plan(chat: dict[str, Any]) -> SourcePlan:
