@@ -223,11 +223,12 @@ def evaluate(
     """Compare both phases with every baseline on held-out tasks; or, with --plans, a planner with plans that others
     wrote."""
     from orchestai import commands
+    from orchestai.planner.checkpoint import is_checkpoint
 
     loaded = load_config(config, overrides or [])
     usual = Path("checkpoints/phase1_best.pth")
     if plans is not None:
-        known = phase1 or (usual if usual.exists() else None)
+        known = phase1 or (usual if is_checkpoint(usual) else None)
         found = commands.evaluate_plans(loaded, plans=plans, checkpoint=known, figures=figures)
         console.print(found.table())
         return

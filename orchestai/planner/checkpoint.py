@@ -133,7 +133,7 @@ def read_checkpoint(path: Path | str) -> dict[str, Any]:
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise UserError(f"{path}: no such checkpoint; train first, or pass --checkpoint FILE") from None
+        raise UserError(f"{path}: no such checkpoint; train first, or name another") from None
     except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
         raise UserError(
             f"{path}: not readable as a checkpoint ({type(error).__name__}); pass another file, or train again"

@@ -130,9 +130,7 @@ def read_metadata(path: Path | str) -> dict[str, Any]:
     try:
         metadata = json.loads((path / METADATA).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(
-            f"{path}: no planner's folder (it has no {METADATA}); train first, or pass --checkpoint PATH"
-        ) from None
+        raise UserError(f"{path}: no planner's folder (it has no {METADATA}); train first, or name another") from None
     except (OSError, ValueError) as error:
         raise UserError(f"{path / METADATA}: not readable ({error}); pass another folder, or train again") from None
     found = metadata.get("format") if isinstance(metadata, dict) else None
