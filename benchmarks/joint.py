@@ -6,7 +6,7 @@ COMPOSITION is the suite's training file, as `orchestai collect` and `prepare` m
 PLANS are those of other sources with their steps given, as `prepare --from` makes them. Per seed, one planner is
 trained on the suite alone and one on all files; both plan the suite's test tasks, and the plans are executed.
 Differences are paired by task, with means over seeds; intervals are bootstrapped over tasks. What is finished in the
-output folder is kept: interrupt and repeat the command to continue.
+output folder is kept: interrupt and repeat the command to continue, and take another folder for other settings.
 """
 
 from __future__ import annotations
@@ -74,8 +74,11 @@ def main() -> None:
     table.add_row("joint - alone", f"{100 * lost.mean:+.1f}", bounds, "")
     console.print(table)
     if args.json:
+        overrides = f" --set {' '.join(args.set)}" if args.set else ""
         facts = {
             "difference": lost.to_dict(),
+            "command": f"python benchmarks/joint.py COMPOSITION PLANS --seeds {args.seeds}{overrides}",
+            "data_fingerprint": {name: artefacts.fingerprint(file.read_text()) for name, file in data.items()},
             "config": config.model_dump(mode="json", include={"planner": True, "training": {"phase1_supervised"}}),
             "versions": artefacts.versions(),
         }
