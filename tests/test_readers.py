@@ -65,6 +65,66 @@ def test_worfbench(tmp_path):
     assert plan.edges == {("1", "3"), ("2", "3")}
 
 
+def with_list(listed: str, id_: str = "x") -> dict:
+    system, _, answer = WORFBENCH["conversations"]
+    user = {"role": "user", "content": f"Task: How to Make Tea\n{listed}"}
+    return {**WORFBENCH, "id": id_, "conversations": [system, user, answer]}
+
+
+@pytest.mark.parametrize(
+    ("listed", "lines"),
+    [
+        ("The action list you can take: 1. go to {place}\n2. take {thing}", ["1. go to {place}", "2. take {thing}"]),
+        (
+            "api_list:[{'name': 'boil', 'description': 'Boils.', 'parameters': {'type': 'object', 'properties': "
+            "{'litres': {'type': 'integer', 'description': 'How much.'}}}}]",
+            ["boil(litres): Boils."],
+        ),
+        (
+            "The tool list you can select from: [{'api_name': 'boil', 'api_description': 'Boils.', "
+            "'parameters': {'litres': {'type': 'int'}, 'pot': {'type': 'str'}}}]",
+            ["boil(litres, pot): Boils."],
+        ),
+        ("The api list you can use: {'boil(litres)': 'Boils.'}", ["boil(litres): Boils."]),
+        (
+            "The database tables and corresponding fields you can operate are: {'pots': ['id', 'litres']}",
+            ["pots: id, litres"],
+        ),
+    ],
+)
+def test_worfbench_lists_tools_a_line_each(tmp_path, listed, lines):
+    """In all five notations of the benchmark; beside the task, which stays what a task is told apart by."""
+    write(tmp_path / "tea.json", [with_list(listed)])
+    plan = only("worfbench-tools", tmp_path)
+    assert plan.tools == ("Tools:", *lines)
+    assert plan.task == only("worfbench", tmp_path).task == "How to Make Tea"
+    free, given = plan.example(given=False), plan.example(given=True)
+    assert free.instruction == "\n".join(["How to Make Tea", "Tools:", *lines])
+    assert given.instruction.startswith(free.instruction + "\nStep 1. Boil water.")
+    assert [given.instruction[a:b] for a, b in given.targets.spans] == list(given.targets.instructions)
+
+
+def test_worfbenchs_list_of_actions_does_not_tell_the_steps_of_the_plan(tmp_path):
+    """The published list has the plan's steps without a line break at their ends, and some of them twice."""
+    listed = ["Pour.\n", "Take a cup.", "Boil water.\n", "Boil water.", "Add milk.\n"]
+    write(tmp_path / "tea.json", [with_list(f"The action list you can take: {listed}")])
+    assert only("worfbench-tools", tmp_path).tools[1:] == ("Add milk.", "Boil water.", "Pour.", "Take a cup.")
+
+
+def test_a_task_with_and_without_tools_is_one_task(tmp_path):
+    """Else the plan of a task for tests would be learned from its other form."""
+    write(tmp_path / "tea.json", [with_list("The action list you can take: ['Boil water.']")])
+    for name, fold in (("worfbench", 0), ("worfbench-tools", 1)):
+        settings = Phase1Config(test_fraction=0.5, test_fold=fold)
+        config = CONFIG.model_copy(
+            update={"training": CONFIG.training.model_copy(update={"phase1_supervised": settings})}
+        )
+        prepare_plans(READERS[name], [tmp_path], config, tmp_path / f"{name}.out", given=fold == 0)
+    with pytest.raises(UserError, match="'How to Make Tea' is a task for tests and one to learn from"):
+        both = [tmp_path / "worfbench.out", tmp_path / "worfbench-tools.out"]
+        prepare_plans(READERS["orchestai"], both, CONFIG, tmp_path / "joined.json", given=True)
+
+
 def test_steps_with_the_same_words_stay_two_steps(tmp_path):
     write(tmp_path / "wikihow.json.gz", [WORFBENCH])
     example = only("worfbench", tmp_path).example(given=True)

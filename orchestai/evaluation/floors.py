@@ -37,7 +37,7 @@ def nearest(
     """
     if not learned:
         return [None] * len(examples)
-    similarity = embed([_task(e) for e in examples]) @ embed([_task(e) for e in learned]).T
+    similarity = embed([e.asked for e in examples]) @ embed([e.asked for e in learned]).T
     sizes = np.array([len(e.targets) for e in learned])
     found: list[PlannedGraph | None] = []
     for example, row in zip(examples, similarity, strict=True):
@@ -53,9 +53,3 @@ def nearest(
 
 def _words(example: TrainingExample) -> tuple[str, ...]:
     return PlannedGraph.of_workflow(example.targets.workflow()).words
-
-
-def _task(example: TrainingExample) -> str:
-    """What is asked, without the steps that are given."""
-    first = example.targets.spans[0]
-    return example.instruction if not example.given or first is None else example.instruction[: first[0]]

@@ -103,6 +103,8 @@ class TrainingExample(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     instruction: str
+    task: str = ""
+    """What is asked, where the instruction also lists tools or steps."""
     targets: Targets
     rewards: Rewards | None = None
     """None where the plan was written, not executed."""
@@ -118,6 +120,11 @@ class TrainingExample(BaseModel):
     augmented: bool = False
     """Whether the instruction was reworded from a logged one."""
     schema_version: Literal[1] = SCHEMA_VERSION
+
+    @property
+    def asked(self) -> str:
+        """What is asked, without tools and steps as far as they are told apart."""
+        return self.task or self.instruction
 
     @property
     def solved(self) -> bool:

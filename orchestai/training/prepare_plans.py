@@ -80,9 +80,9 @@ def prepare_plans(
                 seen.add(plan)
                 examples.append(example)
                 tested = example.split == "test"
-                if sides.setdefault(_words(_task(example)), tested) != tested:
+                if sides.setdefault(_words(example.asked), tested) != tested:
                     raise UserError(
-                        f"{path}: {_task(example)!r} is a task for tests and one to learn from; "
+                        f"{path}: {example.asked!r} is a task for tests and one to learn from; "
                         "prepare all files with the same test_fold"
                     )
     if not examples:
@@ -111,9 +111,3 @@ def _place(task: str, purpose: str) -> float:
 
 def _words(task: str) -> str:
     return " ".join(task.casefold().split())
-
-
-def _task(example: TrainingExample) -> str:
-    """What is asked, without the lines of given steps."""
-    first = example.targets.spans[0]
-    return example.instruction[: first[0]].rpartition("\n")[0] if example.given and first else example.instruction

@@ -12,6 +12,7 @@ from orchestai.training.readers.plan import Reader
 
 READERS: dict[str, Reader] = {
     "worfbench": worfbench.read,
+    "worfbench-tools": worfbench.read_with_tools,
     "asynchow": asynchow.read,
     "asynchow-stated": asynchow.read_stated,
     "orchestai": orchestai.read,

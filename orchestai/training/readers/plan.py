@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -44,6 +44,7 @@ class SourcePlan:
         task: what is to be done, without the steps.
         steps: in the order in which the source lists them.
         edges: (id of the parent, id of the child).
+        tools: what may be used, a line each; stands behind the task.
         remarks: further sentences about the steps, such as constraints that the source states.
     """
 
@@ -53,7 +54,8 @@ class SourcePlan:
     task: str
     steps: tuple[SourceStep, ...]
     edges: frozenset[tuple[str, str]]
-    remarks: tuple[str, ...] = field(default=())
+    tools: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         ids = [step.id for step in self.steps]
@@ -76,13 +78,15 @@ class SourcePlan:
 
         Args:
             given: write the steps, numbered, into the instruction, so that the plan is their edges alone; else the
-                instruction is the task, and a planner finds the steps as well.
+                instruction is the task with its tools, and a planner finds the steps as well.
         """
         place = {step.id: i for i, step in enumerate(self.steps)}
-        instruction, spans = written_out(self.task, [step.words for step in self.steps], self.remarks)
+        asked = "\n".join([self.task, *self.tools])
+        instruction, spans = written_out(asked, [step.words for step in self.steps], self.remarks)
         count = len(self.steps)
         return TrainingExample(
-            instruction=instruction if given else self.task,
+            instruction=instruction if given else asked,
+            task=self.task,
             targets=Targets(
                 model_selections=(None,) * count,
                 task_types=(None,) * count,
