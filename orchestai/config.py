@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from yaml import YAMLError
 
 from orchestai.errors import UserError
+from orchestai.planner_config import CACHE_DIR
 from orchestai.planner_config import LanguageConfig as LanguageConfig
 from orchestai.planner_config import LoraConfig as LoraConfig
 from orchestai.planner_config import PlannerConfig as PlannerConfig
@@ -100,7 +101,7 @@ class WorkersConfig(Section):
     """Recorded generations (.jsonl or .jsonl.gz) that are looked up before a model is asked."""
     on_miss: Literal["live", "unscorable"] = "live"
     """What a generation that is neither recorded nor cached does: run the model, or make the episode unscorable."""
-    cache_dir: Path | None = Path(".cache/orchestai")
+    cache_dir: Path | None = CACHE_DIR
     """Where generations are cached and converted models are kept; null switches the cache off."""
 
 
@@ -171,6 +172,9 @@ class Phase1Config(Section):
     what it teaches about decomposition where that is known to be right."""
     synthetic_augmentations: int = Field(1000, ge=0)
     """Augmented examples that `prepare` adds (fewer when no more distinct ones exist)."""
+    source_temperature: float = Field(1.0, ge=1)
+    """heads: above 1, examples of small sources are drawn more often: a source's share goes by its size to the power of
+    1 over this."""
     weight_decay: float = Field(0.01, ge=0)
     max_grad_norm: float = Field(1.0, gt=0)
     val_fraction: float = Field(0.2, gt=0, lt=1)

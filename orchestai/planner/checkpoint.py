@@ -1,6 +1,6 @@
 """Planners on disk: a folder for a language model, else a file.
 
-The file leaves the frozen encoder out; its name and a fingerprint of its weights are kept instead.
+The file leaves the frozen encoder and the linker's language model out; their names and fingerprints are kept instead.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import torch
 from orchestai import artefacts
 from orchestai.config import Config, PlannerConfig
 from orchestai.errors import UserError
+from orchestai.planner.echo import EchoReader
+from orchestai.planner.encoder import TextEncoder
 from orchestai.planner.language.checkpoint import (
     METADATA,
     load_language_planner,
@@ -24,6 +26,7 @@ from orchestai.planner.language.checkpoint import (
     read_metadata,
     save_language_planner,
 )
+from orchestai.planner.language.models import cache_dir
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.model import PlannerModel
 from orchestai.workers.base import WorkerCard
@@ -69,7 +72,7 @@ def save_planner(path: Path | str, planner: PlannerModel | LanguagePlanner, conf
         "planner": planner.config.model_dump(mode="json"),
         "task_types": list(planner.config.task_types),
         "cards": [asdict(card) for card in planner.cards],
-        "encoder": {"name": planner.encoder.name, "fingerprint": planner.encoder.fingerprint},
+        **{part: {"name": model.name, "fingerprint": model.fingerprint} for part, model in _frozen(planner).items()},
         "versions": artefacts.versions(),
         **facts,
     }
@@ -103,19 +106,21 @@ def load_planner(
     checkpoint = read_checkpoint(path)
     try:
         made_for, known = _made_for(checkpoint)
-        encoder = checkpoint["encoder"]
         weights = checkpoint["model_state_dict"]
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: a planner checkpoint of another version ({error}); train again") from None
     _check(path, made_for, known, config, cards)
     planner = PlannerModel(
-        config.planner.model_copy(update={key: getattr(made_for, key) for key in _OF_THE_WEIGHTS}), cards
+        config.planner.model_copy(update={key: getattr(made_for, key) for key in _OF_THE_WEIGHTS}),
+        cards,
+        cache_dir=cache_dir(config),
     )
-    if planner.encoder.fingerprint != encoder["fingerprint"]:
-        raise UserError(
-            f"{path}: trained on an encoder {encoder['name']!r} with other weights than the one installed here; "
-            "install that one, or train again"
-        )
+    for part, model in _frozen(planner).items():
+        if checkpoint.get(part, {}).get("fingerprint") != model.fingerprint:
+            raise UserError(
+                f"{path}: trained on the {part.replace('_', ' ')} {model.name!r} with other weights than here; "
+                "install those, or train again"
+            )
     try:
         planner.load_state_dict(weights)
     except RuntimeError as error:
@@ -185,6 +190,11 @@ def fingerprint_of(path: Path | str) -> str:
     except OSError as error:
         raise UserError(f"{path}: cannot read: {error.strerror or error}") from None
     return digest.hexdigest()[:16]
+
+
+def _frozen(planner: PlannerModel) -> dict[str, TextEncoder | EchoReader]:
+    """What the planner reads with, and does not keep in its file."""
+    return {"encoder": planner.encoder} | ({} if planner.echo is None else {"language_model": planner.echo})
 
 
 def _made_for(checkpoint: Mapping[str, Any]) -> tuple[PlannerConfig, list[WorkerCard]]:

@@ -91,7 +91,6 @@ class TextEncoder:
         if layer is not None and layer > layers:
             raise UserError(f"planner.encoder_layer: {layer}, but the encoder {name!r} has {layers} layers")
         self._layer = layers if layer is None else layer
-        self._path = path
         _drop_layers_after(self._model, self._layer)
         self.width: int = 2 * self._model.config.hidden_size
         self._cache: OrderedDict[str, EncodedText] = OrderedDict()
@@ -121,20 +120,6 @@ class TextEncoder:
         while self._cached_bytes > _CACHE_BYTES and len(self._cache) > 1:
             self._cached_bytes -= self._cache.popitem(last=False)[1].features.nbytes
         return encoded
-
-    def later_layers(self, count: int) -> torch.nn.ModuleList:
-        """Copies of the `count` layers after the one that is read, to be trained.
-
-        Raises:
-            UserError: there are not so many, or the encoder is not of BERT's kind.
-        """
-        layers = getattr(getattr(AutoModel.from_pretrained(self._path), "encoder", None), "layer", None)
-        if not isinstance(layers, torch.nn.ModuleList) or self._layer + count > len(layers):
-            raise UserError(
-                f"planner.linker.layers: {count}, but the encoder {self.name!r} has no {count} layers of BERT's kind "
-                f"after planner.encoder_layer {self._layer}"
-            )
-        return torch.nn.ModuleList(layers[self._layer : self._layer + count])
 
     def embed(self, texts: Sequence[str]) -> Tensor:
         """(texts, width) float32 unit vectors: mean token features."""

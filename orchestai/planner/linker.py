@@ -1,4 +1,4 @@
-"""Edges of steps that the instruction lists: later layers of the encoder, trained here, then a score for every pair."""
+"""Edges of steps that the instruction lists: a score for every pair, from what a language model knows of both."""
 
 from __future__ import annotations
 
@@ -8,73 +8,65 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from orchestai.planner.encoder import EncodedText, TextEncoder
+from orchestai.planner.encoder import EncodedText
 from orchestai.planner.heads import mlp
-from orchestai.planner.layers import EncoderLayer, SpanPool
+from orchestai.planner.layers import EncoderLayer
 from orchestai.planner_config import LinkerConfig
 
 
 class StepLinker(nn.Module):
     """Says for each ordered pair of given steps whether the second needs the first.
 
-    Which of two everyday steps comes first is written nowhere in them: it takes what a pretrained encoder knows. So
-    copies of the encoder's layers after the one that is read learn here, at a rate of their own, and let each step see
-    the task and the other steps. A pair is described by both steps, by their product, by how far apart they are listed,
-    and by what sentences behind the steps say of the two. Then pairs with the same second step see each other.
+    Which of two everyday steps comes first is written nowhere in them: it takes what a language model has read of the
+    world (`EchoReader`). A pair is described by both steps, by their product, by how far apart they are listed, and by
+    what sentences behind the steps say of the two. Then pairs with the same second step see each other.
 
-    Raises:
-        UserError: the encoder has fewer layers after the one that is read, or of a kind that cannot be copied.
+    Args:
+        width: of what the language model gives for a step.
+        token_width: of the encoder's tokens.
+        max_subtasks: most steps.
     """
 
-    def __init__(self, encoder: TextEncoder, config: LinkerConfig, max_subtasks: int) -> None:
+    def __init__(self, width: int, token_width: int, config: LinkerConfig, max_subtasks: int) -> None:
         super().__init__()
-        width, d = encoder.width // 2, config.d_model
+        d, wide = config.d_model, 3 * config.d_model
         self.max_subtasks = max_subtasks
-        self.mixed = config.precision == "bfloat16"
-        self.layers = encoder.later_layers(config.layers)
-        self.pool = SpanPool(width, config.num_heads)
-        self.parent = nn.Linear(width, d)
-        self.child = nn.Linear(width, d)
-        self.product = nn.ModuleList([nn.Linear(width, d), nn.Linear(width, d)])
+        self.step = nn.Sequential(nn.LayerNorm(width), nn.Dropout(config.dropout), nn.Linear(width, wide))
+        self.parent = nn.Linear(wide, d)
+        self.child = nn.Linear(wide, d)
+        self.product = nn.ModuleList([nn.Linear(wide, d), nn.Linear(wide, d)])
         self.distance = nn.Embedding(2 * max_subtasks - 1, d)
-        self.mentions = Mentions(width, d)
+        self.mentions = Mentions(token_width, d)
         self.rivals = EncoderLayer(d, config.num_heads, config.dropout)
         self.out = nn.Sequential(nn.LayerNorm(d), nn.Dropout(config.dropout), mlp(d, d, 1))
 
-    def forward(self, texts: Sequence[EncodedText], spans: Tensor, steps: Tensor) -> Tensor:
+    def forward(self, known: Tensor, texts: Sequence[EncodedText], spans: Tensor, steps: Tensor) -> Tensor:
         """(b, n, n) edge logits from row to column.
 
         Args:
+            known: (b, n, width) what the language model gives for each step.
+            texts: b instructions as the encoder reads them.
             spans: (b, n, 2) first and last token of each step, both inclusive.
             steps: (b, n) bool; the steps that exist.
         """
-        with torch.autocast(spans.device.type, torch.bfloat16, enabled=self.mixed):
-            return self._score(texts, spans, steps).float()
-
-    def _score(self, texts: Sequence[EncodedText], spans: Tensor, steps: Tensor) -> Tensor:
-        tokens, mask = self._read(texts, spans.device)
-        n, position = spans.shape[1], torch.arange(tokens.shape[1], device=spans.device)
-        first, last = spans[..., None].unbind(-2)
-        words = self.pool(tokens, (first <= position) & (position <= last) & steps[..., None])
-        listed = torch.arange(n, device=spans.device)
-        pairs = self.parent(words)[:, :, None] + self.child(words)[:, None]
-        pairs = pairs + self.product[0](words)[:, :, None] * self.product[1](words)[:, None]
+        step = self.step(known)
+        n = steps.shape[1]
+        listed = torch.arange(n, device=steps.device)
+        pairs = self.parent(step)[:, :, None] + self.child(step)[:, None]
+        pairs = pairs + self.product[0](step)[:, :, None] * self.product[1](step)[:, None]
         pairs = pairs + self.distance(listed - listed[:, None] + self.max_subtasks - 1)
-        ids = pad_sequence([text.ids.to(spans.device) for text in texts], batch_first=True)
-        pairs = pairs + self.mentions(tokens, ids, mask, spans, steps)
+        pairs = pairs + self._said(texts, spans, steps)
         rivals = self.rivals(pairs.transpose(1, 2).flatten(0, 1), steps.repeat_interleave(n, 0)[:, None, None])
-        return self.out(rivals)[..., 0].unflatten(0, (-1, n)).transpose(1, 2)
+        logits: Tensor = self.out(rivals)[..., 0].unflatten(0, (-1, n)).transpose(1, 2)
+        return logits
 
-    def _read(self, texts: Sequence[EncodedText], device: torch.device) -> tuple[Tensor, Tensor]:
-        """(b, t, width) tokens after the layers that learn, and (b, t) bool: those that exist."""
-        tokens = pad_sequence([text.hidden.to(device, torch.float32) for text in texts], batch_first=True)
-        lengths = torch.tensor([len(text) for text in texts], device=device)
-        mask = torch.arange(tokens.shape[1], device=device) < lengths[:, None]
-        additive = torch.where(mask, 0.0, torch.finfo(tokens.dtype).min)[:, None, None]
-        for layer in self.layers:
-            output = layer(tokens, attention_mask=additive)
-            tokens = output[0] if isinstance(output, tuple) else output
-        return tokens, mask
+    def _said(self, texts: Sequence[EncodedText], spans: Tensor, steps: Tensor) -> Tensor:
+        tokens = pad_sequence([text.hidden.to(spans.device, torch.float32) for text in texts], batch_first=True)
+        ids = pad_sequence([text.ids.to(spans.device) for text in texts], batch_first=True)
+        lengths = torch.tensor([len(text) for text in texts], device=spans.device)
+        mask = torch.arange(tokens.shape[1], device=spans.device) < lengths[:, None]
+        said: Tensor = self.mentions(tokens, ids, mask, spans, steps)
+        return said
 
 
 class Mentions(nn.Module):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from orchestai.planner.base import AnyDecisions, DecisionKind, Decisions, Plan, 
 from orchestai.planner.dag import best_expected_edges, is_acyclic, repair
 from orchestai.planner.decisions import STRUCTURE, Chooser, DecisionBatch, explored
 from orchestai.planner.decoder import Structure, StructureDecoder
+from orchestai.planner.echo import open_echo
 from orchestai.planner.encoder import EncodedText, TextEncoder, UnreadableTextError, open_encoder
 from orchestai.planner.length_batches import length_batches
 from orchestai.planner.linker import StepLinker
@@ -25,10 +27,13 @@ from orchestai.planner.reader import InstructionReader, Memory
 from orchestai.planner.scoring import score
 from orchestai.planner.selector import WorkerSelector
 from orchestai.planner.targets import IGNORE, PlanTargets, existing_steps, given_decisions, token_spans
+from orchestai.planner_config import CACHE_DIR
 from orchestai.tasks.examples import clean
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import Subtask, Workflow
+
+NO_LINKER = "planner.linker: null, but steps are given; set planner.linker.language_model=smollm2-135m and train"
 
 
 class PlannerModel(nn.Module):
@@ -36,11 +41,21 @@ class PlannerModel(nn.Module):
 
     Its parameters know nothing of the pool's names or size, and the encoder's weights are not among them.
 
+    Args:
+        encoder: in place of the configured one.
+        cache_dir: where packaged models are converted to.
+
     Raises:
-        UserError: the encoder cannot be loaded.
+        UserError: the encoder, or the language model of the linker, cannot be loaded.
     """
 
-    def __init__(self, config: PlannerConfig, cards: Sequence[WorkerCard], encoder: TextEncoder | None = None) -> None:
+    def __init__(
+        self,
+        config: PlannerConfig,
+        cards: Sequence[WorkerCard],
+        encoder: TextEncoder | None = None,
+        cache_dir: Path = CACHE_DIR,
+    ) -> None:
         super().__init__()
         self.config = config
         self.cards = tuple(cards)
@@ -51,7 +66,10 @@ class PlannerModel(nn.Module):
         self.reader = InstructionReader(self.encoder.width, config)
         self.decoder = StructureDecoder(config)
         self.selector = WorkerSelector(features.shape[1], config)
-        self.linker = None if config.linker is None else StepLinker(self.encoder, config.linker, config.max_subtasks)
+        self.echo = self.linker = None
+        if (settings := config.linker) is not None:
+            self.echo = open_echo(settings.language_model, settings.language_layer, cache_dir)
+            self.linker = StepLinker(self.echo.width, self.encoder.width // 2, settings, config.max_subtasks)
 
     def forward(self, instructions: Sequence[str], targets: PlanTargets | None = None) -> PlannerOutputs:
         """Outputs along the plans in `targets`, or, without them, along the model's own plans of `max_subtasks` steps.
@@ -89,16 +107,19 @@ class PlannerModel(nn.Module):
         """Outputs for steps that the instructions list, at `targets["spans"]`.
 
         Raises:
-            UnreadableTextError: an instruction is empty or too long.
+            UnreadableTextError: an instruction is empty or too long, or a step has no words.
             UserError: `planner.linker` is not configured.
         """
-        if self.linker is None:
-            raise UserError("planner.linker: null, but steps are given; set planner.linker.layers=2 and train")
+        if self.linker is None or self.echo is None:
+            raise UserError(NO_LINKER)
         texts = [self.encoder.encode(instruction) for instruction in instructions]
         offsets = pad_sequence([text.offsets.to(self.card_features.device) for text in texts], batch_first=True)
         steps = existing_steps(targets)
         spans = token_spans(targets["spans"][:, : steps.shape[1]], offsets)
-        logits = self.linker(texts, spans, steps)
+        rows = zip(instructions, targets["spans"].tolist(), steps.sum(-1).tolist(), strict=True)
+        read = [self.echo.read(text, [(start, end) for start, end in row[:count]]) for text, row, count in rows]
+        known = pad_sequence([one.to(steps.device, torch.float32) for one in read], batch_first=True)
+        logits = self.linker(known, texts, spans, steps)
         return LinkOutputs(edge_logits=logits, workflow_graph=logits.sigmoid())
 
     def compute_link_loss(self, outputs: LinkOutputs, targets: PlanTargets, lambda_dag: float) -> dict[str, Tensor]:
@@ -149,18 +170,29 @@ class PlannerModel(nn.Module):
         plans: dict[int, Plan] = {}
         for i, (instruction, spans) in enumerate(zip(instructions, steps, strict=True)):
             try:
-                self.encoder.encode(instruction)
+                self.read_steps(instruction, spans)
             except UnreadableTextError as error:
                 plans[i] = Plan(workflow=None, raw_valid=False, error=str(error))
-            if len(spans) > self.config.max_subtasks:
-                said = f"{len(spans)} steps, but planner.max_subtasks is {self.config.max_subtasks}"
-                plans[i] = Plan(workflow=None, raw_valid=False, error=said)
         readable = {i: len(instruction) for i, instruction in enumerate(instructions) if i not in plans}
         with self._without_dropout():
             for rows in length_batches(readable):
                 made = self._plan_steps([instructions[i] for i in rows], [steps[i] for i in rows])
                 plans.update(zip(rows, made, strict=True))
         return [plans[i] for i in range(len(instructions))]
+
+    def read_steps(self, instruction: str, spans: Sequence[tuple[int, int]]) -> None:
+        """See whether steps can be planned; what was read of them is kept for it.
+
+        Raises:
+            UnreadableTextError: the instruction is empty or too long, there are too many steps, or one has no words.
+            UserError: `planner.linker` is not configured.
+        """
+        if self.echo is None:
+            raise UserError(NO_LINKER)
+        if len(spans) > self.config.max_subtasks:
+            raise UnreadableTextError(f"{len(spans)} steps, but planner.max_subtasks is {self.config.max_subtasks}")
+        self.encoder.encode(instruction)
+        self.echo.read(instruction, spans)
 
     def score(
         self,

@@ -36,6 +36,7 @@ class WorkflowDataset(Dataset[Item]):
             words are looked for; a subtask whose words are not in the instruction trains everything but its span.
         fallback: indices of the workers to ask next; those beyond `max_fallbacks` are left out.
         given: whether the instruction lists the steps, so that finding them is not trained; False where not said.
+        sources: where each instruction is from; one source where not said.
     """
 
     def __init__(
@@ -48,15 +49,17 @@ class WorkflowDataset(Dataset[Item]):
         spans: Sequence[Sequence[tuple[int, int] | None]] | None = None,
         fallback: Sequence[Sequence[Sequence[int]]] | None = None,
         given: Sequence[bool] | None = None,
+        sources: Sequence[str] | None = None,
         *,
         max_subtasks: int = PlannerConfig().max_subtasks,
         max_fallbacks: int = PlannerConfig().max_fallbacks,
     ) -> None:
-        columns = (subtask_sequences, task_types, dependencies, model_selections, spans, fallback, given)
+        columns = (subtask_sequences, task_types, dependencies, model_selections, spans, fallback, given, sources)
         if any(column is not None and len(column) != len(instructions) for column in columns):
             raise ValueError("every argument needs one entry per instruction")
         self.instructions = tuple(instructions)
         self.given = tuple(given) if given is not None else (False,) * len(instructions)
+        self.sources = tuple(sources) if sources is not None else ("",) * len(instructions)
         self._targets = []
         for i, instruction in enumerate(instructions):
             words = subtask_sequences[i]
@@ -90,6 +93,7 @@ class WorkflowDataset(Dataset[Item]):
             spans=[target.spans for target in targets],
             fallback=[target.fallback for target in targets],
             given=[example.given for example in examples],
+            sources=[example.suite for example in examples],
             max_subtasks=config.max_subtasks,
             max_fallbacks=config.max_fallbacks,
         )

@@ -15,9 +15,10 @@ from orchestai.config import Phase1Config
 from orchestai.errors import UserError
 from orchestai.planner.length_batches import length_batches
 from orchestai.planner.losses import LinkOutputs, PlannerOutputs
-from orchestai.planner.model import PlannerModel
+from orchestai.planner.model import NO_LINKER, PlannerModel
 from orchestai.planner.targets import PlanTargets
 from orchestai.training.dataset import LengthGroupedBatches, WorkflowDataset
+from orchestai.training.drawing import draw
 from orchestai.training.epochs import Epochs, short
 from orchestai.training.figures import EdgeCounts, Tally, count_heads, count_links, count_plans
 from orchestai.training.freed_memory import FreedMemory
@@ -33,21 +34,23 @@ class Imitation(Epochs):
         self.train = train
         self.validation = validation
         if planner.linker is None and any(train.given):
-            raise UserError("planner.linker: null, but some examples give the steps; set planner.linker.layers=2")
+            raise UserError(NO_LINKER)
         self._kinds = [[i for i, given in enumerate(train.given) if given == kind] for kind in (False, True)]
         self._lengths = [len(planner.encoder.encode(instruction)) for instruction in train.instructions]
         self._learned = [parameter for parameter in planner.parameters() if parameter.requires_grad]
         self._freed = FreedMemory()
-        optimizer = AdamW(self._groups(settings), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+        optimizer = AdamW(self._learned, lr=settings.learning_rate, weight_decay=settings.weight_decay)
         super().__init__(optimizer, settings, sum(-(-len(kind) // settings.batch_size) for kind in self._kinds))
 
     def batches(self, epoch: int) -> Iterator[list[int]]:
         """Each holds either steps that are given or steps that are to be found; the two kinds alternate evenly."""
         found: list[tuple[float, list[int]]] = []
+        seed = self.settings.seed
         for kind in self._kinds:
-            lengths = [self._lengths[i] for i in kind]
-            sampler = LengthGroupedBatches(lengths, self.settings.batch_size, seed=self.settings.seed, epoch=epoch)
-            found += [((k + 0.5) / len(sampler), [kind[i] for i in rows]) for k, rows in enumerate(sampler)]
+            drawn = draw([self.train.sources[i] for i in kind], self.settings.source_temperature, seed, epoch)
+            lengths = [self._lengths[kind[i]] for i in drawn]
+            sampler = LengthGroupedBatches(lengths, self.settings.batch_size, seed=seed, epoch=epoch)
+            found += [((k + 0.5) / len(sampler), [kind[drawn[i]] for i in rows]) for k, rows in enumerate(sampler)]
         yield from (rows for _, rows in sorted(found, key=lambda pair: pair[0]))
 
     def step(self, rows: list[int]) -> dict[str, float]:
@@ -85,16 +88,6 @@ class Imitation(Epochs):
         """Go on from `state_dict` merged with the planner's `model_state_dict`."""
         self.planner.load_state_dict(state["model_state_dict"])
         super().load_state_dict(state)
-
-    def _groups(self, settings: Phase1Config) -> list[dict[str, Any]]:
-        """The encoder's layers that learn have a learning rate of their own."""
-        linker = self.planner.linker
-        slow = set() if linker is None else set(linker.layers.parameters())
-        groups: list[dict[str, Any]] = [{"params": [p for p in self._learned if p not in slow]}]
-        if slow and self.planner.config.linker is not None:
-            rate = self.planner.config.linker.learning_rate
-            groups.append({"params": [p for p in self._learned if p in slow], "lr": rate})
-        return groups
 
     def _link(self, instructions: list[str], targets: PlanTargets) -> tuple[LinkOutputs, dict[str, Tensor]]:
         outputs = self.planner.link(instructions, targets)

@@ -12,7 +12,8 @@ from rich.progress import Progress
 from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import read_checkpoint, save_planner
-from orchestai.planner.encoder import TextEncoder, UnreadableTextError
+from orchestai.planner.encoder import UnreadableTextError
+from orchestai.planner.language.models import cache_dir
 from orchestai.planner.model import PlannerModel
 from orchestai.training import language
 from orchestai.training.data_format import TrainingExample, load_training_data
@@ -54,13 +55,14 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
             "phase 1 of planner.kind=heads takes minutes in one process, and knows no other way; start it without "
             "accelerate launch"
         )
-    planner = PlannerModel(config.planner, worker_cards(config.workers)).to(accelerator.device)
+    planner = PlannerModel(config.planner, worker_cards(config.workers), cache_dir=cache_dir(config))
+    planner.to(accelerator.device)
 
     def save(path: Path, facts: Mapping[str, Any]) -> None:
         save_planner(path, planner, config, **facts)
 
     with open_progress(accelerator) as progress:
-        examples = _readable(examples, planner.encoder, data, progress)
+        examples = _readable(examples, planner, data, progress)
         learned, held_out = split_examples(examples, settings.val_fraction, settings.seed, data)
         imitation = Imitation(
             planner,
@@ -75,14 +77,17 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
 
 
 def _readable(
-    examples: Sequence[TrainingExample], encoder: TextEncoder, data: Path, progress: Progress
+    examples: Sequence[TrainingExample], planner: PlannerModel, data: Path, progress: Progress
 ) -> list[TrainingExample]:
-    """The examples whose instructions the encoder takes whole; reading them fills its cache."""
+    """The examples whose instructions the planner takes whole; what is read is kept for training."""
     line = progress.add_task("reading", total=len(examples), figures="")
     readable = []
     for example in examples:
         try:
-            encoder.encode(example.instruction)
+            if example.given:
+                planner.read_steps(example.instruction, [span for span in example.targets.spans if span is not None])
+            else:
+                planner.encoder.encode(example.instruction)
             readable.append(example)
         except UnreadableTextError as error:
             progress.console.print(f"{data}: left out {example.task_id or example.instruction[:40]!r}: {error}")

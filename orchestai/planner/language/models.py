@@ -19,7 +19,7 @@ from transformers.utils import logging
 from orchestai.config import Config, ModelConfig
 from orchestai.errors import UserError
 from orchestai.planner.language.tiny import tiny_model, tiny_tokenizer
-from orchestai.planner_config import TINY, LoraConfig
+from orchestai.planner_config import CACHE_DIR, TINY, LoraConfig
 from orchestai.workers import weights
 from orchestai.workers.base import WorkerCard
 
@@ -105,7 +105,7 @@ def find_source(name: str, known: Mapping[str, ModelConfig], cache_dir: Path, ke
 
 
 def cache_dir(config: Config) -> Path:
-    return config.workers.cache_dir or Path(".cache/orchestai")
+    return config.workers.cache_dir or CACHE_DIR
 
 
 def add_adapter(model: PreTrainedModel, lora: LoraConfig) -> None:

@@ -44,8 +44,8 @@ class SourcePlan:
         task: what is to be done, without the steps.
         steps: in the order in which the source lists them.
         edges: (id of the parent, id of the child).
-        tools: what may be used, a line each; stands behind the task.
         remarks: further sentences about the steps, such as constraints that the source states.
+        tools: what may be used, a line each; stands behind the task.
     """
 
     id: str
@@ -54,8 +54,8 @@ class SourcePlan:
     task: str
     steps: tuple[SourceStep, ...]
     edges: frozenset[tuple[str, str]]
-    tools: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         ids = [step.id for step in self.steps]

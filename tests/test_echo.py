@@ -1,0 +1,56 @@
+"""What a language model gives for steps is what it knows of them in the whole of the instruction."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+from orchestai.errors import UserError
+from orchestai.planner.echo import EchoReader, open_echo
+from orchestai.planner.encoder import UnreadableTextError
+from orchestai.planner_config import CACHE_DIR
+from orchestai.workers import weights
+
+LAYER = 6
+TEXT = "Make tea\nStep 1. Boil water\nStep 2. Take a cup"
+SPANS = [(17, 27), (36, 46)]
+
+
+@pytest.fixture(scope="module")
+def reader() -> EchoReader:
+    return open_echo(weights.SMOLLM2, LAYER, CACHE_DIR)
+
+
+def test_a_step_is_read_where_the_text_comes_again(reader):
+    """Against the whole model's own outputs: of the step's last token in the second reading, and of all of its tokens."""
+    path = weights.source(weights.SMOLLM2, CACHE_DIR, "here")
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    model = AutoModel.from_pretrained(path, dtype=reader._model.dtype).eval()
+    assert [TEXT[a:b] for a, b in SPANS] == ["Boil water", "Take a cup"]
+    pieces = [tokenizer.encode(part) for part in (TEXT, "\n\n", TEXT[: SPANS[1][0] - 1], " Take a cup")]
+    ids = [tokenizer.bos_token_id, *sum(pieces, [])]
+    assert tokenizer.decode(ids[-3:]) == " Take a cup"
+    with torch.no_grad():
+        hidden = model(torch.tensor([ids]), output_hidden_states=True).hidden_states[LAYER][0]
+    found = reader.read(TEXT, SPANS)[1].float()
+    wanted = torch.cat([hidden[-1], hidden[-3:].mean(0)]).float()
+    assert torch.nn.functional.cosine_similarity(found, wanted, dim=0) > 0.999
+
+
+def test_a_step_is_seen_with_those_behind_it(reader):
+    """A causal model's first reading of step 1 cannot depend on step 2."""
+    other = TEXT.replace("cup", "bus")
+    first, second = (reader.read(text, SPANS)[0].float() for text in (TEXT, other))
+    assert not torch.allclose(first, second, atol=1e-2)
+
+
+def test_what_cannot_be_read_says_why(reader):
+    with pytest.raises(UnreadableTextError, match="step 2 has no words"):
+        reader.read("a  b", [(0, 1), (1, 2)])
+    with pytest.raises(UnreadableTextError, match=r"read twice, .* \(planner\.linker\.language_model\) takes 8192"):
+        reader.read("word " * 5000, [(0, 4)])
+    with pytest.raises(UserError, match=r"planner\.linker\.language_layer: 31, but 'smollm2-135m' has 30"):
+        EchoReader(weights.SMOLLM2, 31, CACHE_DIR)
+    with pytest.raises(UserError, match=r"planner\.linker\.language_model: no folder"):
+        EchoReader("./nowhere", 1, CACHE_DIR)
