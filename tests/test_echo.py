@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
@@ -23,13 +25,13 @@ def reader() -> EchoReader:
 
 
 def test_a_step_is_read_where_the_text_comes_again(reader):
-    """Against the whole model's own outputs: of the step's last token in the second reading, and of all of its tokens."""
+    """Against the whole model's own outputs for the step's last token in the second reading, and for all of them."""
     path = weights.source(weights.SMOLLM2, CACHE_DIR, "here")
     tokenizer = AutoTokenizer.from_pretrained(path)
     model = AutoModel.from_pretrained(path, dtype=reader._model.dtype).eval()
     assert [TEXT[a:b] for a, b in SPANS] == ["Boil water", "Take a cup"]
     pieces = [tokenizer.encode(part) for part in (TEXT, "\n\n", TEXT[: SPANS[1][0] - 1], " Take a cup")]
-    ids = [tokenizer.bos_token_id, *sum(pieces, [])]
+    ids = [tokenizer.bos_token_id, *itertools.chain(*pieces)]
     assert tokenizer.decode(ids[-3:]) == " Take a cup"
     with torch.no_grad():
         hidden = model(torch.tensor([ids]), output_hidden_states=True).hidden_states[LAYER][0]

@@ -73,10 +73,10 @@ def data(tmp_path) -> Path:
 
 
 def interrupted_after(epochs: int, run_epoch):
-    def run(imitation: Imitation):
+    def run(imitation: Imitation, *arguments):
         if imitation.epoch == epochs:
             raise KeyboardInterrupt
-        return run_epoch(imitation)
+        return run_epoch(imitation, *arguments)
 
     return run
 

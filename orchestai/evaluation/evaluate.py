@@ -39,6 +39,7 @@ from orchestai.execution.executor import Executor
 from orchestai.execution.record import ExecutionRecord
 from orchestai.planner.base import Plan, Planner
 from orchestai.planner.encoder import TextEncoder, UnreadableTextError
+from orchestai.progress import LoggedProgress
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard
 
@@ -224,7 +225,7 @@ async def _sampled(
 
 def _bar(console: Console | None) -> Progress:
     columns = (TextColumn("evaluate"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, TextColumn("{task.description}"), console=console, disable=console is None)
+    return LoggedProgress(*columns, TextColumn("{task.description}"), console=console, disable=console is None)
 
 
 class _Bar:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from orchestai.evaluation.samples import Sample
 from orchestai.evaluation.scorecard import Lost, Score
 from orchestai.evaluation.verdicts import Verdict, VerdictFile, fingerprint
 from orchestai.outcome import Unscorable
+from orchestai.progress import LoggedProgress
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Sandbox
 
@@ -87,7 +88,7 @@ def progress_bar(total: int, console: Console) -> Iterator[Callable[[Verdict | L
         TimeRemainingColumn(),
     )
     seen: Counter[str] = Counter()
-    with Progress(*columns, console=console) as bar:
+    with LoggedProgress(*columns, console=console) as bar:
         line = bar.add_task("", total=total)
 
         def show(result: Verdict | Lost) -> None:

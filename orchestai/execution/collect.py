@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from orchestai.errors import UserError
 from orchestai.execution.executor import Executor
@@ -18,6 +18,7 @@ from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import Execution
 from orchestai.outcome import Outcome, Scored
+from orchestai.progress import LoggedProgress
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
 
@@ -165,7 +166,7 @@ def progress_bar(total: int) -> Iterator[Callable[[Collected], None]]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns) as bar:
+    with LoggedProgress(*columns) as bar:
         line = bar.add_task("collect", total=total, figures="")
 
         def show(state: Collected) -> None:

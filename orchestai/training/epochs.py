@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -38,6 +38,7 @@ class Epochs(ABC):
     def __init__(self, optimizer: Optimizer, settings: Phase1Config, batches_per_epoch: int) -> None:
         self.settings = settings
         self.optimizer = optimizer
+        self.batches_per_epoch = batches_per_epoch
         batches = settings.num_epochs * batches_per_epoch
         self.scheduler = (
             ReduceLROnPlateau(self.optimizer, factor=1 / 3, patience=0, threshold=_PLATEAU)
@@ -65,8 +66,11 @@ class Epochs(ABC):
         """All epochs are done, or the validation loss has not fallen for `patience` epochs."""
         return self.epoch >= self.settings.num_epochs or self.stale_epochs >= self.settings.patience
 
-    def run_epoch(self) -> dict[str, float]:
+    def run_epoch(self, show: Callable[[float], None] = lambda share: None) -> dict[str, float]:
         """Train for one epoch and validate.
+
+        Args:
+            show: called after each step with the share of the epoch's steps that are done.
 
         Returns:
             `train_*` losses, `val_*` losses, accuracies and figures of the plans, and the learning rate.
@@ -74,7 +78,7 @@ class Epochs(ABC):
         Raises:
             UserError: the loss is not finite.
         """
-        figures = {"learning_rate": self.optimizer.param_groups[0]["lr"], **self._learn()}
+        figures = {"learning_rate": self.optimizer.param_groups[0]["lr"], **self._learn(show)}
         figures |= self.validate()
         self.epoch += 1
         if isinstance(self.scheduler, ReduceLROnPlateau):
@@ -83,9 +87,9 @@ class Epochs(ABC):
         self.best_loss = min(self.best_loss, figures["val_loss"])
         return figures
 
-    def _learn(self) -> dict[str, float]:
+    def _learn(self, show: Callable[[float], None]) -> dict[str, float]:
         tally = Tally()
-        for rows in self.batches(self.epoch):
+        for done, rows in enumerate(self.batches(self.epoch), start=1):
             losses = self.step(rows)
             if not math.isfinite(losses["total_loss"]):
                 raise UserError(
@@ -96,6 +100,7 @@ class Epochs(ABC):
                 self.scheduler.step()
             for name, value in losses.items():
                 tally.add(short("train", name), value, len(rows))
+            show(done / self.batches_per_epoch)
         return tally.means()
 
     def optimizer_state(self) -> dict[str, Any]:

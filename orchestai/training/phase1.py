@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from orchestai import artefacts
 from orchestai.config import Config
 from orchestai.errors import UserError
+from orchestai.progress import LoggedProgress
 from orchestai.training.data_format import TrainingExample
 from orchestai.training.epochs import Epochs
 from orchestai.training.rl.distributed import on_main
@@ -85,7 +86,7 @@ def run(
     total = config.training.phase1_supervised.num_epochs
     line = progress.add_task("phase 1", total=total, completed=epochs.epoch, figures="")
     while not epochs.finished:
-        figures = epochs.run_epoch()
+        figures = epochs.run_epoch(lambda share: progress.update(line, completed=epochs.epoch + share))
         history.append({"epoch": epochs.epoch, **figures})
         facts = epochs.state_dict() | {"seed": seed, "identity": identity}
         on_main(accelerator, partial(_save, lesson, output_dir, history, facts), f"saving epoch {epochs.epoch}")
@@ -151,7 +152,7 @@ def check_folder(last: Path, *, resume: bool) -> None:
 
 def open_progress(accelerator: Accelerator) -> Progress:
     """Lines on the terminal with a field `figures`; on the main process alone."""
-    return Progress(
+    return LoggedProgress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=12),
         MofNCompleteColumn(),

@@ -10,10 +10,11 @@ from typing import Any
 
 from accelerate import Accelerator
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from orchestai import artefacts
 from orchestai.errors import UserError
+from orchestai.progress import LoggedProgress
 from orchestai.training.rl.checkpoint import Position
 
 METRICS, ROLLOUTS = "phase2_metrics.jsonl", "phase2_rollouts.jsonl"
@@ -47,7 +48,7 @@ class Report:
             TimeElapsedColumn(),
             TimeRemainingColumn(),
         )
-        self._progress = Progress(*columns, console=Console(stderr=True), disable=not self._main)
+        self._progress = LoggedProgress(*columns, console=Console(stderr=True), disable=not self._main)
         self._line = self._progress.add_task("phase 2", total=total, completed=position.consumed, figures="")
         if self._main:
             for path in (self._metrics, self._rollouts):

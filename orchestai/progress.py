@@ -1,0 +1,33 @@
+"""Progress that is also seen where nobody watches: in a log file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.progress import Progress, TaskID
+
+EVERY_S = 60.0
+
+
+class LoggedProgress(Progress):
+    """Bars on a terminal; elsewhere, where bars are shown at their end only, also a line a minute."""
+
+    _logged: float | None = None
+
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        super().update(task_id, **changes)
+        self._log()
+
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        super().advance(task_id, advance)
+        self._log()
+
+    def _log(self) -> None:
+        if self.disable or self.console.is_terminal:
+            return
+        now = self.get_time()
+        if self._logged is None:
+            self._logged = now
+        elif now - self._logged >= EVERY_S:
+            self._logged = now
+            self.console.print(self.make_tasks_table(self.tasks))

@@ -1,0 +1,41 @@
+"""A training that runs for hours into a log file says how far it is."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, TextColumn
+
+from orchestai.progress import LoggedProgress
+
+
+def shown(terminal: bool) -> str:
+    """What is written of ten things, half a minute each, before the end."""
+    now = 0.0
+    out = io.StringIO()
+    progress = LoggedProgress(
+        TextColumn("{task.description}"),
+        MofNCompleteColumn(),
+        console=Console(file=out, force_terminal=terminal, width=40),
+        get_time=lambda: now,
+        auto_refresh=False,
+    )
+    line = progress.add_task("train", total=10)
+    for i in range(10):
+        now = 30.0 * i
+        if i % 2:
+            progress.advance(line)
+        else:
+            progress.update(line, completed=i + 1)
+    return out.getvalue()
+
+
+def test_a_log_gets_a_line_a_minute():
+    assert [line.split() for line in shown(terminal=False).splitlines()] == [
+        ["train", f"{done}/10"] for done in (3, 5, 7, 9)
+    ]
+
+
+def test_a_terminal_gets_none_of_them():
+    assert shown(terminal=True) == ""
