@@ -27,7 +27,7 @@ from orchestai.evaluation.evaluate_plans import PlansEvaluation, evaluate_plans
 from orchestai.evaluation.plan_scores import SAME_STEP, sentence_embedder
 from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.encoder import MINILM, open_encoder
-from orchestai.training.data_format import load_training_data
+from orchestai.training.data_format import examples_fingerprint, load_training_data
 from orchestai.training.phase1 import LAST
 from orchestai.training.prepare_plans import prepare_plans
 from orchestai.training.readers import READERS
@@ -64,7 +64,7 @@ def main() -> None:
             of_seed = changed(config, seed=seed, test_fold=seed, num_epochs=epochs)
             data = prepared(args.data, args.output / f"fold{seed}", name, readers, of_seed)
             examples = load_training_data(data, of_seed)
-            fingerprints[name].append(artefacts.fingerprint([example.model_dump(mode="json") for example in examples]))
+            fingerprints[name].append(examples_fingerprint(examples))
             folder = args.output / f"{name}{seed}"
             seconds[name].append(trained(of_seed, data, folder))
             planner = load_planner(folder / LAST, of_seed, worker_cards(of_seed.workers))

@@ -27,7 +27,7 @@ from orchestai.execution.executor import Executor
 from orchestai.execution.log import ExecutionLog, read_log
 from orchestai.execution.result import Execution
 from orchestai.outcome import Outcome
-from orchestai.planner.checkpoint import is_checkpoint, load_planner
+from orchestai.planner.checkpoint import is_checkpoint, learned_from, load_planner
 from orchestai.planner.choose import planner_for
 from orchestai.planner.encoder import MINILM, TextEncoder, open_encoder
 from orchestai.planner.language.planner import LanguagePlanner
@@ -38,7 +38,7 @@ from orchestai.sandbox import Sandbox
 from orchestai.tasks import load_suite
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
-from orchestai.training.data_format import load_training_data
+from orchestai.training.data_format import examples_fingerprint, load_training_data
 from orchestai.training.prepare import prepare as run_preparation
 from orchestai.training.prepare_plans import prepare_plans as run_plans_preparation
 from orchestai.training.readers import find_reader
@@ -191,14 +191,22 @@ def evaluate_plans(config: Config, *, plans: Path, checkpoint: Path | None, figu
             highlight=False,
             markup=False,
         )
+    fingerprint = examples_fingerprint(examples)
     planner = None if checkpoint is None else load_planner(checkpoint, config, worker_cards(config.workers))
+    if checkpoint is not None and learned_from(checkpoint) not in (None, fingerprint):
+        console.print(
+            f"{checkpoint}: has learned from another file than {plans}; where that holds tasks that this one keeps for "
+            "tests, as with another test_fold, the scores are too high",
+            highlight=False,
+            markup=False,
+        )
     embed = sentence_embedder(open_encoder(MINILM, _SENTENCE_TOKENS))
     evaluation = run_plans_evaluation(planner, examples, embed)
     if figures is not None:
         facts = {
             "plans": str(plans),
             "checkpoint": None if checkpoint is None else str(checkpoint),
-            "data_fingerprint": artefacts.fingerprint([example.model_dump(mode="json") for example in examples]),
+            "data_fingerprint": fingerprint,
             "same_step": SAME_STEP,
             "versions": artefacts.versions(),
         }

@@ -14,12 +14,17 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from orchestai.cli import app
+from orchestai.config import Config
 from orchestai.evaluation import graphs
 from orchestai.evaluation.evaluate_plans import evaluate_plans
 from orchestai.evaluation.plan_scores import METRICS, PlannedGraph, score_plan, sentence_embedder
 from orchestai.planner.base import Plan
+from orchestai.planner.checkpoint import save_planner
 from orchestai.planner.encoder import MINILM, open_encoder
+from orchestai.planner.model import PlannerModel
+from orchestai.training.data_format import examples_fingerprint, save_training_data
 from orchestai.training.readers.plan import SourcePlan, SourceStep
+from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
 
 
@@ -212,3 +217,22 @@ def test_without_a_checkpoint_the_command_gives_the_floors_and_says_that_nothing
     assert result.exit_code == 0, result.output
     assert "no plan is kept for tests" in " ".join(result.output.split())
     assert set(json.loads((tmp_path / "scores.json").read_text())["rows"]) == {"listed_chain", "all_pairs", "no_edges"}
+
+
+@pytest.mark.parametrize(("same", "warned"), [(True, False), (False, True)])
+def test_a_planner_that_learned_from_another_file_is_scored_with_a_warning(tmp_path, monkeypatch, same, warned):
+    """Which may hold, in its training part, what this file keeps for tests: another fold does."""
+    monkeypatch.chdir(tmp_path)
+    config = Config(
+        workers={"pool": {"calculator": {"kind": "tool", "tool": "calculator", "card": "Adds."}}},
+        planner={"d_model": 32, "num_layers": 1, "max_subtasks": 2},
+    )
+    (tmp_path / "config.yaml").write_text(json.dumps(config.model_dump(mode="json", include={"workers", "planner"})))
+    examples = [plan("a b", "ab").example(given=False).model_copy(update={"split": "test"})]
+    save_training_data("plans.json", examples, config)
+    identity = {"data_fingerprint": examples_fingerprint(examples) if same else "another"}
+    save_planner("p.pth", PlannerModel(config.planner, worker_cards(config.workers)), config, identity=identity)
+    arguments = ["evaluate", "--plans", "plans.json", "--config", "config.yaml", "--phase1", "p.pth"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert ("has learned from another file" in " ".join(result.output.split())) == warned

@@ -159,6 +159,21 @@ def locate(path: Path | str) -> Path:
     return folder if not path.exists() and (folder / METADATA).exists() else path
 
 
+def learned_from(path: Path | str) -> str | None:
+    """Fingerprint of the examples that phase 1 taught; None of `base`, or where the checkpoint does not say.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    if str(path) == BASE:
+        return None
+    path = locate(path)
+    facts = read_metadata(path) if path.is_dir() else read_checkpoint(path)
+    identity = facts.get("identity")
+    found = identity.get("data_fingerprint") if isinstance(identity, dict) else None
+    return found if isinstance(found, str) else None
+
+
 def is_checkpoint(path: Path | str) -> bool:
     """Whether `load_planner` finds something of this name."""
     return str(path) == BASE or locate(path).exists()

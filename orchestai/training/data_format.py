@@ -170,6 +170,11 @@ def meta_path(path: Path | str) -> Path:
     return Path(path).with_suffix(".meta.json")
 
 
+def examples_fingerprint(examples: Sequence[TrainingExample]) -> str:
+    """Of all that examples say; also what the sidecar of their file has."""
+    return artefacts.fingerprint([example.model_dump(mode="json") for example in examples])
+
+
 def save_training_data(
     path: Path | str,
     examples: Sequence[TrainingExample],

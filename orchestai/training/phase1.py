@@ -18,7 +18,7 @@ from orchestai import artefacts
 from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.progress import LoggedProgress
-from orchestai.training.data_format import TrainingExample
+from orchestai.training.data_format import TrainingExample, examples_fingerprint
 from orchestai.training.epochs import Epochs
 from orchestai.training.rl.distributed import on_main
 from orchestai.workers.pool import worker_cards
@@ -141,7 +141,7 @@ def identity_of(config: Config, examples: Sequence[TrainingExample]) -> dict[str
         "planner": config.planner.model_dump(mode="json"),
         "pool": [card.name for card in worker_cards(config.workers)],
         "phase1_supervised": settings.model_dump(mode="json", exclude=length),
-        "data_fingerprint": artefacts.fingerprint([example.model_dump(mode="json") for example in examples]),
+        "data_fingerprint": examples_fingerprint(examples),
     }
 
 

@@ -48,6 +48,7 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
     settings = config.training.phase1_supervised
     check_folder(output_dir / LAST, resume=resume)
     examples = load_training_data(data, config)
+    identity = identity_of(config, examples)
     torch.manual_seed(settings.seed)
     accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)
     if accelerator.num_processes > 1:
@@ -73,7 +74,7 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
         lesson = Lesson(
             imitation, output_dir / BEST, output_dir / LAST, save, read_checkpoint, len(learned), len(held_out)
         )
-        return run(lesson, config, output_dir, identity_of(config, examples), progress, accelerator, resume=resume)
+        return run(lesson, config, output_dir, identity, progress, accelerator, resume=resume)
 
 
 def _readable(
