@@ -339,3 +339,17 @@ def test_files_of_different_folds_are_not_joined(tmp_path, given):
         prepare_plans(READERS["asynchow"], [source], settings, files[-1], given=given or part == "async")
     with pytest.raises(UserError, match=r"'Thing \d+' is a task for tests and one to learn from"):
         prepare_plans(READERS["orchestai"], files, CONFIG, tmp_path / "all.json", given=True)
+
+
+def test_examples_that_do_not_name_their_task_are_told_apart_by_what_stands_before_the_steps(tmp_path):
+    """Files that were prepared before the task was kept apart, and such as are written by hand."""
+    plan = SourcePlan("1", "s", "MIT", "Make tea", (SourceStep("1", "Boil water"),), frozenset())
+    named = plan.example(given=True)
+    unnamed = named.model_copy(update={"task": ""})
+    assert unnamed.asked == named.asked == "Make tea"
+    assert unnamed.model_copy(update={"given": False}).asked == named.instruction
+    report = prepare_plans(lambda path: [unnamed, named], [tmp_path], CONFIG, tmp_path / "a.json", given=True)
+    assert report.dropped == {"the same plan for the same task": 1}
+    tested = named.model_copy(update={"split": "test", "licence": "CC0"})
+    with pytest.raises(UserError, match="'Make tea' is a task for tests and one to learn from"):
+        prepare_plans(lambda path: [unnamed, tested], [tmp_path], CONFIG, tmp_path / "a.json", given=True)

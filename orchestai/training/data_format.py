@@ -123,8 +123,10 @@ class TrainingExample(BaseModel):
 
     @property
     def asked(self) -> str:
-        """What is asked, without tools and steps as far as they are told apart."""
-        return self.task or self.instruction
+        """What is asked, without tools and steps; where `task` does not say it, what stands before the given steps."""
+        first = self.targets.spans[0]
+        before = self.instruction[: first[0]].rpartition("\n")[0] if self.given and first else ""
+        return self.task or before or self.instruction
 
     @property
     def solved(self) -> bool:

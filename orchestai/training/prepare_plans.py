@@ -74,7 +74,7 @@ def prepare_plans(
                 raise UserError(f"{path}: the reader gave a {type(found).__name__} where a SourcePlan is wanted")
             if len(example.targets) > config.planner.max_subtasks:
                 dropped[f"more steps than planner.max_subtasks={config.planner.max_subtasks}"] += 1
-            elif (plan := example.model_dump_json(exclude={"task_id"})) in seen:
+            elif (plan := example.model_dump_json(exclude={"task_id", "task"})) in seen:
                 dropped["the same plan for the same task"] += 1
             else:
                 seen.add(plan)
