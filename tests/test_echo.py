@@ -47,6 +47,11 @@ def test_a_step_is_seen_with_those_behind_it(reader):
     assert not torch.allclose(first, second, atol=1e-2)
 
 
+def test_loading_writes_no_bar_into_a_log(capfd):
+    EchoReader(weights.SMOLLM2, 1, CACHE_DIR)
+    assert "Loading" not in capfd.readouterr().err
+
+
 def test_what_cannot_be_read_says_why(reader):
     with pytest.raises(UnreadableTextError, match="step 2 has no words"):
         reader.read("a  b", [(0, 1), (1, 2)])

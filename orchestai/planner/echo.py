@@ -19,6 +19,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from orchestai.errors import UserError
 from orchestai.planner.encoder import UnreadableTextError
+from orchestai.planner.language.models import quietly
 from orchestai.workers import weights
 
 _KEY = "planner.linker.language_model"
@@ -52,7 +53,8 @@ class EchoReader:
         dtype = weights.choose_dtype("auto", torch.device("cpu"))
         try:
             self._tokenizer = AutoTokenizer.from_pretrained(path)
-            self._model = AutoModel.from_pretrained(path, dtype=dtype).eval().requires_grad_(False)
+            with quietly():
+                self._model = AutoModel.from_pretrained(path, dtype=dtype).eval().requires_grad_(False)
         except (OSError, ValueError) as error:
             raise UserError(f"{_KEY}: cannot load {name!r}: {str(error).strip().splitlines()[0]}") from None
         if not self._tokenizer.is_fast:
