@@ -184,11 +184,14 @@ class PlannerModel(nn.Module):
         """See whether steps can be planned; what was read of them is kept for it.
 
         Raises:
-            UnreadableTextError: the instruction is empty or too long, there are too many steps, or one has no words.
+            UnreadableTextError: the instruction is empty or too long, or there are no steps, too many, or one without
+                words.
             UserError: `planner.linker` is not configured.
         """
         if self.echo is None:
             raise UserError(NO_LINKER)
+        if not spans:
+            raise UnreadableTextError("no steps are given")
         if len(spans) > self.config.max_subtasks:
             raise UnreadableTextError(f"{len(spans)} steps, but planner.max_subtasks is {self.config.max_subtasks}")
         self.encoder.encode(instruction)
