@@ -10,7 +10,7 @@ EVERY_S = 60.0
 
 
 class LoggedProgress(Progress):
-    """Bars on a terminal; elsewhere, where bars are shown at their end only, also a line a minute."""
+    """Bars on a terminal or in a notebook; elsewhere, where bars are shown at their end only, also a line a minute."""
 
     _logged: float | None = None
 
@@ -23,7 +23,7 @@ class LoggedProgress(Progress):
         self._log()
 
     def _log(self) -> None:
-        if self.disable or self.console.is_terminal:
+        if self.disable or self.console.is_interactive or self.console.is_jupyter:
             return
         now = self.get_time()
         if self._logged is None:
