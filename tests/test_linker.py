@@ -139,6 +139,16 @@ def test_a_checkpoint_brings_its_linker_along(tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), loaded.parameters(), strict=True))
 
 
+def test_a_checkpoint_of_a_linker_of_another_kind_is_refused_in_one_line(tmp_path):
+    model, settings = planner(), config()
+    save_planner(tmp_path / "p.pth", model, settings)
+    checkpoint = torch.load(tmp_path / "p.pth", weights_only=True)
+    checkpoint["planner"]["linker"] = {"layers": 2, "precision": "bfloat16"}
+    torch.save(checkpoint, tmp_path / "p.pth")
+    with pytest.raises(UserError, match=r"^[^\n]*another version \(linker\.layers: Extra inputs .*\); train again$"):
+        load_planner(tmp_path / "p.pth", settings, worker_cards(settings.workers))
+
+
 @pytest.mark.parametrize("wording", ["Step {a} must precede step {b}.", "Step {b} follows the completion of step {a}."])
 def test_sentences_behind_the_steps_are_read_by_who_is_named_first(wording):
     """With weights of 1 and -1, a pair gets them for each sentence that names both, by the order of the names."""

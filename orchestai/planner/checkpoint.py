@@ -23,6 +23,7 @@ from orchestai.planner.language.checkpoint import (
     METADATA,
     load_language_planner,
     open_language_planner,
+    other_version,
     read_metadata,
     save_language_planner,
 )
@@ -100,7 +101,7 @@ def load_planner(
         try:
             made_for, known = _made_for(metadata)
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{path}: a planner checkpoint of another version ({error}); train again") from None
+            raise other_version(path, error) from None
         _check(path, made_for, known, config, cards)
         return load_language_planner(path, config, cards, value_head=value_head)
     checkpoint = read_checkpoint(path)
@@ -108,7 +109,7 @@ def load_planner(
         made_for, known = _made_for(checkpoint)
         weights = checkpoint["model_state_dict"]
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: a planner checkpoint of another version ({error}); train again") from None
+        raise other_version(path, error) from None
     _check(path, made_for, known, config, cards)
     planner = PlannerModel(
         config.planner.model_copy(update={key: getattr(made_for, key) for key in _OF_THE_WEIGHTS}),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
@@ -96,7 +97,7 @@ def load_language_planner(
     try:
         made_for = PlannerConfig(**metadata["planner"]).language
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: a planner checkpoint of another version ({error}); train again") from None
+        raise other_version(path, error) from None
     if not made_for.describe and [card["name"] for card in metadata["cards"]] != [card.name for card in cards]:
         raise UserError(
             f"{path}: was trained without descriptions of the workers, so it knows its own pool alone; set that "
@@ -154,6 +155,15 @@ def read_state(path: Path | str) -> Mapping[str, Any]:
     except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
         raise UserError(f"{file}: not readable ({type(error).__name__}); train again") from None
     return {**metadata, **state}
+
+
+def other_version(path: Path, error: Exception) -> UserError:
+    """What to raise where a checkpoint does not hold what this version writes; says the first thing in one line."""
+    said = str(error)
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return UserError(f"{path}: a planner checkpoint of another version ({said}); train again")
 
 
 def _is_plain(value: Any) -> bool:
