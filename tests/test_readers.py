@@ -18,6 +18,7 @@ from orchestai.training.data_format import load_training_data
 from orchestai.training.prepare_plans import prepare_plans, split_of
 from orchestai.training.readers import READERS, find_reader
 from orchestai.training.readers.plan import SourcePlan, SourceStep, UnusablePlanError
+from orchestai.training.readers.tools import tool_lines
 
 POOL = {"calculator": {"kind": "tool", "tool": "calculator", "card": "Adds."}}
 CONFIG = Config(workers={"pool": POOL}, planner={"max_subtasks": 20})
@@ -102,6 +103,19 @@ def test_worfbench_lists_tools_a_line_each(tmp_path, listed, lines):
     assert free.instruction == "\n".join(["How to Make Tea", "Tools:", *lines])
     assert given.instruction.startswith(free.instruction + "\nStep 1. Boil water.")
     assert [given.instruction[a:b] for a, b in given.targets.spans] == list(given.targets.instructions)
+
+
+@pytest.mark.parametrize(
+    ("listed", "lines"),
+    [
+        ("[{'name': 'a\\nb', 'description': 'c\\nd'}]", ["a b(): c d"]),
+        ("{'pots': ['id\\n', 'litres']}", ["pots: id , litres"]),
+        ("{'pour', 'boil'}", ["boil", "pour"]),
+        ("{['boil']: 'Boils.'}", ["{['boil']: 'Boils.'}"]),
+    ],
+)
+def test_a_tool_takes_one_line_however_odd_the_list(listed, lines):
+    assert tool_lines(listed) == tuple(lines)
 
 
 def test_worfbenchs_list_of_actions_does_not_tell_the_steps_of_the_plan(tmp_path):

@@ -1,4 +1,4 @@
-"""Lists of tools, tables or actions as benchmarks print them: Python's or JSON's notation, or lines of text."""
+"""Lists of tools, tables or actions as WorFBench prints them: in Python's notation, or as lines of text."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def tool_lines(text: str) -> tuple[str, ...]:
     """
     try:
         found = ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return tuple(line for line in map(one_line, text.splitlines()) if line)
     if isinstance(found, dict):
-        return tuple(f"{one_line(str(name))}: {_described(what)}" for name, what in found.items())
-    entries = found if isinstance(found, list | tuple) else [found]
+        return tuple(one_line(f"{name}: {_described(what)}") for name, what in found.items())
+    entries = found if isinstance(found, list | tuple | set) else [found]
     if all(isinstance(entry, dict) for entry in entries):
         return tuple(map(_tool, entries))
     return tuple(sorted({one_line(str(entry)) for entry in entries}))
@@ -31,8 +31,8 @@ def _tool(entry: dict[str, Any]) -> str:
     what = entry.get("description", entry.get("api_description", ""))
     parameters = entry.get("parameters") or {}
     names = parameters.get("properties", parameters)
-    return f"{name}({', '.join(map(str, names))}): {_described(what)}"
+    return one_line(f"{name}({', '.join(map(str, names))}): {_described(what)}")
 
 
 def _described(what: object) -> str:
-    return ", ".join(map(str, what)) if isinstance(what, list | tuple) else one_line(str(what))
+    return ", ".join(map(str, what)) if isinstance(what, list | tuple) else str(what)
