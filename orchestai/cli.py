@@ -97,8 +97,8 @@ def prepare(
         str | None,
         typer.Option(
             "--from",
-            help="Read plans of PATH... instead of logs: worfbench, asynchow, asynchow-stated, orchestai, "
-            "langgraph-json, or a reader of your own, MODULE:FUNCTION.",
+            help="Read plans of PATH... instead of logs: worfbench, worfbench-tools, asynchow, asynchow-stated, "
+            "orchestai, langgraph-json, or a reader of your own, MODULE:FUNCTION.",
         ),
     ] = None,
     free: Annotated[

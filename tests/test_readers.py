@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from orchestai.cli import app
@@ -367,3 +368,8 @@ def test_examples_that_do_not_name_their_task_are_told_apart_by_what_stands_befo
     tested = named.model_copy(update={"split": "test", "licence": "CC0"})
     with pytest.raises(UserError, match="'Make tea' is a task for tests and one to learn from"):
         prepare_plans(lambda path: [unnamed, tested], [tmp_path], CONFIG, tmp_path / "a.json", given=True)
+
+
+def test_the_commands_help_names_all_readers():
+    [option] = [option for option in get_command(app).commands["prepare"].params if "--from" in option.opts]
+    assert all(f" {name}," in option.help for name in READERS)
