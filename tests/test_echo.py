@@ -47,6 +47,10 @@ def test_a_step_is_seen_with_those_behind_it(reader):
     assert not torch.allclose(first, second, atol=1e-2)
 
 
+def test_places_may_be_lists_as_json_has_them(reader):
+    assert torch.equal(reader.read(TEXT, map(list, SPANS)), reader.read(TEXT, SPANS))
+
+
 def test_loading_writes_no_bar_into_a_log(capfd):
     EchoReader(weights.SMOLLM2, 1, CACHE_DIR)
     assert "Loading" not in capfd.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 import pytest
 import torch
@@ -107,6 +108,21 @@ def test_a_batch_holds_one_kind_of_example_and_an_epoch_all_of_them():
     assert {"val_stop_loss", "val_edge_loss", "raw_validity"} <= figures.keys()
 
 
+def test_small_sources_are_drawn_more_often_among_the_examples_of_each_kind():
+    """Shares of 2 : 1 where there are 16 and 4 of a source, and no row of the other kind in their place."""
+    sources = ["large"] * 16 + ["small"] * 4
+    given = [e.model_copy(update={"suite": s}) for e, s in zip(examples(), sources, strict=False)]
+    free = [e.model_copy(update={"given": False}) for e in examples()[20:30]]
+    model = planner()
+    data = WorkflowDataset.from_examples(free + given, model.config)
+    imitation = Imitation(model, data, data, config(source_temperature=2.0).training.phase1_supervised)
+    batches = list(imitation.batches(0))
+    assert len(batches) == imitation.batches_per_epoch
+    assert all(len({data.given[row] for row in rows}) == 1 for rows in batches)
+    drawn = Counter((data.given[row], data.sources[row]) for row in itertools.chain(*batches))
+    assert drawn == {(False, "toy"): 10, (True, "large"): 13, (True, "small"): 7}
+
+
 def test_without_a_linker_given_steps_are_refused(tmp_path):
     settings = config(None)
     save_training_data(tmp_path / "data.json", examples()[:20], settings)
@@ -137,6 +153,11 @@ def test_a_checkpoint_brings_its_linker_along(tmp_path):
     for one in (model.eval(), loaded):
         one.plan_steps([asked.instruction], [spans(asked)])
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), loaded.parameters(), strict=True))
+    checkpoint = torch.load(tmp_path / "p.pth", weights_only=True)
+    checkpoint["language_model"]["fingerprint"] = "another"
+    torch.save(checkpoint, tmp_path / "p.pth")
+    with pytest.raises(UserError, match="trained on the language model 'smollm2-135m' with other weights than here"):
+        load_planner(tmp_path / "p.pth", bare, worker_cards(bare.workers))
 
 
 def test_a_checkpoint_of_a_linker_of_another_kind_is_refused_in_one_line(tmp_path):

@@ -87,7 +87,7 @@ class EchoReader:
         Raises:
             UnreadableTextError: the instruction is too long to be read twice, or a step has no words.
         """
-        key = (instruction, tuple(spans))
+        key = (instruction, tuple((start, end) for start, end in spans))
         if (known := self._cache.get(key)) is not None:
             self._cache.move_to_end(key)
             return known

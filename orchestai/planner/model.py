@@ -117,7 +117,7 @@ class PlannerModel(nn.Module):
         steps = existing_steps(targets)
         spans = token_spans(targets["spans"][:, : steps.shape[1]], offsets)
         rows = zip(instructions, targets["spans"].tolist(), steps.sum(-1).tolist(), strict=True)
-        read = [self.echo.read(text, [(start, end) for start, end in row[:count]]) for text, row, count in rows]
+        read = [self.echo.read(text, row[:count]) for text, row, count in rows]
         known = pad_sequence([one.to(steps.device, torch.float32) for one in read], batch_first=True)
         logits = self.linker(known, texts, spans, steps)
         return LinkOutputs(edge_logits=logits, workflow_graph=logits.sigmoid())
