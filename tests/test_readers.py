@@ -302,6 +302,16 @@ def test_a_broken_record_is_counted_and_the_others_are_kept(tmp_path, name):
     assert "another shape" in str(reason)
 
 
+@pytest.mark.parametrize("word", ["Make", "water.\\n2", "action.'"])
+def test_half_a_character_spoils_its_own_record_alone(tmp_path, word):
+    """JSON may say `\\ud83d`, in a task, a step or a tool; no file, hash or tokenizer takes it."""
+    whole = json.dumps(with_list("The action list you can take: ['An action.']"))
+    broken = json.loads(whole.replace(word, "\\ud83d" + word))
+    write(tmp_path / "wikihow.json", [broken, WORFBENCH])
+    report = prepare_plans(READERS["worfbench-tools"], [tmp_path], CONFIG, tmp_path / "a.out", given=True)
+    assert report.dropped == {"half a character (a lone surrogate)": 1}
+
+
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
 def test_a_duration_is_a_time(seconds):
     with pytest.raises(UnusablePlanError, match="duration"):

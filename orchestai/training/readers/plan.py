@@ -13,6 +13,8 @@ import networkx as nx
 
 from orchestai.training.data_format import Targets, TrainingExample
 
+_HALF = re.compile("[\ud800-\udfff]")
+
 
 class UnusablePlanError(ValueError):
     """A record holds no plan that can be learned from; the message says why, in words that can be counted."""
@@ -65,6 +67,9 @@ class SourcePlan:
             raise UnusablePlanError("a task or a step without words")
         if len(set(ids)) < len(ids):
             raise UnusablePlanError("two steps with the same id")
+        words = (step.words for step in self.steps)
+        if _HALF.search("\n".join([self.task, *words, *self.remarks, *self.tools])):
+            raise UnusablePlanError("half a character (a lone surrogate)")
         if not all(step.seconds is None or (step.seconds >= 0 and math.isfinite(step.seconds)) for step in self.steps):
             raise UnusablePlanError("a duration that is no time")
         if any(end not in ids for edge in self.edges for end in edge):
