@@ -76,6 +76,15 @@ def test_it_learns_what_the_instruction_says_of_its_steps(tmp_path):
     assert {s.worker for s in made.workflow.subtasks} <= {"one", "other"}
 
 
+def test_where_nothing_can_be_read_the_last_reason_is_said(tmp_path):
+    settings, [example] = config(), examples()[:1]
+    first, end = spans(example)[0]
+    blank = example.instruction[:first] + " " * (end - first) + example.instruction[end:]
+    save_training_data(tmp_path / "data.json", [example.model_copy(update={"instruction": blank})], settings)
+    with pytest.raises(UserError, match=r"none of 1 instructions can be read; the last, .*: step 1 has no words"):
+        train(settings, data=tmp_path / "data.json", output_dir=tmp_path)
+
+
 def test_plans_are_dags_before_any_training_and_do_not_depend_on_their_batch():
     model = planner()
     asked = [*[plan(words, "all at once") for words in itertools.permutations(WORDS, 4)][:6], plan(WORDS[:2], "x")]

@@ -82,7 +82,7 @@ def _readable(
 ) -> list[TrainingExample]:
     """The examples whose instructions the planner takes whole; what is read is kept for training."""
     line = progress.add_task("reading", total=len(examples), figures="")
-    readable = []
+    readable, reason = [], ""
     for example in examples:
         try:
             if example.given:
@@ -91,8 +91,9 @@ def _readable(
                 planner.encoder.encode(example.instruction)
             readable.append(example)
         except UnreadableTextError as error:
-            progress.console.print(f"{data}: left out {example.task_id or example.instruction[:40]!r}: {error}")
+            reason = f"{example.task_id or example.instruction[:40]!r}: {error}"
+            progress.console.print(f"{data}: left out {reason}")
         progress.advance(line)
     if not readable:
-        raise UserError(f"{data}: no instruction is short enough; raise planner.max_tokens or choose another encoder")
+        raise UserError(f"{data}: none of {len(examples)} instructions can be read; the last, {reason}")
     return readable
