@@ -144,13 +144,13 @@ def test_without_a_linker_given_steps_are_refused(tmp_path):
 def test_what_cannot_be_planned_says_why_and_spoils_no_other():
     long = "word " * 300
     plans = planner().plan_steps(
-        [long, "a b c d e f", "Do\nboil", "Do it", "Do\n     "],
-        [[(0, 4)], [(i, i + 1) for i in range(0, 12, 2)], [(3, 7)], [], [(4, 6)]],
+        [long, "a b c d e f", "Do\nboil", "Do it", "Do\n     ", "Do\nboil \u200b"],
+        [[(0, 4)], [(i, i + 1) for i in range(0, 12, 2)], [(3, 7)], [], [(4, 6)], [(3, 7), (8, 9)]],
     )
-    assert [p.workflow is None for p in plans] == [True, True, False, True, True]
+    assert [p.workflow is None for p in plans] == [True, True, False, True, True, True]
     assert "planner.max_tokens" in plans[0].error
     assert "planner.max_subtasks" in plans[1].error
-    assert [p.error for p in plans[3:]] == ["no steps are given", "step 1 has no words"]
+    assert [p.error for p in plans[3:]] == ["no steps are given", "step 1 has no words", "step 2 has no words"]
 
 
 def test_a_checkpoint_brings_its_linker_along(tmp_path):

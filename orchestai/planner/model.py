@@ -194,7 +194,11 @@ class PlannerModel(nn.Module):
             raise UnreadableTextError("no steps are given")
         if len(spans) > self.config.max_subtasks:
             raise UnreadableTextError(f"{len(spans)} steps, but planner.max_subtasks is {self.config.max_subtasks}")
-        self.encoder.encode(instruction)
+        offsets = self.encoder.encode(instruction).offsets
+        tokens = token_spans(torch.tensor([list(spans)]), offsets[None])[0]
+        for number, (first, last) in enumerate(tokens.tolist(), start=1):
+            if last < first:
+                raise UnreadableTextError(f"step {number} has no words")
         self.echo.read(instruction, spans)
 
     def score(
