@@ -36,7 +36,7 @@ from orchestai.workers.pool import worker_cards
 
 TRAININGS: dict[str, tuple[int, tuple[tuple[str, str], ...]]] = {
     "plans": (8, (("asynchow", "asynchow"), ("worfbench", "worfbench"))),
-    "stated": (4, (("asynchow-stated", "asynchow"),)),
+    "stated": (12, (("asynchow-stated", "asynchow"),)),
 }
 """What is trained together: epochs, and readers, each with the folder that it reads."""
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "plans.yaml"

@@ -63,8 +63,8 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
         save_planner(path, planner, config, **facts)
 
     with open_progress(accelerator) as progress:
-        examples = _readable(examples, planner, data, progress)
-        learned, held_out = split_examples(examples, settings.val_fraction, settings.seed, data)
+        readable = _readable([e for e in examples if e.split != "test"], planner, data, progress)
+        learned, held_out = split_examples(readable, settings.val_fraction, settings.seed, data)
         imitation = Imitation(
             planner,
             WorkflowDataset.from_examples(learned, config.planner),
@@ -94,6 +94,6 @@ def _readable(
             reason = f"{example.task_id or example.instruction[:40]!r}: {error}"
             progress.console.print(f"{data}: left out {reason}")
         progress.advance(line)
-    if not readable:
+    if examples and not readable:
         raise UserError(f"{data}: none of {len(examples)} instructions can be read; the last, {reason}")
     return readable
