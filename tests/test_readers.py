@@ -267,7 +267,8 @@ def test_a_reader_of_ones_own(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "folder", "fewest"), [("worfbench", "worfbench", 1400), ("asynchow", "asynchow", 1400)]
+    ("name", "folder", "fewest"),
+    [("worfbench", "worfbench", 1400), ("worfbench-tools", "worfbench", 1400), ("asynchow", "asynchow", 1400)],
 )
 def test_the_published_files_are_read(shared_data, tmp_path, name, folder, fewest):
     plans = [plan for plan in READERS[name](shared_data / folder) if isinstance(plan, SourcePlan)]
@@ -275,7 +276,7 @@ def test_the_published_files_are_read(shared_data, tmp_path, name, folder, fewes
     sides: dict[str, set[str]] = {}
     prepare_plans(READERS[name], [shared_data / folder], CONFIG, tmp_path / "data.json", given=False)
     for example in load_training_data(tmp_path / "data.json", CONFIG):
-        sides.setdefault(" ".join(example.instruction.casefold().split()), set()).add(example.split)
+        sides.setdefault(" ".join(example.asked.casefold().split()), set()).add(example.split)
     assert all(len(splits) == 1 for splits in sides.values())
 
 
