@@ -173,8 +173,7 @@ class Phase1Config(Section):
     synthetic_augmentations: int = Field(1000, ge=0)
     """Augmented examples that `prepare` adds (fewer when no more distinct ones exist)."""
     source_temperature: float = Field(1.0, ge=1)
-    """heads: above 1, examples of small sources are drawn more often: a source's share goes by its size to the power of
-    1 over this."""
+    """heads: above 1, small sources of examples are drawn more often: by their size to the power of 1 over this."""
     weight_decay: float = Field(0.01, ge=0)
     max_grad_norm: float = Field(1.0, gt=0)
     val_fraction: float = Field(0.2, gt=0, lt=1)
