@@ -141,10 +141,6 @@ class TextEncoder:
         offsets = torch.tensor([tokens["offset_mapping"][i] for i in real])
         return EncodedText(features.to("cpu", torch.float16), offsets, ids[0, real].cpu())
 
-    def to(self, device: torch.device) -> None:
-        """Encode on `device` from now on."""
-        self._model.to(device)
-
     def __deepcopy__(self, memo: dict[int, object]) -> TextEncoder:
         """Itself: copies of a planner share the encoder, which never changes, and its cache."""
         return self
