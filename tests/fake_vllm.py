@@ -18,10 +18,10 @@ import torch
 from language_model import tiny_model
 from safetensors.torch import load_file
 
+from orchestai.config import LoraConfig
 from orchestai.planner.language import models
 from orchestai.planner.language.causal import CausalPolicy
 from orchestai.planner.language.sampling import Completion
-from orchestai.planner_config import LoraConfig
 
 LORA = LoraConfig(rank=2, targets=("q_proj", "v_proj"))
 

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 from language_model import save_tiny_model
 
-from orchestai.config import Config, load_config
+from orchestai.config import Config, PlannerConfig, load_config
 from orchestai.errors import UserError
 from orchestai.planner.language.examples import worked_examples
 from orchestai.planner.language.plan_text import Read, read_plan, write_plan
 from orchestai.planner.language.prompt import describe
-from orchestai.planner_config import PlannerConfig
 from orchestai.shorthand import PRESETS, understand
 from orchestai.training.rl.start import split_tasks, train
 from orchestai.training.rl.trainer import choose_recipe

@@ -8,10 +8,10 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
+from orchestai.config import CACHE_DIR
 from orchestai.errors import UserError
 from orchestai.planner.echo import EchoReader, open_echo
 from orchestai.planner.encoder import UnreadableTextError
-from orchestai.planner_config import CACHE_DIR
 from orchestai.workers import weights
 
 LAYER = 6

@@ -8,8 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from orchestai.agents.budget import BudgetConfig
-from orchestai.config import LoggingConfig, Phase2Config, SandboxConfig, TasksConfig, WorkersConfig
-from orchestai.planner_config import LoraConfig
+from orchestai.config import LoggingConfig, LoraConfig, Phase2Config, SandboxConfig, TasksConfig, WorkersConfig
 from orchestai.section import Section
 from orchestai.training.rl.credit import Credit, RuleName
 

@@ -18,11 +18,11 @@ from orchestai import artefacts
 from orchestai.agents.config import AgentConfig
 from orchestai.agents.stitching import TurnStitcher
 from orchestai.agents.tiny import tiny_chat_model, tiny_chat_tokenizer
+from orchestai.config import LoraConfig
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import without_suffix
 from orchestai.planner.language import models
 from orchestai.planner.language.token_policy import TokenPolicy
-from orchestai.planner_config import LoraConfig
 
 TINY = "tiny"
 SHARED = "shared_model"

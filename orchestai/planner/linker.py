@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from orchestai.config import LinkerConfig
 from orchestai.planner.encoder import EncodedText
 from orchestai.planner.heads import mlp
 from orchestai.planner.layers import EncoderLayer
-from orchestai.planner_config import LinkerConfig
 
 
 class StepLinker(nn.Module):

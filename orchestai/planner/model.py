@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from orchestai.config import PlannerConfig
+from orchestai.config import CACHE_DIR, PlannerConfig
 from orchestai.errors import UserError
 from orchestai.planner.base import AnyDecisions, DecisionKind, Decisions, Plan, SampleSpec, Scores
 from orchestai.planner.dag import best_expected_edges, is_acyclic, repair
@@ -27,7 +27,6 @@ from orchestai.planner.reader import InstructionReader, Memory
 from orchestai.planner.scoring import score
 from orchestai.planner.selector import WorkerSelector
 from orchestai.planner.targets import IGNORE, PlanTargets, existing_steps, given_decisions, token_spans
-from orchestai.planner_config import CACHE_DIR
 from orchestai.tasks.examples import clean
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard

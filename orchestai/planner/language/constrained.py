@@ -9,9 +9,9 @@ from typing import Any
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from orchestai.config import PlannerConfig
 from orchestai.errors import UserError
 from orchestai.planner.language.sampling import Choose
-from orchestai.planner_config import PlannerConfig
 from orchestai.workers.base import WorkerCard
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestai.config import PlannerConfig
 from orchestai.errors import UserError
-from orchestai.planner_config import PlannerConfig
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import Subtask, Workflow, WorkflowError
 

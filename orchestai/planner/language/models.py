@@ -16,10 +16,9 @@ from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from orchestai.config import Config, ModelConfig
+from orchestai.config import CACHE_DIR, TINY, Config, LoraConfig, ModelConfig
 from orchestai.errors import UserError
 from orchestai.planner.language.tiny import tiny_model, tiny_tokenizer
-from orchestai.planner_config import CACHE_DIR, TINY, LoraConfig
 from orchestai.workers import weights
 from orchestai.workers.base import WorkerCard
 

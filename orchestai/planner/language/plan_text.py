@@ -19,8 +19,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
+from orchestai.config import PlannerConfig
 from orchestai.planner.clauses import is_connective
-from orchestai.planner_config import PlannerConfig
 from orchestai.tasks.examples import clean
 from orchestai.workflow import Subtask, Workflow, WorkflowError
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from orchestai.config import PlannerConfig
 from orchestai.planner.base import Plan, SampleSpec
 from orchestai.planner.language.constrained import plan_grammar
 from orchestai.planner.language.plan_text import read_plan
@@ -15,7 +16,6 @@ from orchestai.planner.language.sampling import Choose, Completion
 from orchestai.planner.language.token_policy import TokenPolicy
 from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.planner.length_batches import length_batches
-from orchestai.planner_config import PlannerConfig
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import WorkflowError

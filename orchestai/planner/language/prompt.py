@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from orchestai.config import PlannerConfig
 from orchestai.planner.language.examples import worked_examples
 from orchestai.planner.language.plan_text import with_numbers, without_workers, write_plan
-from orchestai.planner_config import PlannerConfig
 from orchestai.workers.base import WorkerCard
 
 _WORDS = {

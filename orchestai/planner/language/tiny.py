@@ -8,7 +8,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from orchestai.planner_config import PlannerConfig
+from orchestai.config import PlannerConfig
 from orchestai.workers.base import WorkerCard
 from orchestai.workers.weights import SMOLLM2, source
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from orchestai.config import LoraConfig, VllmConfig
 from orchestai.errors import UserError
 from orchestai.planner.language.backends.base import Generation, SampleSettings, WriteWeights
 from orchestai.planner.language.backends.weights import Folders
 from orchestai.planner.language.sampling import Completion
-from orchestai.planner_config import LoraConfig, VllmConfig
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import openai
 
+from orchestai.config import VllmConfig
 from orchestai.errors import UserError
 from orchestai.planner.language.backends.base import Generation, SampleSettings, WriteWeights
 from orchestai.planner.language.backends.vllm_engine import completion
 from orchestai.planner.language.backends.weights import Folders
 from orchestai.planner.language.sampling import Completion
-from orchestai.planner_config import VllmConfig
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,0 +1,56 @@
+"""The typed configuration: sections by concern, and how they are read."""
+
+from orchestai.config.load import DEFAULT_CONFIG, check_workers, load, load_config
+from orchestai.config.planner import (
+    CACHE_DIR,
+    TINY,
+    LanguageConfig,
+    LinkerConfig,
+    LoraConfig,
+    PlannerConfig,
+    TinyConfig,
+    VllmConfig,
+)
+from orchestai.config.rl import (
+    OptimizationConfig,
+    Phase2Config,
+    RewardsConfig,
+    RewardWeights,
+    SamplingConfig,
+    WatchConfig,
+)
+from orchestai.config.root import Config, LoggingConfig, TrainingConfig
+from orchestai.config.running import ExecutionConfig, SandboxConfig, TasksConfig
+from orchestai.config.supervised import Phase1Config
+from orchestai.config.workers import ModelConfig, WorkerConfig, WorkersConfig
+
+__all__ = [
+    "CACHE_DIR",
+    "DEFAULT_CONFIG",
+    "TINY",
+    "Config",
+    "ExecutionConfig",
+    "LanguageConfig",
+    "LinkerConfig",
+    "LoggingConfig",
+    "LoraConfig",
+    "ModelConfig",
+    "OptimizationConfig",
+    "Phase1Config",
+    "Phase2Config",
+    "PlannerConfig",
+    "RewardWeights",
+    "RewardsConfig",
+    "SamplingConfig",
+    "SandboxConfig",
+    "TasksConfig",
+    "TinyConfig",
+    "TrainingConfig",
+    "VllmConfig",
+    "WatchConfig",
+    "WorkerConfig",
+    "WorkersConfig",
+    "check_workers",
+    "load",
+    "load_config",
+]

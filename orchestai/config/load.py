@@ -1,0 +1,118 @@
+"""The typed configuration: YAML, then dotted overrides, then validation that names the key, the value and the fix."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import BaseModel, ValidationError
+from yaml import YAMLError
+
+from orchestai.config.root import Config
+from orchestai.config.workers import WorkersConfig
+from orchestai.errors import UserError
+from orchestai.section import Section
+
+DEFAULT_CONFIG = Path("config.yaml")
+S = TypeVar("S", bound=Section)
+
+
+def load_config(path: Path | str = DEFAULT_CONFIG, overrides: Sequence[str] = ()) -> Config:
+    """Read a YAML file, apply `a.b.c=value` overrides and validate.
+
+    Raises:
+        UserError: the file or an override cannot be read, or a key, type or name is wrong.
+    """
+    config = load(Config, Path(path), overrides)
+    check_workers(config.workers, path)
+    return config
+
+
+def load(section: type[S], path: Path | None, overrides: Sequence[str] = ()) -> S:
+    """A configuration of another kind, likewise; without a file, from the overrides alone."""
+    raw = _read(path, overrides)
+    try:
+        return section(**raw)
+    except ValidationError as error:
+        raise UserError(f"{path or 'the configuration'}: {_explain(section, error, raw)}") from None
+
+
+def _read(path: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
+    try:
+        loaded: Any = OmegaConf.load(path) if path else OmegaConf.create()
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such config file; pass --config FILE") from None
+    except OSError as error:
+        # OmegaConf itself raises one, without a number, for a file that is a bare word.
+        raise UserError(f"{path}: cannot read the config: {error.strerror or error}") from None
+    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    for override in overrides:
+        key, equals, _ = override.partition("=")
+        if not equals or not key or key.startswith("-"):
+            raise UserError(f"override {override!r}: write it as section.key=value")
+        try:
+            loaded = OmegaConf.merge(loaded, OmegaConf.from_dotlist([override]))
+        except (YAMLError, OmegaConfBaseException, ValueError) as error:
+            raise UserError(f"override {override!r}: {' '.join(str(error).split())}") from None
+    try:
+        raw: Any = OmegaConf.to_container(loaded, resolve=True)
+    except OmegaConfBaseException as error:
+        raise UserError(f"{path}: {' '.join(str(error).split())}") from None
+    if not isinstance(raw, dict):
+        raise UserError(f"{path}: the top level must be a mapping of sections, not {type(raw).__name__}")
+    return raw
+
+
+def _explain(section: type[Section], error: ValidationError, raw: Any) -> str:
+    first = error.errors()[0]
+    loc = [str(part) for part in first["loc"]]
+    key = ".".join(loc)
+    if first["type"] == "extra_forbidden":
+        return f"{key}: unknown key (value {first['input']!r}){_nearest(loc[-1], _known_keys(section, loc[:-1]))}"
+    if first["type"] == "missing":
+        return f"{key}: required, but missing"
+    if first["type"] == "literal_error":
+        allowed = first["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+        return f"{key}: {first['input']!r} is not one of {', '.join(allowed)}{_nearest(str(first['input']), allowed)}"
+    message = first["msg"].removeprefix("Value error, ")
+    if isinstance(first["input"], dict):  # several keys that do not go together; the message names them
+        return f"{key}: {message}" if key else message
+    return f"{key}: {message} (got {first['input']!r})"
+
+
+def _known_keys(root: type[Section], loc: Sequence[str]) -> Iterator[str]:
+    """Keys of the section at `loc`."""
+    section: Any = root
+    for part in loc:
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            section = section.model_fields[part].annotation
+            if type(None) in (options := get_args(section)):  # a section that may be null
+                section = options[0]
+        else:  # an entry of dict[str, Section]
+            section = section.__args__[1]
+    if isinstance(section, type) and issubclass(section, BaseModel):
+        yield from section.model_fields
+
+
+def _nearest(word: str, known: Any) -> str:
+    match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {match[0]!r}?" if match else ""
+
+
+def check_workers(workers: WorkersConfig, path: Path | str) -> None:
+    """Refuse a worker or model that no one defines."""
+    for i, name in enumerate(workers.cascade):
+        if name not in workers.pool:
+            nearest = _nearest(name, workers.pool)
+            raise UserError(f"{path}: workers.cascade.{i}: no worker {name!r} in workers.pool{nearest}")
+    asked = {f"workers.pool.{name}.model": worker.model for name, worker in workers.pool.items() if worker.model}
+    if workers.planner_model:
+        asked["workers.planner_model"] = workers.planner_model
+    for key, model in asked.items():
+        if model not in workers.models:
+            raise UserError(f"{path}: {key}: no model {model!r} in workers.models{_nearest(model, workers.models)}")

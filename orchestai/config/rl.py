@@ -1,0 +1,130 @@
+"""The section `training.phase2_rl`, by concern, and `rewards`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from orchestai.section import Section
+
+
+class RewardsConfig(Section):
+    success: Literal["fraction", "all"] = "all"
+    """Share of hidden tests passed, or 1 only when all pass."""
+    gate_costs: bool = False
+    """Scale the cost and latency terms by success, so that a cheap failure never beats a dear success."""
+
+
+class OptimizationConfig(Section):
+    """How weights change: algorithm, loss, learning rate, batches of the optimizer."""
+
+    algorithm: Literal["GRPO", "PPO"] = "GRPO"
+    learning_rate: float = Field(3e-5, gt=0)
+    lr_schedule: Literal["constant", "linear"] = "constant"
+    """`linear`: the learning rate falls to 0 with the last episode, so a resumed run cannot have more of them."""
+    num_episodes: int = Field(1000, ge=1)
+    """Tasks attempted in total; each is planned `num_generations` times."""
+    gamma: float = Field(0.99, ge=0, le=1)
+    """PPO: discount per decision."""
+    lambda_gae: float = Field(0.95, ge=0, le=1)
+    """PPO: lambda of generalised advantage estimation."""
+    epsilon: float = Field(0.2, gt=0)
+    """Clip range of the ratio."""
+    epsilon_high: float | None = Field(None, gt=0)
+    """Upper clip range where it differs from the lower (DAPO's clip-higher: 0.28)."""
+    delta: float | None = Field(None, gt=1)
+    """Upper bound of the ratio of decisions that were worse than expected (dual clip, say 3); null for none."""
+    max_ratio: float = Field(5.0, ge=1)
+    """cispo: largest ratio with which a decision is weighed."""
+    num_iterations: int = Field(1, ge=1)
+    """Passes over one batch."""
+    num_minibatches: int = Field(1, ge=1)
+    """Optimiser steps per pass."""
+    micro_batch_size: int = Field(64, ge=1)
+    """Plans in one forward pass; changes memory, never the result."""
+    micro_batch_tokens: int | None = Field(None, ge=1)
+    """Most slots in one forward pass of learning, instead of `micro_batch_size` plans: decisions, or, of a language
+    model, tokens, with a prompt that plans share counted once. A plan with more makes a pass alone. Changes memory,
+    never the result."""
+    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "gspo", "cispo", "reinforce", "rloo"] = "dapo"
+    """GRPO's variant: how advantages are scaled, ratios are bounded and slots are averaged (PPO ignores it)."""
+    value_coef: float = Field(0.5, ge=0)
+    """PPO: weight of the value loss."""
+    value_clip: float | None = Field(0.2, gt=0)
+    """PPO: clip range of the value, null for none."""
+    entropy_coef: float = Field(0.01, ge=0)
+    """Weight of the entropy bonus."""
+    kl_coef: float = Field(0.0, ge=0)
+    """Weight of the KL to the phase-1 planner (k3, weighted by the ratio)."""
+    credit: Literal["plan", "step"] = "plan"
+    """`plan`: every decision is credited with the plan's reward. `step`: with what its own step earned, and with the
+    plan's success only where no other step failed its check; for GRPO (`dr_grpo`) that explores workers and fallbacks
+    alone, with the `dataflow` assembler, where no step's answer depends on another's."""
+    max_grad_norm: float = Field(1.0, gt=0)
+    seed: int = 0
+
+
+class SamplingConfig(Section):
+    """How attempts are drawn: how many per task, how freely, from how old weights."""
+
+    num_generations: int = Field(8, ge=2)
+    """Plans sampled per task (the group)."""
+    executions_per_plan: int = Field(1, ge=1)
+    """Executions whose mean reward a plan gets."""
+    tasks_per_update: int = Field(16, ge=1)
+    """Tasks whose plans make one batch."""
+    max_steps_per_episode: int = Field(50, ge=1)
+    """Most steps (subtasks) of one plan; a longer plan counts as invalid."""
+    explore: tuple[Literal["stop", "span", "type", "worker", "fallback", "edge"], ...] = ("worker", "fallback")
+    """Decisions that are sampled and trained; the others are taken greedily. Sampled edges are drawn one by one, not
+    with the number of parents that greedy plans weigh."""
+    temperature: float = Field(1.0, gt=0)
+    """Sampling temperature of the explored decisions; also applied when they are scored."""
+    on_policy: bool = True
+    """Sample a batch only when all former ones have been learned from. If false, the next batches are sampled while the
+    present one is executed."""
+    max_staleness: int = Field(1, ge=1)
+    """on_policy false: most updates between the sampling of a plan and learning from it; so many batches are sampled
+    ahead. An older plan is unscorable."""
+    sampler_correction: Literal["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"] | None = None
+    """Weigh each decision (`token`) or plan (`sequence`) by its probability under the planner over that under what drew
+    it, for samplers that compute otherwise than the planner scores (vLLM). A weight outside `sampler_ratio_min` and
+    `sampler_ratio_max` becomes the nearer of them (`truncate`) or 0 (`mask`). null: `token_truncate` with a vLLM
+    backend, else none."""
+    sampler_ratio_min: float = Field(0.0, ge=0)
+    sampler_ratio_max: float = Field(3.0, gt=0)
+
+
+class RewardWeights(Section):
+    """What an execution is worth, in the absolute form."""
+
+    alpha: float = 10.0
+    """Reward for success."""
+    beta: float = 0.1
+    """Reward lost per US dollar."""
+    gamma_latency: float = 0.01
+    """Reward lost per millisecond of critical path."""
+    shaped_reward: float = 0.1
+    """Reward per subtask that passed its own check."""
+
+
+class WatchConfig(Section):
+    """When training is evaluated, and when it is given up."""
+
+    eval_every: int = Field(10, ge=1)
+    """Updates between evaluations on validation tasks."""
+    eval_tasks: int = Field(64, ge=1)
+    """Validation tasks per evaluation."""
+    flat_patience: int = Field(20, ge=1)
+    """Updates in a row in which no group's rewards differ before training stops."""
+    min_entropy: float | None = Field(None, ge=0)
+    """Training stops where the explored decisions' mean entropy (in nats) stays below this; null never stops it."""
+    max_invalid_share: float | None = Field(None, ge=0, le=1)
+    """Training stops where a larger share of the sampled plans stays invalid; null never stops it."""
+    collapse_patience: int = Field(10, ge=1)
+    """Updates in a row for which `min_entropy` or `max_invalid_share` must be missed."""
+
+
+class Phase2Config(OptimizationConfig, SamplingConfig, RewardWeights, WatchConfig):
+    """All keys of `training.phase2_rl`, which are written side by side; code asks for the part that it needs."""

@@ -1,0 +1,48 @@
+"""The whole configuration of a planner's run."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from orchestai.config.planner import PlannerConfig
+from orchestai.config.rl import Phase2Config, RewardsConfig
+from orchestai.config.running import ExecutionConfig, SandboxConfig, TasksConfig
+from orchestai.config.supervised import Phase1Config
+from orchestai.config.workers import WorkersConfig
+from orchestai.section import Section
+
+
+class TrainingConfig(Section):
+    phase1_supervised: Phase1Config = Phase1Config()
+    phase2_rl: Phase2Config = Phase2Config()
+    timeout_s: float = Field(3600.0, gt=0)
+    """With several processes: longest that one waits for the others, which may have to execute more plans, or slower
+    ones. Past it, or where one of them dies, all end with a message."""
+
+
+class LoggingConfig(Section):
+    trackers: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    """Besides the console and metrics.jsonl."""
+    project: str = "orchestai"
+    """Name of the wandb project."""
+
+
+class Config(Section):
+    planner: PlannerConfig = PlannerConfig()
+    workers: WorkersConfig
+    tasks: TasksConfig = TasksConfig()
+    execution: ExecutionConfig = ExecutionConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    rewards: RewardsConfig = RewardsConfig()
+    training: TrainingConfig = TrainingConfig()
+    logging: LoggingConfig = LoggingConfig()
+
+    @model_validator(mode="after")
+    def _correct_what_an_engine_samples(self) -> Config:
+        phase2 = self.training.phase2_rl
+        if self.planner.language.backend.startswith("vllm") and phase2.sampler_correction is None:
+            corrected = phase2.model_copy(update={"sampler_correction": "token_truncate"})
+            object.__setattr__(self, "training", self.training.model_copy(update={"phase2_rl": corrected}))
+        return self

@@ -1,0 +1,50 @@
+"""The section `training.phase1_supervised`."""
+
+from __future__ import annotations
+
+from math import floor
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from orchestai.section import Section
+
+
+class Phase1Config(Section):
+    batch_size: int = Field(32, ge=1)
+    learning_rate: float = Field(1e-4, gt=0)
+    lr_schedule: Literal["plateau", "linear"] = "plateau"
+    """`plateau`: the learning rate falls to a third after an epoch that hardly lowered the validation loss. `linear`:
+    it falls to 0 with the last batch of the last epoch, so a resumed run cannot have more of them."""
+    num_epochs: int = Field(50, ge=1)
+    lambda_dag: float = Field(0.3, ge=0)
+    """Weight of the DAG-validity loss."""
+    train_data_size: int = Field(300, ge=1)
+    """Most tasks that `prepare` writes."""
+    keep: Literal["success", "best"] = "success"
+    """`success`: `prepare` leaves out tasks that no execution solved. `best`: it keeps their best execution too, for
+    what it teaches about decomposition where that is known to be right."""
+    synthetic_augmentations: int = Field(1000, ge=0)
+    """Augmented examples that `prepare` adds (fewer when no more distinct ones exist)."""
+    source_temperature: float = Field(1.0, ge=1)
+    """heads: above 1, small sources of examples are drawn more often: by their size to the power of 1 over this."""
+    weight_decay: float = Field(0.01, ge=0)
+    max_grad_norm: float = Field(1.0, gt=0)
+    val_fraction: float = Field(0.2, gt=0, lt=1)
+    """Share of tasks held out for validation."""
+    test_fraction: float = Field(0.2, ge=0, lt=1)
+    """Share of tasks that `prepare --from` keeps for `evaluate --plans`; nothing is learned from them."""
+    test_fold: int = Field(0, ge=0)
+    """Which share that is: with 0.2 there are five, 0 to 4, without a task in common."""
+    patience: int = Field(8, ge=1)
+    """Epochs without a better validation loss before training stops."""
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _fold_exists(self) -> Phase1Config:
+        folds = floor(1 / self.test_fraction + 1e-9) if self.test_fraction else 1
+        if self.test_fold >= folds:
+            raise ValueError(
+                f"test_fold={self.test_fold}, but test_fraction={self.test_fraction} makes {folds}, from 0"
+            )
+        return self

