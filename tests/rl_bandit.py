@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 from orchestai import artefacts
 from orchestai.config import Config, LoggingConfig, Phase2Config, RewardsConfig
 from orchestai.execution.result import Execution
-from orchestai.outcome import Outcome, Scored
+from orchestai.outcome import Outcome, Scored, UnscorableLimit
 from orchestai.planner.base import Decisions, Plan, SampleSpec, Scores
 from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.rewards.reward import reward, step_rewards
@@ -221,7 +221,7 @@ def trainer(output: Path, config: Phase2Config, planner: nn.Module | None = None
         "output": output,
         "save_policies": lambda path, facts: artefacts.save_torch(path, planner.state_dict()),
         "identity": identity(whole.model_dump(mode="json", include={"workers"}), config, tasks, TASKS),
-        "unscorable_limit": 0.2,
+        "unscorable_limit": UnscorableLimit(0.2, "execution.unscorable_limit"),
     }
     rollout = Rollout(planner, changes.pop("execute", execute), worth, step_worth, config, concurrency=8)
     accelerator = open_accelerator(output, LoggingConfig(), changes.pop("timeout_s", 120.0))

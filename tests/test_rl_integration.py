@@ -11,6 +11,7 @@ from accelerate import Accelerator
 from orchestai import artefacts
 from orchestai.config import ExecutionConfig, Phase2Config, PlannerConfig, RewardsConfig
 from orchestai.execution.executor import Executor
+from orchestai.outcome import UnscorableLimit
 from orchestai.planner.model import PlannerModel
 from orchestai.rewards.reward import reward, step_rewards
 from orchestai.sandbox import Sandbox
@@ -81,7 +82,7 @@ async def test_the_planner_learns_whom_to_trust_and_what_it_costs(tmp_path, cred
             output=tmp_path,
             save_policies=lambda path, facts: artefacts.save_torch(path, planner.state_dict()),
             identity={},
-            unscorable_limit=0.1,
+            unscorable_limit=UnscorableLimit(0.1, "execution.unscorable_limit"),
         )
         summary = await trainer.train()
     lines = [json.loads(line) for line in (tmp_path / "phase2_metrics.jsonl").read_text().splitlines()]

@@ -118,7 +118,8 @@ def test_too_many_unscorable_episodes_end_training_with_the_commonest_reason(tmp
     async def down(task, workflow, sample=0) -> Execution:
         raise InfrastructureError("connection refused")
 
-    with pytest.raises(UserError, match=r"24 of 24 episodes are unscorable.*24 times.*connection refused"):
+    match = r"24 of 24 validation episodes .*more than execution\.unscorable_limit=0\.2 .*24 times.*connection refused"
+    with pytest.raises(UserError, match=match):
         train(tmp_path, execute=down)
 
 

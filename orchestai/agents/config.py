@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from orchestai.agents.budget import BudgetConfig
 from orchestai.config import LoggingConfig, LoraConfig, Phase2Config, SandboxConfig, TasksConfig, WorkersConfig
+from orchestai.outcome import UnscorableLimit
 from orchestai.section import Section
 from orchestai.training.rl.credit import Credit, RuleName
 
@@ -103,6 +104,9 @@ class AgentsConfig(Section):
     """Passes over the training tasks, instead of `training.phase2_rl.num_episodes`."""
     unscorable_limit: float = Field(0.2, gt=0, le=1)
     """A batch with a larger share of unscorable episodes stops the command."""
+
+    def limit(self) -> UnscorableLimit:
+        return UnscorableLimit(self.unscorable_limit, "agents.unscorable_limit")
 
     def credit_rule(self) -> Credit:
         return Credit(self.credit, outcome_coef=self.outcome_coef, gamma=self.gamma)

@@ -120,7 +120,7 @@ class AgentTrainer:
                 output=self.output_dir,
                 save_policies=lambda path, facts: save_policies(path, policies, config, facts),
                 identity=same,
-                unscorable_limit=config.agents.unscorable_limit,
+                unscorable_limit=config.agents.limit(),
                 credit=credit,
             )
             facts = {"seed": phase2.seed, "sandbox_level": stage.sandbox.level, "identity": same}

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from orchestai.outcome import UnscorableLimit
 from orchestai.section import Section
 
 
@@ -35,6 +36,9 @@ class ExecutionConfig(Section):
     """Workflows executed at a time."""
     unscorable_limit: float = Field(0.2, gt=0, le=1)
     """A batch with a larger share of unscorable episodes stops the command."""
+
+    def limit(self) -> UnscorableLimit:
+        return UnscorableLimit(self.unscorable_limit, "execution.unscorable_limit")
 
 
 class SandboxConfig(Section):

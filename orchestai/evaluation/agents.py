@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,9 +19,8 @@ from orchestai.agents.policies import fingerprint_of, open_policies
 from orchestai.agents.registry import find
 from orchestai.agents.rollout import AgentRollout
 from orchestai.agents.trainer import open_stage
-from orchestai.errors import UserError
 from orchestai.evaluation.metrics import Interval, bootstrap_mean
-from orchestai.outcome import Scored
+from orchestai.outcome import Scored, Unscorable
 from orchestai.tasks import load_suite
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
@@ -38,16 +38,15 @@ async def evaluate(config: AgentConfig, *, checkpoint: Path | None, output: Path
         the reward and each of the episodes' figures, with 95 % bootstrap intervals over tasks.
 
     Raises:
-        UserError: a model, a worker or the tasks are not there, or no episode could be judged.
+        UserError: a model, a worker or the tasks are not there, or too many episodes could not be judged.
     """
     tasks = evaluation_tasks(config)
     async with _open(config, checkpoint) as rollout:
         collected = await rollout.exploit(tasks)
     episodes = [episode for group in collected.groups for episode in group]
     judged = [e for e in episodes if isinstance(e.outcome, Scored)]
-    rows = sample_rows(episodes)
-    if not judged:
-        raise UserError(f"no episode could be judged; the first: {rows[0]['unscorable']}")
+    reasons = Counter(e.outcome.reason for e in episodes if isinstance(e.outcome, Unscorable))
+    config.agents.limit().check(reasons, len(episodes), "episodes")
     names = dict.fromkeys(name for e in judged for name in e.metrics)
     found = {"reward": _interval([e.outcome.value for e in judged if isinstance(e.outcome, Scored)])}
     found |= {name: _interval([e.metrics.get(name, math.nan) for e in judged]) for name in names}
@@ -62,7 +61,7 @@ async def evaluate(config: AgentConfig, *, checkpoint: Path | None, output: Path
         "model": config.model.name,
         "data_fingerprint": data_fingerprint(tasks),
         "versions": artefacts.versions(),
-        "episodes": rows,
+        "episodes": sample_rows(episodes),
     }
     artefacts.write_json(output, report)
     return found

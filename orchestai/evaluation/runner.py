@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 from orchestai.artefacts import fingerprint
 from orchestai.config import Config
-from orchestai.errors import UserError
 from orchestai.evaluation.results import Result, Row
 from orchestai.execution.executor import Executor
 from orchestai.execution.result import Execution
@@ -85,10 +84,4 @@ class Runner:
         reasons = Counter(
             outcome.reason for job in self._known.values() if isinstance(outcome := job.result().outcome, Unscorable)
         )
-        lost, limit = sum(reasons.values()), self._config.execution.unscorable_limit
-        if lost > limit * len(self._known):
-            reason, count = reasons.most_common(1)[0]
-            raise UserError(
-                f"evaluate: {lost} of {len(self._known)} executions could not be judged, more than "
-                f"execution.unscorable_limit={limit:g} allows; the commonest reason ({count} times): {reason}"
-            )
+        self._config.execution.limit().check(reasons, len(self._known), "executions")

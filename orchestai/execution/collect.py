@@ -133,7 +133,8 @@ async def collect(
             state.add(record)
             if progress is not None:
                 progress(state)
-            _stop_if_hopeless(state, executor.config.unscorable_limit)
+            if state.executed >= min(MIN_JUDGED, state.total - state.continued):
+                executor.config.limit().check(state.reasons, state.executed, "executions")
         finally:
             slots.release()
 
@@ -216,15 +217,6 @@ async def _record(
         repetition=repetition,
         reward=worth.value if isinstance(worth, Scored) else None,
     )
-
-
-def _stop_if_hopeless(state: Collected, limit: float) -> None:
-    if state.executed >= min(MIN_JUDGED, state.total - state.continued) and state.unscorable > limit * state.executed:
-        reason, count = state.reasons.most_common(1)[0]
-        raise UserError(
-            f"{state.unscorable} of {state.executed} executions are unscorable, more than "
-            f"execution.unscorable_limit={limit:g} allows; the commonest reason ({count} times): {reason}"
-        )
 
 
 def _raise_first(running: set[asyncio.Task[None]]) -> None:

@@ -91,7 +91,7 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
             output=output_dir,
             save_policies=save,
             identity=same,
-            unscorable_limit=config.execution.unscorable_limit,
+            unscorable_limit=config.execution.limit(),
         )
         facts = {"seed": phase2.seed, "sandbox_level": runtime.sandbox.level, "identity": same}
         on_main(

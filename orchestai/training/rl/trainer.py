@@ -16,7 +16,7 @@ from accelerate import Accelerator
 
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
-from orchestai.outcome import Unscorable
+from orchestai.outcome import Unscorable, UnscorableLimit
 from orchestai.tasks.task import Task
 from orchestai.training.layouts import layout_of
 from orchestai.training.learner import Learner, NotFiniteError
@@ -70,7 +70,7 @@ class Trainer(Generic[Begun]):
         output: folder for checkpoints, metrics and samples.
         save_policies: writes all policies and some facts under a path, in a format of their own.
         identity: what a resumed run must have in common with the one it resumes.
-        unscorable_limit: a batch with a larger share of unscorable episodes ends training.
+        unscorable_limit: a batch with more unscorable episodes ends training.
         credit: how rewards are credited; by default as for plans.
     """
 
@@ -86,7 +86,7 @@ class Trainer(Generic[Begun]):
         output: Path,
         save_policies: Callable[[Path, Mapping[str, Any]], None],
         identity: Mapping[str, Any],
-        unscorable_limit: float,
+        unscorable_limit: UnscorableLimit,
         credit: Credit | None = None,
     ) -> None:
         if not tasks or not eval_tasks:
@@ -147,7 +147,7 @@ class Trainer(Generic[Begun]):
                 episodes = [episode for group in collected.groups for episode in group]
                 ages = describe_staleness(episodes, position.versions, config)
                 episodes = refuse_stale(episodes, position.versions, config)
-                self._refuse_if_broken(episodes)
+                self._refuse_if_broken(episodes, f"episodes of update {position.update + 1}")
                 by_id = {task.task_id: task for task in tasks}
                 learnings = {
                     name: make_batch(
@@ -272,7 +272,7 @@ class Trainer(Generic[Begun]):
             f"exchanging the episodes of the evaluation after update {self.position.update}",
         )
         episodes = [episode for group in collected.groups for episode in group]
-        self._refuse_if_broken(episodes)
+        self._refuse_if_broken(episodes, f"validation episodes after update {self.position.update}")
         metrics = describe_episodes(episodes)
         position = self.position
         best = position.best_reward is None or metrics["reward"] > position.best_reward
@@ -289,15 +289,9 @@ class Trainer(Generic[Begun]):
         self._save_policies(self.output / LAST, facts)
         save_state(self.output / STATE, self.position, learned, self._identity)
 
-    def _refuse_if_broken(self, episodes: Sequence[Episode]) -> None:
+    def _refuse_if_broken(self, episodes: Sequence[Episode], what: str) -> None:
         reasons = Counter(e.outcome.reason for e in episodes if isinstance(e.outcome, Unscorable))
-        if (lost := sum(reasons.values())) > self._unscorable_limit * len(episodes):
-            reason, count = reasons.most_common(1)[0]
-            raise UserError(
-                f"update {self.position.update + 1}: {lost} of {len(episodes)} episodes are unscorable, more than "
-                f"execution.unscorable_limit={self._unscorable_limit:g} allows; the commonest reason ({count} times): "
-                f"{reason}"
-            )
+        self._unscorable_limit.check(reasons, len(episodes), what)
 
 
 def of_policy(episodes: Sequence[Episode], policy: str) -> list[Episode]:
