@@ -45,13 +45,16 @@ def test_role_takes_the_trajectory_s_reward_before_the_episode_s():
 
 
 def test_mt_grpo_with_two_turns():
-    """Turn rewards 1 and 0 (z-scores +-1/sqrt 2 with n - 1), outcomes 0 and 1; lambda 0.5: the first act gets
-    z_turn + 0.5 z_outcome, the last z_outcome alone."""
+    """Turn rewards 1 and 0, outcomes 0 and 1, all z-scores +-z with z = 1/sqrt 2 (n - 1); coefficient 0.5.
+
+    The coefficient weighs the turn, not the outcome: the first act gets z_outcome + 0.5 z_turn (-z + 0.5 z and
+    z - 0.5 z), the last z_outcome alone (-z and z).
+    """
     compare = lambda rewards, ids: maths.group_advantages(rewards, ids, torch.ones_like(ids).bool(), eps=0.0)  # noqa: E731
     z = 1 / math.sqrt(2)
     episodes = attempt([1.0, None], 0.0), attempt([0.0, None], 1.0)
-    found = advantages(Credit("turn", outcome_coef=0.5), *episodes, compare=compare)
-    assert found == pytest.approx([z - 0.5 * z, -z, -z + 0.5 * z, z], abs=1e-6)
+    found = advantages(Credit("turn", turn_advantage_coef=0.5), *episodes, compare=compare)
+    assert found == pytest.approx([-0.5 * z, -z, 0.5 * z, z], abs=1e-6)
 
 
 def test_mt_grpo_compares_turns_of_one_number_and_counts_flat_groups():

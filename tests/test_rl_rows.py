@@ -99,7 +99,7 @@ def attempts(draw: st.DrawFn) -> list[Episode]:
 @given(attempts(), st.sampled_from([*LOSSES, "ppo"]), st.sampled_from(["role", "turn", "return_to_go"]), st.randoms())
 def test_neither_merging_rows_nor_their_order_changes_loss_or_gradient(episodes, loss, rule, random):
     changes = {"algorithm": "PPO"} if loss == "ppo" else {"loss_type": loss}
-    credit = Credit(rule, gamma=0.9, outcome_coef=0.5)
+    credit = Credit(rule, gamma=0.9, turn_advantage_coef=0.5)
     merged, value, gradient = learned(episodes, changes, credit)
     shuffled = list(episodes)
     random.shuffle(shuffled)

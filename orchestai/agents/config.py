@@ -89,11 +89,12 @@ class AgentsConfig(Section):
     frozen: dict[str, str] = Field(default={})
     """Roles that do not learn, and who speaks for them: a worker of `workers.pool` or a model of `workers.models`."""
     credit: RuleName = "outcome"
-    """What an act is credited with. `outcome`: the episode's reward. `role`: its role's. `turn`: its own and the
-    outcome (MT-GRPO). `return_to_go`: its own and all that followed. `joint`: the return of the joint action (MAGRPO).
-    `context`: its own, compared with acts that answered the same prompt (AT-GRPO). See docs/agents.md."""
-    outcome_coef: float = Field(1.0, ge=0)
-    """credit turn: weight of the outcome in turns before the last."""
+    """What an act is credited with. `outcome`: the episode's reward. `role`: its role's. `turn`: the outcome
+    and, before the last, its own (MT-GRPO). `return_to_go`: its own and all that followed. `joint`: the return of the
+    joint action (MAGRPO). `context`: its own, compared with acts that answered the same prompt (AT-GRPO). See
+    docs/agents.md."""
+    turn_advantage_coef: float = Field(1.0, ge=0)
+    """credit turn: weight of a turn's own advantage, beside the outcome's, in turns before the last."""
     gamma: float = Field(1.0, ge=0, le=1)
     """credit return_to_go: discount per turn."""
     budget: BudgetConfig = BudgetConfig()
@@ -109,7 +110,7 @@ class AgentsConfig(Section):
         return UnscorableLimit(self.unscorable_limit, "agents.unscorable_limit")
 
     def credit_rule(self) -> Credit:
-        return Credit(self.credit, outcome_coef=self.outcome_coef, gamma=self.gamma)
+        return Credit(self.credit, turn_advantage_coef=self.turn_advantage_coef, gamma=self.gamma)
 
 
 class AgentTrainingConfig(Section):

@@ -114,13 +114,13 @@ class Credit:
 
     Attributes:
         rule: see the functions below, which have its name.
-        outcome_coef: turn: weight of the outcome's advantage in acts before the last.
+        turn_advantage_coef: turn: weight of an act's own advantage beside the outcome's, in acts before the last.
         gamma: return_to_go: discount per turn.
         unit: rewards are divided by it before a critic learns to foresee them.
     """
 
     rule: RuleName = "role"
-    outcome_coef: float = 1.0
+    turn_advantage_coef: float = 1.0
     gamma: float = 1.0
     unit: float = 1.0
 
@@ -131,7 +131,7 @@ class Credit:
         if self.rule == "role":
             return role(acts, compare)
         if self.rule == "turn":
-            return turn(acts, compare, self.outcome_coef)
+            return turn(acts, compare, self.turn_advantage_coef)
         if self.rule == "return_to_go":
             return return_to_go(acts, compare, self.gamma)
         if self.rule == "joint":
@@ -184,17 +184,17 @@ def role(acts: Acts, compare: Compare) -> GroupAdvantages:
     return _of_trajectories(acts, acts.role_reward, compare)
 
 
-def turn(acts: Acts, compare: Compare, outcome_coef: float) -> GroupAdvantages:
-    """MT-GRPO: A_k = A(turn reward) + outcome_coef A(outcome), and A(outcome) alone for the last act.
+def turn(acts: Acts, compare: Compare, turn_advantage_coef: float) -> GroupAdvantages:
+    """MT-GRPO: A_k = A(outcome) + turn_advantage_coef A(turn reward), and A(outcome) alone for the last act.
 
     Zeng et al. 2025, "Reinforcing multi-turn reasoning in LLM agents via turn-level credit assignment" (arXiv
     2505.11821), which has two turns; here with any number. Turn rewards are compared among acts of one role, task and
-    turn number that have one; outcomes (`role`) among trajectories.
+    turn number that have one; outcomes (`role`) among trajectories. An attempt of one turn has its outcome's advantage.
     """
     final = _of_trajectories(acts, acts.role_reward, compare).values
     own = torch.zeros_like(final)
     own[acts.rewarded] = compare(acts.reward[acts.rewarded], acts.place[acts.rewarded]).values
-    return _with_flat(torch.where(acts.last, final, own + outcome_coef * final), acts.group)
+    return _with_flat(torch.where(acts.last, final, final + turn_advantage_coef * own), acts.group)
 
 
 def return_to_go(acts: Acts, compare: Compare, gamma: float) -> GroupAdvantages:
