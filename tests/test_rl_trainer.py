@@ -10,6 +10,7 @@ import torch
 
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import Execution
+from orchestai.outcome import Scored
 from orchestai.training.rl.recipes import RECIPES
 from orchestai.training.rl.trainer import Summary
 
@@ -135,7 +136,7 @@ def test_nothing_is_learned_where_no_reward_differs_and_training_stops(tmp_path)
     _, summary = train(tmp_path, planner, execute=hopeless, alpha=0.0, flat_patience=3, entropy_coef=1.0)
     assert torch.equal(planner.logits, before)
     assert summary.updates == 3
-    assert "no group differed in 3 updates" in summary.stopped
+    assert "nothing could be learned in 3 updates" in summary.stopped
 
 
 def test_kl_holds_the_policy_near_its_start(tmp_path):
@@ -193,3 +194,20 @@ def test_the_best_planner_and_some_plans_are_kept(tmp_path):
     plans = [json.loads(line) for line in (tmp_path / "phase2_rollouts.jsonl").read_text().splitlines()]
     assert len(plans) == 6 * 8
     assert {"update", "task_id", "reward", "plan"} <= plans[0].keys()
+
+
+@pytest.mark.parametrize("changes", [{"algorithm": "PPO"}, {"loss_type": "reinforce"}], ids=str)
+def test_flat_groups_do_not_stop_what_compares_with_something_else(tmp_path, changes):
+    """Each task has its own reward, whatever is planned: no group differs, but the batch and the critic tell."""
+
+    async def by_task(task, workflow, sample=0) -> Execution:
+        worth = Scored(float(bandit.kind_of(task) % 2))
+        return (await bandit.execute(task, workflow, sample)).model_copy(update={"outcome": worth})
+
+    planner = bandit.Bandit()
+    _, summary = train(tmp_path, planner, execute=by_task, flat_patience=3, **changes)
+    rows = bandit.rows(tmp_path)
+    assert all(row["flat_group_share"] == 1 and "loss" in row for row in rows)
+    assert summary.stopped == ""
+    assert summary.updates == 30
+    assert planner.logits.detach().any()

@@ -117,7 +117,7 @@ class WatchConfig(Section):
     eval_tasks: int = Field(64, ge=1)
     """Validation tasks per evaluation."""
     flat_patience: int = Field(20, ge=1)
-    """Updates in a row in which no group's rewards differ before training stops."""
+    """Updates in a row from which nothing can be learned, because every advantage is 0, before training stops."""
     min_entropy: float | None = Field(None, ge=0)
     """Training stops where the explored decisions' mean entropy (in nats) stays below this; null never stops it."""
     max_invalid_share: float | None = Field(None, ge=0, le=1)

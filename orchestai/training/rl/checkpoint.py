@@ -30,7 +30,7 @@ class Position:
         consumed: tasks drawn from the training order.
         versions: optimiser steps taken, by policy.
         best_reward: of the best evaluation; None before the first.
-        flat_updates: last updates in a row in which no group's rewards differed.
+        flat_updates: last updates in a row in which nothing could be learned.
         certain_updates, invalid_updates: likewise, in which the entropy was too low, or too many plans were invalid.
     """
 

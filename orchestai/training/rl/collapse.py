@@ -14,11 +14,11 @@ def watch(position: Position, metrics: Mapping[str, float], config: Phase2Config
     """Count in `position` for how many updates in a row each sign has shown, and say why to stop, if so.
 
     Args:
-        metrics: of the update; without `entropy` where nothing was learned from it.
+        metrics: of the update; without `entropy` where nothing could be learned from it, since every advantage is 0.
     """
-    flat = metrics["flat_group_share"] >= 1
-    position.flat_updates = position.flat_updates + 1 if flat else 0
-    if "entropy" in metrics:
+    learned = "entropy" in metrics
+    position.flat_updates = 0 if learned else position.flat_updates + 1
+    if learned:
         low = config.min_entropy is not None and metrics["entropy"] < config.min_entropy
         position.certain_updates = position.certain_updates + 1 if low else 0
     many = config.max_invalid_share is not None and 1 - metrics["valid_share"] > config.max_invalid_share
@@ -27,8 +27,9 @@ def watch(position: Position, metrics: Mapping[str, float], config: Phase2Config
     patience = config.collapse_patience
     if position.flat_updates >= config.flat_patience:
         return (
-            f"the rewards of no group differed in {config.flat_patience} updates in a row: raise {SECTION}.temperature "
-            "or explore more, or the tasks are all solved or all too hard"
+            f"nothing could be learned in {config.flat_patience} updates in a row, because no reward differed from what "
+            f"it is compared with (see flat_group_share): raise {SECTION}.temperature or explore more, or the tasks are "
+            "all solved or all too hard"
         )
     if position.certain_updates >= patience:
         return (
