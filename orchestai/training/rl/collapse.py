@@ -27,9 +27,9 @@ def watch(position: Position, metrics: Mapping[str, float], config: Phase2Config
     patience = config.collapse_patience
     if position.flat_updates >= config.flat_patience:
         return (
-            f"nothing could be learned in {config.flat_patience} updates in a row, because no reward differed from what "
-            f"it is compared with (see flat_group_share): raise {SECTION}.temperature or explore more, or the tasks are "
-            "all solved or all too hard"
+            f"nothing could be learned in {config.flat_patience} updates in a row, because no reward differed from "
+            f"what it is compared with (see flat_group_share): raise {SECTION}.temperature or explore more, or the "
+            "tasks are all solved or all too hard"
         )
     if position.certain_updates >= patience:
         return (
