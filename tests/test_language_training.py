@@ -104,10 +104,10 @@ def test_it_learns_to_plan_and_keeps_the_best_epoch(data, tmp_path):
     assert commands.plan(settings, "First, spell the date. Then, count its words.", best) == plan.workflow
 
 
-@pytest.mark.parametrize("schedule", ["plateau", "linear"])
-def test_a_stopped_run_goes_on_bit_for_bit(data, tmp_path, schedule, monkeypatch):
+@pytest.mark.parametrize(("schedule", "optimizer"), [("plateau", "adamw"), ("linear", "adamw_8bit")])
+def test_a_stopped_run_goes_on_bit_for_bit(data, tmp_path, schedule, optimizer, monkeypatch):
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    settings = config(num_epochs=3, lr_schedule=schedule)
+    settings = config(num_epochs=3, lr_schedule=schedule, optimizer=optimizer)
     train(settings, data=data, output_dir=whole)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(LanguageImitation, "run_epoch", interrupted_after(2, LanguageImitation.run_epoch))
@@ -118,7 +118,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(data, tmp_path, schedule, monkeypatch
     name = "phase1_last/model.safetensors"
     assert (stopped / name).read_bytes() == (whole / name).read_bytes()
     with pytest.raises(UserError, match=r"cannot resume, planner has changed \(language\)"):
-        other = config(num_epochs=3, lr_schedule=schedule, language={"eval_plans": 2})
+        other = config(num_epochs=3, lr_schedule=schedule, optimizer=optimizer, language={"eval_plans": 2})
         train(other, data=data, output_dir=stopped, resume=True)
     with pytest.raises(UserError, match="holds a run already"):
         train(settings, data=data, output_dir=stopped)

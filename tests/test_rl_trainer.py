@@ -3,6 +3,7 @@ what would spoil a run."""
 
 import asyncio
 import json
+import math
 
 import pytest
 import rl_bandit as bandit
@@ -59,10 +60,20 @@ def killed_at(calls: int):
     return execute
 
 
-@pytest.mark.parametrize("algorithm", ["GRPO", "PPO"])
-def test_a_killed_run_goes_on_bit_for_bit(tmp_path, algorithm):
-    changes = {"algorithm": algorithm, "eval_every": 2, "num_episodes": 24 * 3, "num_iterations": 2}
-    changes |= {"lr_schedule": "linear"}
+@pytest.mark.parametrize(
+    ("algorithm", "schedule", "factors"),
+    [
+        ("GRPO", {"lr_schedule": "linear"}, [1 - i / 6 for i in range(6)]),
+        (
+            "PPO",
+            {"lr_schedule": "cosine", "warmup_updates": 4},
+            [min(1, (i + 1) / 4) * (1 + math.cos(math.pi * i / 6)) / 2 for i in range(6)],
+        ),
+    ],
+)
+def test_a_killed_run_goes_on_bit_for_bit(tmp_path, algorithm, schedule, factors):
+    changes = {"algorithm": algorithm, "eval_every": 2, "num_episodes": 24 * 3, "num_iterations": 2, **schedule}
+    changes |= {"adam_betas": (0.8, 0.99), "weight_decay": 0.01}
     whole, _ = train(tmp_path / "whole", **changes)
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "killed", execute=killed_at(300), **changes)
@@ -71,7 +82,7 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path, algorithm):
     resumed, summary = train(tmp_path / "killed", resume=True, **changes)
     assert summary.updates == 6
     rates = [row["learning_rate"] for row in bandit.rows(tmp_path / "killed")]
-    assert rates == pytest.approx([0.1 * (1 - i / 6) for i in range(6)])
+    assert rates == pytest.approx([0.1 * factor for factor in factors])
     assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), resumed.parameters(), strict=True))
     for row, other in zip(bandit.rows(tmp_path / "whole"), bandit.rows(tmp_path / "killed"), strict=True):
         assert bandit.timeless(other) == bandit.timeless(row)
@@ -82,10 +93,10 @@ def test_a_run_may_be_made_longer_but_not_changed(tmp_path):
     assert train(tmp_path, num_episodes=48, resume=True)[1].updates == 4
     with pytest.raises(UserError, match=r"training\.phase2_rl\.learning_rate was 0\.1 and is now 0\.2"):
         train(tmp_path, num_episodes=48, learning_rate=0.2, resume=True)
-    scheduled = {"lr_schedule": "linear", "num_episodes": 24}
-    train(tmp_path / "linear", **scheduled)
-    with pytest.raises(UserError, match=r"num_episodes was 24 and is now 48; .*schedule=linear.*--checkpoint"):
-        train(tmp_path / "linear", **scheduled | {"num_episodes": 48}, resume=True)
+    scheduled = {"lr_schedule": "cosine", "num_episodes": 24}
+    train(tmp_path / "cosine", **scheduled)
+    with pytest.raises(UserError, match=r"num_episodes was 24 and is now 48; .*schedule=cosine.*--checkpoint"):
+        train(tmp_path / "cosine", **scheduled | {"num_episodes": 48}, resume=True)
     changed = [task.model_copy(update={"test": "assert False"}) for task in bandit.TASKS]
     with pytest.raises(UserError, match="training tasks was"):
         train(tmp_path, num_episodes=48, tasks=changed, resume=True)

@@ -1,5 +1,6 @@
 """The typed configuration: sections by concern, and how they are read."""
 
+from orchestai.config.adam import AdamConfig
 from orchestai.config.load import DEFAULT_CONFIG, check_workers, load, load_config
 from orchestai.config.planner import (
     CACHE_DIR,
@@ -28,6 +29,7 @@ __all__ = [
     "CACHE_DIR",
     "DEFAULT_CONFIG",
     "TINY",
+    "AdamConfig",
     "Config",
     "ExecutionConfig",
     "LanguageConfig",

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from orchestai.config.adam import AdamConfig
 from orchestai.section import Section
 
 
@@ -16,13 +17,15 @@ class RewardsConfig(Section):
     """Scale the cost and latency terms by success, so that a cheap failure never beats a dear success."""
 
 
-class OptimizationConfig(Section):
+class OptimizationConfig(AdamConfig):
     """How weights change: algorithm, loss, learning rate, batches of the optimizer."""
 
     algorithm: Literal["GRPO", "PPO"] = "GRPO"
-    learning_rate: float = Field(3e-5, gt=0)
-    lr_schedule: Literal["constant", "linear"] = "constant"
-    """`linear`: the learning rate falls to 0 with the last episode, so a resumed run cannot have more of them."""
+    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """`linear`, `cosine`: the learning rate falls to 0 with the last episode, in a straight line or along half a
+    cosine, so a resumed run cannot have more episodes."""
+    warmup_updates: int = Field(0, ge=0)
+    """Updates over which the learning rate rises to what the schedule says, by equal steps."""
     num_episodes: int = Field(1000, ge=1)
     """Tasks attempted in total; each is planned `num_generations` times."""
     gamma: float = Field(0.99, ge=0, le=1)
@@ -61,7 +64,6 @@ class OptimizationConfig(Section):
     """`plan`: every decision is credited with the plan's reward. `step`: with what its own step earned, and with the
     plan's success only where no other step failed its check; for GRPO (`dr_grpo`) that explores workers and fallbacks
     alone, with the `dataflow` assembler, where no step's answer depends on another's."""
-    max_grad_norm: float = Field(1.0, gt=0)
     seed: int = 0
 
 

@@ -7,10 +7,10 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from orchestai.section import Section
+from orchestai.config.adam import AdamConfig
 
 
-class Phase1Config(Section):
+class Phase1Config(AdamConfig):
     batch_size: int = Field(32, ge=1)
     learning_rate: float = Field(1e-4, gt=0)
     lr_schedule: Literal["plateau", "linear"] = "plateau"
@@ -29,7 +29,6 @@ class Phase1Config(Section):
     source_temperature: float = Field(1.0, ge=1)
     """heads: above 1, small sources of examples are drawn more often: by their size to the power of 1 over this."""
     weight_decay: float = Field(0.01, ge=0)
-    max_grad_norm: float = Field(1.0, gt=0)
     val_fraction: float = Field(0.2, gt=0, lt=1)
     """Share of tasks held out for validation."""
     test_fraction: float = Field(0.2, ge=0, lt=1)

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.optim import AdamW
 from torch.utils.data import default_collate
 
 from orchestai.config import Phase1Config
@@ -22,6 +21,7 @@ from orchestai.training.drawing import draw
 from orchestai.training.epochs import Epochs, short
 from orchestai.training.figures import EdgeCounts, Tally, count_heads, count_links, count_plans
 from orchestai.training.freed_memory import FreedMemory
+from orchestai.training.optimizers import open_optimizer
 
 
 class Imitation(Epochs):
@@ -39,7 +39,7 @@ class Imitation(Epochs):
         self._lengths = [len(planner.encoder.encode(instruction)) for instruction in train.instructions]
         self._learned = [parameter for parameter in planner.parameters() if parameter.requires_grad]
         self._freed = FreedMemory()
-        optimizer = AdamW(self._learned, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+        optimizer = open_optimizer(self._learned, settings)
         super().__init__(optimizer, settings, sum(-(-len(kind) // settings.batch_size) for kind in self._kinds))
 
     def batches(self, epoch: int) -> Iterator[list[int]]:

@@ -168,9 +168,7 @@ class LanguageImitation(Epochs):
             accelerator,
             planner,
             lambda learns: PlanLoss(learns, settings.lambda_dag),
-            learning_rate=settings.learning_rate,
-            max_grad_norm=settings.max_grad_norm,
-            weight_decay=settings.weight_decay,
+            settings,
         )
         self._lengths = [len(lesson) for _, lesson in train]
         super().__init__(self.learner.optimizer, settings, -(-len(train) // settings.batch_size))

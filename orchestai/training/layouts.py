@@ -21,10 +21,12 @@ class Layout:
 
     Attributes:
         split: whether a process holds a part of the weights only, so that it cannot use the module alone.
+        split_moments: whether it holds a part of the optimizer's moments only.
         several: whether several modules can learn beside each other.
     """
 
     split = False
+    split_moments = False
     several = True
 
     def __init__(self, accelerator: Accelerator) -> None:
@@ -38,22 +40,24 @@ class Layout:
         return parameter.detach()
 
     def moments(self, optimizer: Optimizer, parameter: nn.Parameter) -> dict[str, Tensor]:
-        """What AdamW keeps of the parameter (`step`, `exp_avg`, `exp_avg_sq`), whole; empty before its first step."""
-        return dict(optimizer.state.get(parameter, {}))
+        """What the optimizer keeps of the parameter, whole; empty before its first step.
+
+        AdamW: `step`, `exp_avg`, `exp_avg_sq`. In 8 bits: `step`, codes (`state1`, `state2`) and what they stand for.
+        """
+        state = optimizer.state.get(parameter, {})
+        return {name: torch.as_tensor(moment) for name, moment in state.items()}
 
     def put(self, optimizer: Optimizer, parameter: nn.Parameter, value: Tensor, moments: dict[str, Tensor]) -> None:
         """Set what `value` and `moments` gave."""
         parameter.data.copy_(value)
-        optimizer.state[parameter] = {
-            name: moment.clone() if moment.dim() == 0 else moment.to(parameter.device, parameter.dtype, copy=True)
-            for name, moment in moments.items()
-        }
+        optimizer.state[parameter] = {name: _restored(name, moment, parameter) for name, moment in moments.items()}
 
 
 class Fsdp2(Layout):
     """PyTorch's `fully_shard`: a part of every parameter in each process."""
 
     split = True
+    split_moments = True
     several = False
 
     def configure(self, module: nn.Module, max_grad_norm: float) -> None:
@@ -89,6 +93,7 @@ class Fsdp2(Layout):
 class Zero(Layout):
     """DeepSpeed's ZeRO: moments in parts (stage 1), gradients too (2), weights too (3)."""
 
+    split_moments = True
     several = False
 
     def __init__(self, accelerator: Accelerator) -> None:
@@ -178,6 +183,14 @@ def layout_of(accelerator: Accelerator) -> Layout:
     if accelerator.distributed_type == DistributedType.FSDP:
         return Fsdp2(accelerator)
     return Layout(accelerator)
+
+
+def _restored(name: str, moment: Tensor, parameter: nn.Parameter) -> Any:
+    """In the format in which the optimizer keeps it: AdamW in the parameter's, 8-bit AdamW in its own."""
+    if name == "step":
+        return moment.clone() if moment.is_floating_point() else int(moment)
+    dtype = parameter.dtype if name in ("exp_avg", "exp_avg_sq") else moment.dtype
+    return moment.to(parameter.device, dtype, copy=True)
 
 
 def _whole(tensor: Tensor) -> Tensor:

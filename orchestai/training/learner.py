@@ -1,4 +1,4 @@
-"""Weights that learn: optimiser steps in all processes together, whichever way the weights are laid out."""
+"""Weights that learn: optimizer steps in all processes together, whichever way the weights are laid out."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
+from orchestai.config import AdamConfig
 from orchestai.errors import UserError
 from orchestai.training.freed_memory import FreedMemory
 from orchestai.training.layouts import layout_of
+from orchestai.training.optimizers import open_optimizer
 from orchestai.training.rl.distributed import together
 
 
@@ -46,11 +48,15 @@ class Learner:
         planner: the same in every process; on any device.
         wrap: makes the module that computes the loss from the planner that learns. Its calls give a tuple: the loss,
             a scalar, and whatever else `step` is to pass on.
+        settings: of the optimizer.
 
     Attributes:
         planner: on the accelerator's device.
         module: what `wrap` made, prepared for several processes.
-        optimizer: its learning rate is that of `param_groups`.
+        optimizer: its learning rates are those of `param_groups`.
+
+    Raises:
+        UserError: the layout does not go with the optimizer, or its package is missing.
     """
 
     def __init__(
@@ -58,20 +64,23 @@ class Learner:
         accelerator: Accelerator,
         planner: Planner,
         wrap: Callable[[Planner], nn.Module],
-        *,
-        learning_rate: float,
-        max_grad_norm: float,
-        weight_decay: float = 0.0,
+        settings: AdamConfig,
     ) -> None:
         self.accelerator = accelerator
         self._freed = FreedMemory()
         self._layout = layout_of(accelerator)
-        self._max_grad_norm = max_grad_norm
+        if settings.optimizer == "adamw_8bit" and self._layout.split_moments:
+            raise UserError(
+                "training: optimizer=adamw_8bit keeps moments whole, but FSDP2 and ZeRO split them; set optimizer to "
+                "adamw, or launch with configs/accelerate/ddp.yaml"
+            )
+        self._max_grad_norm = settings.max_grad_norm
         learns = copy.deepcopy(planner) if self._layout.split else planner.to(accelerator.device)
         learned = [parameter for parameter in learns.parameters() if parameter.requires_grad]
         module = wrap(learns)
-        self._layout.configure(module, max_grad_norm)
-        optimizer = torch.optim.AdamW(learned, lr=learning_rate, weight_decay=weight_decay)
+        self._layout.configure(module, settings.max_grad_norm)
+        optimizer = open_optimizer(learned, settings)
+        self._rates = [group["lr"] for group in optimizer.param_groups]
         self.module, self.optimizer = accelerator.prepare(module, optimizer)
         self.planner = planner.to(accelerator.device)
         self._learned = {name: parameter for name, parameter in learns.named_parameters() if parameter.requires_grad}
@@ -106,6 +115,11 @@ class Learner:
         self._freed.give_back()
         return results, norm
 
+    def set_rates(self, factor: float) -> None:
+        """Learn with that multiple of each parameter group's own learning rate from now on."""
+        for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = rate * factor
+
     @torch.no_grad()
     def sync(self) -> None:
         """Bring `planner` up to date; to be called by all processes before it is used after steps."""
@@ -118,7 +132,7 @@ class Learner:
 
     @torch.no_grad()
     def state(self) -> dict[str, Any]:
-        """Learned weights and moments by name, whole, on the CPU, in the same form for every layout; the learning rate.
+        """Learned weights and moments by name, whole, on the CPU, in the same form for every layout; learning rates.
 
         To be called by all processes; on others than the main one it is empty.
         """
@@ -131,7 +145,8 @@ class Learner:
                     moments[name] = {key: moment.cpu() for key, moment in its.items()}
         if not self.accelerator.is_main_process:
             return {}
-        return {"weights": weights, "moments": moments, "learning_rate": self.optimizer.param_groups[0]["lr"]}
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        return {"weights": weights, "moments": moments, "learning_rates": rates}
 
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -147,6 +162,6 @@ class Learner:
         with together(self.accelerator, "loading the state of training"):
             for name, parameter in self._learned.items():
                 self._layout.put(self.optimizer, parameter, weights[name], moments[name])
-        for group in self.optimizer.param_groups:
-            group["lr"] = state["learning_rate"]
+        for group, rate in zip(self.optimizer.param_groups, state["learning_rates"], strict=True):
+            group["lr"] = rate
         self.sync()

@@ -18,7 +18,7 @@ from orchestai.errors import UserError
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 
-STATE_VERSION = 4
+STATE_VERSION = 5
 
 
 @dataclass
@@ -44,6 +44,7 @@ class Position:
 
 
 _EPISODES = "training.phase2_rl.num_episodes"
+_SCHEDULE = "training.phase2_rl.lr_schedule"
 _VLLM = "planner.language.vllm."
 _SPEED = {
     "agents.concurrency",
@@ -64,7 +65,7 @@ def identity(
     for name, some in (("training tasks", tasks), ("validation tasks", eval_tasks)):
         flat[name] = data_fingerprint(some)
     # Without a schedule, how long training will last changes no update of it.
-    free = _SPEED if phase2.lr_schedule == "linear" else {*_SPEED, _EPISODES}
+    free = {*_SPEED, _EPISODES} if phase2.lr_schedule == "constant" else _SPEED
     return {key: value for key, value in flat.items() if key not in free}
 
 
@@ -130,7 +131,7 @@ def _refuse_change(path: Path, saved: Mapping[str, Any], now: Mapping[str, Any])
             remedy = "restore it, or start a new run in another output folder"
             if key == _EPISODES:
                 remedy = (
-                    "with lr_schedule=linear the learning rate ends at 0 there, so this run can be made neither longer "
+                    f"with lr_schedule={now[_SCHEDULE]} the learning rate ends at 0 there, so this run can be made neither longer "
                     "nor shorter; restore it, or start a new run from its phase2_last (--checkpoint) in another output "
                     "folder"
                 )

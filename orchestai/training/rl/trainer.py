@@ -33,6 +33,7 @@ from orchestai.training.rl.parts import passes
 from orchestai.training.rl.policy import Policy
 from orchestai.training.rl.recipes import PPO, RECIPES, Recipe
 from orchestai.training.rl.report import Report
+from orchestai.training.rl.schedule import rate_factor
 from orchestai.training.rl.staleness import describe_staleness, refuse_stale
 
 BEST, LAST, STATE = "phase2_best.pth", "phase2_last.pth", "phase2_state.pt"
@@ -118,8 +119,7 @@ class Trainer(Generic[Begun]):
             self.accelerator,
             policy,
             lambda learns: Objective(learns, self.recipe, self.config).eval(),
-            learning_rate=self.config.learning_rate,
-            max_grad_norm=self.config.max_grad_norm,
+            self.config,
         )
 
     async def train(self, *, resume: bool = False) -> Summary:
@@ -207,12 +207,10 @@ class Trainer(Generic[Begun]):
         return Episodes(interleave([part.groups for part in parts]), own.seconds)
 
     def _set_learning_rate(self) -> float:
-        left = 1 - self.position.consumed / self.config.num_episodes
-        rate = self.config.learning_rate * (left if self.config.lr_schedule == "linear" else 1.0)
+        factor = rate_factor(self.config, self.position.update, self.position.consumed / self.config.num_episodes)
         for learner in self.learners.values():
-            for group in learner.optimizer.param_groups:
-                group["lr"] = rate
-        return rate
+            learner.set_rates(factor)
+        return self.config.learning_rate * factor
 
     def _learn(self, name: str, learning: Learning) -> dict[str, float]:
         """Take a policy's optimiser steps of one batch; the figures are means over the steps, none without any."""

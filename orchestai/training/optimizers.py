@@ -1,0 +1,33 @@
+"""Opens the optimizer that a configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from torch import nn
+from torch.optim import AdamW, Optimizer
+
+from orchestai.config import AdamConfig
+from orchestai.errors import UserError
+
+
+def open_optimizer(parameters: Sequence[nn.Parameter], settings: AdamConfig) -> Optimizer:
+    """AdamW over the parameters, its moments in the format of the parameters or in 8 bits.
+
+    In 8 bits, tensors of fewer than 4,096 weights keep moments in float32, as bitsandbytes advises.
+
+    Raises:
+        UserError: bitsandbytes is wanted, and not installed.
+    """
+    options = {"lr": settings.learning_rate, "betas": settings.adam_betas, "weight_decay": settings.weight_decay}
+    if settings.optimizer == "adamw":
+        return AdamW(parameters, **options)  # type: ignore[arg-type]
+    try:
+        import bitsandbytes
+    except ImportError as error:
+        raise UserError(
+            "training: optimizer=adamw_8bit needs bitsandbytes; run: pip install bitsandbytes, or set optimizer to "
+            f"adamw ({error})"
+        ) from error
+    return cast(Optimizer, bitsandbytes.optim.AdamW8bit(parameters, **options))
