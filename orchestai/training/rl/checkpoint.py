@@ -132,8 +132,8 @@ def _refuse_change(path: Path, saved: Mapping[str, Any], now: Mapping[str, Any])
             if key == _EPISODES:
                 remedy = (
                     f"with lr_schedule={now[_SCHEDULE]} the learning rate ends at 0 there, so this run can be made "
-                    "neither longer nor shorter; restore it, or start a new run from its phase2_last (--checkpoint) in another output "
-                    "folder"
+                    "neither longer nor shorter; restore it, or start a new run from its phase2_last (--checkpoint) in "
+                    "another output folder"
                 )
             raise UserError(f"{path}: {key} was {saved.get(key)!r} and is now {now.get(key)!r}; {remedy}")
 
