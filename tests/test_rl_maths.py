@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestai.training.rl import maths
-from orchestai.training.rl.maths import Counts, Lengths
+from orchestai.training.rl.maths import Bounds, Counts, Lengths
 
 MODES = ["sequence_mean", "sequence_sum", "slot_mean", "constant_length", "rollout_mean"]
 
@@ -138,7 +138,7 @@ def test_what_stands_in_masked_slots_never_matters(seed):
     def figures(junk):
         put = lambda x: torch.where(mask, x, junk)  # noqa: E731
         ratio = maths.policy_ratio(put(logp), put(old), mask, "sequence")
-        loss = maths.policy_loss("clip", put(logp), ratio, put(advantages))
+        loss = maths.policy_loss("clip", put(logp), ratio, put(advantages), Bounds())
         return [
             maths.gae(put(rewards), put(values), mask, 0.9, 0.8)[0],
             maths.returns_to_go(put(rewards), mask, 0.9),
@@ -170,7 +170,7 @@ def test_sequence_ratio_spreads_its_gradient_over_the_row():
     logp = torch.zeros(1, 4, requires_grad=True)
     mask = torch.tensor([[True, True, True, False]])
     ratio = maths.policy_ratio(logp, torch.zeros(1, 4), mask, "sequence")
-    maths.policy_loss("clip", logp, ratio, torch.ones(1, 4))[mask].mean().backward()
+    maths.policy_loss("clip", logp, ratio, torch.ones(1, 4), Bounds())[mask].mean().backward()
     assert torch.allclose(logp.grad, torch.tensor([[-1 / 3, -1 / 3, -1 / 3, 0]]))
 
 
@@ -188,18 +188,18 @@ def test_clip_by_hand(ratio, advantage, loss, gradient):
     """d ratio / d logp = ratio, so the gradient with respect to logp is -A ratio where the clip is open."""
     logp = tensor(math.log(ratio))[None].requires_grad_()
     now = maths.policy_ratio(logp, torch.zeros(1, 1), torch.ones(1, 1, dtype=torch.bool))
-    value = maths.policy_loss("clip", logp, now, tensor(advantage)[None])
+    value = maths.policy_loss("clip", logp, now, tensor(advantage)[None], Bounds())
     value.sum().backward()
     assert value.item() == pytest.approx(loss)
     assert logp.grad.item() == pytest.approx(gradient)
-    low, high = maths.bounded("clip", now, tensor(advantage)[None], 0.2, 0.2, None, 5.0)
+    low, high = maths.bounded("clip", now, tensor(advantage)[None], Bounds())
     assert (low.item(), high.item()) == (ratio < 1 and gradient == 0, ratio > 1 and gradient == 0)
 
 
 def test_cispo_bounds_the_weight_but_never_stops_the_gradient():
     logp = tensor(math.log(9.0))[None].requires_grad_()
     ratio = maths.policy_ratio(logp, torch.zeros(1, 1), torch.ones(1, 1, dtype=torch.bool))
-    maths.policy_loss("cispo", logp, ratio, tensor(2)[None], max_ratio=5.0).sum().backward()
+    maths.policy_loss("cispo", logp, ratio, tensor(2)[None], Bounds(max_ratio=5.0)).sum().backward()
     assert logp.grad.item() == pytest.approx(-10)
 
 
@@ -208,7 +208,8 @@ def test_reinforce_and_on_policy_clip_have_the_same_gradient():
     gradients = []
     for kind in ("clip", "reinforce", "cispo"):
         logp = torch.full((2, 3), -1.0, requires_grad=True)
-        maths.policy_loss(kind, logp, maths.policy_ratio(logp, logp.detach(), mask), advantages).sum().backward()
+        ratio = maths.policy_ratio(logp, logp.detach(), mask)
+        maths.policy_loss(kind, logp, ratio, advantages, Bounds()).sum().backward()
         gradients.append(logp.grad)
     assert torch.equal(gradients[0], gradients[1])
     assert torch.equal(gradients[0], gradients[2])

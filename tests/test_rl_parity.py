@@ -114,7 +114,7 @@ def ours(kind: str, drawn: Drawn, **settings: Any) -> tuple[Tensor, Tensor, Tens
     """Loss, and its gradients with respect to log-probabilities and entropies."""
     if kind == "cispo":
         settings["max_ratio"] = 1 + settings.pop("epsilon_high", 0.2)
-    config = Phase2Config(loss_type=kind, **{"entropy_coef": 0.0, **settings})
+    config = Phase2Config(loss_type=kind, **{"entropy_coef": 0.0, "epsilon": 0.2, **settings})
     policy = Rows(drawn.logp, drawn.entropy, drawn.reference)
     mask = drawn.mask
     weights = torch.ones_like(drawn.logp) if drawn.weights is None else drawn.weights.expand_as(drawn.logp)

@@ -32,14 +32,14 @@ class OptimizationConfig(AdamConfig):
     """PPO: discount per decision."""
     lambda_gae: float = Field(0.95, ge=0, le=1)
     """PPO: lambda of generalised advantage estimation."""
-    epsilon: float = Field(0.2, gt=0)
-    """Clip range of the ratio."""
+    epsilon: float | None = Field(None, gt=0)
+    """Clip range of the ratio. null: 0.2; gspo, whose ratio is a mean over a row: 3e-4 downwards and 4e-4 upwards."""
     epsilon_high: float | None = Field(None, gt=0)
     """Upper clip range where it differs from the lower (DAPO's clip-higher: 0.28)."""
     delta: float | None = Field(None, gt=1)
     """Upper bound of the ratio of decisions that were worse than expected (dual clip, say 3); null for none."""
-    max_ratio: float = Field(5.0, ge=1)
-    """cispo: largest ratio with which a decision is weighed."""
+    max_ratio: float | None = Field(None, ge=1)
+    """cispo: largest ratio with which a decision is weighed. null: 5."""
     num_iterations: int = Field(1, ge=1)
     """Passes over one batch."""
     num_minibatches: int = Field(1, ge=1)

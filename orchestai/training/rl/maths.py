@@ -175,17 +175,22 @@ def policy_ratio(logp: Tensor, old_logp: Tensor, mask: Tensor, level: Level = "t
     return log_ratio.exp()
 
 
-def policy_loss(
-    kind: Surrogate,
-    logp: Tensor,
-    ratio: Tensor,
-    advantages: Tensor,
-    *,
-    clip_low: float = 0.2,
-    clip_high: float = 0.2,
-    delta: float | None = None,
-    max_ratio: float = 5.0,
-) -> Tensor:
+class Bounds(NamedTuple):
+    """How far a ratio counts in `policy_loss`.
+
+    Attributes:
+        low, high: `clip` holds it within [1 - low, 1 + high].
+        delta: dual clip's upper bound where the advantage is negative; None for none.
+        max_ratio: upper bound of the weight in `cispo`.
+    """
+
+    low: float = 0.2
+    high: float = 0.2
+    delta: float | None = None
+    max_ratio: float = 5.0
+
+
+def policy_loss(kind: Surrogate, logp: Tensor, ratio: Tensor, advantages: Tensor, bounds: Bounds) -> Tensor:
     """(rows, slots) loss whose gradient improves the policy.
 
     - `clip` (PPO, GRPO, Dr. GRPO, DAPO; GSPO with a sequence ratio): -min(ratio A, clip(ratio, 1 - low, 1 + high) A);
@@ -197,38 +202,30 @@ def policy_loss(
         logp, ratio, advantages: (rows, slots); advantages without gradient.
     """
     if kind == "clip":
-        held = ratio.clamp(1 - clip_low, 1 + clip_high)
-        free = ratio if delta is None else ratio.clamp(max=delta)
+        held = ratio.clamp(1 - bounds.low, 1 + bounds.high)
+        free = ratio if bounds.delta is None else ratio.clamp(max=bounds.delta)
         return -torch.minimum(free * advantages, held * advantages)
     if kind == "cispo":
-        return -ratio.detach().clamp(max=max_ratio) * advantages * logp
+        return -ratio.detach().clamp(max=bounds.max_ratio) * advantages * logp
     if kind == "reinforce":
         return -advantages * logp
     raise ValueError(f"no surrogate {kind!r}")
 
 
-def bounded(
-    kind: Surrogate,
-    ratio: Tensor,
-    advantages: Tensor,
-    clip_low: float,
-    clip_high: float,
-    delta: float | None,
-    max_ratio: float,
-) -> tuple[Tensor, Tensor]:
+def bounded(kind: Surrogate, ratio: Tensor, advantages: Tensor, bounds: Bounds) -> tuple[Tensor, Tensor]:
     """Where the ratio was too low, and where too high, for `policy_loss`; (rows, slots) bool each.
 
     For `clip` these slots have no gradient; those of `cispo` weigh less than their ratio says.
     """
     nowhere = torch.zeros_like(ratio, dtype=torch.bool)
     if kind == "cispo":
-        return nowhere, ratio > max_ratio
+        return nowhere, ratio > bounds.max_ratio
     if kind == "reinforce":
         return nowhere, nowhere
-    high = (ratio > 1 + clip_high) & (advantages > 0)
-    if delta is not None:
-        high |= (ratio > delta) & (advantages < 0)
-    return (ratio < 1 - clip_low) & (advantages < 0), high
+    high = (ratio > 1 + bounds.high) & (advantages > 0)
+    if bounds.delta is not None:
+        high |= (ratio > bounds.delta) & (advantages < 0)
+    return (ratio < 1 - bounds.low) & (advantages < 0), high
 
 
 def sampler_weights(

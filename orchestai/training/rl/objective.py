@@ -69,24 +69,14 @@ class Objective(nn.Module):
             self._frozen.requires_grad_(False)
         self._recipe = recipe
         self._config = config
+        self._bounds = recipe.bounds_of(config)
 
     def forward(self, rows: Batch, counts: Counts) -> Part:
         """The rows' share of the loss of the optimiser step that `counts` describes."""
         config, recipe, mask = self._config, self._recipe, rows.mask
         scores = self._score(self.planner, rows)
-        low, high = config.epsilon, config.epsilon_high or config.epsilon
         ratio = maths.policy_ratio(scores.logp, rows.logp, mask, recipe.level)
-        policy = maths.policy_loss(
-            recipe.surrogate,
-            scores.logp,
-            ratio,
-            rows.advantages,
-            clip_low=low,
-            clip_high=high,
-            delta=config.delta,
-            max_ratio=config.max_ratio,
-        )
-        policy = policy * rows.weights
+        policy = rows.weights * maths.policy_loss(recipe.surrogate, scores.logp, ratio, rows.advantages, self._bounds)
 
         def mean(per_slot: Tensor) -> Tensor:
             return maths.aggregate(per_slot, mask, "slot_mean", counts, rows.lengths)
@@ -102,9 +92,7 @@ class Objective(nn.Module):
         if recipe.baseline == "critic":
             value_loss = mean(maths.value_loss(scores.value, rows.values, rows.returns, config.value_clip))
             loss = loss + config.value_coef * value_loss
-        clip_low, clip_high = maths.bounded(
-            recipe.surrogate, ratio, rows.advantages, low, high, config.delta, config.max_ratio
-        )
+        clip_low, clip_high = maths.bounded(recipe.surrogate, ratio, rows.advantages, self._bounds)
         figures = {
             "loss": loss,
             "policy_loss": policy_loss,
