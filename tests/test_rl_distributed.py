@@ -14,6 +14,7 @@ RUNS = {
     for policy, changes in (("bandit", {}), ("speller", {"micro_batch_tokens": 9}))
     for name in ("GRPO", "PPO")
 }
+RUNS["bandit dynamic sampling"] = UNEVEN | {"dynamic_sampling": True, "num_episodes": 24, "num_generations": 2}
 
 
 @pytest.mark.distributed
@@ -32,7 +33,9 @@ def test_two_processes_give_the_losses_of_one_and_share_an_error(tmp_path, repos
             ).train()
         )
         one, two = bandit.rows(tmp_path / "one" / name), bandit.rows(tmp_path / "two" / name)
-        assert len(one) == len(two) == 3
+        assert len(one) == len(two) == (4 if "dynamic" in name else 3)
+        if "dynamic" in name:
+            assert sum(row["replaced_groups"] for row in one) > 0, "rounds of one and two tasks for two processes"
         for row, other in zip(one, two, strict=True):
             assert bandit.timeless(other) == pytest.approx(bandit.timeless(row), abs=1e-5)
     errors = [(tmp_path / "two" / f"error{rank}").read_text() for rank in range(2)]

@@ -186,7 +186,7 @@ def test_every_task_comes_once_per_pass_and_passes_differ(tmp_path):
     running = bandit.trainer(tmp_path, bandit.settings(num_episodes=48, tasks_per_update=10), execute=noting)
     batches = []
     while running.position.consumed < 48:
-        tasks = running._next_tasks()
+        tasks = running.batches.tasks_from(running.position.consumed, 10)
         batches.append([task.task_id for task in tasks])
         running.position.consumed += len(tasks)
     assert [len(batch) for batch in batches] == [10, 10, 4] * 2

@@ -76,6 +76,12 @@ class SamplingConfig(Section):
     """Executions whose mean reward a plan gets."""
     tasks_per_update: int = Field(16, ge=1)
     """Tasks whose plans make one batch."""
+    dynamic_sampling: bool = False
+    """Replace groups whose rewards do not differ by groups of further tasks, until `tasks_per_update` groups differ
+    (DAPO). Where they still do not after `max_resampling_rounds`, or the pass over the tasks ends, the batch is filled
+    up with groups that do not differ. `num_episodes` counts every task that was attempted."""
+    max_resampling_rounds: int = Field(3, ge=1)
+    """dynamic_sampling: how often the groups of one batch are replaced at most."""
     max_steps_per_episode: int = Field(50, ge=1)
     """Most steps (subtasks) of one plan; a longer plan counts as invalid."""
     explore: tuple[Literal["stop", "span", "type", "worker", "fallback", "edge"], ...] = ("worker", "fallback")

@@ -11,6 +11,7 @@ import torch
 from orchestai.outcome import Scored, Unscorable
 from orchestai.training.rl.batch import Learning
 from orchestai.training.rl.episode import Episode
+from orchestai.training.rl.task_batches import Sampled
 
 
 def describe_episodes(episodes: Sequence[Episode]) -> dict[str, float]:
@@ -48,6 +49,11 @@ def describe_batch(episodes: Sequence[Episode], learnings: Collection[Learning])
         "slots_per_plan": slots / max(len(episodes), 1),
         **_together([learning.sampler for learning in learnings]),
     }
+
+
+def describe_sampling(sampled: Sampled) -> dict[str, float]:
+    """How many groups were replaced because their rewards did not differ, and in how many rounds tasks were drawn."""
+    return {"replaced_groups": sampled.replaced_groups, "sampling_rounds": sampled.rounds}
 
 
 def describe_policies(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

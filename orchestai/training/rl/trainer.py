@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic
@@ -23,11 +23,17 @@ from orchestai.training.learner import Learner, NotFiniteError
 from orchestai.training.rl.batch import Batch, Learning, make_batch, plan_credit
 from orchestai.training.rl.checkpoint import Position, load_state, save_state
 from orchestai.training.rl.collapse import watch
-from orchestai.training.rl.collector import Begun, Collector, Episodes
+from orchestai.training.rl.collector import Begun, Collector
 from orchestai.training.rl.credit import Credit
-from orchestai.training.rl.distributed import interleave, on_all, on_main, share, together
+from orchestai.training.rl.distributed import on_main, share, together
 from orchestai.training.rl.episode import Episode
-from orchestai.training.rl.metrics import describe_batch, describe_episodes, describe_policies, sample_rows
+from orchestai.training.rl.metrics import (
+    describe_batch,
+    describe_episodes,
+    describe_policies,
+    describe_sampling,
+    sample_rows,
+)
 from orchestai.training.rl.objective import FIGURES, Objective
 from orchestai.training.rl.parts import passes
 from orchestai.training.rl.policy import Policy
@@ -35,6 +41,7 @@ from orchestai.training.rl.recipes import PPO, RECIPES, Recipe
 from orchestai.training.rl.report import Report
 from orchestai.training.rl.schedule import rate_factor
 from orchestai.training.rl.staleness import describe_staleness, refuse_stale
+from orchestai.training.rl.task_batches import TaskBatches, all_episodes
 
 BEST, LAST, STATE = "phase2_best.pth", "phase2_last.pth", "phase2_state.pt"
 
@@ -104,13 +111,14 @@ class Trainer(Generic[Begun]):
         self.recipe = choose_recipe(config)
         self.credit = credit or plan_credit(config)
         self.tasks = list(tasks)
+        self._by_id = {task.task_id: task for task in self.tasks}
         self.eval_tasks = list(eval_tasks[: config.eval_tasks])
         self.output = Path(output)
         self.position = Position(versions=dict.fromkeys(self.policies, 0))
         self._save_policies = save_policies
         self._identity = identity
         self._unscorable_limit = unscorable_limit
-        self._begun: deque[tuple[list[Task], Begun]] = deque()
+        self.batches = TaskBatches(accelerator, collector, config, self.recipe, self.tasks, self._telling)
         self.learners = {name: self._learner(policy) for name, policy in self.policies.items()}
 
     def _learner(self, policy: Policy) -> Learner:
@@ -143,33 +151,27 @@ class Trainer(Generic[Begun]):
             if not resume:
                 await self._evaluate(report)
             while position.consumed < config.num_episodes and not stopped:
-                tasks, collected = await self._collect()
-                episodes = [episode for group in collected.groups for episode in group]
-                ages = describe_staleness(episodes, position.versions, config)
-                episodes = refuse_stale(episodes, position.versions, config)
-                self._refuse_if_broken(episodes, f"episodes of update {position.update + 1}")
-                by_id = {task.task_id: task for task in tasks}
-                learnings = {
-                    name: make_batch(
-                        of_policy(episodes, name), by_id, self.recipe, config, policy.max_slots, self.credit
-                    )
-                    for name, policy in self.policies.items()
-                }
+                sampled = await self.batches.next(position)
+                ages = describe_staleness(sampled.episodes, position.versions, config)
+                episodes = refuse_stale(sampled.episodes, position.versions, config)
+                attempts = [*episodes, *sampled.replaced]
+                self._refuse_if_broken(attempts, f"episodes of update {position.update + 1}")
+                learnings = {name: self._learning(name, episodes) for name in self.policies}
                 if not position.update:
                     self._say_what_is_ignored(report, learnings.values())
                 async with self.collector.weights:
                     started = time.perf_counter()
                     figures = {"learning_rate": self._set_learning_rate()}
                     figures |= describe_policies({name: self._learn(name, learnings[name]) for name in self.policies})
-                    seconds = {**collected.seconds, "updating": time.perf_counter() - started}
+                    seconds = {**sampled.seconds, "updating": time.perf_counter() - started}
                     figures |= await self.collector.sync(position.versions)
                     seconds["syncing"] = time.perf_counter() - started - seconds["updating"]
 
                 position.update += 1
-                position.consumed += len(tasks)
-                metrics = describe_batch(episodes, learnings.values()) | ages | figures
+                position.consumed += sampled.consumed
+                metrics = describe_batch(attempts, learnings.values()) | describe_sampling(sampled) | ages | figures
                 metrics |= {f"seconds_{name}": value for name, value in seconds.items()}
-                metrics["slots_per_second"] = metrics["slots_per_plan"] * len(episodes) / sum(seconds.values())
+                metrics["slots_per_second"] = metrics["slots_per_plan"] * len(attempts) / sum(seconds.values())
                 stopped = watch(position, metrics, config)
                 report.update(position, metrics, sample_rows(episodes))
                 if stopped or position.update % config.eval_every == 0 or position.consumed >= config.num_episodes:
@@ -182,29 +184,14 @@ class Trainer(Generic[Begun]):
         if ignored := sorted({name for learning in learnings for name in learning.ignored}):
             report.say(f"credit by {self.credit.rule} does not look at the rewards of {' and '.join(ignored)}")
 
-    def _next_tasks(self) -> list[Task]:
-        """The next tasks of the present pass over them; every pass is shuffled anew, and no batch crosses two."""
-        consumed = self.position.consumed + sum(len(tasks) for tasks, _ in self._begun)
-        epoch, first = divmod(consumed, len(self.tasks))
-        order = random.Random(f"{self.config.seed}/{epoch}").sample(self.tasks, len(self.tasks))
-        count = min(self.config.tasks_per_update, self.config.num_episodes - consumed)
-        return order[first : first + count]
+    def _learning(self, name: str, episodes: Sequence[Episode]) -> Learning:
+        """What a policy can learn from episodes."""
+        mine = of_policy(episodes, name)
+        slots = self.policies[name].max_slots
+        return make_batch(mine, self._by_id, self.recipe, self.config, slots, self.credit)
 
-    async def _collect(self) -> tuple[list[Task], Episodes]:
-        """The next batch, executed. Off policy, those after it are sampled meanwhile."""
-        ahead = 0 if self.config.on_policy else self.config.max_staleness
-        while len(self._begun) <= ahead and (tasks := self._next_tasks()):
-            update = self.position.update + len(self._begun)
-            self._begun.append((tasks, self.collector.begin(share(tasks, self.accelerator), update=update)))
-        tasks, begun = self._begun.popleft()
-        what = f"exchanging the episodes of update {self.position.update + 1}"
-        return tasks, await self._together(self.collector.finish(begun), what)
-
-    async def _together(self, mine: Awaitable[Episodes], what: str) -> Episodes:
-        """The episodes of all processes, in the order of the tasks, and this one's seconds."""
-        parts = await on_all(self.accelerator, mine, what)
-        own = parts[self.accelerator.process_index]
-        return Episodes(interleave([part.groups for part in parts]), own.seconds)
+    def _telling(self, group: Sequence[Episode]) -> bool:
+        return any(self._learning(name, group).worthwhile for name in self.policies)
 
     def _set_learning_rate(self) -> float:
         factor = rate_factor(self.config, self.position.update, self.position.consumed / self.config.num_episodes)
@@ -265,11 +252,11 @@ class Trainer(Generic[Begun]):
 
     async def _evaluate(self, report: Report) -> None:
         """Judge greedy attempts at the validation tasks, and save the policies and, last of all, training's state."""
-        collected = await self._together(
+        episodes = await all_episodes(
+            self.accelerator,
             self.collector.exploit(share(self.eval_tasks, self.accelerator)),
             f"exchanging the episodes of the evaluation after update {self.position.update}",
         )
-        episodes = [episode for group in collected.groups for episode in group]
         self._refuse_if_broken(episodes, f"validation episodes after update {self.position.update}")
         metrics = describe_episodes(episodes)
         position = self.position
