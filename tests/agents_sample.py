@@ -25,6 +25,15 @@ def plain(text: str) -> float:
     return sum(character.isascii() for character in text) / max(len(text), 1)
 
 
+def repeat(word: str) -> str:
+    """Says it again.
+
+    Args:
+        word: anything.
+    """
+    return f"You said {word}."
+
+
 class Talk(AgentWorkflow):
     """A caller speaks twice, an answerer once in between; each shall write nothing but ASCII."""
 

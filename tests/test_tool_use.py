@@ -14,6 +14,7 @@ from orchestai.agents.workflows.tool_use import ToolUse
 from orchestai.errors import UserError
 from orchestai.outcome import Scored, Unscorable
 from orchestai.rewards.answers import holds_answer
+from orchestai.sandbox import Sandbox
 from orchestai.tasks.suites import load_suite
 from orchestai.tasks.task import Task
 
@@ -60,6 +61,63 @@ async def test_a_call_that_fails_earns_nothing():
     episode = await _run(['<tool_call>{"name": "find"}</tool_call>', "<answer>Oslo</answer>"])
     assert episode.trajectories[0].turns[0].reward == 0.0
     assert (episode.outcome, episode.metrics["failed_calls"]) == (Scored(0.2), 1)
+
+
+@pytest.mark.parametrize(
+    ("said", "tools"),
+    [
+        ('<tool_call>{"name": "Copenhagen", "arguments": {}}</tool_call>', "search"),  # the error names it again
+        ("<search>Copenhagen Oslo Paris Rome</search>", "search"),  # guesses
+        ("<python>print('Copenhagen')</python>", "python"),
+        ("<python>print('Copen' + 'hagen')</python>", "python"),
+        ("<python>Copenhagen</python>", "python"),  # a NameError, which names it
+        ("<repeat>Copenhagen</repeat>", "agents_sample:repeat"),
+    ],
+)
+async def test_words_of_ones_own_are_not_found(said, tools):
+    """Each of these earned 0.5 for retrieval."""
+    with Sandbox(workers=1) as sandbox:
+        flow = ToolUse(ToolUse.Args(tools=[tools], tool_reward=0.0), sandbox)
+        episode = await flow.run(TASK, scripted_agents(TASK, {"answerer": [said, "?"]}))
+    assert episode.trajectories[0].turns[0].reward == 0.0
+    assert episode.metrics["retrieved"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "<search>zzz</search>",
+        "<search></search>",
+        "<search>the of</search>",
+        "<python></python>",
+        "<python>1 / 0</python>",
+    ],
+)
+async def test_a_call_that_comes_to_nothing_did_not_work(said):
+    """Each of these earned 0.2 for a call that worked."""
+    with Sandbox(workers=1) as sandbox:
+        flow = ToolUse(ToolUse.Args(tools=["search", "python"]), sandbox)
+        episode = await flow.run(TASK, scripted_agents(TASK, {"answerer": [said, "?"]}))
+    assert (episode.trajectories[0].turns[0].reward, episode.metrics["failed_calls"]) == (0.0, 1)
+
+
+async def test_the_same_search_again_finds_nothing_new():
+    """Each turn of a policy that repeats its first search earned 0.7."""
+    episode = await _run(lambda messages: "<search>Denmark capital</search>", max_calls=3)
+    assert [turn.reward for turn in episode.trajectories[0].turns] == [0.7, 0.0, 0.0, None]
+    other = ["<search>Denmark capital</search>", "<search>capital Denmark</search>", "?"]
+    assert [turn.reward for turn in (await _run(other)).trajectories[0].turns] == [0.7, 0.2, None]
+
+
+async def test_an_answer_that_the_question_names_is_in_every_passage_about_it():
+    task = TASK.model_copy(update={"instruct_prompt": "Which capital is larger, Copenhagen or Oslo?"})
+    episode = await _run(["<search>Denmark capital</search>", "?"], task)
+    assert episode.trajectories[0].turns[0].reward == 0.2
+
+
+async def test_empty_tags_hold_no_answer():
+    assert (await _run(["<answer> </answer>"])).outcome == Scored(0.0)
+    assert (await _run(["<answer>Oslo</answer>"])).outcome == Scored(0.2)
 
 
 async def test_calls_are_limited_and_the_turn_after_them_counts():

@@ -14,7 +14,7 @@ from scripted import ScriptedVoice
 
 from orchestai.agents.budget import Budget, BudgetConfig, BudgetExceededError
 from orchestai.agents.conversation import Conversation
-from orchestai.agents.tools import FunctionTool, describe, find_calls, use_tools
+from orchestai.agents.tools import CallFailedError, FunctionTool, describe, find_calls, use_tools
 from orchestai.agents.tools.calculator import Calculator
 from orchestai.agents.tools.loop import readable
 from orchestai.agents.tools.python import Python
@@ -309,8 +309,6 @@ def sandbox():
         ("print('a')\nprint('b')", "a\nb"),
         ("x = 20\nx + 1", "21"),
         ("```python\nprint(3)\n```", "3"),
-        ("x = 1", "(nothing was printed)"),
-        ("", "(nothing was printed)"),
         ("def f(n):\n    return 1 if n < 2 else n * f(n - 1)\nf(5)", "120"),
     ],
 )
@@ -320,9 +318,25 @@ async def test_python_gives_what_a_program_prints(sandbox, code, shown):
 
 async def test_python_says_how_a_program_failed(sandbox):
     tool = Python(sandbox)
-    assert await tool(code="print('before')\n1 / 0") == "before\nerror: ZeroDivisionError: division by zero"
-    assert "SyntaxError" in await tool(code="if")
-    assert (await tool(code="import sys; sys.exit(3)")).startswith(("error", "died"))
+    for code, message in (
+        ("print('before')\n1 / 0", r"^before\nerror: ZeroDivisionError: division by zero$"),
+        ("if", "SyntaxError"),
+        ("import sys; sys.exit(3)", "^(error|died)"),
+        ("x = 1", r"^\(nothing was printed\)$"),
+        ("", r"^\(nothing was printed\)$"),
+    ):
+        with pytest.raises(CallFailedError, match=message):
+            await tool(code=code)
+
+
+async def test_a_call_that_comes_to_nothing_has_failed_and_is_read_as_it_is():
+    async def work(x):
+        raise CallFailedError("nothing came of it")
+
+    seen = []
+    talk = Conversation("role", ScriptedVoice([call("t", x="1"), "done"]))
+    await use_tools(talk, [Made("t", work)], max_calls=1, observe=lambda act, results: seen.extend(results))
+    assert [(result.text, result.failed) for result in seen] == [("nothing came of it", True)]
 
 
 async def test_a_program_that_hangs_floods_or_dies_is_an_observation(sandbox):
@@ -413,4 +427,5 @@ def test_a_corpus_is_read_in_our_form_and_in_pyserinis(tmp_path):
 async def test_the_search_tool_shows_where_each_passage_is_from():
     tool = Search(SearchIndex.build(PASSAGES), k=2, passage_chars=10)
     assert await tool(query="capital Italy") == "[p2] Rome\nRome, the \n\n[p1] Paris\nParis is t"
-    assert await tool(query="Zanzibar") == "nothing was found"
+    with pytest.raises(CallFailedError, match=r"^nothing was found$"):
+        await tool(query="Zanzibar")

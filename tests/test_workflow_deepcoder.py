@@ -85,7 +85,7 @@ async def test_a_right_program_ends_it_at_once(sandbox):
 async def test_the_refiner_repairs_what_the_visible_test_found(sandbox):
     episode = await play(sandbox, SCRIPT)
     assert episode.outcome == Scored(1.0)
-    assert rewards(episode) == [("generator", 0.5), ("test_runner", 0.5), ("refiner", 1.0)]
+    assert rewards(episode) == [("generator", 0.5), ("test_runner", 0.5), ("refiner", 0.5)]
     counted = {"generator_success": 0, "test_runner_analyses": 1, "refiner_attempts": 1, "refiner_success_rate": 1}
     assert episode.metrics.items() >= (counted | {"total_iterations": 1, "final_success": 1}).items()
 
@@ -102,10 +102,17 @@ async def test_a_refiner_that_never_repairs_stops_at_the_limit(sandbox):
     script = {"generator": [HALF], "test_runner": ["?"] * 3, "refiner": ["def double(x): return 1", HALF, HALF]}
     episode = await play(sandbox, script)
     assert episode.outcome == Scored(0.5)
-    assert [reward for role, reward in rewards(episode) if role == "refiner"] == [0.0, 0.5, 0.5]
+    assert [reward for role, reward in rewards(episode) if role == "refiner"] == [-0.5, 0.5, 0.0]
     assert [reward for role, reward in rewards(episode) if role == "test_runner"] == [-0.5, 0.5, 0.0]
     counted = {"refiner_attempts": 3, "refiner_success_rate": 0, "total_iterations": 3, "final_success": 0}
     assert episode.metrics.items() >= counted.items()
+
+
+async def test_a_refiner_that_hands_the_program_back_earns_nothing(sandbox):
+    """It earned what the program of the generator was worth."""
+    episode = await play(sandbox, SCRIPT | {"refiner": [HALF]}, max_refinement_iterations=1)
+    assert episode.outcome == Scored(0.5)
+    assert rewards(episode) == [("generator", 0.5), ("test_runner", 0.0), ("refiner", 0.0)]
 
 
 async def test_hidden_tests_never_steer_the_loop(sandbox):

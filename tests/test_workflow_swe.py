@@ -179,6 +179,13 @@ async def test_a_patch_that_hangs_costs_its_own_tests(sandbox, sample):
     assert "4 of 5 tests pass" in episode.trajectories[2].transcript[1][1]
 
 
+async def test_an_analyser_that_names_no_file_earns_nothing(sandbox, sample):
+    """It earned the patch's whole reward: the files with the issue's words were shown in its place."""
+    for words in ("", "It is somewhere.", "<file>textkit/none.py</file>"):
+        episode = await play(sandbox, sample, [sample[1][0].canonical_solution], [PASS], analyser=words)
+        assert rewards(episode) == [("analyser", 0), ("writer", 1), ("validator", 1)]
+
+
 async def test_a_repository_that_is_not_there_is_the_users_mistake(sandbox, sample, tmp_path):
     task = sample[1][0]
     workflow = SWE(SWE.Args(repositories=tmp_path), sandbox)

@@ -13,7 +13,7 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.sandbox import Sandbox
@@ -75,6 +75,19 @@ def holds_answer(text: str, task: Task) -> bool:
     words = f" {normalised(text, task.suite)} "
     answers = {normalised(answer, task.suite) for answer in task.answers} - {"yes", "no", ""}
     return any(f" {answer} " in words for answer in answers)
+
+
+def finds_answer(text: str, task: Task, known: Iterable[str]) -> bool:
+    """Whether a text holds a right answer that is news: neither the instruction nor any of the `known` texts has one.
+
+    What a role wrote into a call itself, or had read before, it did not find by the call.
+    """
+    return holds_answer(text, task) and not any(holds_answer(each, task) for each in (task.instruction, *known))
+
+
+def brevity(text: str, words: int) -> float:
+    """1 for a text of at most so many words; for a longer one their share of it, so that copying does not pay."""
+    return min(1.0, words / max(len(text.split()), 1))
 
 
 def search_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> Outcome:

@@ -83,6 +83,11 @@ def judge_report(report: str, documents: Mapping[str, str], facts: Sequence[str]
     )
 
 
+def content_words(text: str) -> set[str]:
+    """The words of a text that say what it is about: long ones that are not common, and numbers; without case."""
+    return {word for word in _words(text) if (len(word) > 3 and word not in _STOP) or word.isdigit()}
+
+
 def stated(fact: str, report: str) -> bool:
     """Whether a report has the words of a fact in a row, whatever its case and punctuation; citations do not count."""
     wanted, words = ([word.casefold() for word in _WORD.findall(text)] for text in (fact, _CITED.sub(" ", report)))
@@ -107,7 +112,7 @@ def _sentences(report: str) -> list[tuple[str, list[str]]]:
 
 def _share(claim: str, text: str) -> float:
     """The share of a claim's content words, numbers included, that a text has; 0 where it has none."""
-    wanted = {word for word in _words(claim) if (len(word) > 3 and word not in _STOP) or word.isdigit()}
+    wanted = content_words(claim)
     return len(wanted & _words(text)) / len(wanted) if wanted else 0.0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestai.agents.conversation import Act, Conversation
 from orchestai.agents.tools.calls import ToolCall, describe, find_calls
-from orchestai.agents.tools.tool import Tool
+from orchestai.agents.tools.tool import CallFailedError, Tool
 from orchestai.errors import InfrastructureError
 
 MAX_CHARS = 2000
@@ -23,7 +23,7 @@ class ToolResult:
 
     Attributes:
         text: what the role reads.
-        failed: whether this is an error.
+        failed: whether the call came to nothing: an error, a program that raises, a search that finds nothing.
     """
 
     call: ToolCall
@@ -111,6 +111,8 @@ async def _call(call: ToolCall, tools: Sequence[Tool], timeout_s: float, max_cha
     text, error = work.result()
     if isinstance(error, InfrastructureError):
         raise error
+    if isinstance(error, CallFailedError):
+        return ToolResult(call, readable(error, max_chars), failed=True)
     if error is not None:
         return failed(f"{type(error).__name__}: {error}")
     return ToolResult(call, text, failed=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from orchestai.agents.tools.tool import CallFailedError
 from orchestai.errors import InfrastructureError
 from orchestai.sandbox import Program, Sandbox, fences
 
@@ -41,14 +42,20 @@ class Python:
         self._sandbox = sandbox
 
     async def __call__(self, code: str) -> str:
-        """What the program printed, and how it ended where it did not end well.
+        """What the program printed.
 
         Raises:
+            CallFailedError: it printed nothing, or did not end well; the message says how, after what it printed.
             InfrastructureError: the sandbox could not run it.
         """
         report = await self._sandbox.arun(Program(_RUN.format(code=fences.unfenced(code)), _TEST, "run"))
         if report.status in ("infra_error", "broken"):
             raise InfrastructureError(f"sandbox: {report.status}: {report.reason}")
         (test,) = report.tests
-        ending = "" if test.outcome == "passed" else f"{test.outcome}: {test.message or report.reason}"
-        return "\n".join(part for part in (test.output.rstrip("\n"), ending) if part) or "(nothing was printed)"
+        printed = test.output.rstrip("\n")
+        if test.outcome != "passed":
+            ending = f"{test.outcome}: {test.message or report.reason}"
+            raise CallFailedError("\n".join(part for part in (printed, ending) if part))
+        if not printed:
+            raise CallFailedError("(nothing was printed)")
+        return printed

@@ -13,7 +13,7 @@ import bm25s
 import numpy as np
 
 from orchestai import artefacts
-from orchestai.agents.tools.tool import in_thread
+from orchestai.agents.tools.tool import CallFailedError, in_thread
 from orchestai.errors import UserError
 from orchestai.tasks.records import read_file
 
@@ -155,10 +155,16 @@ class Search:
         self._passage_chars = passage_chars
 
     async def __call__(self, query: str) -> str:
-        """The passages, each with its number and title on a line of their own."""
+        """The passages, each with its number and title on a line of their own.
+
+        Raises:
+            CallFailedError: no passage shares a word with the query.
+        """
         found: list[Passage] = await in_thread(lambda: self._index.search(query, self._k))
         shown = [f"[{passage.id}] {passage.title}\n{passage.text[: self._passage_chars]}" for passage in found]
-        return "\n\n".join(shown) or "nothing was found"
+        if not shown:
+            raise CallFailedError("nothing was found")
+        return "\n\n".join(shown)
 
 
 def open_index(path: Path) -> SearchIndex:

@@ -17,6 +17,10 @@ from transformers.utils.chat_template_utils import DocstringParsingException, Ty
 from orchestai.errors import UserError
 
 
+class CallFailedError(Exception):
+    """A call did not do what it was made for, such as a program that raises; the role reads the message as it is."""
+
+
 class Tool(Protocol):
     """Something that a role may call; many calls may be in flight.
 
@@ -35,7 +39,8 @@ class Tool(Protocol):
 
         Raises:
             InfrastructureError: the tool itself is out of order; the attempt becomes unscorable.
-            Exception: anything else is what the call led to, and the role reads it.
+            CallFailedError: the call came to nothing; the message is its result.
+            Exception: anything else is what the call led to, and the role reads its kind and message.
         """
         ...
 

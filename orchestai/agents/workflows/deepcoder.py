@@ -1,7 +1,8 @@
 """DeepCoder: a generator writes a program, visible tests run, a test runner explains what failed, a refiner repairs.
 
 The loop sees nothing but visible tests: the examples that the instruction shows, or `details["visible_test"]`. Hidden
-tests judge every program afterwards: each is its author's reward, and the last one the episode's.
+tests judge every program afterwards: what the generator's is worth is its reward, what the last one is worth the
+episode's, and what a program gained over the one before is the reward of its refiner and of the test runner before.
 """
 
 from __future__ import annotations
@@ -68,10 +69,10 @@ class DeepCoder(AgentWorkflow):
             analysts.append(analyst)
 
         scores = [await self._judge(task, author.acts[0]) for author in authors]
-        for author, worth in zip(authors, scores, strict=True):
-            author.earn(author.acts[0], worth)
-        for analyst, before, after in zip(analysts, scores, scores[1:], strict=False):
+        authors[0].earn(authors[0].acts[0], scores[0])
+        for analyst, refiner, before, after in zip(analysts, authors[1:], scores, scores[1:], strict=False):
             analyst.earn(analyst.acts[0], after - before)
+            refiner.earn(refiner.acts[0], after - before)
         final = scores[-1]
         metrics = {
             "success": float(final == 1),

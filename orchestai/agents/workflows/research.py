@@ -18,6 +18,7 @@ from orchestai.agents.tools.search import SearchIndex
 from orchestai.agents.workflow import Agents
 from orchestai.agents.workflows.search import Library
 from orchestai.outcome import Unscorable
+from orchestai.rewards.answers import brevity
 from orchestai.rewards.citations import ReportFigures, cited_ids, judge_report, stated
 from orchestai.tasks.task import Task
 from orchestai.training.rl.episode import Episode
@@ -53,6 +54,8 @@ class Research(Library):
         """Passages that a search finds."""
         shown_characters: int = Field(2000, ge=100)
         """Of notes, of a report and of the passages that it cites, each, as the next role reads it."""
+        note_words: int = Field(100, ge=1)
+        """Most words of a searcher's notes that are rewarded in full; notes of twice as many earn half."""
 
     args: Args
 
@@ -62,7 +65,8 @@ class Research(Library):
         question = f"The question:\n{task.instruction}"
         planner = agents.begin("planner", _PLANNER)
         plan = await planner.ask(question)
-        parts = (all_tagged(plan.text, "question") or [task.instruction])[: self.args.max_subquestions]
+        asked = [part for part in all_tagged(plan.text, "question") if part][: self.args.max_subquestions]
+        parts = asked or [task.instruction]
         searchers = [agents.begin("searcher", f"{_SEARCHER}\n\n{describe([tool])}") for _ in parts]
         for searcher, part in zip(searchers, parts, strict=True):
             searcher.tell(shown(part, limit))
@@ -94,9 +98,10 @@ class Research(Library):
             figures.append(judged)
 
         last = figures[-1]
-        planner.earn(plan, last.reward)
+        planner.earn(plan, last.reward if asked else 0.0)
         for searcher, act in zip(searchers, found, strict=True):
-            searcher.earn(act, judge_report(act.text, {}, _facts(task, act.text)).coverage)
+            notes_reward = judge_report(act.text, _cited(act.text, index), _facts(task, act.text)).reward
+            searcher.earn(act, notes_reward * brevity(act.text, self.args.note_words))
         for report, judged in zip(writer.acts, figures, strict=True):
             writer.earn(report, judged.reward)
         success = float(last.coverage == 1 and not last.false_citations and last.recall == 1)
@@ -107,7 +112,7 @@ class Research(Library):
                 "success": success,
                 "final_success": success,
                 "planner_runs": 1,
-                "subquestions": len(parts),
+                "subquestions": len(asked),
                 "searcher_runs": len(found),
                 "searches": sum(len(searcher.acts) for searcher in searchers) - len(found),
                 "writer_attempts": len(figures),

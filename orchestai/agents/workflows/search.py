@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from orchestai.agents.tools.search import Passage, SearchIndex, open_index
 from orchestai.agents.workflow import Agents, AgentWorkflow
 from orchestai.errors import UserError
 from orchestai.outcome import Unscorable
-from orchestai.rewards.answers import holds_answer
+from orchestai.rewards.answers import brevity, finds_answer, holds_answer
+from orchestai.rewards.citations import content_words
 from orchestai.rewards.functions import RewardFunction, find_reward, score
 from orchestai.section import Section
 from orchestai.tasks.task import Task
@@ -74,6 +76,8 @@ class Search(Library):
         """Passages that a query finds."""
         shown_characters: int = Field(1500, ge=100)
         """Of the passages of a query, and of all notes, as a role reads them."""
+        note_words: int = Field(40, ge=1)
+        """Most words of a note that is rewarded in full; one of twice as many earns half."""
 
     args: Args
 
@@ -82,13 +86,15 @@ class Search(Library):
         optimiser, answerer = agents.begin("query_optimiser", _OPTIMISER), agents.begin("answerer", _ANSWERER)
         notes: list[str] = []
         recalls: list[float] = []
-        readers: list[Conversation] = []
+        readings: list[_Reading] = []
         replies: list[Act] = []
+        asked: list[str] = []
         found: dict[str, Passage] = {}
-        request, searches = question, 0
+        request = question
         while len(replies) < self.args.max_refinement_iterations:
             plan = await optimiser.ask(request)
-            queries = (all_tagged(plan.text, "query") or [task.instruction])[: self.args.max_queries]
+            written = [query for query in all_tagged(plan.text, "query") if query][: self.args.max_queries]
+            queries = written or [task.instruction]
             results = await asyncio.gather(
                 *(asyncio.to_thread(index.search, query, self.args.passages) for query in queries)
             )
@@ -99,11 +105,14 @@ class Search(Library):
                     for searcher, query, passages in zip(began, queries, results, strict=True)
                 )
             )
-            for passages in results:
-                found |= {passage.id: passage for passage in passages}
-            recalls.append(_recall(task, found.values()))
-            readers += began
-            searches += len(queries)
+            if written:
+                asked += written
+                found |= {passage.id: passage for passages in results for passage in passages}
+            recalls.append(_recall(task, found.values(), asked))
+            readings += [
+                _Reading(searcher, query, "\n".join(passage.whole for passage in passages))
+                for searcher, query, passages in zip(began, queries, results, strict=True)
+            ]
             notes += [f"{query}: {act.text}" for query, act in zip(queries, read, strict=True)]
             reply = await answerer.ask(f"{question}\n\nNotes:\n{self._shown(notes)}")
             replies.append(reply)
@@ -113,20 +122,21 @@ class Search(Library):
             request = f"{self._shown(notes)}\n\nStill missing: {shown(missing, self.args.shown_characters)}"
 
         final = await score(self.args.reward_function, task, replies[-1].text, self.sandbox)
-        for plan, recall in zip(optimiser.acts, recalls, strict=True):
-            optimiser.earn(plan, recall)
+        for plan, before, recall in zip(optimiser.acts, [0.0, *recalls], recalls, strict=False):
+            optimiser.earn(plan, recall if plan is optimiser.acts[-1] else recall - before)
         for reply in replies:
             answerer.earn(reply, final)
-        for searcher in readers:
-            searcher.earn(searcher.acts[0], max(final, float(holds_answer(searcher.acts[0].text, task))))
+        for reading in readings:
+            worth = 1.0 if reading.states_answer(task) else final * reading.says_something(task)
+            reading.searcher.earn(reading.note, worth * brevity(reading.note.text, self.args.note_words))
         metrics = {
             "success": float(final == 1),
             "final_success": float(final == 1),
             "query_optimiser_runs": len(recalls),
-            "queries": searches,
+            "queries": len(asked),
             "retrieval_recall": recalls[-1],
-            "searcher_runs": len(readers),
-            "searcher_success_rate": sum(holds_answer(each.acts[0].text, task) for each in readers) / len(readers),
+            "searcher_runs": len(readings),
+            "searcher_success_rate": sum(reading.states_answer(task) for reading in readings) / len(readings),
             "answerer_attempts": len(replies),
             "total_iterations": len(replies),
         }
@@ -142,9 +152,35 @@ class Search(Library):
         return shown("\n".join(f"- {note}" for note in notes), self.args.shown_characters)
 
 
-def _recall(task: Task, passages: Iterable[Passage]) -> float:
-    """The share of the supporting titles that were found; where nobody knows them, whether an answer was."""
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """What one searcher read, for which query, and noted."""
+
+    searcher: Conversation
+    query: str
+    passages: str
+
+    @property
+    def note(self) -> Act:
+        return self.searcher.acts[0]
+
+    def states_answer(self, task: Task) -> bool:
+        """Whether the note states a right answer that the passages have, and neither question nor query."""
+        return holds_answer(self.passages, task) and finds_answer(self.note.text, task, [self.query])
+
+    def says_something(self, task: Task) -> bool:
+        """Whether the note has a content word from the passages that neither question nor query has."""
+        told = content_words(f"{task.instruction} {self.query}")
+        return bool((content_words(self.note.text) & content_words(self.passages)) - told)
+
+
+def _recall(task: Task, passages: Iterable[Passage], asked: list[str]) -> float:
+    """The share of the supporting titles that were found; where nobody knows them, whether an answer was.
+
+    Args:
+        asked: the queries; what one of them names was not found by it.
+    """
     passages = list(passages)
     if titles := task.details.get("supporting_titles"):
         return len(set(titles) & {passage.title for passage in passages}) / len(set(titles))
-    return float(any(holds_answer(passage.text, task) for passage in passages))
+    return float(any(finds_answer(passage.text, task, asked) for passage in passages))

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import Field
 
-from orchestai.agents.conversation import Act, Conversation
+from orchestai.agents.conversation import Conversation
 from orchestai.agents.markup import all_tagged, shown, verdict, verdict_reward
 from orchestai.agents.repository import Files, PatchError, apply_patch, read_commit, touched_paths
 from orchestai.agents.repository_tests import TestResult, place, run_tests
@@ -77,7 +77,8 @@ class SWE(AgentWorkflow):
         analyser = agents.begin("analyser", _ANALYSER)
         analysis = await analyser.ask(f"{issue}\n\nThe files:\n{shown(listing, self.args.shown_characters)}")
         plan = f"{issue}\n\nAn analyst says:\n{shown(analysis.text, self.args.shown_characters)}"
-        plan += "".join(self._show(path, files) for path in self._relevant(task, analysis, files))
+        named = [path for path in dict.fromkeys(all_tagged(analysis.text, "file")) if path in files]
+        plan += "".join(self._show(path, files) for path in (named or _likely(task, files))[: self.args.files_shown])
 
         writer = agents.begin("writer", _WRITER)
         checks: list[Conversation] = []
@@ -103,7 +104,7 @@ class SWE(AgentWorkflow):
             checks.append(validator)
             scores.append(score)
             request = f"{shown(seen, limit)}\n\nA reviewer says:\n{shown(check.text, limit)}\n\nWrite the patch anew."
-        analyser.earn(analysis, scores[-1])
+        analyser.earn(analysis, scores[-1] if named else 0.0)
         for patch, score in zip(writer.acts, scores, strict=True):
             writer.earn(patch, score)
         return agents.episode(
@@ -128,19 +129,6 @@ class SWE(AgentWorkflow):
             if path.exists():
                 return path
         raise UserError(f"{folder}: no clone of {name!r}; clone it there, or set agents.workflow_args.repositories")
-
-    def _relevant(self, task: Task, analysis: Act, files: Files) -> list[str]:
-        """The files that the analyser named; if none of them exists, those that share most words with the issue."""
-        named = [path for path in all_tagged(analysis.text, "file") if path in files]
-        if not named:
-            words = set(_WORD.findall(task.instruction.lower()))
-            common = {
-                path: len(words & set(_WORD.findall(f"{path} {content.decode(errors='replace')}".lower())))
-                for path, content in files.items()
-                if path.endswith(".py") and "test" not in path
-            }
-            named = sorted(common, key=lambda path: (-common[path], path))
-        return list(dict.fromkeys(named))[: self.args.files_shown]
 
     def _show(self, path: str, files: Files) -> str:
         content = shown(files[path].decode(errors="replace"), self.args.shown_characters)
@@ -172,6 +160,17 @@ class SWE(AgentWorkflow):
             await asyncio.to_thread(apply_patch, files, task.details["test_patch"])
         except PatchError as error:
             raise UserError(f"{task.task_id}: its test patch does not apply to its base commit: {error}") from None
+
+
+def _likely(task: Task, files: Files) -> list[str]:
+    """The repository's own files, those that share most words with the issue first."""
+    words = set(_WORD.findall(task.instruction.lower()))
+    common = {
+        path: len(words & set(_WORD.findall(f"{path} {content.decode(errors='replace')}".lower())))
+        for path, content in files.items()
+        if path.endswith(".py") and "test" not in path
+    }
+    return sorted(common, key=lambda path: (-common[path], path))
 
 
 def _restored(patched: Files, files: Files) -> dict[str, bytes]:

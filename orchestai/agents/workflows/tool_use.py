@@ -6,6 +6,7 @@ arXiv 2505.11821): a turn is rewarded for calls that worked and for finding a ri
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from pydantic import Field
@@ -14,7 +15,7 @@ from orchestai.agents.conversation import Act, Speaker
 from orchestai.agents.tools import Calculator, FunctionTool, Python, Search, Tool, ToolResult, use_tools
 from orchestai.agents.workflow import Agents
 from orchestai.agents.workflows.search import Library
-from orchestai.rewards.answers import f1, holds_answer, tagged_answer
+from orchestai.rewards.answers import f1, finds_answer, tagged_answer
 from orchestai.rewards.functions import RewardFunction, find_reward, score
 from orchestai.sandbox import Sandbox
 from orchestai.section import Section
@@ -36,13 +37,16 @@ _WORKED: tuple[tuple[Speaker, str], ...] = (
     ("assistant", "<answer>Ludwig van Beethoven</answer>"),
 )
 """Questions, searches, results and answers, as a role would have them."""
+_COMPUTES = frozenset({"python", "calculator"})
+"""Tools whose results a role can write itself."""
 
 
 class ToolUse(Library):
     """One role calls tools until it answers.
 
-    A turn with calls earns `tool_reward` if all of them worked, and `retrieval_reward` if what they gave holds a right
-    answer. The episode is worth `reward_function` of the last turn, and `format_reward` if that turn tags its answer.
+    A turn with calls earns `tool_reward` if all of them worked and none was made before, and `retrieval_reward` if what
+    was looked up holds a right answer that is news: one that is neither in the question or the calls nor was found
+    before. The episode is worth `reward_function` of the last turn, and `format_reward` if that turn tags an answer.
     """
 
     roles = ("answerer",)
@@ -61,11 +65,12 @@ class ToolUse(Library):
         tool_timeout_s: float = Field(30.0, gt=0)
         """Longest that one call may take."""
         tool_reward: float = 0.2
-        """Of a turn whose calls all worked."""
+        """Of a turn whose calls all worked, and are not those of an earlier turn."""
         retrieval_reward: float = 0.5
-        """Of a turn whose calls found a right answer; `yes` and `no` cannot be found."""
+        """Of a turn whose calls found a right answer; `yes` and `no` cannot be found, nor what the question or the call
+        itself names. What `python` and `calculator` give is the role's own work, and not found."""
         format_reward: float = 0.2
-        """For tagging the answer."""
+        """For tagging an answer, if there is one in the tags."""
         describe_tools: bool = True
         """Tell the model which tools there are and how to call them. Without, it must have learned that."""
         worked_examples: bool = False
@@ -88,12 +93,12 @@ class ToolUse(Library):
             answerer.tell(words, speaker)
         answerer.tell(task.instruction)
         found: list[ToolResult] = []
+        retrieved: list[bool] = []
 
         def reward(act: Act, results: Sequence[ToolResult]) -> None:
+            retrieved.append(_retrieves(task, results, found))
+            act.reward = _works(results, found) * self.args.tool_reward + retrieved[-1] * self.args.retrieval_reward
             found.extend(results)
-            works = not any(result.failed for result in results)
-            retrieves = any(holds_answer(result.text, task) for result in results)
-            act.reward = works * self.args.tool_reward + retrieves * self.args.retrieval_reward
 
         last = await use_tools(
             answerer,
@@ -106,14 +111,14 @@ class ToolUse(Library):
         right = await score(self.args.reward_function, task, last.text, self.sandbox)
         answer = tagged_answer(last.text)
         return agents.episode(
-            right + self.args.format_reward * (answer is not None),
+            right + self.args.format_reward * bool(answer),
             {
                 "success": right,
                 "f1": f1(last.text if answer is None else answer, task.answers, task.suite),
-                "tagged": float(answer is not None),
+                "tagged": float(bool(answer)),
                 "calls": len(found),
                 "failed_calls": sum(result.failed for result in found),
-                "retrieved": float(any(holds_answer(result.text, task) for result in found)),
+                "retrieved": float(any(retrieved)),
                 "turns": len(answerer.acts),
             },
         )
@@ -122,3 +127,17 @@ class ToolUse(Library):
         if name != "search":
             return self._tools[name]
         return Search(self.index(task), k=self.args.passages, passage_chars=self.args.passage_chars)
+
+
+def _works(results: Sequence[ToolResult], before: Sequence[ToolResult]) -> bool:
+    """Whether every call of a turn came to something, and none was made before."""
+    made = [(result.call.name, result.call.arguments) for result in before]
+    return not any(result.failed or (result.call.name, result.call.arguments) in made for result in results)
+
+
+def _retrieves(task: Task, results: Sequence[ToolResult], before: Sequence[ToolResult]) -> bool:
+    """Whether a turn looked up a right answer that nobody had told or asked for by its name."""
+    asked = [json.dumps(result.call.arguments, ensure_ascii=False) for result in results]
+    known = [*asked, *(result.text for result in before)]
+    looked_up = [result.text for result in results if not result.failed and result.call.name not in _COMPUTES]
+    return any(finds_answer(text, task, known) for text in looked_up)
