@@ -1,4 +1,38 @@
-"""The errors that a user can cause and fix."""
+"""What goes wrong: by the user's doing, which they can mend, or by nobody's whom we train."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+FaultKind: TypeAlias = Literal[
+    "payment",
+    "authentication",
+    "model",
+    "rate_limit",
+    "timeout",
+    "connection",
+    "server",
+    "bad_response",
+    "bad_request",
+    "recording_missing",
+    "memory",
+    "sandbox",
+    "task",
+    "scorer",
+    "tool",
+    "stale",
+    "internal",
+]
+"""What failed that is neither the planner's nor a worker's fault.
+
+An account without money, a key that is refused, a model that is not there; too many requests, no answer in time, no
+connection, a server's own fault, an answer that is none, a request of ours that a server does not take; a generation
+that nobody recorded; memory of this machine, its sandbox; a task without usable tests or answers, a reward function, a
+tool that is out of order; an episode drawn too many updates ago; and whatever nobody has thought of.
+"""
+
+LASTING: frozenset[FaultKind] = frozenset({"payment", "authentication", "model"})
+"""Every further request meets these until a person acts, so a command that meets one stops."""
 
 
 class UserError(Exception):
@@ -13,3 +47,11 @@ class InfrastructureError(Exception):
 
     Whoever catches it makes the episode `Unscorable`; it is never scored as a zero.
     """
+
+    def __init__(self, kind: FaultKind, reason: str) -> None:
+        super().__init__(kind, reason)
+        self.kind = kind
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from orchestai.errors import UserError
+from orchestai.errors import LASTING, FaultKind, InfrastructureError, UserError
+
+_QUOTED = re.compile(r"""(?<!\w)(['"]).*?\1(?!\w)""", re.DOTALL)
+_NUMBERED = re.compile(r"[\w-]*\d[\w-]*(?:[.:,][\w-]*\d[\w-]*)*")
+"""Numbers, times, ports, addresses, ids: words with a digit in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +24,58 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Unscorable:
-    """The attempt could not be judged (a server was down, a recording is missing). Never a zero."""
+    """The attempt could not be judged (a server was down, a recording is missing). Never a zero.
 
+    Attributes:
+        kind: what failed.
+        reason: what happened, for people.
+    """
+
+    kind: FaultKind
     reason: str
+
+    @classmethod
+    def of(cls, error: InfrastructureError) -> Unscorable:
+        """What an attempt is that met `error`."""
+        return cls(error.kind, error.reason)
+
+    @property
+    def group(self) -> str:
+        """The kind and the reason without numbers, times, ports, ids and quotations: equal for equal faults."""
+        return f"{self.kind}: {' '.join(_NUMBERED.sub('#', _QUOTED.sub('#', self.reason)).split())}"
 
 
 Outcome: TypeAlias = Scored | Unscorable
+
+
+class UnscorableCounts:
+    """Unscorable outcomes by kind and reason, where reasons that differ in a number or an id are one.
+
+    Attributes:
+        total: outcomes counted, those that were scored included.
+    """
+
+    def __init__(self, outcomes: Iterable[Outcome] = ()) -> None:
+        self.total = 0
+        self._counts: Counter[str] = Counter()
+        self._examples: dict[str, Unscorable] = {}
+        for outcome in outcomes:
+            self.add(outcome)
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one more outcome."""
+        self.total += 1
+        if isinstance(outcome, Unscorable):
+            self._counts[outcome.group] += 1
+            self._examples.setdefault(outcome.group, outcome)
+
+    @property
+    def unscorable(self) -> int:
+        return self._counts.total()
+
+    def most_common(self) -> list[tuple[Unscorable, int]]:
+        """The first outcome of each group with the group's size, the largest group first."""
+        return [(self._examples[group], count) for group, count in self._counts.most_common()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +90,22 @@ class UnscorableLimit:
     share: float
     key: str
 
-    def check(self, reasons: Counter[str], total: int, what: str) -> None:
-        """Stop where too many of `total` are unscorable.
+    def check(self, counts: UnscorableCounts, what: str, *, at_least: int = 0) -> None:
+        """Stop where too many of the counted are unscorable, or one is for a reason that lasts until a person acts.
 
         Args:
-            reasons: of those that are.
             what: was attempted, in the plural, for the message.
+            at_least: outcomes before their share is held against the limit.
 
         Raises:
-            UserError: there are more than the limit allows; it names the commonest reason.
+            UserError: there are more than the limit allows (it names the commonest reason), or one that lasts.
         """
-        lost = reasons.total()
-        if lost > self.share * total:
-            reason, count = reasons.most_common(1)[0]
+        for outcome, _ in counts.most_common():
+            if outcome.kind in LASTING:
+                raise UserError(f"{what} stopped at a fault that every further request would meet: {outcome.reason}")
+        if counts.total >= at_least and counts.unscorable > self.share * counts.total:
+            outcome, count = counts.most_common()[0]
             raise UserError(
-                f"{lost} of {total} {what} are unscorable, more than {self.key}={self.share:g} allows; the commonest "
-                f"reason ({count} times): {reason}"
+                f"{counts.unscorable} of {counts.total} {what} are unscorable, more than {self.key}={self.share:g} "
+                f"allows; the commonest reason ({count} times, {outcome.kind}): {outcome.reason}"
             )

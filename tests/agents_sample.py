@@ -59,7 +59,7 @@ class Talk(AgentWorkflow):
         for act in acts:
             act.reward = plain(act.text)
         if task.task_id in self.args.lost:
-            raise InfrastructureError("the line is dead")
+            raise InfrastructureError("connection", "the line is dead")
         reward = sum(plain(act.text) for act in acts) / len(acts)
         return agents.episode(reward, {"success": float(reward == 1)})
 

@@ -70,4 +70,4 @@ def test_rewards_go_by_the_tasks_suite():
 
 def test_a_question_without_an_answer_cannot_be_judged():
     task = Task(task_id="given", suite="given", instruct_prompt="Why?")
-    assert search_reward_fn(task, "because", None) == Unscorable("nobody knows the answer to task given")
+    assert search_reward_fn(task, "because", None) == Unscorable("task", "nobody knows the answer to task given")

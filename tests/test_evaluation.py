@@ -109,7 +109,7 @@ class Scripted:
 
     async def answer(self, name: str, request: Request) -> Answer:
         if self.broken:
-            raise InfrastructureError("the server is down")
+            raise InfrastructureError("server", "the server is down")
         knows = request.instruction in self.sources and (name == "strong" or request.instruction in self.easy)
         text = self.sources[request.instruction] if knows else "def step(x):\n    return 'no idea'\n"
         return Answer(text=text, cost_usd=self.cost_usd[name], latency_ms=1.0)

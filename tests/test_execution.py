@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from orchestai.config import ExecutionConfig
-from orchestai.errors import InfrastructureError, UserError
+from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.execution.assembler import assemble
 from orchestai.execution.executor import Executor
 from orchestai.execution.request import build_request
+from orchestai.execution.result import Execution
 from orchestai.outcome import Scored, Unscorable
 from orchestai.sandbox import Limits, Program, Report, Sandbox
 from orchestai.tasks.task import Task
@@ -292,12 +293,30 @@ async def test_children_of_a_failed_parent_are_skipped_where_edges_carry_text(sa
     assert one.pool.asked[-1][1].inputs == {"words": "anything", "letters": "anything"}
 
 
-@pytest.mark.parametrize("fault", [InfrastructureError("no recording of step"), ZeroDivisionError("a bug of ours")])
-async def test_nobodys_fault_is_unscorable_and_keeps_the_other_results(sandbox: Sandbox, fault: Exception) -> None:
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (InfrastructureError("recording_missing", "no recording of step"), "recording_missing"),
+        (ZeroDivisionError("a bug of ours"), "internal"),
+    ],
+)
+async def test_nobodys_fault_is_unscorable_and_keeps_the_other_results(
+    sandbox: Sandbox, fault: Exception, kind: FaultKind
+) -> None:
     execution = await executor(sandbox, {"down": fault}).execute(TASK, workflow("down"))
-    assert execution.outcome == Unscorable(f"down: {fault}")
+    assert execution.outcome == Unscorable(kind, f"down: {fault}")
     assert [result.status for result in execution.results] == ["failed", "done", "done"]
     assert execution.results[1].output == SOLUTIONS[COUNT]
+
+
+def test_executions_recorded_before_faults_had_kinds_are_read() -> None:
+    """A recording of phase 2 holds whole executions."""
+    steps = Workflow([{"id": "0", "instruction": "add"}])
+    execution = Execution(task_id="t", workflow=steps, results=(), outcome=Unscorable("timeout", "gone"))
+    line = execution.model_dump(mode="json")
+    assert Execution.model_validate(line) == execution
+    del line["outcome"]["kind"]
+    assert Execution.model_validate(line).outcome == Unscorable("internal", "gone")
 
 
 async def test_subtasks_start_when_their_parents_are_done(sandbox: Sandbox) -> None:

@@ -38,7 +38,7 @@ class Pool:
     async def answer(self, name: str, request: Request) -> Answer:
         self.asked.append((request.instruction, request.sample))
         if self.breaks_at is not None and len(self.asked) > self.breaks_at:
-            raise InfrastructureError("the server is gone")
+            raise InfrastructureError("server", "the server is gone")
         await asyncio.sleep(self.seconds)
         return Answer(text="def task_func(x):\n    return x + 1", cost_usd=0.5, latency_ms=10)
 

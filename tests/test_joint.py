@@ -36,7 +36,7 @@ class Sums(JointWorkflow):
 
     async def judge(self, task: Task, history: History) -> Judgement:
         if "down" in history[-1]:
-            raise InfrastructureError("the judge is down")
+            raise InfrastructureError("server", "the judge is down")
         total = sum(int(text or 0) for text in history[-1])
         return Judgement(total, float(total > 20), {"even": float(total % 2 == 0)})
 
@@ -129,24 +129,24 @@ def test_a_branch_stops_above_the_threshold(threshold: float | None, turns: int)
 
 
 def test_an_engine_that_fails_costs_one_aligned_attempt() -> None:
-    down = InfrastructureError("no engine")
+    down = InfrastructureError("server", "no engine")
     scripts = [{"left": ["1"], "right": [down]}, {"left": ["2"], "right": ["3"]}, {"left": ["4"], "right": ["5"]}]
     episodes, group = play(scripts)
-    assert episodes[0].outcome == Unscorable("no engine")
+    assert episodes[0].outcome == Unscorable("server", "no engine")
     assert values(episodes[1:]) == [5, 9]
     assert rewards(group[0], "left") == [("root", None, "1")]
 
 
 def test_an_act_that_fails_spoils_the_sums_of_all_its_partners() -> None:
-    scripts = [{"left": ["1"], "right": [InfrastructureError("no engine")]}, {"left": ["2"], "right": ["3"]}]
+    scripts = [{"left": ["1"], "right": [InfrastructureError("server", "no engine")]}, {"left": ["2"], "right": ["3"]}]
     episodes, _ = play(scripts, joint_mode="cross")
-    assert [episode.outcome for episode in episodes] == [Unscorable("no engine")] * 2
+    assert [episode.outcome for episode in episodes] == [Unscorable("server", "no engine")] * 2
 
 
 def test_a_judge_that_fails_below_makes_the_attempt_unscorable() -> None:
     scripts = [{"left": ["1", "2", "down"], "right": ["0"] * 3}, {"left": ["1", "2", "3"], "right": ["0"] * 3}]
     episodes, _ = play(scripts, num_turns=2)
-    assert episodes[0].outcome == Unscorable("the judge is down")
+    assert episodes[0].outcome == Unscorable("server", "the judge is down")
     assert values(episodes[1:]) == [1 + 2.5]
 
 

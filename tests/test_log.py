@@ -101,9 +101,22 @@ def test_reading_gives_back_what_was_written(tmp_path: Path) -> None:
 
 def test_unscorable_is_logged_as_such_and_not_as_a_zero(tmp_path: Path) -> None:
     log = ExecutionLog(tmp_path)
-    log.append(record(outcome=Unscorable("no recording")))
+    log.append(record(outcome=Unscorable("recording_missing", "no recording")))
     (read,) = log.read().records
-    assert (read.outcome, read.score) == ("unscorable", None)
+    assert (read.outcome, read.score, read.fault) == ("unscorable", None, "recording_missing")
+    assert isinstance(read.judgement, Unscorable)
+
+
+def test_unscorable_lines_of_earlier_versions_are_read(tmp_path: Path) -> None:
+    """They do not say what kind of fault it was."""
+    log = ExecutionLog(tmp_path, run_id="run")
+    log.append(record(outcome=Unscorable("server", "gone")))
+    line = json.loads(log.path.read_text())
+    del line["fault"]
+    log.path.write_text(json.dumps(line) + "\n")
+    contents = log.read()
+    assert not contents.problems
+    assert contents.records[0].judgement == Unscorable("internal", "1: down")
 
 
 @given(cut=st.integers(min_value=1))

@@ -53,7 +53,7 @@ def test_the_parts_are_what_each_term_gives_or_takes():
     parts = reward_parts(execution(Scored(0.5)), WEIGHTS, RewardsConfig(success="fraction"))
     expected = {"reward_success": 5.0, "reward_cost": -0.2, "reward_latency": -1.0, "reward_checks": 0.1}
     assert parts == pytest.approx(expected)
-    assert reward_parts(execution(Unscorable("no recording")), WEIGHTS, RewardsConfig()) == {}
+    assert reward_parts(execution(Unscorable("recording_missing", "no recording")), WEIGHTS, RewardsConfig()) == {}
 
 
 @given(st.floats(0, 1), st.floats(0, 100), st.floats(0, 1e5), st.sampled_from(["fraction", "all"]), st.booleans())
@@ -71,7 +71,7 @@ def test_with_gated_costs_a_cheap_failure_never_beats_a_dear_success():
 
 def test_what_could_not_be_judged_has_no_reward():
     """A zero would teach the planner to avoid plans that met a broken server."""
-    reason = Unscorable("no recording")
+    reason = Unscorable("recording_missing", "no recording")
     assert reward(execution(reason), WEIGHTS, RewardsConfig()) is reason
 
 
@@ -93,7 +93,9 @@ async def test_a_task_whose_library_is_missing_judges_nobody():
     task = Task(task_id="t", suite="s", instruct_prompt="", test=tests, entry_point="f")
     with Sandbox(workers=1) as sandbox:
         report = await judge(sandbox, task, "def f(): pass")
-    assert report.outcome() == Unscorable("sandbox: infra_error: not installed: no_such_library; install them with pip")
+    assert report.outcome() == Unscorable(
+        "sandbox", "sandbox: infra_error: not installed: no_such_library; install them with pip"
+    )
 
 
 async def test_auto_isolation_is_what_the_reference_program_needs(tmp_path):

@@ -127,7 +127,7 @@ def test_a_critic_foresees_what_each_act_earned_and_unscorable_episodes_teach_no
     is the discounted sum of what comes after it, the tokens in between left out."""
     config = Phase2Config(algorithm="PPO", gamma=0.5, lambda_gae=1.0)
     episode = attempt([1.0, 0.0], 2.0)
-    lost = Episode("t", "t", episode.trajectories, Unscorable("gone"))
+    lost = Episode("t", "t", episode.trajectories, Unscorable("server", "gone"))
     batch = make_batch([episode, lost], TASKS, PPO, config, 20, Credit("turn")).batch
     assert batch.mask.tolist() == [[True, True, False, False, True, True]]
     assert batch.returns.tolist() == [[pytest.approx(0.75), 1.5, 0.0, 0.0, 1.0, 2.0]]

@@ -45,4 +45,4 @@ def test_a_log_probability_outside_the_mask_may_be_anything():
 def test_a_reward_is_a_number_or_a_reason():
     with pytest.raises(ValueError, match="Unscorable"):
         Episode("t", "t", (), Scored(math.nan))
-    assert Episode("t", "t", (Trajectory("planner", "planner", (turn(),)),), Unscorable("server down")).turns
+    assert Episode("t", "t", (Trajectory("planner", "planner", (turn(),)),), Unscorable("server", "server down")).turns

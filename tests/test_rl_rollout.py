@@ -64,7 +64,7 @@ async def test_equal_plans_run_once_and_share_the_result():
 async def test_a_plan_is_worth_the_mean_of_its_executions_that_could_be_judged():
     async def flaky(task, workflow, sample=0) -> Execution:
         if sample == 0:
-            raise InfrastructureError("server down")
+            raise InfrastructureError("server", "server down")
         run = await bandit.execute(task, workflow, sample)
         return run.model_copy(update={"outcome": Scored(sample / 4), "total_cost": float(sample)})
 
@@ -75,10 +75,10 @@ async def test_a_plan_is_worth_the_mean_of_its_executions_that_could_be_judged()
 
 async def test_what_is_nobodys_fault_is_unscorable_and_never_zero():
     async def down(task, workflow, sample=0) -> Execution:
-        raise InfrastructureError("server down")
+        raise InfrastructureError("server", "server down")
 
     (group,) = await explore(rollout(down), bandit.TASKS[:1])
-    assert {e.outcome for e in group} == {Unscorable("server down")}
+    assert {e.outcome for e in group} == {Unscorable("server", "server down")}
 
 
 async def test_a_plan_that_is_invalid_or_too_long_scores_zero_and_is_counted():
@@ -99,7 +99,7 @@ async def test_the_logged_parts_add_up_to_the_logged_reward():
 
     async def dear(task, workflow, sample=0) -> Execution:
         if sample == 0 or task.task_id == "1":
-            raise InfrastructureError("server down")
+            raise InfrastructureError("server", "server down")
         run = await bandit.execute(task, workflow, sample)
         return run.model_copy(update={"total_cost": 0.3 * sample, "total_latency_ms": 7.0 * len(workflow)})
 

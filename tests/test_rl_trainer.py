@@ -115,7 +115,7 @@ def test_unscorable_episodes_teach_nothing_and_are_counted(tmp_path):
 
     async def flaky(task, workflow, sample=0) -> Execution:
         if task.task_id == "0":
-            raise InfrastructureError("server down")
+            raise InfrastructureError("server", "server down")
         return await bandit.execute(task, workflow, sample)
 
     once = {"num_episodes": 24, "tasks_per_update": 24, "num_iterations": 2}
@@ -128,7 +128,7 @@ def test_unscorable_episodes_teach_nothing_and_are_counted(tmp_path):
 
 def test_too_many_unscorable_episodes_end_training_with_the_commonest_reason(tmp_path):
     async def down(task, workflow, sample=0) -> Execution:
-        raise InfrastructureError("connection refused")
+        raise InfrastructureError("connection", "connection refused")
 
     match = r"24 of 24 validation episodes .*more than execution\.unscorable_limit=0\.2 .*24 times.*connection refused"
     with pytest.raises(UserError, match=match):

@@ -29,7 +29,7 @@ from orchestai.tasks.task import Task
 
 Command: TypeAlias = Callable[..., str]
 
-LOST = Lost(0, "t/0", "a disk\nwas full")
+LOST = Lost(0, "t/0", "sandbox", "a disk\nwas full")
 TESTS = """\
 import unittest
 class TestCases(unittest.TestCase):

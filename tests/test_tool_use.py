@@ -173,11 +173,11 @@ async def test_a_task_without_passages_is_the_users_to_mend():
 
 async def test_a_reward_that_cannot_be_had_is_no_zero():
     def broken(task, answer, sandbox):
-        return Unscorable("the judge is down")
+        return Unscorable("scorer", "the judge is down")
 
     agents = scripted_agents(TASK, {"answerer": ["Copenhagen"]})
     episode = await attempt(workflow(reward_function=broken), TASK, agents)
-    assert episode.outcome == Unscorable("the judge is down")
+    assert episode.outcome == Unscorable("scorer", "the judge is down")
 
 
 # The shipped corpus and questions

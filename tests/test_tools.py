@@ -150,7 +150,7 @@ async def test_an_error_of_a_tool_is_read_by_the_role():
 
 async def test_a_tool_that_is_out_of_order_makes_the_attempt_unscorable():
     async def work(x):
-        raise InfrastructureError("the index is gone")
+        raise InfrastructureError("tool", "the index is gone")
 
     with pytest.raises(InfrastructureError, match="the index is gone"):
         await _told(Made("bad", work), call("bad", x="1"))

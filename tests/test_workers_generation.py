@@ -87,7 +87,7 @@ async def test_the_cache_outlives_its_process_and_is_shared(tmp_path: Path) -> N
 
 
 async def test_a_failure_is_not_remembered() -> None:
-    cached = Cached(model := Counting(InfrastructureError("down")), None)
+    cached = Cached(model := Counting(InfrastructureError("server", "down")), None)
     for _ in range(2):
         with pytest.raises(InfrastructureError):
             await cached.generate(PROMPT, SAMPLED, 0)

@@ -145,11 +145,11 @@ async def test_a_reward_function_of_the_user_judges(sandbox):
 
 async def test_what_cannot_be_judged_is_no_zero(sandbox):
     def down(task, answer, sandbox):
-        return Unscorable("the judge is down")
+        return Unscorable("scorer", "the judge is down")
 
     workflow = DeepCoder(DeepCoder.Args(reward_function=down), sandbox)
     episode = await attempt(workflow, TASK, scripted_agents(TASK, {"generator": [RIGHT]}))
-    assert episode.outcome == Unscorable("the judge is down")
+    assert episode.outcome == Unscorable("scorer", "the judge is down")
 
 
 def records(tmp_path, **fields):

@@ -112,5 +112,7 @@ class Budget:
         if calls > limit:
             return BudgetExceededError(f"{spent}, of {limit:g} (agents.budget.timeout_s)")
         return InfrastructureError(
-            f"{spent}; the rest was waiting for models: raise agents.budget.timeout_s, or make fewer attempts at a time"
+            "timeout",
+            f"{spent}; the rest was waiting for models: raise agents.budget.timeout_s, or make fewer attempts at a "
+            "time",
         )

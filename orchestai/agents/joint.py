@@ -199,7 +199,7 @@ class JointWorkflow(AgentWorkflow):
         try:
             return await self.judge(task, [*before, _texts(acts)])
         except InfrastructureError as error:
-            return Unscorable(str(error))
+            return Unscorable.of(error)
 
     def _finished(self, judgements: Sequence[Judgement | Unscorable]) -> bool:
         threshold = self.args.termination_threshold
@@ -239,7 +239,7 @@ async def _act(agents: Agents, role: str, prompt: str) -> Act | Unscorable:
     except BudgetExceededError:
         return Act("", ended=False, tokens=0)
     except InfrastructureError as error:
-        return Unscorable(str(error))
+        return Unscorable.of(error)
 
 
 def _texts(acts: Sequence[Act | Unscorable]) -> tuple[str, ...]:

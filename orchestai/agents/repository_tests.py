@@ -110,7 +110,7 @@ async def run_tests(sandbox: Sandbox, files: Files, tests: Iterable[str]) -> dic
 def _results(report: Report, wanted: Mapping[str, str]) -> dict[str, TestResult]:
     """The results of tests; `wanted` holds their names in the report."""
     if report.status == "infra_error":
-        raise InfrastructureError(report.reason)
+        raise InfrastructureError("sandbox", report.reason)
     verdicts = {verdict.name: verdict for verdict in report.tests}
     results = {}
     for test, name in wanted.items():
@@ -159,7 +159,8 @@ def _packed(files: Files, file_mb: int) -> bytes:
     size = sum(map(len, files.values()))
     if len(files) > _MOST_FILES or size > file_mb * 900_000:
         raise InfrastructureError(
+            "sandbox",
             f"a repository of {len(files)} files and {size / 1e6:.0f} MB does not fit the sandbox's scratch disk "
-            f"({_MOST_FILES} files, {file_mb * 0.9:.0f} MB)"
+            f"({_MOST_FILES} files, {file_mb * 0.9:.0f} MB)",
         )
     return base64.b85encode(zlib.compress(json.dumps({path: files[path].decode("latin-1") for path in files}).encode()))

@@ -104,7 +104,7 @@ async def attempt(workflow: AgentWorkflow, task: Task, agents: Agents) -> Episod
     except BudgetExceededError:
         return agents.episode(0.0, {"success": 0.0, "budget_exceeded": 1.0})
     except InfrastructureError as error:
-        return agents.episode(Unscorable(str(error)))
+        return agents.episode(Unscorable.of(error))
     if not isinstance(episode, Episode):
         name = type(workflow).__name__
         raise UserError(f"{name}.run gave {type(episode).__name__}; let it return agents.episode(reward)")

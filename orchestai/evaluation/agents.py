@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ from orchestai.agents.registry import find
 from orchestai.agents.rollout import AgentRollout
 from orchestai.agents.trainer import open_stage
 from orchestai.evaluation.metrics import Interval, bootstrap_mean
-from orchestai.outcome import Scored, Unscorable
+from orchestai.outcome import Scored, UnscorableCounts
 from orchestai.tasks import load_suite
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
@@ -45,8 +44,7 @@ async def evaluate(config: AgentConfig, *, checkpoint: Path | None, output: Path
         collected = await rollout.exploit(tasks)
     episodes = [episode for group in collected.groups for episode in group]
     judged = [e for e in episodes if isinstance(e.outcome, Scored)]
-    reasons = Counter(e.outcome.reason for e in episodes if isinstance(e.outcome, Unscorable))
-    config.agents.limit().check(reasons, len(episodes), "episodes")
+    config.agents.limit().check(UnscorableCounts(episode.outcome for episode in episodes), "episodes")
     names = dict.fromkeys(name for e in judged for name in e.metrics)
     found = {"reward": _interval([e.outcome.value for e in judged if isinstance(e.outcome, Scored)])}
     found |= {name: _interval([e.metrics.get(name, math.nan) for e in judged]) for name in names}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from orchestai.artefacts import fingerprint
@@ -12,7 +11,7 @@ from orchestai.config import Config
 from orchestai.evaluation.results import Result, Row
 from orchestai.execution.executor import Executor
 from orchestai.execution.result import Execution
-from orchestai.outcome import Unscorable
+from orchestai.outcome import Unscorable, UnscorableCounts
 from orchestai.planner.base import Plan, Planner
 from orchestai.rewards.reward import reward
 from orchestai.tasks.task import Task
@@ -81,7 +80,5 @@ class Runner:
         Raises:
             UserError: more of all executions so far are unscorable than `execution.unscorable_limit` allows.
         """
-        reasons = Counter(
-            outcome.reason for job in self._known.values() if isinstance(outcome := job.result().outcome, Unscorable)
-        )
-        self._config.execution.limit().check(reasons, len(self._known), "executions")
+        counts = UnscorableCounts(job.result().outcome for job in self._known.values())
+        self._config.execution.limit().check(counts, "executions")

@@ -46,7 +46,7 @@ async def score(
         for sample, mark in waiting:
             report = await judge(sandbox, sample.task, sample.code)
             if isinstance(outcome := report.outcome(), Unscorable):
-                keep(sample.index, Lost(sample.index, sample.task.task_id, outcome.reason))
+                keep(sample.index, Lost(sample.index, sample.task.task_id, outcome.kind, outcome.reason))
             else:
                 verdict = Verdict.of(sample, mark, report)
                 file.append(verdict)

@@ -12,8 +12,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from orchestai.errors import FaultKind
 from orchestai.evaluation.metrics import pass_at_k
 from orchestai.evaluation.verdicts import Verdict
+from orchestai.outcome import Unscorable
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class Lost:
 
     index: int
     task_id: str
+    fault: FaultKind
     reason: str
 
 
@@ -96,10 +99,14 @@ class Score:
 
     def remarks(self, ks: Sequence[int], tasks: int) -> list[str]:
         """What a reader of the figures must know; `tasks` is the size of the suite."""
-        by_reason: dict[str, list[str]] = {}
+        by_reason: dict[str, list[Lost]] = {}
         for lost in self.lost:
-            by_reason.setdefault(" ".join(lost.reason.split()), []).append(f"{lost.task_id} (sample {lost.index})")
-        said = [f"not judged: {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
+            by_reason.setdefault(Unscorable(lost.fault, lost.reason).group, []).append(lost)
+        said = [
+            f"not judged: {', '.join(f'{lost.task_id} (sample {lost.index})' for lost in alike)}: "
+            f"{' '.join(alike[0].reason.split())}"
+            for alike in by_reason.values()
+        ]
         if self.lost:
             said.append(
                 f"samples not judged and left out of pass@k: {len(self.lost)} "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from orchestai.execution.executor import Executor
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import Execution
-from orchestai.outcome import Outcome, Scored
+from orchestai.outcome import Outcome, Scored, UnscorableCounts
 from orchestai.progress import LoggedProgress
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
@@ -54,7 +53,7 @@ class Collected:
         continued: of those, logged by earlier runs.
         succeeded: of this run's executions, those that passed all hidden tests.
         cost_usd: of this run.
-        reasons: why executions were unscorable, with their numbers.
+        outcomes: of this run, the unscorable ones by reason.
         problems: lines of the earlier log that could not be read.
     """
 
@@ -63,12 +62,12 @@ class Collected:
     executed: int = 0
     succeeded: int = 0
     cost_usd: float = 0.0
-    reasons: Counter[str] = field(default_factory=Counter)
+    outcomes: UnscorableCounts = field(default_factory=UnscorableCounts)
     problems: list[str] = field(default_factory=list)
 
     @property
     def unscorable(self) -> int:
-        return sum(self.reasons.values())
+        return self.outcomes.unscorable
 
     @property
     def success_rate(self) -> float:
@@ -79,8 +78,7 @@ class Collected:
         self.executed += 1
         self.succeeded += record.success
         self.cost_usd += record.cost
-        if record.outcome == "unscorable":
-            self.reasons[record.error or "unknown"] += 1
+        self.outcomes.add(record.judgement)
 
 
 async def collect(
@@ -133,8 +131,7 @@ async def collect(
             state.add(record)
             if progress is not None:
                 progress(state)
-            if state.executed >= min(MIN_JUDGED, state.total - state.continued):
-                executor.config.limit().check(state.reasons, state.executed, "executions")
+            executor.config.limit().check(state.outcomes, "executions", at_least=min(MIN_JUDGED, len(missing)))
         finally:
             slots.release()
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from orchestai.config import ExecutionConfig
-from orchestai.errors import InfrastructureError, UserError
+from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.execution.assembler import assemble
 from orchestai.execution.judgements import Judgements
 from orchestai.execution.request import build_request
@@ -70,18 +70,18 @@ class Executor:
             sandbox=f"{report.level}/{report.isolation}" if report else "",
             total_cost=sum(result.cost_usd for result in results),
             total_latency_ms=workflow.critical_path({result.id: result.latency_ms for result in results}),
-            error=run.unscorable
+            error=(run.unscorable and run.unscorable.reason)
             or next((result.error for result in results if result.error), None)
             or _problem(outcome, report),
         )
 
-    async def _judge(self, task: Task, answer: str, unscorable: str) -> tuple[Outcome, Report | None]:
-        if unscorable:
-            return Unscorable(unscorable), None
+    async def _judge(self, task: Task, answer: str, unscorable: Unscorable | None) -> tuple[Outcome, Report | None]:
+        if unscorable is not None:
+            return unscorable, None
         try:
             report = await self.judgements.judge(task, answer)
         except InfrastructureError as error:
-            return Unscorable(str(error)), None
+            return Unscorable.of(error), None
         return report.outcome(), report
 
 
@@ -100,7 +100,7 @@ class _Run:
         self.task = task
         self.workflow = workflow
         self.sample = sample
-        self.unscorable = ""
+        self.unscorable: Unscorable | None = None
         self.spent_usd = 0.0
         self.attempts: dict[str, list[Attempt]] = {subtask.id: [] for subtask in workflow.subtasks}
         self.results: dict[str, SubtaskResult] = {}
@@ -118,8 +118,9 @@ class _Run:
             )
             if late:
                 self._lose(
+                    "timeout",
                     f"no answer within {self.config.timeout_s:g} s; lower execution.concurrency or raise "
-                    "execution.timeout_s"
+                    "execution.timeout_s",
                 )
         finally:
             for job in running.values():
@@ -182,8 +183,9 @@ class _Run:
         except Exception as error:
             if not isinstance(error, InfrastructureError):
                 logger.exception("worker %s broke down", worker)
-            self._lose(f"{worker}: {error}" if str(error) else f"{worker}: {type(error).__name__}")
-            return Attempt(worker=worker, prompt=request.instruction, error=str(error) or type(error).__name__)
+            reason = str(error) or type(error).__name__
+            self._lose(error.kind if isinstance(error, InfrastructureError) else "internal", f"{worker}: {reason}")
+            return Attempt(worker=worker, prompt=request.instruction, error=reason)
         self.spent_usd += answer.cost_usd
         return Attempt(
             worker=worker,
@@ -205,12 +207,12 @@ class _Run:
         try:
             return await self.executor.judgements.passes(answer.text, request.signature, request.examples)
         except InfrastructureError as error:
-            self._lose(f"visible check: {error}")
+            self._lose(error.kind, f"visible check: {error}")
             return None
 
-    def _lose(self, reason: str) -> None:
+    def _lose(self, kind: FaultKind, reason: str) -> None:
         """Make the execution unscorable; the first reason counts."""
-        self.unscorable = self.unscorable or reason
+        self.unscorable = self.unscorable or Unscorable(kind, reason)
 
     def _result(self, subtask: Subtask, stop: str = "") -> SubtaskResult:
         attempts = tuple(self.attempts[subtask.id])
@@ -220,7 +222,9 @@ class _Run:
             return SubtaskResult(
                 id=subtask.id, status="done", attempts=attempts, kept=kept, output=attempts[kept].answer
             )
-        error = stop or next((attempt.error for attempt in attempts), None) or self.unscorable
+        error = stop or next((attempt.error for attempt in attempts), None)
+        if error is None and self.unscorable is not None:
+            error = self.unscorable.reason
         return SubtaskResult(
             id=subtask.id, status="failed" if attempts else "skipped", attempts=attempts, error=f"{subtask.id}: {error}"
         )

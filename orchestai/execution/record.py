@@ -8,8 +8,9 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from orchestai.errors import FaultKind
 from orchestai.execution.result import Attempt, Execution
-from orchestai.outcome import Scored
+from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.tasks.task import Task
 from orchestai.workflow import Subtask, Workflow
 
@@ -72,7 +73,8 @@ class ExecutionRecord(BaseModel):
         latency_ms: critical path.
         repetition: index of this execution of the task by this planner.
         pool: worker names, which `planner_outputs.model_selections` indexes.
-        outcome: `unscorable` executions say nothing about the plan; `error` says why.
+        outcome: `unscorable` executions say nothing about the plan; `fault` says what failed, `error` says why.
+        fault: None where scored, and in logs of earlier versions.
         score: share of hidden tests passed; None where unscorable.
         reward: as configured when the execution was logged.
         sandbox: level and isolation under which the hidden tests ran, e.g. `namespaces/split`.
@@ -95,6 +97,7 @@ class ExecutionRecord(BaseModel):
     planner_outputs: PlannerOutputs
     execution_result: RunOutputs
     outcome: Literal["scored", "unscorable"] = "scored"
+    fault: FaultKind | None = None
     score: float | None = None
     reward: float | None = None
     tests_passed: int = 0
@@ -115,7 +118,7 @@ class ExecutionRecord(BaseModel):
         repetition: int = 0,
         reward: float | None = None,
     ) -> ExecutionRecord:
-        scored = isinstance(execution.outcome, Scored)
+        outcome = execution.outcome
         subtasks = execution.workflow.subtasks
         place = {name: i for i, name in enumerate(pool)}
         return cls(
@@ -131,8 +134,9 @@ class ExecutionRecord(BaseModel):
                 workflow_graph=WorkflowGraph(adjacency=tuple(map(tuple, execution.workflow.adjacency()))),
             ),
             execution_result=RunOutputs.model_validate(execution),
-            outcome="scored" if scored else "unscorable",
-            score=execution.outcome.value if isinstance(execution.outcome, Scored) else None,
+            outcome="unscorable" if isinstance(outcome, Unscorable) else "scored",
+            fault=outcome.kind if isinstance(outcome, Unscorable) else None,
+            score=outcome.value if isinstance(outcome, Scored) else None,
             reward=reward,
             tests_passed=execution.tests_passed,
             tests_total=execution.tests_total,
@@ -170,6 +174,13 @@ class ExecutionRecord(BaseModel):
             error=f"no valid plan: {error}",
             pool=tuple(pool),
         )
+
+    @property
+    def judgement(self) -> Outcome:
+        """The outcome; logs of earlier versions do not say what kind of fault made one unscorable."""
+        if self.outcome == "unscorable":
+            return Unscorable(self.fault or "internal", self.error or "unknown")
+        return Scored(float(self.success) if self.score is None else self.score)
 
     def workflow(self) -> Workflow | None:
         """The workflow that was run; None where there was no valid plan or the subtasks were not logged."""

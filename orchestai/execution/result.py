@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from orchestai.outcome import Outcome
 from orchestai.workflow import Workflow
@@ -94,6 +94,12 @@ class Execution(BaseModel):
     total_cost: float = 0.0
     total_latency_ms: float = 0.0
     error: str | None = None
+
+    @field_validator("outcome", mode="before")
+    @classmethod
+    def _of_an_earlier_version(cls, outcome: Any) -> Any:
+        """Recorded before faults had kinds."""
+        return {"kind": "internal", **outcome} if isinstance(outcome, dict) and "reason" in outcome else outcome
 
     @property
     def success(self) -> bool:

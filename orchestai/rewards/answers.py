@@ -102,6 +102,6 @@ def f1_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> Outcome:
 
 def _judged(measure: Callable[[str, Sequence[str], str], float], task: Task, answer: str) -> Outcome:
     if not task.answers:
-        return Unscorable(f"nobody knows the answer to task {task.task_id}")
+        return Unscorable("task", f"nobody knows the answer to task {task.task_id}")
     tagged = tagged_answer(answer)
     return Scored(measure(answer if tagged is None else tagged, task.answers, task.suite))

@@ -34,7 +34,7 @@ async def score(function: Reward, task: Task, answer: str, sandbox: Sandbox) -> 
     result = function(task, answer, sandbox)
     outcome = await result if inspect.isawaitable(result) else result
     if isinstance(outcome, Unscorable):
-        raise InfrastructureError(outcome.reason)
+        raise InfrastructureError(outcome.kind, outcome.reason)
     return float(outcome if isinstance(outcome, (int, float)) else outcome.value)
 
 

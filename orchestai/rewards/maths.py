@@ -43,7 +43,7 @@ async def math_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> Outcome:
     Set `sandbox.preload: [math_verify]`: it takes a third of a second to import.
     """
     if not task.answers:
-        return Unscorable(f"{task.task_id} has no reference answer")
+        return Unscorable("task", f"{task.task_id} has no reference answer")
     final = final_answer(answer)
     if not final:
         return Scored(0.0)

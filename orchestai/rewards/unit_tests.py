@@ -51,7 +51,7 @@ async def isolation(sandbox: Sandbox, task: Task) -> Isolation:
         return task.isolation
     report = await sandbox.arun(Program(task.canonical_program, task.test, task.entry_point, "split"))
     if report.status == "infra_error":
-        raise InfrastructureError(report.reason)
+        raise InfrastructureError("sandbox", report.reason)
     return "split" if report.success else "shared"
 
 

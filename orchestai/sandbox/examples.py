@@ -60,7 +60,7 @@ async def passes_examples(sandbox: Sandbox, code: str, signature: Named, example
     report = await sandbox.arun(Program(code, example_tests(signature.name, examples), signature.name))
     outcome = report.outcome()
     if isinstance(outcome, Unscorable):
-        raise InfrastructureError(outcome.reason)
+        raise InfrastructureError(outcome.kind, outcome.reason)
     return report.success
 
 

@@ -200,11 +200,11 @@ class ForkServer:
                 if "failed" in hello:
                     raise UserError(f"sandbox: {hello['failed']}; install it or take it out of sandbox.preload")
                 if "unable" in hello:
-                    raise InfrastructureError(f"the sandbox's fork server did not start: {hello['unable']}")
+                    raise InfrastructureError("sandbox", f"the sandbox's fork server did not start: {hello['unable']}")
         except ChannelClosedError as error:
             self._complaints.seek(0)
             said = self._complaints.read(1000).decode(errors="replace").strip() or error
-            raise InfrastructureError(f"the sandbox's fork server did not start: {said}") from None
+            raise InfrastructureError("sandbox", f"the sandbox's fork server did not start: {said}") from None
 
 
 def _end(

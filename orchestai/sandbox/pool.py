@@ -84,7 +84,7 @@ class ServerPool:
         """The server that has imported the first `tier` modules, started if there is none."""
         with self._lock:
             if self._closed:
-                raise InfrastructureError("the sandbox was closed")
+                raise InfrastructureError("sandbox", "the sandbox was closed")
             if tier not in self._servers:
                 self._servers[tier] = self._start(self._slots_per_server, tier)
             return self._servers[tier]
@@ -112,7 +112,7 @@ class ServerPool:
         lost: SlotLostError | None = None
         for _ in range(_TRIES if self._bubblewrap else 1):
             if self._closed:
-                raise InfrastructureError("the sandbox was closed")
+                raise InfrastructureError("sandbox", "the sandbox was closed")
             alone = self._start(1, tier)
             try:
                 return alone.judge(0, program, names)
@@ -121,7 +121,7 @@ class ServerPool:
             finally:
                 alone.close()
         assert lost is not None
-        raise InfrastructureError(f"lost {_TRIES + 1} times: {lost}") if self._bubblewrap else lost
+        raise InfrastructureError("sandbox", f"lost {_TRIES + 1} times: {lost}") if self._bubblewrap else lost
 
     def _start(self, slots: int, tier: int) -> ForkServer:
         """A fork server that has judged a program of ours rightly; else its faults would look like zeros."""
@@ -133,7 +133,8 @@ class ServerPool:
         found = [(test["outcome"], test["message"]) for test in verdict.get("tests", ())]
         if verdict["status"] != "ok" or found != [("passed", ""), ("failed", "AssertionError: 3 != 4")]:
             server.close()
-            raise InfrastructureError(f"the sandbox cannot run programs here: {verdict['status']} {verdict['reason']}")
+            reason = f"the sandbox cannot run programs here: {verdict['status']} {verdict['reason']}"
+            raise InfrastructureError("sandbox", reason)
         return server
 
     def _forget_if_dead(self, tier: int, server: ForkServer) -> None:

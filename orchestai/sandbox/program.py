@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from orchestai.errors import FaultKind
 from orchestai.outcome import Outcome, Scored, Unscorable
 
 Isolation: TypeAlias = Literal["split", "shared"]
@@ -125,5 +126,6 @@ class Report:
     def outcome(self) -> Outcome:
         """Fraction of tests passed; Unscorable where the fault is not the program's."""
         if self.status in ("infra_error", "broken") or self.total == 0:
-            return Unscorable(f"sandbox: {self.status}: {self.reason}")
+            kind: FaultKind = "sandbox" if self.status == "infra_error" else "task"
+            return Unscorable(kind, f"sandbox: {self.status}: {self.reason}")
         return Scored(self.passed / self.total)

@@ -228,7 +228,7 @@ class Sandbox:
             if passed & set(twin.names):
                 again = self._pool.judge(replace(program, tests=twin.source), names)
                 if again["status"] == "infra_error":
-                    raise InfrastructureError(again["reason"])
+                    raise InfrastructureError("sandbox", again["reason"])
                 forged |= passed & set(twin.names) & _passed(names, again)
         return forged
 

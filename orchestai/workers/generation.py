@@ -88,8 +88,9 @@ class Unavailable:
 
     async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
         raise InfrastructureError(
+            "recording_missing",
             f"no recording of {self.identity}, sample {sample}, for the prompt ending in {prompt.text[-80:]!r}; "
-            "add a recording to workers.recordings, or set workers.on_miss=live"
+            "add a recording to workers.recordings, or set workers.on_miss=live",
         )
 
     async def check(self) -> None:

@@ -156,7 +156,7 @@ def _decode_halving(
             batch = [i for i in batch if i not in done]
             if len(batch) == 1:
                 raise InfrastructureError(
-                    f"out of memory with a single prompt of {len(rows[batch[0]].prompt)} tokens: {error}"
+                    "memory", f"out of memory with a single prompt of {len(rows[batch[0]].prompt)} tokens: {error}"
                 ) from error
             queue += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
 

@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from orchestai.config import ModelConfig
-from orchestai.errors import InfrastructureError, UserError
+from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.workers.base import Completion, WorkerError
 from orchestai.workers.generation import Prompt, SamplingParams, seed
 
@@ -47,7 +47,7 @@ class OpenAIGenerator:
             response, latency_ms = await self._ask(prompt, params, sample)
         except _PASSING_FAULTS as error:
             raise InfrastructureError(
-                f"{self._url}: {_reason(error)} after {self._config.max_retries + 1} tries"
+                _kind(error), f"{self._url}: {_reason(error)} after {self._config.max_retries + 1} tries"
             ) from error
         except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
             raise self._refused(error) from error
@@ -115,6 +115,14 @@ class OpenAIGenerator:
         return UserError(
             f"{self._url}: the key is refused (HTTP {error.status_code}); check the variable {self._config.api_key_env}"
         )
+
+
+def _kind(error: openai.APIError) -> FaultKind:
+    if isinstance(error, openai.APITimeoutError):
+        return "timeout"
+    if isinstance(error, openai.APIConnectionError):
+        return "connection"
+    return "rate_limit" if isinstance(error, openai.RateLimitError) else "server"
 
 
 def _reason(error: openai.APIError) -> str:

@@ -50,7 +50,7 @@ class Python:
         """
         report = await self._sandbox.arun(Program(_RUN.format(code=fences.unfenced(code)), _TEST, "run"))
         if report.status in ("infra_error", "broken"):
-            raise InfrastructureError(f"sandbox: {report.status}: {report.reason}")
+            raise InfrastructureError("sandbox", f"sandbox: {report.status}: {report.reason}")
         (test,) = report.tests
         printed = test.output.rstrip("\n")
         if test.outcome != "passed":

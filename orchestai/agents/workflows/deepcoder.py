@@ -96,7 +96,7 @@ class DeepCoder(AgentWorkflow):
         )
         report = await self.sandbox.arun(Program(_program(task, act), tests, task.entry_point))
         if isinstance(outcome := report.outcome(), Unscorable):
-            raise InfrastructureError(outcome.reason)
+            raise InfrastructureError(outcome.kind, outcome.reason)
         return report
 
     async def _judge(self, task: Task, act: Act) -> float:

@@ -107,7 +107,7 @@ class Research(Library):
         success = float(last.coverage == 1 and not last.false_citations and last.recall == 1)
         judged_by = task.details.get("facts") or task.answers
         return agents.episode(
-            last.reward if judged_by else Unscorable(f"{task.task_id} names neither facts nor answers"),
+            last.reward if judged_by else Unscorable("task", f"{task.task_id} names neither facts nor answers"),
             {
                 "success": success,
                 "final_success": success,

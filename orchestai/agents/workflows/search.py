@@ -140,7 +140,7 @@ class Search(Library):
             "answerer_attempts": len(replies),
             "total_iterations": len(replies),
         }
-        outcome = final if task.answers else Unscorable(f"{task.task_id} has no reference answer")
+        outcome = final if task.answers else Unscorable("task", f"{task.task_id} has no reference answer")
         return agents.episode(outcome, metrics)
 
     def _passages(self, question: str, query: str, passages: list[Passage]) -> str:

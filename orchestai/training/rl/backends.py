@@ -125,7 +125,10 @@ def open_execute(config: Config, execute: Execute) -> Execute:
         key = _key(task, workflow, sample)
         found = recording.find("execution", key)
         if found is None:
-            raise InfrastructureError(f"{recording.path}: holds no execution {key} (task {task.task_id!r}, {sample=})")
+            raise InfrastructureError(
+                "recording_missing",
+                f"{recording.path}: holds no execution {key} (task {task.task_id!r}, {sample=})",
+            )
         return Execution.model_validate(found["execution"])
 
     return replayed if replay else recorded

@@ -113,8 +113,9 @@ def together(accelerator: Accelerator, what: str) -> Iterator[None]:
         if not _of_the_network(error):
             raise
         raise InfrastructureError(
+            "connection",
             f"{who}: another process ended, or cannot be reached, while {what}; its own output says why "
-            f"({str(error).splitlines()[0]})"
+            f"({str(error).splitlines()[0]})",
         ) from error
     finally:
         watch.cancel()

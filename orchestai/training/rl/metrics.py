@@ -81,6 +81,7 @@ def sample_rows(episodes: Sequence[Episode]) -> list[dict[str, Any]]:
         {
             "task_id": e.task_id,
             "reward": e.outcome.value if isinstance(e.outcome, Scored) else None,
+            "fault": e.outcome.kind if isinstance(e.outcome, Unscorable) else "",
             "unscorable": e.outcome.reason if isinstance(e.outcome, Unscorable) else "",
             "valid": e.valid,
             **{name: round(value, 6) for name, value in e.metrics.items()},

@@ -308,7 +308,7 @@ class Rollout:
             try:
                 return await self._execute(task, workflow, sample)
             except InfrastructureError as error:
-                return Execution(task_id=task.task_id, workflow=workflow, results=(), outcome=Unscorable(str(error)))
+                return Execution(task_id=task.task_id, workflow=workflow, results=(), outcome=Unscorable.of(error))
 
     def _worth(self, executions: Sequence[Execution]) -> tuple[Outcome, dict[str, float], tuple[StepResult, ...]]:
         """The mean reward, figures and steps of the executions that could be judged."""

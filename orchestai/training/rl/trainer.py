@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from accelerate import Accelerator
 
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
-from orchestai.outcome import Unscorable, UnscorableLimit
+from orchestai.outcome import UnscorableCounts, UnscorableLimit
 from orchestai.tasks.task import Task
 from orchestai.training.layouts import layout_of
 from orchestai.training.learner import Learner, NotFiniteError
@@ -275,8 +274,7 @@ class Trainer(Generic[Begun]):
         save_state(self.output / STATE, self.position, learned, self._identity)
 
     def _refuse_if_broken(self, episodes: Sequence[Episode], what: str) -> None:
-        reasons = Counter(e.outcome.reason for e in episodes if isinstance(e.outcome, Unscorable))
-        self._unscorable_limit.check(reasons, len(episodes), what)
+        self._unscorable_limit.check(UnscorableCounts(episode.outcome for episode in episodes), what)
 
 
 def of_policy(episodes: Sequence[Episode], policy: str) -> list[Episode]:

@@ -45,7 +45,7 @@ async def answer(request: Request, sandbox: Sandbox) -> str:
         return source.with_imports(code)
     report = await sandbox.arun(Program(_RUN.format(code=code), _SHOW, "printed"))
     if isinstance(outcome := report.outcome(), Unscorable):
-        raise InfrastructureError(outcome.reason)
+        raise InfrastructureError(outcome.kind, outcome.reason)
     message = report.tests[0].message
     if _SHOWN not in message:
         raise WorkerError(f"the code failed: {report.reason or message}")
