@@ -168,7 +168,8 @@ def module(engine: Engine) -> dict[str, ModuleType]:
                     {token: SimpleNamespace(logprob=value, rank=1)}
                     for token, value in zip(found.ids.tolist(), found.logp.tolist(), strict=True)
                 ]
-                output = SimpleNamespace(token_ids=found.ids.tolist(), logprobs=steps, finish_reason="stop")
+                reason = "stop" if found.ended else "length"
+                output = SimpleNamespace(token_ids=found.ids.tolist(), logprobs=steps, finish_reason=reason)
                 outputs.append(SimpleNamespace(outputs=[output]))
             return outputs
 

@@ -139,7 +139,8 @@ class Speller(nn.Module):
             subtasks = [Subtask(id=str(k), instruction="", worker=name) for k, name in enumerate(names)]
             decisions = TokenDecisions(torch.tensor([kind_of(task)] * 3), chosen[: len(ids)])
             likely = logp.gather(-1, chosen[:, None])[: len(ids), 0]
-            plans.append(Plan(Workflow(subtasks) if names else None, bool(names), decisions, likely, "no worker"))
+            workflow, cut_off = Workflow(subtasks) if names else None, self.END not in ids
+            plans.append(Plan(workflow, bool(names), decisions, likely, "no worker", truncated=cut_off))
         return plans
 
     def score(

@@ -59,7 +59,10 @@ class ScriptedVoice:
             return Act(text, ended, len(completion))
         logp = torch.full((len(completion),), -1.0)
         return Act(
-            text, ended, len(completion), Sampled(torch.tensor(prompt), torch.tensor(completion), logp, self._version)
+            text,
+            ended,
+            len(completion),
+            Sampled(torch.tensor(prompt), torch.tensor(completion), logp, self._version, 64),
         )
 
 

@@ -44,7 +44,7 @@ class FixedVoice:
     ) -> None:
         self.policy = policy
         self.trainable = trainable
-        self._sampled = Sampled(torch.tensor(prompt), torch.tensor(completion), logp, 0)
+        self._sampled = Sampled(torch.tensor(prompt), torch.tensor(completion), logp, 0, len(completion))
 
     async def say(self, messages: Sequence[Message], max_new_tokens: int | None) -> Act:
         tokens = self._sampled.completion.tolist()

@@ -24,7 +24,13 @@ from orchestai.training.rl.report import METRICS, ROLLOUTS, _append, _keep_until
 CHANGES = {"eval_every": 2, "num_episodes": 24 * 3, "num_iterations": 2, "num_minibatches": 2, "kl_coef": 0.01}
 RUNS = {
     "bandit": {"algorithm": "PPO", "lr_schedule": "linear"},
-    "speller": {"micro_batch_tokens": 50, "min_entropy": 0.01, "sampler_correction": "token_truncate"},
+    "speller": {
+        "micro_batch_tokens": 50,
+        "min_entropy": 0.01,
+        "sampler_correction": "token_truncate",
+        "mask_truncated": True,
+        "overlong_buffer": 2,
+    },
 }
 
 

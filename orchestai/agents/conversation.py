@@ -30,12 +30,14 @@ class Sampled:
         completion: (tokens,) int64; the end token included where it was sampled.
         logp: (tokens,) float32; of each token under the distribution that it was drawn from.
         policy_version: of the weights that drew it.
+        token_limit: most tokens that it might have.
     """
 
     prompt: Tensor
     completion: Tensor
     logp: Tensor
     policy_version: int
+    token_limit: int
 
 
 @dataclass(eq=False)

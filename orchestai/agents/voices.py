@@ -102,7 +102,7 @@ class PolicyVoice:
         text = str(self._tokenizer.decode(spoken, skip_special_tokens=True))
         self._said = [*messages, {"role": "assistant", "content": text}]
         self._read, self._written, self._ended = ids, written, completion.ended
-        sampled = Sampled(prompt, completion.ids, completion.logp, version)
+        sampled = Sampled(prompt, completion.ids, completion.logp, version, settings.max_new_tokens)
         return Act(text, completion.ended, len(written), sampled)
 
     def _prompt(self, messages: Sequence[Message]) -> list[int]:

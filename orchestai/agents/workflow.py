@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 
 from orchestai.agents.budget import Budget, BudgetExceededError
-from orchestai.agents.conversation import Conversation, Sampled, Voice
+from orchestai.agents.conversation import Act, Conversation, Sampled, Voice
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.planner.language.tokens import TokenDecisions
@@ -113,9 +113,7 @@ async def attempt(workflow: AgentWorkflow, task: Task, agents: Agents) -> Episod
 
 def _trajectory(conversation: Conversation) -> Trajectory:
     turns = tuple(
-        _turn(act.sampled, act.reward, act.group)
-        for act in conversation.acts
-        if act.sampled is not None and len(act.sampled.completion)
+        _turn(act, act.sampled) for act in conversation.acts if act.sampled is not None and len(act.sampled.completion)
     )
     return Trajectory(
         role=conversation.role,
@@ -127,7 +125,7 @@ def _trajectory(conversation: Conversation) -> Trajectory:
     )
 
 
-def _turn(sampled: Sampled, reward: float | None, group: str) -> Turn:
+def _turn(act: Act, sampled: Sampled) -> Turn:
     nothing = torch.zeros_like(sampled.logp)
     return Turn(
         decisions=TokenDecisions(sampled.prompt, sampled.completion),
@@ -136,8 +134,10 @@ def _turn(sampled: Sampled, reward: float | None, group: str) -> Turn:
         value=nothing,
         step=nothing.long() - 1,
         policy_version=sampled.policy_version,
-        reward=reward,
-        group=group,
+        reward=act.reward,
+        group=act.group,
+        truncated=not act.ended,
+        token_limit=sampled.token_limit,
     )
 
 

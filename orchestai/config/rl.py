@@ -52,6 +52,15 @@ class OptimizationConfig(AdamConfig):
     never the result."""
     loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "gspo", "cispo", "reinforce", "rloo"] = "dapo"
     """GRPO's variant: how advantages are scaled, ratios are bounded and slots are averaged (PPO ignores it)."""
+    mask_truncated: bool = False
+    """Leave what a language model had to stop writing at its limit of tokens out of the loss (DAPO's overlong
+    filtering). Its reward still counts in the baseline of the others."""
+    overlong_buffer: int | None = Field(None, ge=1)
+    """What a language model writes into the last so many tokens before its limit costs it up to `overlong_penalty`,
+    token by token, and all of it where it was cut off (DAPO's soft overlong punishment); null for no penalty."""
+    overlong_penalty: float = Field(0.5, ge=0)
+    """overlong_buffer: the whole penalty, in shares of a success (`alpha`, and a reward of 1 of agents). DAPO's is half
+    of what lies between its rewards, which are -1 and 1. An invalid plan is charged all of it, however short."""
     value_coef: float = Field(0.5, ge=0)
     """PPO: weight of the value loss."""
     value_clip: float | None = Field(0.2, gt=0)

@@ -54,6 +54,7 @@ class Plan:
         logp: (slots,) float32; log-probability of each decision when it was made, at the sampling temperature; 0 where
             a decision was not sampled. None where nothing was sampled.
         error: why there is no workflow.
+        truncated: of a plan as text, whether the sampler cut it off before it ended.
     """
 
     workflow: Workflow | None
@@ -61,6 +62,7 @@ class Plan:
     decisions: AnyDecisions | None = None
     logp: Tensor | None = None
     error: str = ""
+    truncated: bool = False
 
 
 @dataclass(frozen=True)

@@ -100,14 +100,15 @@ class LanguagePlanner(TokenPolicy):
     def read(self, instruction: str, prompt: torch.Tensor, completion: Completion, *, sampled: bool) -> Plan:
         """The plan that a completion says; without a workflow where it says none."""
         decisions = TokenDecisions(prompt, completion.ids)
-        logp = completion.logp if sampled else None
+        logp, cut_off = completion.logp if sampled else None, not completion.ended
         text = str(self.tokenizer.decode(completion.ids, skip_special_tokens=True))
         try:
             found = read_plan(text, instruction, self._names, self.config)
         except WorkflowError as error:
             reason = str(error) if completion.ended else f"{error} (cut off after {len(completion.ids)} tokens)"
-            return Plan(workflow=None, raw_valid=False, decisions=decisions, logp=logp, error=reason)
-        return Plan(found.workflow, raw_valid=found.whole and completion.ended, decisions=decisions, logp=logp)
+            return Plan(None, raw_valid=False, decisions=decisions, logp=logp, error=reason, truncated=cut_off)
+        whole = found.whole and completion.ended
+        return Plan(found.workflow, raw_valid=whole, decisions=decisions, logp=logp, truncated=cut_off)
 
     def _choose(self) -> Choose | None:
         return None if self._grammar is None else self._grammar()

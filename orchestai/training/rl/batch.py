@@ -20,6 +20,7 @@ from orchestai.training.rl.episode import Episode
 from orchestai.training.rl.maths import Bound, Counts, GroupAdvantages, Lengths, Level
 from orchestai.training.rl.recipes import Recipe
 from orchestai.training.rl.rows import BETWEEN, Row, rows_of
+from orchestai.training.rl.truncation import overlong_rewards, without_truncated
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +96,8 @@ class Learning:
         groups, flat_groups: groups compared, and those whose rewards do not differ.
         advantages: (acts,) reward above baseline, by the rule of credit; for PPO and `credit: step`, (trajectories,)
             the mean over each trajectory's decisions.
-        sampler: how far the sampler was from the policy, for reports; empty without `sampler_correction`.
+        figures: for reports: with `sampler_correction`, how far the sampler was from the policy; with
+            `overlong_buffer`, the mean penalty.
         ignored: whose rewards were given, but are not what the rule of credit looks at.
     """
 
@@ -103,17 +105,17 @@ class Learning:
     groups: int
     flat_groups: int
     advantages: Tensor
-    sampler: Mapping[str, float] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)
     ignored: Sequence[str] = ()
 
     @property
     def worthwhile(self) -> bool:
-        """Whether anything is better or worse than expected; if not, only noise would be learned."""
-        return self.batch is not None and bool((self.advantages != 0).any())
+        """Whether anything in the loss is better or worse than expected; if not, only noise would be learned."""
+        return self.batch is not None and bool(self.batch.mask.any()) and bool((self.advantages != 0).any())
 
 
 def plan_credit(config: Phase2Config) -> Credit:
-    """How the rewards of plans are credited; a critic foresees them in units of `alpha`."""
+    """How the rewards of plans are credited; `alpha`, a success, is their unit."""
     return Credit("role", unit=abs(config.alpha) or 1.0)
 
 
@@ -142,6 +144,13 @@ def make_batch(
         return Learning(None, 0, 0, torch.zeros(0, dtype=torch.float64))
     credit = credit or plan_credit(config)
     acts = acts_of([(episodes[i], trajectory) for i, trajectory in known])
+    turns = [turn for _, trajectory in known for turn in trajectory.turns]
+    figures: dict[str, float] = {}
+    if config.overlong_buffer is not None:
+        valid = torch.tensor([episodes[i].valid for i, trajectory in known for _ in trajectory.turns])
+        whole = config.overlong_penalty * credit.unit
+        acts = acts._replace(shaping=whole * overlong_rewards(turns, valid, config.overlong_buffer))
+        figures["reward_overlong"] = float(acts.shaping.mean())
 
     def compare(rewards: Tensor, group_ids: Tensor) -> GroupAdvantages:
         return _compare(recipe, rewards, group_ids)
@@ -169,9 +178,13 @@ def make_batch(
                 mask & (steps >= 0), by_step[of_row].gather(1, steps.clamp(0, by_step.shape[1] - 1)), 0.0
             )
             advantages = _mean_of_slots(per_slot, mask, of_row, len(known))
+    if config.mask_truncated:
+        truncated = torch.tensor([turn.truncated for turn in turns])
+        mask = mask & ~truncated[act]
+        advantages = without_truncated(advantages, truncated, acts)
     rollouts = torch.tensor([i for i, _ in known])[of_row]
     logp = _stack([row.logp for row in rows]).float()
-    weights, sampler = _correct(rows, logp, mask, config)
+    weights, of_sampler = _correct(rows, logp, mask, config)
     slots = mask.float().sum(1)
     batch = Batch(
         tasks=tuple(tasks[episodes[i].task_id] for i in rollouts.tolist()),
@@ -188,7 +201,7 @@ def make_batch(
         rollouts=rollouts,
         rollout_slots=torch.zeros(len(episodes)).index_add(0, rollouts, slots)[rollouts],
     )
-    return Learning(batch, compared.groups, compared.flat, advantages, sampler, credit.ignored(acts))
+    return Learning(batch, compared.groups, compared.flat, advantages, {**figures, **of_sampler}, credit.ignored(acts))
 
 
 def _act_of_slot(acts: Acts, of_row: Tensor, rows: Sequence[Row]) -> Tensor:

@@ -35,6 +35,7 @@ class Acts(NamedTuple):
         role_reward: float64; of the trajectory where it has its own, else of the episode.
         reward: float64; the act's own, 0 where it has none.
         rewarded: bool; whether it has one.
+        shaping: float64; what is added for how the act was written, not for what came of it (0, unless set).
         group: int64; the same for acts of one role in episodes that are compared.
         place: int64; likewise, of the same turn number.
         node: int64; likewise, where the workflow said which acts belong together; else `place`.
@@ -48,6 +49,7 @@ class Acts(NamedTuple):
     role_reward: Tensor
     reward: Tensor
     rewarded: Tensor
+    shaping: Tensor
     group: Tensor
     place: Tensor
     node: Tensor
@@ -84,6 +86,7 @@ def acts_of(trajectories: Sequence[tuple[Episode, Trajectory]]) -> Acts:
         ),
         reward=numbers([turn.reward or 0.0 for *_, turn in every]),
         rewarded=torch.tensor([turn.reward is not None for *_, turn in every], dtype=torch.bool),
+        shaping=torch.zeros(len(every), dtype=torch.float64),
         group=named(groups),
         place=named(places),
         node=named(
@@ -157,9 +160,9 @@ class Credit:
             UserError: the rule compares acts with each other, and has no such thing.
         """
         if self.rule == "outcome":
-            return torch.where(acts.last, acts.outcome, 0.0)
+            return torch.where(acts.last, acts.outcome, 0.0) + acts.shaping
         if self.rule == "role":
-            return torch.where(acts.last, acts.role_reward, 0.0)
+            return torch.where(acts.last, acts.role_reward, 0.0) + acts.shaping
         if self.rule in ("turn", "return_to_go"):
             return earned(acts)
         raise UserError(
@@ -173,7 +176,7 @@ def outcome(acts: Acts, compare: Compare) -> GroupAdvantages:
 
     Compared among the trajectories of one role and task.
     """
-    return _of_trajectories(acts, acts.outcome, compare)
+    return _of_trajectories(acts, acts.outcome + _shaping_in_all(acts), compare)
 
 
 def role(acts: Acts, compare: Compare) -> GroupAdvantages:
@@ -181,7 +184,7 @@ def role(acts: Acts, compare: Compare) -> GroupAdvantages:
 
     Compared among the trajectories of one role and task.
     """
-    return _of_trajectories(acts, acts.role_reward, compare)
+    return _of_trajectories(acts, acts.role_reward + _shaping_in_all(acts), compare)
 
 
 def turn(acts: Acts, compare: Compare, turn_advantage_coef: float) -> GroupAdvantages:
@@ -191,9 +194,9 @@ def turn(acts: Acts, compare: Compare, turn_advantage_coef: float) -> GroupAdvan
     2505.11821), which has two turns; here with any number. Turn rewards are compared among acts of one role, task and
     turn number that have one; outcomes (`role`) among trajectories. An attempt of one turn has its outcome's advantage.
     """
-    final = _of_trajectories(acts, acts.role_reward, compare).values
+    final = role(acts, compare).values
     own = torch.zeros_like(final)
-    own[acts.rewarded] = compare(acts.reward[acts.rewarded], acts.place[acts.rewarded]).values
+    own[acts.rewarded] = compare(_own(acts)[acts.rewarded], acts.place[acts.rewarded]).values
     return _with_flat(torch.where(acts.last, final, final + turn_advantage_coef * own), acts.group)
 
 
@@ -233,12 +236,18 @@ def context(acts: Acts, compare: Compare) -> GroupAdvantages:
 
 
 def earned(acts: Acts) -> Tensor:
-    """(acts,) the act's own reward, and after the last the role's or the episode's."""
-    return acts.reward + torch.where(acts.last, acts.role_reward, 0.0)
+    """(acts,) the act's own reward with its shaping, and after the last the role's or the episode's."""
+    return acts.reward + acts.shaping + torch.where(acts.last, acts.role_reward, 0.0)
 
 
 def _own(acts: Acts) -> Tensor:
-    return torch.where(acts.rewarded, acts.reward, acts.role_reward)
+    return torch.where(acts.rewarded, acts.reward, acts.role_reward) + acts.shaping
+
+
+def _shaping_in_all(acts: Acts) -> Tensor:
+    """(acts,) the sum over each act's trajectory."""
+    summed = torch.zeros_like(acts.shaping).index_add(0, acts.trajectory, acts.shaping)
+    return summed[acts.trajectory]
 
 
 def _of_trajectories(acts: Acts, rewards: Tensor, compare: Compare) -> GroupAdvantages:

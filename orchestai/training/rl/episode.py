@@ -27,6 +27,8 @@ class Turn:
         reward: this act's own reward, where it has one.
         group: acts with the same one are compared with each other by the rules of credit that ask for it; empty where
             nobody said.
+        truncated: whether the sampler cut the act off before it ended.
+        token_limit: most tokens that it might have; None where decisions are not tokens.
     """
 
     decisions: AnyDecisions
@@ -38,6 +40,8 @@ class Turn:
     sampler_logp: Tensor | None = None
     reward: float | None = None
     group: str = ""
+    truncated: bool = False
+    token_limit: int | None = None
 
     def __post_init__(self) -> None:
         shapes = {"logp": self.logp.shape, "mask": self.mask.shape, "value": self.value.shape, "step": self.step.shape}

@@ -123,6 +123,21 @@ def at_ends(values: Tensor, act: Tensor, mask: Tensor) -> Tensor:
     return placed
 
 
+def overlong(lengths: Tensor, limits: Tensor, truncated: Tensor, buffer: int) -> Tensor:
+    """(rows,) from -1 to 0: DAPO's soft overlong punishment (arXiv 2503.14476, equation 13).
+
+    0 up to `buffer` tokens before the limit, from there on linearly to -1 at the limit; -1 for what was cut off.
+
+    Args:
+        lengths: (rows,) tokens.
+        limits: (rows,) most tokens; one that is below `buffer` begins to punish at the first token.
+        truncated: (rows,) bool.
+    """
+    room = limits.clamp(max=buffer)
+    soft = ((limits - room - lengths) / room).clamp(-1, 0)
+    return torch.where(truncated, -torch.ones_like(soft), soft)
+
+
 def returns_to_go(rewards: Tensor, mask: Tensor, gamma: float) -> Tensor:
     """(rows, slots) discounted sum of the rewards from each slot on. Only existing slots discount; others get 0."""
     returns = torch.zeros_like(rewards)

@@ -40,14 +40,17 @@ def describe_batch(episodes: Sequence[Episode], learnings: Collection[Learning])
         learnings: one per policy.
     """
     advantages = torch.cat([learning.advantages.float() for learning in learnings])
-    slots = sum(int(turn.mask.sum()) for e in episodes for turn in e.turns)
+    turns = [turn for e in episodes for turn in e.turns]
+    slots = sum(int(turn.mask.sum()) for turn in turns)
+    cut_off = [float(turn.truncated) for turn in turns if turn.token_limit is not None]
     groups, flat = sum(one.groups for one in learnings), sum(one.flat_groups for one in learnings)
     return describe_episodes(episodes) | {
         "advantage_mean": float(advantages.mean()) if len(advantages) else 0.0,
         "advantage_std": float(advantages.std(correction=0)) if len(advantages) else 0.0,
         "flat_group_share": flat / groups if groups else 1.0,
         "slots_per_plan": slots / max(len(episodes), 1),
-        **_together([learning.sampler for learning in learnings]),
+        **({"truncated_share": _mean(cut_off)} if cut_off else {}),
+        **_together([learning.figures for learning in learnings]),
     }
 
 

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -226,10 +226,15 @@ class Rollout:
         turns = await asyncio.to_thread(self._turns, repeated, drawn, update, found.policy_version)
         seconds["sampling"] += sampled - started
         seconds["scoring"] += time.perf_counter() - sampled
+        trajectories = {i: Trajectory(ROLE, ROLE, (self._measured(turn, found.plans[i]),)) for i, turn in turns.items()}
         return [
-            _Planned(task, plan, (Trajectory(ROLE, ROLE, (turns[i],)),) if i in turns else ())
+            _Planned(task, plan, (trajectories[i],) if i in trajectories else ())
             for i, (task, plan) in enumerate(zip(repeated, found.plans, strict=True))
         ]
+
+    def _measured(self, turn: Turn, plan: Plan) -> Turn:
+        of_tokens = isinstance(turn.decisions, TokenDecisions)
+        return replace(turn, truncated=plan.truncated, token_limit=self._planner.max_slots if of_tokens else None)
 
     def _turns(
         self, tasks: Sequence[Task], drawn: Mapping[int, Drawn], update: int, policy_version: int

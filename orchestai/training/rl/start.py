@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from orchestai import artefacts
-from orchestai.config import Config, TasksConfig
+from orchestai.config import Config, Phase2Config, TasksConfig
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import fingerprint_of, load_planner, locate, save_planner
 from orchestai.planner.language.planner import LanguagePlanner
@@ -53,6 +53,7 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
         if planner.has_adapter and phase2.kl_coef > 0:
             planner.keep_reference()
     else:
+        _refuse_limits_of_tokens(phase2)
         planner.learn_only(frozenset(phase2.explore))
     tasks, eval_tasks = split_tasks(config.tasks, config.training.phase1_supervised.val_fraction)
     accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)
@@ -111,6 +112,15 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
             highlight=False,
         )
     return summary
+
+
+def _refuse_limits_of_tokens(phase2: Phase2Config) -> None:
+    for key in ("mask_truncated", "overlong_buffer"):
+        if getattr(phase2, key):
+            raise UserError(
+                f"training.phase2_rl.{key}: this planner writes no tokens, so none of its plans is too long; leave it "
+                "out, or train a language planner (docs/language.md)"
+            )
 
 
 def _refuse_credit_by_step(config: Config, planner: PlannerModel | LanguagePlanner) -> None:

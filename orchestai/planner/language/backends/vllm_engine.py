@@ -110,7 +110,8 @@ class VllmEngine:
 
     def _completion(self, output: Any) -> Completion:
         ids = list(output.token_ids)
-        return completion(ids, [step[i].logprob for i, step in zip(ids, output.logprobs, strict=True)], self._end_ids)
+        logp = [step[i].logprob for i, step in zip(ids, output.logprobs, strict=True)]
+        return completion(ids, logp, output.finish_reason)
 
     async def sync(self, write: WriteWeights, policy_version: int) -> None:
         folder = self._folders.next(policy_version)
@@ -136,8 +137,11 @@ class VllmEngine:
         self._folders.clear()
 
 
-def completion(ids: Sequence[int], logp: Sequence[float | None], end_ids: Sequence[int]) -> Completion:
+def completion(ids: Sequence[int], logp: Sequence[float | None], finish_reason: str | None) -> Completion:
     """What an engine sent, as tensors. A log-probability that is not finite is the engine's, and refused.
+
+    Args:
+        finish_reason: `stop` after an end token; else it was cut off.
 
     Raises:
         UserError: there is one that is not finite, or not one per token.
@@ -154,5 +158,5 @@ def completion(ids: Sequence[int], logp: Sequence[float | None], end_ids: Sequen
     return Completion(
         torch.tensor(ids, dtype=torch.long),
         torch.tensor(logp, dtype=torch.float32),
-        bool(ids) and ids[-1] in end_ids,
+        finish_reason == "stop",
     )

@@ -93,7 +93,7 @@ class VllmServer:
         ids = getattr(choice, "token_ids", None)
         if ids is None or choice.logprobs is None:
             raise UserError(f"{self._url}: sent no token ids or log-probabilities; it needs vLLM 0.19 or later")
-        return completion(ids, choice.logprobs.token_logprobs, self._end_ids)
+        return completion(ids, choice.logprobs.token_logprobs, choice.finish_reason)
 
     async def sync(self, write: WriteWeights, policy_version: int) -> None:
         folder = self._folders.next(policy_version)
