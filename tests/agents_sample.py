@@ -64,6 +64,20 @@ class Talk(AgentWorkflow):
         return agents.episode(reward, {"success": float(reward == 1)})
 
 
+class Graded(Talk):
+    """Gives two rewards by name, and for the first task one that it did not announce, if it is told so."""
+
+    rewards = ("plain", "short")
+
+    class Args(Talk.Args):
+        announced: bool = True
+
+    async def run(self, task: Task, agents: Agents) -> Episode:
+        text = (await agents.begin("caller").ask(task.instruction)).text
+        given = {"plain": plain(text), "short": -float(len(text))}
+        return agents.episode(given if self.args.announced else {**given, "polite": 1.0})
+
+
 class Stranger(Talk):
     """Begins a role that it does not have."""
 
@@ -104,8 +118,8 @@ def settings(**changes: Any) -> AgentConfig:
 
 
 def trainer(output: Path, config: AgentConfig, **changes: Any) -> AgentTrainer:
-    arguments = {"train_dataset": TASKS[:4], "val_dataset": TASKS[4:], **changes}
-    return AgentTrainer(Talk, config=config, output_dir=output, **arguments)
+    arguments = {"workflow_class": Talk, "train_dataset": TASKS[:4], "val_dataset": TASKS[4:], **changes}
+    return AgentTrainer(config=config, output_dir=output, **arguments)
 
 
 def rows(output: Path, key: str = "reward") -> list[dict[str, Any]]:

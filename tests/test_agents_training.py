@@ -135,6 +135,34 @@ def test_figures_of_a_broken_infrastructure_are_no_evaluation(tmp_path):
         asyncio.run(evaluation.evaluate(config, checkpoint=None, output=tmp_path / "out.json"))
 
 
+@pytest.mark.parametrize(("weights", "total"), [({}, (1, 1)), ({"short": 0.25, "plain": 2}, (2, 0.25))], ids=str)
+def test_several_rewards_are_weighed_and_reported_by_name(tmp_path, weights, total):
+    config = sample.settings(reward_weights=weights)
+    sample.trainer(tmp_path, config, workflow_class=sample.Graded).train()
+    for row in sample.rows(tmp_path):
+        assert 0 < row["reward_plain"] < 1 < -row["reward_short"]
+        assert row["reward"] == pytest.approx(total[0] * row["reward_plain"] + total[1] * row["reward_short"])
+    (evaluation, *_) = sample.rows(tmp_path, "eval_reward_plain")
+    assert evaluation["eval_reward"] == pytest.approx(
+        total[0] * evaluation["eval_reward_plain"] + total[1] * evaluation["eval_reward_short"]
+    )
+
+
+def test_rewards_that_the_workflow_does_not_have_are_refused(tmp_path):
+    config = sample.settings(reward_weights={"brief": 1})
+    with pytest.raises(
+        UserError, match=r"reward_weights: Graded has no reward 'brief' in its `rewards`, only plain, sho"
+    ):
+        sample.trainer(tmp_path, config, workflow_class=sample.Graded).train()
+    with pytest.raises(
+        UserError, match=r"reward_weights: Talk has no reward 'brief' in its `rewards`, no named rewards"
+    ):
+        sample.trainer(tmp_path, config).train()
+    config = sample.settings(workflow_args={"announced": False})
+    with pytest.raises(UserError, match=r"Graded\.run: Graded has no reward 'polite' in its `rewards`, only plain"):
+        sample.trainer(tmp_path, config, workflow_class=sample.Graded).train()
+
+
 def test_off_policy_turns_are_as_old_as_the_weights_that_wrote_them(tmp_path):
     changes = {"on_policy": False, "max_staleness": 1, "num_episodes": 16, "sampler_correction": "token_truncate"}
     sample.trainer(tmp_path, sample.settings(phase2=changes)).train()

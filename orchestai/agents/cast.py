@@ -58,7 +58,8 @@ class Cast:
                 return self._frozen(self._config.agents.frozen[role], attempt)
             return self._learning(role, seeds, temperature)
 
-        return Agents(task, voice, Budget(self._config.agents.budget))
+        agents = self._config.agents
+        return Agents(task, voice, Budget(agents.budget), agents.reward_weights)
 
     async def sync(self, versions: Mapping[str, int]) -> None:
         """See `Collector.sync`."""

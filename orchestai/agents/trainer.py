@@ -20,7 +20,7 @@ from orchestai.agents.policies import fingerprint_of, open_policies, save_polici
 from orchestai.agents.registry import find
 from orchestai.agents.rollout import AgentRollout, Attempts
 from orchestai.agents.shorthand import load_agent_config
-from orchestai.agents.workflow import AgentWorkflow
+from orchestai.agents.workflow import AgentWorkflow, refuse_unknown_rewards
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import without_suffix
 from orchestai.sandbox import Sandbox
@@ -181,6 +181,7 @@ async def open_stage(
     Raises:
         UserError: a setting of the workflow is wrong, or a model or a server is not there.
     """
+    refuse_unknown_rewards(workflow_class, config.agents.reward_weights, "agents.reward_weights")
     try:
         args = workflow_class.Args(**workflow_args)
     except ValidationError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import torch
@@ -17,7 +17,7 @@ from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.sandbox import Sandbox
 from orchestai.section import Section
 from orchestai.tasks.task import Task
-from orchestai.training.rl.episode import Episode, Trajectory, Turn
+from orchestai.training.rl.episode import Episode, NamedReward, Trajectory, Turn
 from orchestai.training.rl.rows import rows_of
 
 
@@ -27,14 +27,22 @@ class Agents:
     Args:
         voice: makes what a role speaks with, anew for each of its conversations.
         budget: what they may spend together; nothing is limited without.
+        reward_weights: of named rewards; 1 of those that are not in it.
 
     Attributes:
         conversations: those begun so far, in order of time.
     """
 
-    def __init__(self, task: Task, voice: Callable[[str], Voice], budget: Budget | None = None) -> None:
+    def __init__(
+        self,
+        task: Task,
+        voice: Callable[[str], Voice],
+        budget: Budget | None = None,
+        reward_weights: Mapping[str, float] | None = None,
+    ) -> None:
         self.task = task
         self.budget = budget or Budget()
+        self._reward_weights = reward_weights or {}
         self.conversations: list[Conversation] = []
         self._voice = voice
 
@@ -46,19 +54,30 @@ class Agents:
         self.conversations.append(conversation)
         return conversation
 
-    def episode(self, outcome: Outcome | float, metrics: Mapping[str, float] | None = None) -> Episode:
+    def episode(
+        self, outcome: Outcome | float | Mapping[str, float], metrics: Mapping[str, float] | None = None
+    ) -> Episode:
         """What happened, with a trajectory per conversation, and what it was worth.
 
         Args:
-            metrics: further figures, beside turns, tokens and what each role earned.
+            outcome: the reward; or several by name, of those that the workflow names among its `rewards`, whose
+                weighted sum is the reward. One that does not apply to this attempt may be left out.
+            metrics: further figures, beside turns, tokens, named rewards and what each role earned.
         """
         trajectories = tuple(map(_trajectory, self.conversations))
+        rewards: dict[str, NamedReward] = {}
+        if isinstance(outcome, Mapping):
+            weights = self._reward_weights
+            rewards = {name: NamedReward(value, weights.get(name, 1.0)) for name, value in outcome.items()}
+            outcome = sum(reward.value * reward.weight for reward in rewards.values())
+        named = {f"reward_{name}": reward.value for name, reward in rewards.items()}
         return Episode(
             task_id=self.task.task_id,
             group_id=self.task.task_id,
             trajectories=trajectories,
             outcome=Scored(outcome) if isinstance(outcome, (int, float)) else outcome,
-            metrics={**_measured(self.conversations, trajectories), **(metrics or {})},
+            metrics={**_measured(self.conversations, trajectories), **named, **(metrics or {})},
+            rewards=rewards,
             text=_transcript(self.conversations),
         )
 
@@ -74,10 +93,12 @@ class AgentWorkflow(ABC):
 
     Attributes:
         roles: the names under which `run` begins conversations.
+        rewards: the names of the rewards that `run` gives, where it gives several (`agents.reward_weights`).
         Args: the settings that the workflow knows.
     """
 
     roles: ClassVar[tuple[str, ...]]
+    rewards: ClassVar[tuple[str, ...]] = ()
     Args: ClassVar[type[Section]] = Section
 
     def __init__(self, args: Section, sandbox: Sandbox) -> None:
@@ -97,7 +118,7 @@ async def attempt(workflow: AgentWorkflow, task: Task, agents: Agents) -> Episod
     """`run`; agents that spend their budget have failed, and what no agent is to blame for is unscorable.
 
     Raises:
-        UserError: `run` gave something else than an episode.
+        UserError: `run` gave something else than an episode, or a reward of a name that the workflow does not have.
     """
     try:
         episode = await workflow.run(task, agents)
@@ -108,7 +129,19 @@ async def attempt(workflow: AgentWorkflow, task: Task, agents: Agents) -> Episod
     if not isinstance(episode, Episode):
         name = type(workflow).__name__
         raise UserError(f"{name}.run gave {type(episode).__name__}; let it return agents.episode(reward)")
+    refuse_unknown_rewards(type(workflow), episode.rewards, f"{type(workflow).__name__}.run")
     return episode
+
+
+def refuse_unknown_rewards(workflow: type[AgentWorkflow], names: Iterable[str], where: str) -> None:
+    """Raise `UserError` where a name is not among the workflow's `rewards`.
+
+    Args:
+        where: the names were found.
+    """
+    if strange := sorted(set(names) - set(workflow.rewards)):
+        known = f"only {', '.join(workflow.rewards)}" if workflow.rewards else "no named rewards"
+        raise UserError(f"{where}: {workflow.__name__} has no reward {strange[0]!r} in its `rewards`, {known}")
 
 
 def _trajectory(conversation: Conversation) -> Trajectory:

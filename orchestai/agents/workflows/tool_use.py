@@ -46,10 +46,12 @@ class ToolUse(Library):
 
     A turn with calls earns `tool_reward` if all of them worked and none was made before, and `retrieval_reward` if what
     was looked up holds a right answer that is news: one that is neither in the question or the calls nor was found
-    before. The episode is worth `reward_function` of the last turn, and `format_reward` if that turn tags an answer.
+    before. The episode's rewards are `correctness`, `reward_function` of the last turn, and `format`, which is
+    `format_reward` if that turn tags an answer.
     """
 
     roles = ("answerer",)
+    rewards = ("correctness", "format")
 
     class Args(Library.Args):
         reward_function: RewardFunction = find_reward("search_reward_fn")
@@ -111,7 +113,7 @@ class ToolUse(Library):
         right = await score(self.args.reward_function, task, last.text, self.sandbox)
         answer = tagged_answer(last.text)
         return agents.episode(
-            right + self.args.format_reward * bool(answer),
+            {"correctness": right, "format": self.args.format_reward * bool(answer)},
             {
                 "success": right,
                 "f1": f1(last.text if answer is None else answer, task.answers, task.suite),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -96,6 +97,13 @@ class Trajectory:
             raise ValueError(f"reward of role {self.role!r} is {self.reward}")
 
 
+class NamedReward(NamedTuple):
+    """One of several rewards of an episode, which is worth the sum of their values times their weights."""
+
+    value: float
+    weight: float = 1.0
+
+
 @dataclass(frozen=True, eq=False)
 class Episode:
     """One attempt at a task.
@@ -104,6 +112,7 @@ class Episode:
         group_id: episodes with the same one are compared with each other.
         outcome: the reward, or why there is none; without one, the episode is in neither baseline nor loss.
         metrics: figures of its executions (`success`, `cost_usd`, `latency_ms`, ...); empty where nothing ran.
+        rewards: what the outcome is the weighted sum of, by name; empty where it is one reward.
         steps: one result per step of the plan; empty where nothing ran.
         valid: whether there was a plan to execute.
         raw_valid: whether the plan was a DAG before repair.
@@ -115,12 +124,16 @@ class Episode:
     trajectories: tuple[Trajectory, ...]
     outcome: Outcome
     metrics: Mapping[str, float] = field(default_factory=dict)
+    rewards: Mapping[str, NamedReward] = field(default_factory=dict)
     steps: tuple[StepResult, ...] = ()
     valid: bool = True
     raw_valid: bool = True
     text: str = ""
 
     def __post_init__(self) -> None:
+        for name, reward in self.rewards.items():
+            if not math.isfinite(reward.value):
+                raise ValueError(f"reward {name!r} of task {self.task_id!r} is {reward.value}; leave it out, or fix it")
         if isinstance(self.outcome, Scored) and not math.isfinite(self.outcome.value):
             raise ValueError(
                 f"reward of task {self.task_id!r} is {self.outcome.value}; make it Unscorable, or fix the reward"
