@@ -19,8 +19,9 @@ from orchestai.training.rl.example import worked_example
 from orchestai.training.rl.recipes import PPO, RECIPES
 
 
-def mean_centred(rewards, group_ids):
-    return maths.group_advantages(rewards, group_ids, torch.ones_like(group_ids).bool(), scale="none")
+def mean_centred(rewards, group_ids, unit_ids):
+    everything = torch.ones_like(group_ids).bool()
+    return maths.group_advantages(rewards, group_ids, everything, unit_ids=unit_ids, scale="none")
 
 
 def attempt(rewards: list[float | None], outcome: float, own: float | None = None, role: str = "a") -> Episode:
@@ -44,13 +45,36 @@ def test_role_takes_the_trajectory_s_reward_before_the_episode_s():
     assert advantages(Credit("role"), *episodes) == [2.0, 2.0, -2.0]
 
 
+@pytest.mark.parametrize("rule", ["outcome", "role", "turn", "return_to_go"])
+def test_an_attempt_with_three_conversations_of_a_role_counts_once(rule):
+    """Outcomes 0, 1 and 1, and the failure had three conversations: counted by these, the mean was 0.4 and is 2/3."""
+
+    def talks(number: int, outcome: float) -> Episode:
+        one = attempt([None], outcome).trajectories[0]
+        return Episode("t", "t", (one,) * number, Scored(outcome))
+
+    found = advantages(Credit(rule), talks(3, 0.0), talks(1, 1.0), talks(1, 1.0))
+    assert found == pytest.approx([-2 / 3] * 3 + [1 / 3] * 2, abs=1e-6)
+
+
+@pytest.mark.parametrize(("loss_type", "expected"), [("rloo", -1.0), ("reinforce", -2 / 3), ("dr_grpo", -2 / 3)])
+def test_every_baseline_counts_attempts(loss_type, expected):
+    """Left out of its own baseline is the whole attempt: its other conversations have the same outcome."""
+    one = attempt([None], 0.0).trajectories[0]
+    failed = Episode("t", "t", (one,) * 3, Scored(0.0))
+    won = [Episode("t", "t", (one,), Scored(1.0)) for _ in range(2)]
+    config = Phase2Config(loss_type=loss_type)
+    batch = make_batch([failed, *won], TASKS, RECIPES[loss_type], config, 20, Credit("outcome")).batch
+    assert batch.advantages[0].unique().tolist() == pytest.approx([expected], abs=1e-6)
+
+
 def test_mt_grpo_with_two_turns():
     """Turn rewards 1 and 0, outcomes 0 and 1, all z-scores +-z with z = 1/sqrt 2 (n - 1); coefficient 0.5.
 
     The coefficient weighs the turn, not the outcome: the first act gets z_outcome + 0.5 z_turn (-z + 0.5 z and
     z - 0.5 z), the last z_outcome alone (-z and z).
     """
-    compare = lambda rewards, ids: maths.group_advantages(rewards, ids, torch.ones_like(ids).bool(), eps=0.0)  # noqa: E731
+    compare = lambda rewards, ids, _: maths.group_advantages(rewards, ids, torch.ones_like(ids).bool(), eps=0.0)  # noqa: E731
     z = 1 / math.sqrt(2)
     episodes = attempt([1.0, None], 0.0), attempt([0.0, None], 1.0)
     found = advantages(Credit("turn", turn_advantage_coef=0.5), *episodes, compare=compare)

@@ -56,6 +56,40 @@ def test_rloo_by_hand():
     assert close(result.values, tensor(1 - 4, 2 - 3.5, 6 - 1.5, 0))
 
 
+def test_a_unit_counts_once_however_many_rows_it_has():
+    """Units 0 (rewards 0, 0, 0), 1 (6) and 2 (3, 9) have means 0, 6, 6: their mean is 4; by rows it was 3."""
+    rewards, ids = tensor(0, 0, 0, 6, 3, 9), torch.zeros(6, dtype=torch.long)
+    units, every = torch.tensor([0, 0, 0, 1, 2, 2]), torch.ones(6, dtype=torch.bool)
+    plain = maths.group_advantages(rewards, ids, every, unit_ids=units, scale="none")
+    assert close(plain.values, tensor(-4, -4, -4, 2, -1, 5))
+    variance = (16 + 4 + (1 + 25) / 2) / 2
+    for scale in ("group", "batch"):
+        scaled = maths.group_advantages(rewards, ids, every, unit_ids=units, scale=scale, eps=0.0)
+        assert close(scaled.values, plain.values / math.sqrt(variance))
+    assert close(maths.rloo(rewards, ids, every, unit_ids=units).values, tensor(-6, -6, -6, 3, 0, 6))
+    alone = maths.group_advantages(tensor(1, 2), ids[:2], every[:2], unit_ids=units[:2], scale="none")
+    assert (alone.values.tolist(), alone.flat) == ([0, 0], 1), "one attempt has nobody to be compared with"
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.tuples(st.floats(-5, 5), st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=8),
+    st.integers(2, 4),
+    st.sampled_from(["group", "batch", "none", "rloo"]),
+)
+def test_a_row_said_several_times_by_its_unit_changes_nothing(rows, times, kind):
+    def advantages(rows):
+        rewards, ids, units = (torch.tensor(column) for column in zip(*rows, strict=True))
+        rewards, every = rewards.double(), torch.ones(len(rows), dtype=torch.bool)
+        if kind == "rloo":
+            return maths.rloo(rewards, ids, every, unit_ids=units).values
+        return maths.group_advantages(rewards, ids, every, unit_ids=units, scale=kind, eps=1e-2).values
+
+    rows = [(round(reward, 2), group, 10 * group + unit) for reward, group, unit in rows]
+    repeated = advantages([row for row in rows for _ in range(times)])
+    assert torch.allclose(repeated[::times], advantages(rows), atol=1e-8)
+
+
 def test_unscorable_rows_do_not_exist():
     """A NaN in a masked row must not reach the baseline, and a group without scorable rows is no group."""
     nan = float("nan")

@@ -152,8 +152,8 @@ def make_batch(
         acts = acts._replace(shaping=whole * overlong_rewards(turns, valid, config.overlong_buffer))
         figures["reward_overlong"] = float(acts.shaping.mean())
 
-    def compare(rewards: Tensor, group_ids: Tensor) -> GroupAdvantages:
-        return _compare(recipe, rewards, group_ids)
+    def compare(rewards: Tensor, group_ids: Tensor, unit_ids: Tensor | None) -> GroupAdvantages:
+        return _compare(recipe, rewards, group_ids, unit_ids)
 
     compared = credit.advantages(acts, compare)
     split = [rows_of(trajectory.turns) for _, trajectory in known]
@@ -242,17 +242,18 @@ def _mean_of_slots(per_slot: Tensor, mask: Tensor, of_row: Tensor, trajectories:
     return summed / torch.zeros(trajectories).index_add(0, of_row, mask.float().sum(1)).clamp(min=1)
 
 
-def _compare(recipe: Recipe, rewards: Tensor, group_ids: Tensor) -> GroupAdvantages:
+def _compare(recipe: Recipe, rewards: Tensor, group_ids: Tensor, unit_ids: Tensor | None) -> GroupAdvantages:
     """Advantages by the recipe's baseline; for a critic, only the group's figures are of use."""
     everything = torch.ones(len(rewards), dtype=torch.bool)
     if recipe.baseline == "leave_one_out":
-        return maths.rloo(rewards, group_ids, everything)
+        return maths.rloo(rewards, group_ids, everything, unit_ids=unit_ids)
     if recipe.baseline == "batch":
-        groups = maths.group_advantages(rewards, group_ids, everything, scale="none")
-        together = maths.group_advantages(rewards, torch.zeros_like(group_ids), everything, scale="none")
+        groups = maths.group_advantages(rewards, group_ids, everything, unit_ids=unit_ids, scale="none")
+        whole = torch.zeros_like(group_ids)
+        together = maths.group_advantages(rewards, whole, everything, unit_ids=unit_ids, scale="none")
         return groups._replace(values=together.values)
     scale: maths.Scale = "group" if recipe.baseline == "group_scaled" else "none"
-    return maths.group_advantages(rewards, group_ids, everything, scale=scale)
+    return maths.group_advantages(rewards, group_ids, everything, unit_ids=unit_ids, scale=scale)
 
 
 def _credit_steps(episodes: Sequence[Episode], acts: Acts) -> Tensor:

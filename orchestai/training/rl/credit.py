@@ -21,14 +21,16 @@ from orchestai.training.rl.episode import Episode, Trajectory
 from orchestai.training.rl.maths import GroupAdvantages
 
 RuleName: TypeAlias = Literal["outcome", "role", "turn", "return_to_go", "joint", "context"]
-Compare: TypeAlias = Callable[[Tensor, Tensor], GroupAdvantages]
-"""From (rows,) rewards and (rows,) integer group ids to advantages, as the algorithm compares them."""
+Compare: TypeAlias = Callable[[Tensor, Tensor, Tensor | None], GroupAdvantages]
+"""From (rows,) rewards and (rows,) integer ids of groups and of units, of which each counts once in its group however
+many rows it has (None: every row is one), to advantages, as the algorithm compares them."""
 
 
 class Acts(NamedTuple):
     """What is known of all acts, trajectory after trajectory in order of time; every tensor is (acts,).
 
     Attributes:
+        attempt: int64; which episode.
         trajectory, number: int64; which trajectory, and which of its turns, from 0.
         last: bool; whether it is its trajectory's last.
         outcome: float64; reward of the episode.
@@ -42,6 +44,7 @@ class Acts(NamedTuple):
         context: int64; `place`, after the same prompt.
     """
 
+    attempt: Tensor
     trajectory: Tensor
     number: Tensor
     last: Tensor
@@ -74,6 +77,7 @@ def acts_of(trajectories: Sequence[tuple[Episode, Trajectory]]) -> Acts:
     groups = [(episode.group_id, trajectory.role) for _, _, episode, trajectory, _ in every]
     places = [(*group, n) for group, (_, n, *_) in zip(groups, every, strict=True)]
     return Acts(
+        attempt=named([id(episode) for _, _, episode, _, _ in every]),
         trajectory=torch.tensor([k for k, *_ in every], dtype=torch.long),
         number=torch.tensor([n for _, n, *_ in every], dtype=torch.long),
         last=torch.tensor([n == len(trajectory.turns) - 1 for _, n, _, trajectory, _ in every], dtype=torch.bool),
@@ -174,7 +178,7 @@ class Credit:
 def outcome(acts: Acts, compare: Compare) -> GroupAdvantages:
     """Every act is credited with its episode's reward, whatever its role earned (GRPO, arXiv 2402.03300).
 
-    Compared among the trajectories of one role and task.
+    Compared among the attempts of one role and task.
     """
     return _of_trajectories(acts, acts.outcome + _shaping_in_all(acts), compare)
 
@@ -182,7 +186,7 @@ def outcome(acts: Acts, compare: Compare) -> GroupAdvantages:
 def role(acts: Acts, compare: Compare) -> GroupAdvantages:
     """Every act is credited with its role's reward, or the episode's where the role has none of its own.
 
-    Compared among the trajectories of one role and task.
+    Compared among the trajectories of one role and task; those of one attempt count together as one.
     """
     return _of_trajectories(acts, acts.role_reward + _shaping_in_all(acts), compare)
 
@@ -196,7 +200,8 @@ def turn(acts: Acts, compare: Compare, turn_advantage_coef: float) -> GroupAdvan
     """
     final = role(acts, compare).values
     own = torch.zeros_like(final)
-    own[acts.rewarded] = compare(_own(acts)[acts.rewarded], acts.place[acts.rewarded]).values
+    some = acts.rewarded
+    own[some] = compare(_own(acts)[some], acts.place[some], acts.attempt[some]).values
     return _with_flat(torch.where(acts.last, final, final + turn_advantage_coef * own), acts.group)
 
 
@@ -212,7 +217,7 @@ def return_to_go(acts: Acts, compare: Compare, gamma: float) -> GroupAdvantages:
     rewards[acts.trajectory, acts.number] = earned(acts)
     exists[acts.trajectory, acts.number] = True
     returns = maths.returns_to_go(rewards, exists, gamma)[acts.trajectory, acts.number]
-    return compare(returns, acts.place)
+    return compare(returns, acts.place, acts.attempt)
 
 
 def joint(acts: Acts) -> GroupAdvantages:
@@ -230,9 +235,10 @@ def context(acts: Acts, compare: Compare) -> GroupAdvantages:
     """Acts of one role and turn are compared where they answered the same prompt, token by token.
 
     AT-GRPO: Zhao et al. 2025, "Stronger-MAS" (arXiv 2510.11062). Credited is the act's own reward, or its role's where
-    it has none. An act whose prompt no other had teaches nothing.
+    it has none. An act whose prompt no other had teaches nothing. Every act counts, since those after one prompt may
+    all be of one attempt.
     """
-    return compare(_own(acts), acts.context)
+    return compare(_own(acts), acts.context, None)
 
 
 def earned(acts: Acts) -> Tensor:
@@ -251,8 +257,8 @@ def _shaping_in_all(acts: Acts) -> Tensor:
 
 
 def _of_trajectories(acts: Acts, rewards: Tensor, compare: Compare) -> GroupAdvantages:
-    """Compare trajectories, so that one counts once in its group's mean however many acts it has."""
-    found = compare(rewards[acts.last], acts.group[acts.last])
+    """Compare trajectories: an attempt counts once in its group's mean, however many conversations and acts it has."""
+    found = compare(rewards[acts.last], acts.group[acts.last], acts.attempt[acts.last])
     return found._replace(values=found.values[acts.trajectory])
 
 

@@ -33,7 +33,7 @@ class GroupAdvantages(NamedTuple):
     Attributes:
         values: (rows,); 0 for rows that cannot be scored and for flat groups.
         groups: groups with a scorable row.
-        flat: of them, those that teach nothing because they have one row or equal rewards.
+        flat: of them, those that teach nothing because they have rows of one unit or equal rewards.
     """
 
     values: Tensor
@@ -45,26 +45,41 @@ class _Groups(NamedTuple):
     of_row: Tensor
     """(rows,) group of each row, numbered from 0."""
     size: Tensor
-    """(groups,) scorable rows."""
+    """(groups,) units with a scorable row."""
     mean: Tensor
-    """(groups,) mean reward of the scorable rows."""
+    """(groups,) mean over its units of the mean reward of their scorable rows."""
     flat: Tensor
-    """(groups,) bool: at most one scorable row, or all rewards equal."""
+    """(groups,) bool: at most one unit, or all rewards equal."""
+    weight: Tensor
+    """(rows,) of each row in the mean of its group: those of one unit add up to 1; 0 where a row cannot be scored."""
+    unit_mean: Tensor
+    """(rows,) mean reward of the row's unit."""
 
 
-def _groups(rewards: Tensor, group_ids: Tensor, scorable: Tensor) -> _Groups:
+def _groups(rewards: Tensor, group_ids: Tensor, scorable: Tensor, unit_ids: Tensor | None) -> _Groups:
     names, index = torch.unique(group_ids, return_inverse=True)
-    weight = scorable.to(rewards.dtype)
+    units = torch.arange(len(rewards)) if unit_ids is None else unit_ids
+    pairs, unit = torch.unique(torch.stack([index, units.to(index)]), dim=1, return_inverse=True)
+    counts = rewards.new_zeros(pairs.shape[1]).index_add(0, unit, scorable.to(rewards.dtype))
+    weight = scorable / counts[unit].clamp(min=1)
+    unit_mean = torch.zeros_like(counts).index_add(0, unit, weight * rewards)[unit]
     zeros = rewards.new_zeros(len(names))
-    size = zeros.index_add(0, index, weight)
-    mean = zeros.index_add(0, index, rewards) / size.clamp(min=1)
+    size = zeros.index_add(0, index, weight).round()
+    mean = zeros.index_add(0, index, weight * rewards) / size.clamp(min=1)
     low = zeros.scatter_reduce(0, index[scorable], rewards[scorable], "amin", include_self=False)
     high = zeros.scatter_reduce(0, index[scorable], rewards[scorable], "amax", include_self=False)
-    return _Groups(index, size, mean, (size <= 1) | (low == high))
+    return _Groups(index, size, mean, (size <= 1) | (low == high), weight, unit_mean)
 
 
 def group_advantages(
-    rewards: Tensor, group_ids: Tensor, scorable: Tensor, *, scale: Scale = "group", ddof: int = 1, eps: float = 1e-4
+    rewards: Tensor,
+    group_ids: Tensor,
+    scorable: Tensor,
+    *,
+    unit_ids: Tensor | None = None,
+    scale: Scale = "group",
+    ddof: int = 1,
+    eps: float = 1e-4,
 ) -> GroupAdvantages:
     """GRPO's advantage: the reward above the mean of its group, in standard deviations.
 
@@ -76,27 +91,32 @@ def group_advantages(
         rewards: (rows,).
         group_ids: (rows,) integers.
         scorable: (rows,) bool; the other rows are in no mean and no deviation, whatever their reward holds.
+        unit_ids: (rows,) integers; rows of one unit count as one in the mean and the deviation of their group, each in
+            equal parts (several conversations of one attempt, say). None: every row is a unit.
         scale: divide by the standard deviation of the group, by that of all scorable rows, or by nothing (Dr. GRPO).
         ddof: 1 divides the variance by n - 1, 0 by n.
         eps: added to the standard deviation.
     """
     rewards = torch.where(scorable, rewards, 0.0)
-    groups = _groups(rewards, group_ids, scorable)
+    groups = _groups(rewards, group_ids, scorable, unit_ids)
     above = torch.where(scorable, rewards - groups.mean[groups.of_row], 0.0)
     if scale == "group":
-        squares = torch.zeros_like(groups.mean).index_add(0, groups.of_row, above**2)
+        squares = torch.zeros_like(groups.mean).index_add(0, groups.of_row, groups.weight * above**2)
         above = above / ((squares / (groups.size - ddof).clamp(min=1)).sqrt()[groups.of_row] + eps)
-    elif scale == "batch" and scorable.sum() > 1:
-        above = above / (rewards[scorable].std(correction=ddof) + eps)
+    elif scale == "batch" and groups.size.sum() > 1:
+        count = groups.size.sum()
+        squares = groups.weight * (rewards - (groups.weight * rewards).sum() / count) ** 2
+        above = above / ((squares.sum() / (count - ddof)).sqrt() + eps)
     return _without_flat(above, scorable, groups)
 
 
-def rloo(rewards: Tensor, group_ids: Tensor, scorable: Tensor) -> GroupAdvantages:
-    """Leave-one-out advantage: the reward above the mean of the others of its group. Arguments as above."""
+def rloo(rewards: Tensor, group_ids: Tensor, scorable: Tensor, *, unit_ids: Tensor | None = None) -> GroupAdvantages:
+    """Leave-one-out advantage: the reward above the mean of the other units of its group. Arguments as above."""
     rewards = torch.where(scorable, rewards, 0.0)
-    groups = _groups(rewards, group_ids, scorable)
-    factor = groups.size / (groups.size - 1).clamp(min=1)
-    return _without_flat((rewards - groups.mean[groups.of_row]) * factor[groups.of_row], scorable, groups)
+    groups = _groups(rewards, group_ids, scorable, unit_ids)
+    others = (groups.size - 1).clamp(min=1)[groups.of_row]
+    baseline = ((groups.mean * groups.size)[groups.of_row] - groups.unit_mean) / others
+    return _without_flat(rewards - baseline, scorable, groups)
 
 
 def _without_flat(above: Tensor, scorable: Tensor, groups: _Groups) -> GroupAdvantages:
