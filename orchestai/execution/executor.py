@@ -177,7 +177,17 @@ class _Run:
         try:
             answer = await self.executor.pool.answer(worker, request)
         except WorkerError as error:
-            return Attempt(worker=worker, prompt=request.instruction, error=str(error))
+            self.spent_usd += error.usage.cost_usd
+            return Attempt(
+                worker=worker,
+                prompt=request.instruction,
+                prompt_tokens=error.usage.prompt_tokens,
+                completion_tokens=error.usage.completion_tokens,
+                cost_usd=error.usage.cost_usd,
+                latency_ms=error.usage.latency_ms,
+                usage_estimated=error.usage.estimated,
+                error=str(error),
+            )
         except UserError:
             raise
         except Exception as error:
@@ -196,6 +206,7 @@ class _Run:
             cost_usd=answer.cost_usd,
             latency_ms=answer.latency_ms,
             source=answer.source,
+            usage_estimated=answer.usage_estimated,
             passed_check=await self._check(request, answer),
         )
 

@@ -23,6 +23,8 @@ class Attempt(BaseModel):
     cost_usd: float = 0.0
     latency_ms: float = 0.0
     source: str = ""
+    usage_estimated: bool = False
+    """Whether the tokens, and so the cost, were counted here, since the server did not say."""
     passed_check: bool | None = None
     """Whether the subtask's own visible examples passed; None if it shows none."""
     error: str | None = None

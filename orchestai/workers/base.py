@@ -72,6 +72,7 @@ class Completion(BaseModel):
 
     `source` is `live`, `cache` or `recording`; tokens, text and latency (milliseconds, as measured when it was made)
     are those of the original generation. `origin` says what made it: model, package versions, number format, device.
+    `usage_estimated`: its server did not say how many tokens it took, and they were counted here.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -82,6 +83,7 @@ class Completion(BaseModel):
     latency_ms: float
     source: str = "live"
     origin: str = ""
+    usage_estimated: bool = False
 
 
 class Answer(BaseModel):
@@ -93,6 +95,7 @@ class Answer(BaseModel):
         cost_usd, latency_ms: of the whole answer, all samples that were drawn for it included.
         passed_examples: whether the answer passed the request's examples, None where the worker did not look.
         source: `live`, `cache`, `recording` or `tool`; the least certain of its parts.
+        usage_estimated: whether tokens, and so the cost, were counted here, since the server did not say.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -106,6 +109,47 @@ class Answer(BaseModel):
     samples: int = 1
     passed_examples: bool | None = None
     source: str = "live"
+    usage_estimated: bool = False
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(
+            requests=1,
+            prompt_tokens=self.prompt_tokens,
+            completion_tokens=self.completion_tokens,
+            cost_usd=self.cost_usd,
+            latency_ms=self.latency_ms,
+            estimated=self.usage_estimated,
+        )
+
+
+class Usage(BaseModel):
+    """What asking models took.
+
+    Attributes:
+        cost_usd: US dollars; without prices, 0.
+        latency_ms: as measured when the answers were made; of requests one after the other, their sum.
+        estimated: whether tokens, and so the cost, were counted here, since a server did not say.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+    latency_ms: float = 0.0
+    estimated: bool = False
+
+    def plus(self, other: Usage) -> Usage:
+        return Usage(
+            requests=self.requests + other.requests,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            cost_usd=self.cost_usd + other.cost_usd,
+            latency_ms=self.latency_ms + other.latency_ms,
+            estimated=self.estimated or other.estimated,
+        )
 
 
 class Worker(Protocol):
@@ -121,4 +165,12 @@ class Worker(Protocol):
 
 
 class WorkerError(Exception):
-    """The worker was asked and could not answer (for example, a tool that does not apply to the request)."""
+    """The worker was asked and could not answer (for example, a tool that does not apply to the request).
+
+    Attributes:
+        usage: what was paid all the same.
+    """
+
+    def __init__(self, reason: str, usage: Usage | None = None) -> None:
+        super().__init__(reason)
+        self.usage = usage or Usage()

@@ -157,7 +157,10 @@ class Cached:
             raise self._unusable(error) from error
         if stored is None:
             return None
-        return Completion.model_validate_json(stored).model_copy(update={"source": "cache"})
+        completion = Completion.model_validate_json(stored)
+        if not completion.prompt_tokens:
+            return None  # kept by a version that took answers without usage for free, and errors for answers
+        return completion.model_copy(update={"source": "cache"})
 
     def _unusable(self, error: Exception) -> UserError:
         return UserError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orchestai.sandbox.examples import passes_examples
 from orchestai.sandbox.sandbox import Sandbox
-from orchestai.workers.base import Answer, Completion, Request, WorkerCard
+from orchestai.workers.base import Answer, Completion, Request, Usage, WorkerCard, WorkerError
 from orchestai.workers.generation import Generator, Prompt, SamplingParams
 from orchestai.workers.prompts import Strategy
 
@@ -58,30 +58,40 @@ class ModelWorker:
         prompt = self._strategy.prompt(request)
         first = request.sample * self._samples
         drawn: list[Completion] = []
-        prompt_tokens, latency_ms = 0, 0.0
+        usage = Usage()
         verdicts: dict[str, bool] = {}
         checks = request.signature is not None and bool(request.examples) and self._samples > 1
         for size in _rounds(self._samples if checks else 1):
-            completions = await self._draw(prompt, range(first + len(drawn), first + len(drawn) + size))
+            try:
+                completions = await self._draw(prompt, range(first + len(drawn), first + len(drawn) + size))
+            except WorkerError as error:
+                raise WorkerError(str(error), self._paid(usage.plus(error.usage))) from error
             drawn += completions
-            prompt_tokens += completions[0].prompt_tokens
-            latency_ms += max(completion.latency_ms for completion in completions)
+            usage = usage.plus(_round_usage(completions))
             if checks and (text := await self._first_passing(request, completions, verdicts)) is not None:
                 break
         else:
             text = self._strategy.answer(request, drawn[0].text)
-        completion_tokens = sum(completion.completion_tokens for completion in drawn)
+        usage = self._paid(usage)
         return Answer(
             text=text,
             prompt=prompt.text,
-            prompt_tokens=prompt_tokens,
-            completion_tokens=completion_tokens,
-            cost_usd=self._prices.cost(prompt_tokens, completion_tokens),
-            latency_ms=latency_ms,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            cost_usd=usage.cost_usd,
+            latency_ms=usage.latency_ms,
             samples=len(drawn),
             passed_examples=verdicts[text] if checks else None,
             source=_source(drawn),
+            usage_estimated=usage.estimated,
         )
+
+    def _paid(self, usage: Usage) -> Usage:
+        """One request with its cost; where not a token was read, nothing was asked."""
+        if not usage.prompt_tokens:
+            return Usage()
+        cost_usd = self._prices.cost(usage.prompt_tokens, usage.completion_tokens)
+        return usage.model_copy(update={"requests": 1, "cost_usd": cost_usd})
 
     async def _draw(self, prompt: Prompt, samples: range) -> list[Completion]:
         return list(await asyncio.gather(*(self._generator.generate(prompt, self._params, k) for k in samples)))
@@ -98,6 +108,16 @@ class ModelWorker:
             if verdicts[code]:
                 return code
         return None
+
+
+def _round_usage(completions: Sequence[Completion]) -> Usage:
+    """One request for several samples: its prompt is read once, and it takes as long as its slowest sample."""
+    return Usage(
+        prompt_tokens=completions[0].prompt_tokens,
+        completion_tokens=sum(completion.completion_tokens for completion in completions),
+        latency_ms=max(completion.latency_ms for completion in completions),
+        estimated=any(completion.usage_estimated for completion in completions),
+    )
 
 
 def _rounds(samples: int) -> list[int]:

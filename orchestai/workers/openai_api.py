@@ -3,26 +3,54 @@
 from __future__ import annotations
 
 import os
+import random
 import time
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlparse
 
 import openai
-from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from openai.types.chat import ChatCompletionMessageParam
+from pydantic import BaseModel, ValidationError
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
 
 from orchestai.config import ModelConfig
-from orchestai.errors import FaultKind, InfrastructureError, UserError
-from orchestai.workers.base import Completion, WorkerError
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.workers.api_faults import PassingError, fault_of, fault_of_body
+from orchestai.workers.base import Completion, Usage, WorkerError
 from orchestai.workers.generation import Prompt, SamplingParams, seed
+from orchestai.workers.token_count import TokenCounter
 
 _DEFAULT_URL = "https://api.openai.com/v1"
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 _STOPS_ACCEPTED = 4
-_LONGEST_WAIT_S = 20.0
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 60.0
+"""Bounds of the random wait after the first try, and of any wait, whatever the server asks for."""
 _CHECK_TIMEOUT_S = 10.0
-_PASSING_FAULTS = (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError)
-"""Worth another try; a time-out is a connection error."""
+
+
+class _Message(BaseModel):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Message = _Message()
+    finish_reason: str | None = None
+    error: Any = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _Reply(BaseModel):
+    """What is read of a server's answer."""
+
+    choices: tuple[_Choice, ...] | None = None
+    usage: _Usage | None = None
+    model: str | None = None
+    error: Any = None
 
 
 class OpenAIGenerator:
@@ -36,74 +64,88 @@ class OpenAIGenerator:
         self._url = config.base_url or _DEFAULT_URL
         self.identity = f"{config.name}@{self._url}"
         local = urlparse(self._url).hostname in _LOCAL_HOSTS
-        self._key = os.environ.get(config.api_key_env) or ("none" if local else "")
+        self._secret = os.environ.get(config.api_key_env, "")
+        self._key = self._secret or ("none" if local else "")
         self._client = openai.AsyncOpenAI(
             base_url=self._url, api_key=self._key or "missing", timeout=config.timeout_s, max_retries=0
         )
+        self._counter = TokenCounter(config.name)
 
     async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
         self._require_key()
         try:
-            response, latency_ms = await self._ask(prompt, params, sample)
-        except _PASSING_FAULTS as error:
-            raise InfrastructureError(
-                _kind(error), f"{self._url}: {_reason(error)} after {self._config.max_retries + 1} tries"
-            ) from error
-        except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-            raise self._refused(error) from error
-        except openai.NotFoundError as error:
-            raise UserError(f"{self._url}: no model {self._config.name!r} there; see {self._url}/models") from error
-        except openai.APIStatusError as error:
-            raise WorkerError(f"{self._url}: {_reason(error)}") from error
-        if not response.choices:
-            raise WorkerError(f"{self._url}: the response holds no choice")
-        text = response.choices[0].message.content or ""
+            reply, latency_ms = await self._ask(prompt, params, sample)
+        except PassingError as fault:
+            raise InfrastructureError(fault.kind, f"{self._named(fault)} after {self._tries} tries") from fault
+        except InfrastructureError as fault:
+            raise InfrastructureError(fault.kind, self._named(fault)) from fault
+        except WorkerError as error:
+            raise WorkerError(self._named(error)) from error
+        text, usage = _text(reply), reply.usage or _Usage()
+        read, written = usage.prompt_tokens or 0, usage.completion_tokens or 0
+        estimated = not read or (not written and bool(text))
+        if estimated:
+            counted = await self._counter.count(prompt, text)
+            read, written = read or counted[0], written or counted[1]
+        if _choice(reply).finish_reason == "content_filter":
+            paid = Usage(prompt_tokens=read, completion_tokens=written, latency_ms=latency_ms, estimated=estimated)
+            raise WorkerError(f"{self._url}: the provider's content filter withheld the reply", paid)
         return Completion(
             text=_cut(text, params.stop),
-            prompt_tokens=response.usage.prompt_tokens if response.usage else 0,
-            completion_tokens=response.usage.completion_tokens if response.usage else 0,
+            prompt_tokens=read,
+            completion_tokens=written,
             latency_ms=latency_ms,
-            origin=f"{response.model or self._config.name} at {self._url}",
+            origin=f"{reply.model or self._config.name} at {self._url}",
+            usage_estimated=estimated,
         )
 
     async def check(self) -> None:
-        """Raises `UserError` if the server cannot be reached or refuses the key."""
+        """Raises `UserError` if the server cannot be reached, refuses the key or wants money."""
         self._require_key()
+        asking = self._client.with_options(timeout=min(_CHECK_TIMEOUT_S, self._config.timeout_s))
         try:
-            await self._client.with_options(timeout=min(_CHECK_TIMEOUT_S, self._config.timeout_s)).models.list()
+            await asking.models.with_raw_response.list()
         except openai.APIConnectionError:
             raise UserError(f"cannot reach {self._url}; is the server running? (workers.models: base_url)") from None
-        except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-            raise self._refused(error) from None
-        except openai.APIStatusError:
+        except openai.APIStatusError as error:
+            fault = fault_of(error)
+            if isinstance(fault, InfrastructureError) and fault.kind in ("authentication", "payment"):
+                raise UserError(self._named(fault)) from None
             return  # it answers; not every server lists its models
 
     async def close(self) -> None:
         await self._client.close()
 
-    async def _ask(self, prompt: Prompt, params: SamplingParams, sample: int) -> tuple[ChatCompletion, float]:
-        """The response, and how many milliseconds the try that brought it took."""
+    @property
+    def _tries(self) -> int:
+        return self._config.max_retries + 1
+
+    async def _ask(self, prompt: Prompt, params: SamplingParams, sample: int) -> tuple[_Reply, float]:
+        """The reply, and how many milliseconds the try that brought it took."""
         messages = [{"role": role, "content": content} for role, content in prompt.messages]
         if prompt.prefill:
             messages.append({"role": "assistant", "content": prompt.prefill})
         retrying = AsyncRetrying(
-            retry=retry_if_exception_type(_PASSING_FAULTS),
-            stop=stop_after_attempt(self._config.max_retries + 1),
-            wait=wait_random_exponential(multiplier=0.5, max=_LONGEST_WAIT_S),
+            retry=retry_if_exception_type(PassingError),
+            stop=stop_after_attempt(self._tries),
+            wait=wait_s,
             reraise=True,
         )
 
-        async def ask() -> tuple[ChatCompletion, float]:
+        async def ask() -> tuple[_Reply, float]:
             began = time.perf_counter()
-            response = await self._client.chat.completions.create(
-                model=self._config.name,
-                messages=cast(list[ChatCompletionMessageParam], messages),
-                temperature=params.temperature,
-                max_tokens=params.max_new_tokens,
-                stop=list(params.stop[:_STOPS_ACCEPTED]) or openai.omit,
-                seed=seed(self.identity, prompt, params, sample) % 2**31,
-            )
-            return response, (time.perf_counter() - began) * 1000
+            try:
+                response = await self._client.chat.completions.with_raw_response.create(
+                    model=self._config.name,
+                    messages=cast(list[ChatCompletionMessageParam], messages),
+                    temperature=params.temperature,
+                    max_tokens=params.max_new_tokens,
+                    stop=list(params.stop[:_STOPS_ACCEPTED]) or openai.omit,
+                    seed=seed(self.identity, prompt, params, sample) % 2**31,
+                )
+            except openai.APIError as error:
+                raise fault_of(error) from error
+            return _read(response.content), (time.perf_counter() - began) * 1000
 
         return await retrying(ask)
 
@@ -111,26 +153,58 @@ class OpenAIGenerator:
         if not self._key:
             raise UserError(f"{self._url} needs a key: export {self._config.api_key_env}=...")
 
-    def _refused(self, error: openai.APIStatusError) -> UserError:
-        return UserError(
-            f"{self._url}: the key is refused (HTTP {error.status_code}); check the variable {self._config.api_key_env}"
-        )
+    def _named(self, fault: Exception) -> str:
+        """The fault with the names that the user gave: of the server, the model, the variable of the key."""
+        said = str(fault)
+        if isinstance(fault, InfrastructureError) and fault.kind == "authentication":
+            said += f"; check the variable {self._config.api_key_env}"
+        if isinstance(fault, InfrastructureError) and fault.kind == "model":
+            said = f"no model {self._config.name!r} there ({said}); see {self._url}/models"
+        return f"{self._url}: {said.replace(self._secret, '...') if self._secret else said}"
 
 
-def _kind(error: openai.APIError) -> FaultKind:
-    if isinstance(error, openai.APITimeoutError):
-        return "timeout"
-    if isinstance(error, openai.APIConnectionError):
-        return "connection"
-    return "rate_limit" if isinstance(error, openai.RateLimitError) else "server"
+def _read(body: bytes) -> _Reply:
+    """The reply with its choice.
+
+    Raises:
+        PassingError: there is none, or it says nothing.
+        InfrastructureError, WorkerError: the body describes an error of another kind; see `fault_of_body`.
+    """
+    try:
+        reply = _Reply.model_validate_json(body)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        where = ".".join(map(str, fault["loc"]))
+        said = f"{body[:80].decode(errors='replace')!r} ({where + ': ' if where else ''}{fault['msg']})"
+        raise PassingError("bad_response", f"not an answer: {said}") from None
+    if error_body := reply.error or (reply.choices and reply.choices[0].error):
+        raise fault_of_body(error_body)
+    if not reply.choices:
+        raise PassingError("bad_response", "the answer holds no choice")
+    choice, written = _choice(reply), reply.usage and reply.usage.completion_tokens
+    if choice.finish_reason == "error":
+        raise PassingError("bad_response", "the generation broke off")
+    if not (_text(reply) or written or choice.finish_reason == "content_filter"):
+        raise PassingError("bad_response", "the answer is empty, and no token was written for it")
+    return reply
 
 
-def _reason(error: openai.APIError) -> str:
-    if isinstance(error, openai.APITimeoutError):
-        return "no answer in time"
-    if isinstance(error, openai.APIStatusError):
-        return f"HTTP {error.status_code}: {error.message[:200]}"
-    return "connection refused or lost"
+def _choice(reply: _Reply) -> _Choice:
+    assert reply.choices
+    return reply.choices[0]
+
+
+def _text(reply: _Reply) -> str:
+    message = _choice(reply).message
+    return message.content or message.refusal or ""
+
+
+def wait_s(state: RetryCallState) -> float:
+    """Seconds before the next try: what the server asks for, else random, up to twice as many after every try."""
+    fault = state.outcome.exception() if state.outcome else None
+    if isinstance(fault, PassingError) and fault.after_s is not None:
+        return min(fault.after_s * random.uniform(1, 1.1), LONGEST_WAIT_S)
+    return random.uniform(0, min(FIRST_WAIT_S * 2 ** (state.attempt_number - 1), LONGEST_WAIT_S))
 
 
 def _cut(text: str, stops: tuple[str, ...]) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from orchestai.config import ModelConfig, WorkerConfig, WorkersConfig
 from orchestai.sandbox.sandbox import Sandbox
-from orchestai.workers.base import Answer, Completion, Request, Worker, WorkerCard
+from orchestai.workers.base import Answer, Completion, Request, Usage, Worker, WorkerCard, WorkerError
 from orchestai.workers.generation import Cached, Generator, Unavailable
 from orchestai.workers.model import ModelWorker, Prices
 from orchestai.workers.prompts import strategy
@@ -22,26 +21,12 @@ _MODEL_FOLDER = Path(".cache/orchestai")
 """Where converted models are kept when the cache is switched off."""
 
 
-@dataclass(frozen=True)
-class Usage:
-    """What one worker was asked and paid since the pool was made."""
-
-    requests: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost_usd: float = 0.0
-
-    def plus(self, answer: Answer) -> Usage:
-        return Usage(
-            self.requests + 1,
-            self.prompt_tokens + answer.prompt_tokens,
-            self.completion_tokens + answer.completion_tokens,
-            self.cost_usd + answer.cost_usd,
-        )
-
-
 class WorkerPool:
-    """An async context manager; leaving it cancels what is in flight and frees the models."""
+    """An async context manager; leaving it cancels what is in flight and frees the models.
+
+    Attributes:
+        usage: what each worker was asked and paid so far.
+    """
 
     def __init__(
         self, workers: Mapping[str, Worker], concurrency: Mapping[str, int], generators: Mapping[str, Generator]
@@ -95,9 +80,13 @@ class WorkerPool:
 
     async def answer(self, name: str, request: Request) -> Answer:
         """Ask one worker; raises as `Worker.answer` does."""
-        async with self._slots[name]:
-            answer = await self._workers[name].answer(request)
-        self.usage[name] = self.usage[name].plus(answer)
+        try:
+            async with self._slots[name]:
+                answer = await self._workers[name].answer(request)
+        except WorkerError as error:
+            self.usage[name] = self.usage[name].plus(error.usage)
+            raise
+        self.usage[name] = self.usage[name].plus(answer.usage)
         return answer
 
     async def __aenter__(self) -> WorkerPool:

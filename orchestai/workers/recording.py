@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 _ASKED_CHARACTERS = 100
 _COMPLETION_FIELDS = ("text", "prompt_tokens", "completion_tokens", "latency_ms")
+_ESTIMATED = "usage_estimated"
+"""Only in the lines of which it is true."""
 
 
 class Recorded:
@@ -84,6 +86,7 @@ class RecordingFile:
                 "asked": prompt.text[-_ASKED_CHARACTERS:],
                 "sample": sample,
                 **completion.model_dump(include=set(_COMPLETION_FIELDS)),
+                **({_ESTIMATED: True} if completion.usage_estimated else {}),
             }
         )
         append(self.path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
@@ -123,7 +126,7 @@ def read_recordings(paths: Iterable[Path | str]) -> dict[str, Completion]:
                 if "made_by" in line:
                     origins[line["origin"]] = line["made_by"]
                     continue
-                fields = {name: line[name] for name in _COMPLETION_FIELDS}
+                fields = {name: line[name] for name in _COMPLETION_FIELDS} | {_ESTIMATED: line.get(_ESTIMATED, False)}
                 completion = Completion(**fields, source="recording", origin=origins[line["origin"]])
                 found.setdefault(line["key"], completion)
             except (KeyError, ValueError) as error:

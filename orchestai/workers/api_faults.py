@@ -1,0 +1,109 @@
+"""Tells the faults of an OpenAI-compatible server apart: whose they are, and whether another try may help."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import openai
+
+from orchestai.errors import FaultKind, InfrastructureError
+from orchestai.workers.base import WorkerError
+
+_SHOWN = 200
+"""Characters of a server's message that are passed on."""
+_NO_MONEY_CODES = re.compile(r"insufficient_(quota|balance|credits?|funds)|billing_\w+|payment_required")
+_NO_MONEY = re.compile(r"credit balance|insufficient (quota|balance|credits?|funds)|billing|payment required", re.I)
+_TOO_LONG = re.compile(
+    r"context_length_exceeded|exceed_context_size|maximum context length|context (window|length|size)|max_model_len"
+    r"|prompt is too long|input is too long|inputs? tokens",
+    re.I,
+)
+_POLICY = re.compile(
+    r"content_policy|content_filter|content (management )?policy|ResponsibleAIPolicyViolation|moderation|flagged", re.I
+)
+
+
+class PassingError(InfrastructureError):
+    """A fault that may be gone at the next try.
+
+    Attributes:
+        after_s: how many seconds the server asks to wait; None where it does not say.
+    """
+
+    def __init__(self, kind: FaultKind, reason: str, after_s: float | None = None) -> None:
+        super().__init__(kind, reason)
+        self.after_s = after_s
+
+
+def fault_of(error: openai.APIError) -> Exception:
+    """What an exception of the client is: an `InfrastructureError`, passing or not, or a `WorkerError`."""
+    if isinstance(error, openai.APITimeoutError):
+        return PassingError("timeout", "no answer in time")
+    if isinstance(error, openai.APIStatusError):
+        body = error.body if isinstance(error.body, Mapping) else {"message": error.message}
+        after_s = retry_after(error.response.headers)
+        return fault_of_status(error.status_code, body, after_s, readable=isinstance(error.body, Mapping))
+    return PassingError("connection", "connection refused or lost")
+
+
+def fault_of_body(error: Any) -> Exception:
+    """What the `error` of an answer with status 200 is; its code may be the status that should have been."""
+    body = error if isinstance(error, Mapping) else {"message": str(error)}
+    code = str(body.get("code", ""))
+    status = int(code) if re.fullmatch(r"[45]\d\d", code) else 200
+    return fault_of_status(status, body, None)
+
+
+def fault_of_status(status: int, body: Mapping[str, Any], after_s: float | None, *, readable: bool = True) -> Exception:
+    """What an error answer is.
+
+    A prompt that the model cannot read or its provider does not let it read is the worker's failure, which counts.
+    Everything else is nobody's: money, key and model are missing until a person acts; what the server or the line
+    does to a request may pass; what is wrong with all requests of ours does not.
+
+    Args:
+        status: of HTTP; 200 where only the body tells of an error.
+        body: the error that the server describes.
+        readable: whether it did describe one; a page of a proxy in between, for one, does not.
+    """
+    codes = f"{body.get('code', '')} {body.get('type', '')}"
+    words = f"{codes} {body.get('message', '')}"
+    reason = f"HTTP {status}: {str(body.get('message') or body)[:_SHOWN]}"
+    no_money = _NO_MONEY_CODES.search(codes) or (status in (400, 403) and _NO_MONEY.search(words))
+    if status == 402 or no_money:
+        return InfrastructureError("payment", f"the account has no money or quota left ({reason}); top it up")
+    if status == 429:
+        return PassingError("rate_limit", reason, after_s)
+    if status == 413 or (status < 500 and _TOO_LONG.search(words)):
+        return WorkerError(f"the prompt is too long for the model ({reason})")
+    if status < 500 and _POLICY.search(words):
+        return WorkerError(f"refused by the provider's content policy ({reason})")
+    if status == 401 or (status == 403 and readable):
+        return InfrastructureError("authentication", f"the key is refused ({reason})")
+    if status in (404, 410):
+        return InfrastructureError("model", reason)
+    if status == 408:
+        return PassingError("timeout", reason, after_s)
+    if status >= 500 or status in (409, 425):
+        return PassingError("server", reason, after_s)
+    if status == 200:
+        return PassingError("bad_response", f"an error instead of an answer ({reason})", after_s)
+    return InfrastructureError("bad_request", f"the server does not take the request ({reason})")
+
+
+def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """Seconds that `Retry-After` (a number or a date), or `retry-after-ms`, asks to wait."""
+    try:
+        if milliseconds := headers.get("retry-after-ms"):
+            return max(float(milliseconds) / 1000, 0.0)
+        text = headers.get("retry-after", "")
+        if re.fullmatch(r"\d+(\.\d+)?", text):
+            return float(text)
+        asked = parsedate_to_datetime(text)
+        return max((asked - (now or datetime.now(timezone.utc))).total_seconds(), 0.0)
+    except (TypeError, ValueError):
+        return None

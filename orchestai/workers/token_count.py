@@ -1,0 +1,49 @@
+"""Counts tokens where a server does not say how many it read and wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from functools import cached_property
+from typing import Any
+
+from orchestai.workers.generation import Prompt
+
+_BYTES_PER_TOKEN = 4
+"""OpenAI's rule of thumb for English, in bytes of UTF-8 (help.openai.com, "What are tokens and how to count them?")."""
+_TOKENS_PER_MESSAGE = 3
+"""Around every message, and before the reply (OpenAI cookbook, "How to count tokens with tiktoken")."""
+
+
+class TokenCounter:
+    """Counts with the model's own tokenizer where one of its name is on this machine, else by length.
+
+    Args:
+        model: name of a model on the hub, or a folder. Nothing is downloaded.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+
+    async def count(self, prompt: Prompt, reply: str) -> tuple[int, int]:
+        """Tokens of the prompt and of the reply, each at least 1."""
+        return await asyncio.to_thread(self._count, prompt, reply)
+
+    def _count(self, prompt: Prompt, reply: str) -> tuple[int, int]:
+        texts = [content for _, content in prompt.messages] + ([prompt.prefill] if prompt.prefill else [])
+        around = _TOKENS_PER_MESSAGE * (len(texts) + 1)
+        return around + sum(map(self._length, texts)), max(self._length(reply), 1)
+
+    def _length(self, text: str) -> int:
+        if self._tokenizer is None:
+            return math.ceil(len(text.encode()) / _BYTES_PER_TOKEN)
+        return len(self._tokenizer(text, add_special_tokens=False).input_ids)
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from transformers import AutoTokenizer
+
+        try:
+            return AutoTokenizer.from_pretrained(self._model, local_files_only=True)
+        except (OSError, ValueError):
+            return None
