@@ -236,6 +236,11 @@ async def score(
         console.print(said, highlight=False, markup=False, soft_wrap=True)
     with Sandbox.from_config(config.sandbox) as sandbox, progress_bar_of_score(len(read), console) as progress:
         level = sandbox.level
+        if level == "process" and config.sandbox.level != "process":
+            raise UserError(
+                "score: programs cannot be isolated here, so they could read the suite's answers and earn any score; "
+                "score where namespaces work (Linux with bubblewrap), or set sandbox.level=process if you trust them"
+            )
         found = await run_score(read, sandbox, file, workers=config.sandbox.workers, progress=progress)
     console.print(found.table(ks, f"{suite.name}: {samples}"))
     known = f"{output}: {len(found.verdicts)} verdicts ({found.continued} from before)"

@@ -55,3 +55,7 @@ class SandboxConfig(Section):
     """Address space of one process beyond what the sandbox itself needs."""
     preload: tuple[str, ...] = ()
     """Modules that the sandbox imports once, so that programs that use them load quickly, e.g. [numpy, pandas]."""
+    packages: tuple[str, ...] = ()
+    """Further modules that programs may import, e.g. [torch]. They see the standard library, what BigCodeBench's tasks
+    use, what is preloaded, and what all these need; whatever else is installed (the answers of a suite, for one) is
+    hidden from them, except at level `process`."""

@@ -104,7 +104,7 @@ def check_distinct(paths: Sequence[Path]) -> None:
 
 
 def fingerprint(sample: Sample, sandbox: Sandbox) -> str:
-    """Of the program, its tests, the sandbox's limits and level, and the Python that runs them."""
+    """Of the program, its tests, the sandbox's limits, level and packages, and the Python that runs them."""
     task = sample.task
     return artefacts.fingerprint(
         {
@@ -112,6 +112,7 @@ def fingerprint(sample: Sample, sandbox: Sandbox) -> str:
             "code": sample.code,
             "limits": asdict(sandbox.limits),
             "level": sandbox.level,
+            "modules": sorted(sandbox.packages.modules) if sandbox.packages else None,
             "python": platform.python_version_tuple()[:2],
         }
     )

@@ -16,24 +16,32 @@ from orchestai.tasks.task import Task
 async def judge(sandbox: Sandbox, task: Task, program: str) -> Report:
     """Run `program` against the hidden tests of `task`.
 
-    Where a module is not installed that the tests or the task's libraries need, every program would fail; then none is
-    judged: the report says `infra_error`, and the outcome is Unscorable.
+    Where a module is not installed that the tests or the task's libraries need, or the sandbox hides it, every program
+    would fail; then none is judged: the report says `infra_error`, and the outcome is Unscorable.
 
     Raises:
         InfrastructureError: the sandbox could not find out how the task's tests can be run.
     """
     if absent := not_installed(task):
         return Report("infra_error", reason=f"not installed: {', '.join(absent)}; install them with pip")
+    if hidden := [module for module in _needed(task) if not sandbox.can_import(module)]:
+        names = ", ".join(hidden)
+        return Report("infra_error", reason=f"hidden from programs: {names}; name them in sandbox.packages")
     return await sandbox.arun(Program(program, task.test, task.entry_point, await isolation(sandbox, task)))
 
 
 def not_installed(task: Task) -> list[str]:
     """Modules that the task's tests import or that its solutions are to use, and that are not here."""
+    return [module for module in _needed(task) if not _is_here(module)]
+
+
+def _needed(task: Task) -> list[str]:
+    """Top-level modules."""
     try:
         needed = modules(task.test)
     except (SyntaxError, ValueError):  # the sandbox says what is wrong with them
         needed = set()
-    return sorted(module for module in needed | {lib.partition(".")[0] for lib in task.libs} if not _is_here(module))
+    return sorted(needed | {lib.partition(".")[0] for lib in task.libs})
 
 
 @cache

@@ -1,25 +1,33 @@
-"""The command that puts the fork server into namespaces of its own, with nothing of the host's but its interpreter."""
+"""The command that puts the fork server into namespaces of its own, where it sees of the host what it needs alone."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
-import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from orchestai.sandbox import interpreter
+
 SCRATCH = "/sandbox"
 """Where every program finds an empty folder of its own; nothing else can be written."""
+INSIDE = "/inside"
+"""Where the fork server finds its own code; programs find an empty folder."""
 
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_SETTINGS = (
-    *("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"),
-    *("/etc/mime.types", "/etc/protocols", "/etc/services"),
+_LIBRARIES = ("lib", "lib32", "lib64", "libx32")
+_SYSTEM = (
+    *(Path("/usr", name) for name in ("bin", "sbin", "libexec", "share", *_LIBRARIES)),
+    *(Path("/", name) for name in ("bin", "sbin", *_LIBRARIES)),
 )
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+"""Without /usr/local and /usr/src, which hold whatever somebody put there."""
+_SETTINGS = tuple(
+    Path("/etc", name)
+    for name in ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "mime.types", "protocols", "services")
+)
+_DEVICES = tuple(Path("/dev", name) for name in ("null", "zero", "full", "random", "urandom"))
+_FOLDERS = (Path("/etc"), Path("/dev"), Path("/dev/shm"))
 _CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")
 NOBODY = 65534
 """User id of programs where we are not root."""
@@ -38,14 +46,22 @@ class Bubblewrap:
     user_namespace: bool
 
     def command(
-        self, command: Sequence[str], readable: Sequence[Path], etc: Path, environment: Mapping[str, str]
+        self,
+        command: Sequence[str],
+        mounts: Sequence[tuple[Path, Path]],
+        etc: Path,
+        empty: Path,
+        environment: Mapping[str, str],
     ) -> list[str]:
-        """`command` in new namespaces without a network, where it may read the system, the interpreter and `readable`.
+        """`command` in new namespaces without a network, where it may read the system, the interpreter and `mounts`.
 
-        The files in the folder `etc` are in its /etc. It keeps the capabilities that it needs to make namespaces of its
-        own for programs, and to end them.
+        It keeps the capabilities that it needs to make namespaces of its own for programs, and to end them.
+
+        Args:
+            mounts: what else is seen, as (source, target).
+            etc: a folder with the files of its /etc.
+            empty: an empty folder; it is seen in the place of each folder of packages that no mount is for.
         """
-        folders = _outermost([*_interpreter(), *readable])
         line = [self.path, "--die-with-parent", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
         line += ["--unshare-cgroup-try", "--hostname", "sandbox", "--clearenv", "--cap-drop", "ALL"]
         for capability in _CAPABILITIES:
@@ -54,26 +70,7 @@ class Bubblewrap:
             line += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
         for name, value in environment.items():
             line += ["--setenv", name, value]
-        for path in _SYSTEM:
-            if os.path.islink(path):
-                line += ["--symlink", os.readlink(path), path]
-            elif os.path.isdir(path):
-                line += ["--ro-bind", path, path]
-        line += ["--perms", "0755", "--dir", "/etc"]
-        for path in _SETTINGS:
-            line += ["--ro-bind-try", path, path]
-        for file in sorted(etc.iterdir()):
-            line += ["--ro-bind", str(file), f"/etc/{file.name}"]
-        parents = {parent for folder in folders for parent in folder.parents}
-        for folder in sorted([*parents, Path("/dev"), Path("/dev/shm")]):
-            line += ["--perms", "0755", "--dir", str(folder)]
-        for folder in folders:
-            line += ["--ro-bind", str(folder), str(folder)]
-        if not any(folder.is_relative_to("/tmp") for folder in folders):
-            line += ["--symlink", SCRATCH, "/tmp"]
-        for device in _DEVICES:
-            line += ["--dev-bind", device, device]
-        line += ["--symlink", "/proc/self/fd", "/dev/fd", "--dir", SCRATCH, "--proc", "/proc"]
+        line += _file_system(mounts, etc, empty)
         return [*line, "--remount-ro", "/", "--chdir", SCRATCH, "--", *command]
 
 
@@ -89,18 +86,46 @@ def find_bubblewrap() -> str | None:
     return None
 
 
-def _interpreter() -> list[Path]:
-    paths = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
-    paths |= {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    paths.add(os.path.dirname(os.path.realpath(sys.executable)))
-    return [Path(os.path.abspath(path)) for path in paths if os.path.isdir(path)]
+def _file_system(mounts: Sequence[tuple[Path, Path]], etc: Path, empty: Path) -> list[str]:
+    """Options that put together what is seen; see `Bubblewrap.command`."""
+    folders = _outermost(interpreter.libraries())
+    files = [path for path in (*interpreter.executables(), *interpreter.environment_files()) if not _covered(path)]
+    ours = [*folders, *files, *(target for _, target in mounts)]
+    line = []
+    for parent in sorted({*(above for path in (*_SYSTEM, *ours) for above in path.parents), *_FOLDERS}):
+        if not _covered(parent):
+            line += ["--perms", "0755", "--dir", str(parent)]
+    for path in (*_SYSTEM, *files):
+        if path.is_symlink():
+            line += ["--symlink", os.readlink(path), str(path)]
+        elif path.exists():
+            line += ["--ro-bind", str(path), str(path)]
+    for path in _SETTINGS:
+        line += ["--ro-bind-try", str(path), str(path)]
+    for file in sorted(etc.iterdir()):
+        line += ["--ro-bind", str(file), f"/etc/{file.name}"]
+    for folder in folders:
+        line += ["--ro-bind", str(folder), str(folder)]
+    for library in (*(path for path in _SYSTEM if not path.is_symlink()), *folders):
+        for packages in interpreter.package_folders(library):
+            line += ["--ro-bind", str(empty), str(packages)]
+    for source, target in mounts:
+        line += ["--ro-bind", str(source), str(target)]
+    if not any(path.is_relative_to("/tmp") for path in ours):
+        line += ["--symlink", SCRATCH, "/tmp"]
+    for device in _DEVICES:
+        line += ["--dev-bind", str(device), str(device)]
+    return [*line, "--symlink", "/proc/self/fd", "/dev/fd", "--dir", SCRATCH, "--proc", "/proc"]
+
+
+def _covered(path: Path) -> bool:
+    return any(path.is_relative_to(folder) for folder in _SYSTEM)
 
 
 def _outermost(folders: Sequence[Path]) -> list[Path]:
     """Those that lie in no other of them, nor in the system's own."""
-    covered = [Path(path) for path in _SYSTEM]
     kept: list[Path] = []
     for folder in sorted(set(folders), key=lambda path: len(path.parts)):
-        if not any(folder.is_relative_to(other) for other in [*covered, *kept]):
+        if not _covered(folder) and not any(folder.is_relative_to(other) for other in kept):
             kept.append(folder)
     return kept

@@ -22,9 +22,10 @@ from typing import Any
 
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox.account import add_account
-from orchestai.sandbox.bubblewrap import NOBODY, SCRATCH, Bubblewrap
+from orchestai.sandbox.bubblewrap import INSIDE, NOBODY, SCRATCH, Bubblewrap
 from orchestai.sandbox.inside.wire import ChannelClosedError, LineReader, send_line
 from orchestai.sandbox.inventory import packed
+from orchestai.sandbox.packages import Packages
 from orchestai.sandbox.program import Limits, Program
 from orchestai.sandbox.self_contained import is_self_contained
 
@@ -87,6 +88,7 @@ class ForkServer:
     Args:
         limits: what each program may use.
         bubblewrap: puts the server and its programs into namespaces; without it they have limits alone.
+        packages: what programs see of those that are installed; without namespaces they see all.
 
     Raises:
         UserError: a module of `preload` cannot be imported.
@@ -94,7 +96,12 @@ class ForkServer:
     """
 
     def __init__(
-        self, slots: int, limits: Limits, preload: Sequence[str] = (), bubblewrap: Bubblewrap | None = None
+        self,
+        slots: int,
+        limits: Limits,
+        preload: Sequence[str] = (),
+        bubblewrap: Bubblewrap | None = None,
+        packages: Packages | None = None,
     ) -> None:
         self._limits = limits
         self._home = tempfile.mkdtemp(prefix="sandbox-")
@@ -113,12 +120,15 @@ class ForkServer:
             "limits": asdict(limits),
             "first_uid": first_uid,
         }
-        command = [os.path.abspath(sys.executable), "-s", "-c", _BOOT, str(_INSIDE), json.dumps(settings)]
+        inside = INSIDE if bubblewrap else str(_INSIDE)
+        command = [os.path.abspath(sys.executable), "-s", "-c", _BOOT, inside, json.dumps(settings)]
         environment = _ENVIRONMENT | {"HOME": home, "TMPDIR": home}
         if bubblewrap:
-            command = bubblewrap.command(
-                command, [_INSIDE], _write_etc(Path(self._home), range(first_uid, first_uid + slots)), environment
-            )
+            own = Path(self._home)
+            etc, empty = _write_etc(own, range(first_uid, first_uid + slots)), own / "empty"
+            empty.mkdir(mode=0o755)
+            mounts = [(_INSIDE, Path(INSIDE)), *(packages or Packages()).stage(own)]
+            command = bubblewrap.command(command, mounts, etc, empty, environment)
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             command,

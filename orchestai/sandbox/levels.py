@@ -68,8 +68,8 @@ def choose_level(strictness: Strictness) -> tuple[Level, Bubblewrap | None]:
     if strictness == "strict":
         raise UserError(f"sandbox.level: strict, but programs cannot be isolated here: {found}")
     warnings.warn(
-        f"sandbox: programs run with limits alone and can read, change and delete this user's files ({found}); "
-        "run only code that you trust",
+        f"sandbox: programs run with limits alone and can read, change and delete this user's files ({found}), and the "
+        "answers of suites are among these; run only code that you trust",
         stacklevel=3,
     )
     return "process", None

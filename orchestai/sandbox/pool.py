@@ -13,6 +13,7 @@ from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox.bubblewrap import Bubblewrap
 from orchestai.sandbox.fork_server import ForkServer, SlotLostError
 from orchestai.sandbox.inventory import list_tests
+from orchestai.sandbox.packages import Packages
 from orchestai.sandbox.program import Limits, Program
 
 _TRIES = 3
@@ -40,13 +41,20 @@ class ServerPool:
     Args:
         workers: programs that are judged at a time; `judge` has no more callers.
         preload: modules, the lighter and commoner first.
-        bubblewrap: see `ForkServer`.
+        bubblewrap, packages: see `ForkServer`.
 
     Raises:
         UserError: a module of `preload` is not installed.
     """
 
-    def __init__(self, workers: int, limits: Limits, preload: Sequence[str], bubblewrap: Bubblewrap | None) -> None:
+    def __init__(
+        self,
+        workers: int,
+        limits: Limits,
+        preload: Sequence[str],
+        bubblewrap: Bubblewrap | None,
+        packages: Packages | None,
+    ) -> None:
         for module in preload:
             if find_spec(module.partition(".")[0]) is None:
                 raise UserError(f"sandbox: no module {module!r}; install it or take it out of sandbox.preload")
@@ -54,6 +62,7 @@ class ServerPool:
         self._slots_per_server = workers + (workers + 1) // 2  # while some judge, others get ready for the next program
         self._preload = (*_SELDOM_NEEDED, *preload)
         self._bubblewrap = bubblewrap
+        self._packages = packages
         self._lock = threading.Lock()
         self._servers: dict[int, ForkServer] = {}
         self._closed = False
@@ -125,7 +134,7 @@ class ServerPool:
 
     def _start(self, slots: int, tier: int) -> ForkServer:
         """A fork server that has judged a program of ours rightly; else its faults would look like zeros."""
-        server = ForkServer(slots, self._limits, self._preload[:tier], self._bubblewrap)
+        server = ForkServer(slots, self._limits, self._preload[:tier], self._bubblewrap, self._packages)
         try:
             verdict = server.judge(0, _SELF_TEST, list_tests(_SELF_TEST.tests))
         except SlotLostError as error:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from importlib.util import find_spec
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any
@@ -21,6 +22,7 @@ from orchestai.sandbox.fences import unfenced
 from orchestai.sandbox.fork_server import SlotLostError
 from orchestai.sandbox.inventory import free_names, list_tests, packed
 from orchestai.sandbox.levels import Level, Strictness, choose_level
+from orchestai.sandbox.packages import find_packages
 from orchestai.sandbox.pool import ServerPool
 from orchestai.sandbox.program import Limits, Program, Report, TestVerdict
 from orchestai.sandbox.twins import in_likeness, make_twins
@@ -41,12 +43,15 @@ class Sandbox:
         workers: programs that run at a time; further ones wait.
         limits: what one program may use.
         preload: modules that programs often import, the lighter first; they are imported once. See `ServerPool`.
+        packages: further modules that programs may import, beside the standard library, what suites name, `preload` and
+            what all these need. Nothing else that is installed exists for them; without namespaces everything does.
         cache_size: verdicts kept in memory; a program that was judged before is not run again.
         strictness: `strict`: programs are isolated by namespaces, or there is no sandbox. `auto`: by namespaces where
             the system allows it, else by limits alone, with a warning. `process`: by limits alone, for trusted code.
 
     Raises:
-        UserError: the system cannot isolate programs as `strict` demands, or a module to preload is not installed.
+        UserError: the system cannot isolate programs as `strict` demands, or a module of `preload` or `packages` is not
+            installed, or holds the answers of a suite.
     """
 
     def __init__(
@@ -56,11 +61,13 @@ class Sandbox:
         preload: Sequence[str] = (),
         cache_size: int = 4096,
         strictness: Strictness = "auto",
+        packages: Sequence[str] = (),
     ) -> None:
         self.limits = limits or Limits()
         self._level, bubblewrap = choose_level(strictness)
         _LOG.info("sandbox level: %s", self._level)
-        self._pool = ServerPool(workers, self.limits, preload, bubblewrap)
+        self.packages = find_packages((*packages, *preload)) if bubblewrap else None
+        self._pool = ServerPool(workers, self.limits, preload, bubblewrap, self.packages)
         self._cache_size = cache_size
         self._cache: OrderedDict[Program, Future[Report]] = OrderedDict()
         self._lock = threading.Lock()
@@ -73,7 +80,7 @@ class Sandbox:
     @classmethod
     def from_config(cls, config: SandboxConfig) -> Sandbox:
         limits = Limits(wall_s=config.wall_s, test_s=config.test_s, memory_mb=config.memory_mb)
-        return cls(config.workers, limits, config.preload, strictness=config.level)
+        return cls(config.workers, limits, config.preload, strictness=config.level, packages=config.packages)
 
     def __enter__(self) -> Sandbox:
         self._pool.server()
@@ -88,6 +95,10 @@ class Sandbox:
     def level(self) -> Level:
         """How programs are isolated: by `namespaces`, or as a `process` with limits alone."""
         return self._level
+
+    def can_import(self, module: str) -> bool:
+        """Whether programs can."""
+        return self.packages.can_import(module) if self.packages else find_spec(module.partition(".")[0]) is not None
 
     def run(self, program: Program) -> Report:
         """Judge `program`, waiting for the verdict."""

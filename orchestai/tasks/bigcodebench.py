@@ -12,6 +12,16 @@ from orchestai.tasks.task import Task
 
 HUB_NAME = "bigcode/bigcodebench"
 _HUB_SPLIT = "v0.1.4"
+LIBRARIES = (
+    *("Crypto", "Levenshtein", "PIL", "blake3", "bs4", "chardet", "cryptography", "cv2", "dateutil", "django", "docx"),
+    *("faker", "flask", "flask_login", "flask_mail", "flask_restful", "flask_wtf", "folium", "gensim", "geopandas"),
+    *("geopy", "holidays", "keras", "librosa", "lxml", "matplotlib", "mechanize", "mpl_toolkits", "natsort", "nltk"),
+    *("numpy", "openpyxl", "pandas", "prettytable", "psutil", "pyquery", "pytesseract", "python_http_client", "pytz"),
+    *("regex", "requests", "rsa", "scipy", "seaborn", "sendgrid", "shapely", "skimage", "sklearn", "soundfile"),
+    *("statsmodels", "sympy", "tensorflow", "textblob", "texttable", "werkzeug", "wikipedia", "wordcloud", "wordninja"),
+    *("wtforms", "xlwt", "xmltodict", "yaml"),
+)
+"""What its tasks import beside the standard library; the suite is frozen, and so is this list."""
 
 
 def load(path: str | None = None) -> Suite:

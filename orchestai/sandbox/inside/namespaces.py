@@ -72,6 +72,8 @@ class NamespaceCage(Cage):
         self._filter = seccomp.Filter()
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         unshare(CLONE_NEWNS | CLONE_NEWIPC)
+        own_code = os.path.dirname(__file__)  # all of it is loaded
+        mount("none", own_code, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k")
         self._in_tmp = [] if os.path.islink(_TMP) else [(name, _open_folder(name)) for name in os.listdir(_TMP)]
         self._disks = [scratch, _SHARED_MEMORY, *([_TMP] if self._in_tmp else [])]
         self._mounted: list[tuple[int, int, int]] = []

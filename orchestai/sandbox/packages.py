@@ -1,0 +1,204 @@
+"""The installed packages that programs may import: those that suites or the user name, and what these depend on.
+
+Whatever else is installed stays hidden, whether it holds the answers of a suite or not: a list of what to hide would
+miss the next package that does.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import site
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import Distribution
+from inspect import getmodulename
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from orchestai.errors import UserError
+from orchestai.tasks import bigcodebench, humaneval
+
+_ALWAYS = (*bigcodebench.LIBRARIES, "math_verify", "antlr4")
+"""What suites name, and what `math_reward_fn` runs in the sandbox."""
+_HOLD_ANSWERS = frozenset({"orchestai", canonicalize_name(humaneval.PACKAGE)})
+"""Distributions that suites, recordings or this program are loaded from."""
+_METADATA = (".dist-info", ".egg-info")
+
+
+@dataclass(frozen=True)
+class Packages:
+    """Installed packages, as files and folders of the interpreter's site-packages.
+
+    Attributes:
+        modules: top-level modules that they have.
+        parts: for each site-packages folder, paths in it: of folders and of files.
+    """
+
+    modules: frozenset[str] = frozenset()
+    parts: tuple[tuple[Path, tuple[str, ...]], ...] = ()
+
+    def can_import(self, module: str) -> bool:
+        """Whether a program that sees these packages and the standard library can import `module`."""
+        name = module.partition(".")[0]
+        return name in self.modules or name in sys.stdlib_module_names
+
+    def stage(self, home: Path) -> list[tuple[Path, Path]]:
+        """What to mount where so that these packages alone are seen: (source, target), in this order.
+
+        In `home` it makes a folder in the place of each site-packages. Files and metadata are copied into it; folders
+        are mounted on empty ones, for every mount makes every program start a little more slowly.
+        """
+        mounts = []
+        for number, (folder, parts) in enumerate(self.parts):
+            stage = home / f"site-packages-{number}"
+            stage.mkdir(mode=0o755)
+            mounts.append((stage, folder))
+            for part in parts:
+                source, target = folder / part, stage / part
+                target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+                if source.is_file():
+                    shutil.copy2(source, target)
+                elif part.endswith(_METADATA):
+                    shutil.copytree(source, target)
+                elif source.is_dir():
+                    target.mkdir(mode=0o755)
+                    mounts.append((source, folder / part))
+        return mounts
+
+
+def find_packages(names: Sequence[str] = ()) -> Packages:
+    """The packages that hold the modules `names` or those that suites name, with their dependencies.
+
+    Raises:
+        UserError: no installed package has one of `names`, or it holds the answers of a suite.
+    """
+    return _find(tuple(names))
+
+
+@cache
+def _find(names: tuple[str, ...]) -> Packages:
+    installed = _installed()
+    by_module: dict[str, set[str]] = defaultdict(set)
+    by_part: dict[str, set[str]] = defaultdict(set)
+    for name, distribution in installed.items():
+        for module in distribution.modules:
+            by_module[module].add(name)
+        for part in distribution.top_level:
+            by_part[part].add(name)
+    wanted: set[str] = set()
+    for name in names:
+        owners = by_module.get(name.partition(".")[0], set())
+        if held := sorted(owners & _HOLD_ANSWERS):
+            raise UserError(
+                f"sandbox.packages: {name}: {held[0]} holds answers of tasks, which programs must not see; take it out "
+                "of sandbox.packages or sandbox.preload"
+            )
+        if not owners and name.partition(".")[0] not in sys.stdlib_module_names:
+            raise UserError(
+                f"sandbox: no installed package has the module {name!r} (programs see neither PYTHONPATH nor editable "
+                "installs); install it with pip, or take it out of sandbox.packages or sandbox.preload"
+            )
+        wanted |= owners
+    for name in _ALWAYS:
+        wanted |= by_module.get(name, set())
+    seen = _with_dependencies(wanted, installed) - _HOLD_ANSWERS
+    parts: dict[Path, set[str]] = {folder: set() for folder in _site_folders()}
+    for name in seen:
+        parts[installed[name].folder].update(_own_parts(installed[name], seen, by_part, installed))
+    return Packages(
+        frozenset(module for name in seen for module in installed[name].modules),
+        tuple((folder, tuple(sorted(some))) for folder, some in parts.items()),
+    )
+
+
+@dataclass(frozen=True)
+class _Installed:
+    """A distribution; `files` are relative to `folder`, the site-packages that it lies in."""
+
+    folder: Path
+    metadata: Path
+    files: tuple[str, ...]
+
+    @property
+    def top_level(self) -> set[str]:
+        return {file.partition("/")[0] for file in self.files}
+
+    @property
+    def modules(self) -> set[str]:
+        names = (part if part.isidentifier() else getmodulename(part) for part in self.top_level)
+        return {name for name in names if name}
+
+
+@cache
+def _installed() -> dict[str, _Installed]:
+    """All distributions by their normalized names; of those with the same name, the one that Python finds first."""
+    found: dict[str, _Installed] = {}
+    for folder in _site_folders():
+        for metadata in sorted(path for path in folder.iterdir() if path.name.endswith(_METADATA)):
+            name = canonicalize_name(metadata.name.partition("-")[0].removesuffix(metadata.suffix))
+            found.setdefault(name, _Installed(folder, metadata, tuple(_files(metadata))))
+    return found
+
+
+def _site_folders() -> list[Path]:
+    return [folder for folder in map(Path, dict.fromkeys(site.getsitepackages())) if folder.is_dir()]
+
+
+def _files(metadata: Path) -> Iterator[str]:
+    """Of a distribution, as its RECORD has them; where it has none, what its metadata calls its top level."""
+    record, folder = metadata / "RECORD", metadata.parent
+    if record.is_file():
+        with record.open(encoding="utf-8", newline="") as lines:
+            files = [row[0] for row in csv.reader(lines) if row]
+        yield from (file for file in files if not file.startswith(("..", "/", "__pycache__/")))
+    else:
+        yield metadata.name
+        top_level = metadata / "top_level.txt"
+        for name in top_level.read_text(encoding="utf-8").split() if top_level.is_file() else ():
+            yield from (path.name for path in folder.glob(f"{name}*") if path.name.partition(".")[0] == name)
+
+
+def _with_dependencies(wanted: set[str], installed: dict[str, _Installed]) -> set[str]:
+    """`wanted`, what they require, and so on, as far as it is installed."""
+    waiting: list[tuple[str, frozenset[str]]] = [(name, frozenset()) for name in sorted(wanted)]
+    seen = set(waiting)
+    for name, extras in waiting:
+        for line in Distribution.at(installed[name].metadata).requires or ():
+            needs = Requirement(line)
+            other = canonicalize_name(needs.name), frozenset(needs.extras)
+            is_needed = needs.marker is None or any(needs.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+            if is_needed and other[0] in installed and other not in seen:
+                seen.add(other)
+                waiting.append(other)
+    return {name for name, _ in seen}
+
+
+def _own_parts(
+    distribution: _Installed, seen: set[str], by_part: dict[str, set[str]], installed: dict[str, _Installed]
+) -> Iterator[str]:
+    """The fewest paths that hold all files of a distribution and none of a distribution outside of `seen`."""
+    for part in distribution.top_level:
+        if others := by_part[part] - seen:
+            theirs = {
+                above for other in others for file in installed[other].files for above in _prefixes(file) if above
+            }
+            for file in distribution.files:
+                if file.partition("/")[0] == part:
+                    yield next(prefix for prefix in (*_prefixes(file), file) if prefix not in theirs or prefix == file)
+        else:
+            yield part
+            if part.endswith(".py"):
+                cached = (distribution.folder / "__pycache__").glob(f"{part[:-3]}.*.pyc")
+                yield from (f"__pycache__/{path.name}" for path in cached)
+
+
+def _prefixes(file: str) -> list[str]:
+    """`a/b/c` -> [`a`, `a/b`]"""
+    pieces = file.split("/")
+    return ["/".join(pieces[:end]) for end in range(1, len(pieces))]
