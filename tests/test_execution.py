@@ -16,6 +16,7 @@ from orchestai.execution.executor import Executor
 from orchestai.execution.request import build_request
 from orchestai.execution.result import Execution
 from orchestai.outcome import Scored, Unscorable
+from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Limits, Program, Report, Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, WorkerError
@@ -365,13 +366,13 @@ async def test_an_unassigned_subtask_fails_and_an_unknown_worker_stops_the_comma
 
 
 class CountingSandbox(Sandbox):
-    """A sandbox that knows how often it was asked."""
+    """A sandbox that knows how many programs it has run."""
 
     programs = 0
 
-    async def arun(self, program: Program) -> Report:
+    def _judge(self, program: Program) -> Report:
         self.programs += 1
-        return await super().arun(program)
+        return super()._judge(program)
 
 
 async def test_equal_sources_are_judged_once() -> None:
@@ -382,9 +383,8 @@ async def test_equal_sources_are_judged_once() -> None:
         again = await one.execute(TASK, workflow(), sample=1)
         assert counting.programs == 4
         assert (again.outcome, again.tests_total) == (first.outcome, first.tests_total)
-        endless = "def task_func(text):\n    while True:\n        pass"
         for _ in range(2):
-            report = await one.judgements.judge(TASK, endless)
+            report = await judge(counting, TASK, "def task_func(text):\n    while True:\n        pass")
             assert report.status == "timeout"
         assert counting.programs == 6
 

@@ -70,6 +70,40 @@ def test_a_program_judged_before_is_not_run_again(tmp_path):
         assert (tmp_path / "runs").read_text() == "xx"
 
 
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        ("time.sleep(60)", "timeout"),
+        ("os._exit(1)", "died"),
+        ("raise MemoryError", "memory"),
+        ('raise RuntimeError("can\'t start new thread")', "import_error"),
+    ],
+)
+def test_what_a_busy_machine_may_have_caused_is_not_remembered(tmp_path, fault, status):
+    """It was: one time-out on a busy machine made every later try of that program a zero."""
+    busy = tmp_path / "busy"
+    busy.touch()
+    code = f"import os, time\nif os.path.exists({str(busy)!r}): {fault}\n{ADD}"
+    with Sandbox(workers=1, limits=Limits(load_s=1.0), strictness="process") as sandbox:
+        assert sandbox.run(Program(code, ADD_TESTS)).status == status
+        busy.unlink()
+        later = sandbox.run(Program(code, ADD_TESTS))
+        assert later.success
+        assert sandbox.run(Program(code, ADD_TESTS)) is later
+
+
+def test_one_test_that_timed_out_is_enough_to_judge_again(tmp_path):
+    busy = tmp_path / "busy"
+    busy.touch()
+    code = (
+        f"import os\ndef task_func(a, b):\n    while a == 5 and os.path.exists({str(busy)!r}): pass\n    return a + b"
+    )
+    with Sandbox(workers=1, limits=Limits(test_s=0.5), strictness="process") as sandbox:
+        assert sandbox.run(Program(code, ADD_TESTS)).passed == 3
+        busy.unlink()
+        assert sandbox.run(Program(code, ADD_TESTS)).passed == 4
+
+
 async def test_cancelling_one_wait_leaves_the_other_its_verdict(sandbox):
     program = Program("import time\ntime.sleep(0.3)\n" + ADD, ADD_TESTS)
     one, two = asyncio.create_task(sandbox.arun(program)), asyncio.create_task(sandbox.arun(program))

@@ -14,6 +14,7 @@ from orchestai.execution.assembler import assemble
 from orchestai.execution.executor import Executor
 from orchestai.execution.request import build_request
 from orchestai.planner.base import Plan
+from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.composition.operations import OPERATIONS
 from orchestai.tasks.examples import clean
@@ -111,7 +112,7 @@ async def is_right(executor: Executor, task: Task, subtask: Subtask, source: str
     """
     assert task.reference is not None
     program = assemble(task, task.reference, {**canonical, subtask.id: source}, "dataflow")
-    report = await executor.judgements.judge(task, program)
+    report = await judge(executor.sandbox, task, program)
     return report.total > 0 and report.passed == report.total
 
 

@@ -10,11 +10,12 @@ from typing import Protocol
 from orchestai.config import ExecutionConfig
 from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.execution.assembler import assemble
-from orchestai.execution.judgements import Judgements
 from orchestai.execution.request import build_request
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
 from orchestai.outcome import Outcome, Unscorable
+from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Report, Sandbox
+from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, WorkerError
 from orchestai.workflow import Subtask, Workflow
@@ -40,7 +41,6 @@ class Executor:
     def __init__(self, pool: Workers, sandbox: Sandbox, config: ExecutionConfig) -> None:
         self.pool = pool
         self.sandbox = sandbox
-        self.judgements = Judgements(sandbox)
         self.config = config
 
     async def execute(self, task: Task, workflow: Workflow, sample: int = 0) -> Execution:
@@ -79,7 +79,7 @@ class Executor:
         if unscorable is not None:
             return unscorable, None
         try:
-            report = await self.judgements.judge(task, answer)
+            report = await judge(self.sandbox, task, answer)
         except InfrastructureError as error:
             return Unscorable.of(error), None
         return report.outcome(), report
@@ -216,7 +216,7 @@ class _Run:
         if answer.passed_examples is not None:
             return answer.passed_examples
         try:
-            return await self.executor.judgements.passes(answer.text, request.signature, request.examples)
+            return await passes_examples(self.executor.sandbox, answer.text, request.signature, request.examples)
         except InfrastructureError as error:
             self._lose(error.kind, f"visible check: {error}")
             return None

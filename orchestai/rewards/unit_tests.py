@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 
 from orchestai.errors import InfrastructureError
@@ -24,7 +24,7 @@ async def judge(sandbox: Sandbox, task: Task, program: str) -> Report:
     """
     if absent := not_installed(task):
         return Report("infra_error", reason=f"not installed: {', '.join(absent)}; install them with pip")
-    if hidden := [module for module in _needed(task) if not sandbox.can_import(module)]:
+    if hidden := [module for module in _needed(task.test, task.libs) if not sandbox.can_import(module)]:
         names = ", ".join(hidden)
         return Report("infra_error", reason=f"hidden from programs: {names}; name them in sandbox.packages")
     return await sandbox.arun(Program(program, task.test, task.entry_point, await isolation(sandbox, task)))
@@ -32,16 +32,17 @@ async def judge(sandbox: Sandbox, task: Task, program: str) -> Report:
 
 def not_installed(task: Task) -> list[str]:
     """Modules that the task's tests import or that its solutions are to use, and that are not here."""
-    return [module for module in _needed(task) if not _is_here(module)]
+    return [module for module in _needed(task.test, task.libs) if not _is_here(module)]
 
 
-def _needed(task: Task) -> list[str]:
+@lru_cache(maxsize=4096)
+def _needed(tests: str, libs: tuple[str, ...]) -> list[str]:
     """Top-level modules."""
     try:
-        needed = modules(task.test)
+        needed = modules(tests)
     except (SyntaxError, ValueError):  # the sandbox says what is wrong with them
         needed = set()
-    return sorted(needed | {lib.partition(".")[0] for lib in task.libs})
+    return sorted(needed | {lib.partition(".")[0] for lib in libs})
 
 
 @cache

@@ -86,6 +86,10 @@ class TestVerdict:
     output: str = ""
 
 
+_OF_THE_PROGRAM: frozenset[Status] = frozenset({"ok", "syntax_error", "no_entry_point", "tampered", "broken"})
+_OF_THE_MACHINE: frozenset[TestOutcome] = frozenset({"timeout", "died", "memory", "not_run"})
+
+
 @dataclass(frozen=True)
 class Report:
     """The verdict on a program.
@@ -122,6 +126,15 @@ class Report:
     def success(self) -> bool:
         """All tests passed, and there were some."""
         return 0 < self.total == self.passed
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a busier machine would have said the same.
+
+        Not so of time-outs, deaths, a lack of memory, a faulty sandbox, and programs that failed while loading, which
+        may have lacked a thread or a process.
+        """
+        return self.status in _OF_THE_PROGRAM and not any(test.outcome in _OF_THE_MACHINE for test in self.tests)
 
     def outcome(self) -> Outcome:
         """Fraction of tests passed; Unscorable where the fault is not the program's."""

@@ -45,7 +45,8 @@ class Sandbox:
         preload: modules that programs often import, the lighter first; they are imported once. See `ServerPool`.
         packages: further modules that programs may import, beside the standard library, what suites name, `preload` and
             what all these need. Nothing else that is installed exists for them; without namespaces everything does.
-        cache_size: verdicts kept in memory; a program that was judged before is not run again.
+        cache_size: verdicts kept in memory; a program that was judged before is not run again, unless its report is one
+            that a busy machine may have caused (see `Report.repeatable`).
         strictness: `strict`: programs are isolated by namespaces, or there is no sandbox. `auto`: by namespaces where
             the system allows it, else by limits alone, with a warning. `process`: by limits alone, for trusted code.
 
@@ -59,7 +60,7 @@ class Sandbox:
         workers: int = 2,
         limits: Limits | None = None,
         preload: Sequence[str] = (),
-        cache_size: int = 4096,
+        cache_size: int = 1 << 15,
         strictness: Strictness = "auto",
         packages: Sequence[str] = (),
     ) -> None:
@@ -159,7 +160,7 @@ class Sandbox:
             report = self._judge(program)
         finally:
             self._end_turn(own)
-        if report.status == "infra_error":
+        if not report.repeatable:
             self._forget(program, own)
         own.set_result(report)
 
