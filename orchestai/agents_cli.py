@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from orchestai.errors import UserError
 
+if TYPE_CHECKING:
+    from orchestai.agents.config import AgentConfig
+
 console = Console(stderr=True)
 agents = typer.Typer(no_args_is_help=True, help=__doc__)
 
-Name = Annotated[str, typer.Argument(help="A workflow's name, or module:Class.")]
+Name = Annotated[str, typer.Argument(help="A workflow's or a preset's name (a wrong one lists them), or module:Class.")]
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="Configuration file; the workflow's defaults if absent.")
+    Path | None, typer.Option("--config", help="Configuration file; the preset, or the workflow's defaults, if absent.")
 ]
 Words = Annotated[
     list[str] | None,
@@ -26,6 +29,15 @@ Checkpoint = Annotated[
     Path | None,
     typer.Option("--checkpoint", help="Trained agents, such as OUTPUT/phase2_best; the model itself if absent."),
 ]
+
+
+def _load(name: str, config: Path | None, words: list[str] | None) -> AgentConfig:
+    from orchestai.agents.registry import WORKFLOWS, presets
+    from orchestai.agents.shorthand import load_agent_config
+
+    if config is None and name in WORKFLOWS and (preset := presets().get(name)):
+        console.print(f"{name}: the workflow's defaults; its preset is --config {preset}", highlight=False)
+    return load_agent_config(name, config, words or [])
 
 
 def _folder(name: str, text: str) -> Any:
@@ -44,11 +56,9 @@ def train(
     ] = False,
 ) -> None:
     """Train the agents of a workflow by reward. Start it with `accelerate launch` for many GPUs."""
-    from orchestai.agents.shorthand import load_agent_config
     from orchestai.agents.trainer import AgentTrainer
 
-    loaded = load_agent_config(name, config, words or [])
-    AgentTrainer(config=loaded, output_dir=output_dir, checkpoint=checkpoint).train(resume=resume)
+    AgentTrainer(config=_load(name, config, words), output_dir=output_dir, checkpoint=checkpoint).train(resume=resume)
 
 
 @agents.command()
@@ -62,12 +72,10 @@ def evaluate(
     ),
 ) -> None:
     """Judge the agents of a workflow on held-out tasks, with intervals."""
-    from orchestai.agents.shorthand import load_agent_config
     from orchestai.evaluation import agents as evaluation
 
-    found = asyncio.run(
-        evaluation.evaluate(load_agent_config(name, config, words or []), checkpoint=checkpoint, output=output)
-    )
+    loaded = _load(name, config, words)
+    found = asyncio.run(evaluation.evaluate(loaded, checkpoint=checkpoint, output=output))
     console.print(evaluation.table(found, f"{name}: {checkpoint or 'as it is'}"))
     console.print(f"written: {output}", highlight=False)
 
@@ -82,12 +90,11 @@ def run(
     task: Annotated[bool, typer.Option("--task", help="Take a task of the suite, which can be judged.")] = False,
 ) -> None:
     """Let the agents of a workflow attempt one task, and print all that they say."""
-    from orchestai.agents.shorthand import load_agent_config
     from orchestai.evaluation import agents as evaluation
     from orchestai.outcome import Scored
     from orchestai.tasks.task import Task
 
-    loaded = load_agent_config(name, config, words or [])
+    loaded = _load(name, config, words)
     given = Task(task_id="given", suite="given", instruct_prompt=instruction)
     if task:
         known = {one.task_id: one for one in evaluation.evaluation_tasks(loaded)}

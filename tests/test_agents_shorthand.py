@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from typer.testing import CliRunner
 
 from orchestai.agents.shorthand import load_agent_config
+from orchestai.agents_cli import agents
 from orchestai.errors import UserError
 
 NAME = "agents_sample:Talk"
@@ -71,6 +73,35 @@ def test_a_workflow_that_is_not_there_is_named(name, message):
 
     with pytest.raises(UserError, match=message):
         find(name)
+
+
+def test_a_preset_is_named_as_a_workflow_is(repository, monkeypatch):
+    """Also from another folder, where the checkout's are found; and with the sample data of its workflow."""
+    for name in ("tool_use_nq", "tool_use_small", "magrpo_arxiv_cross"):
+        path = repository / "configs" / "agents" / f"{name}.yaml"
+        assert load_agent_config(name) == load_agent_config("", path)
+        assert load_agent_config(name, None, ["model=tiny"]) == load_agent_config(
+            load_agent_config(name).agents.workflow, path, ["model=tiny"]
+        )
+    monkeypatch.chdir(repository / "tests")
+    assert load_agent_config("tool_use_nq").tasks.suite == "nq_open"
+
+
+def test_a_workflow_s_defaults_hold_where_a_preset_has_its_name():
+    assert load_agent_config("tool_use").model.name == "smollm2-135m"
+
+
+def test_a_name_that_is_neither_lists_both():
+    with pytest.raises(UserError, match=r"workflows tool_use, .*presets .*tool_use_nq.*did you mean 'tool_use_nq'"):
+        load_agent_config("tool_use_ng")
+
+
+def test_a_preset_trains_by_its_name_from_the_command_line(tmp_path, repository, monkeypatch):
+    monkeypatch.chdir(repository)
+    words = ["model=tiny", "training.phase2_rl.num_episodes=1", "--output_dir", str(tmp_path)]
+    result = CliRunner().invoke(agents, ["train", "magrpo_arxiv_cross", *words])
+    assert result.exception is None
+    assert "joint_mode: cross" in (tmp_path / "agents.config.yaml").read_text()
 
 
 def test_keys_that_do_not_go_together_are_named_without_the_whole_file():

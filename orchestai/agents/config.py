@@ -78,7 +78,7 @@ class AgentModelConfig(Section):
 
 class AgentsConfig(Section):
     workflow: str = ""
-    """A workflow's name (`orchestai agents --help` lists them) or `module:Class`."""
+    """A workflow's name (`orchestai agents train ?` lists them) or `module:Class`."""
     workflow_args: dict[str, Any] = Field(default={})
     """Settings of the workflow; its page in docs/ says which."""
     policies: Literal["shared", "adapter", "separate"] = "shared"

@@ -1,4 +1,4 @@
-"""The workflows by name."""
+"""The workflows and their presets by name."""
 
 from __future__ import annotations
 
@@ -94,6 +94,12 @@ WORKFLOWS: dict[str, Entry] = {
 }
 
 
+def presets() -> dict[str, Path]:
+    """The files of configs/agents by name: those of this checkout, and of the working directory, which come first."""
+    folders = (Path(__file__).parents[2] / "configs" / "agents", Path("configs/agents"))
+    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
+
+
 def find(name: str) -> type[AgentWorkflow]:
     """The class of a workflow's name, or of `module:Class`; the module may lie in the working directory.
 
@@ -103,9 +109,7 @@ def find(name: str) -> type[AgentWorkflow]:
     target = WORKFLOWS[name].target if name in WORKFLOWS else name
     module, colon, attribute = target.partition(":")
     if not colon:
-        near = difflib.get_close_matches(name, WORKFLOWS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise UserError(f"no workflow {name!r}; there are {', '.join(WORKFLOWS)}, or write module:Class{hint}")
+        raise unknown(name)
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     try:
@@ -115,3 +119,14 @@ def find(name: str) -> type[AgentWorkflow]:
     if not (isinstance(found, type) and issubclass(found, AgentWorkflow)):
         raise UserError(f"{name}: not a subclass of orchestai.agents.workflow.AgentWorkflow")
     return found
+
+
+def unknown(name: str) -> UserError:
+    """What to say where `name` is neither a workflow nor a preset."""
+    files = {preset: path for preset, path in presets().items() if preset not in WORKFLOWS}
+    near = difflib.get_close_matches(name, [*WORKFLOWS, *files], n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return UserError(
+        f"no workflow or preset {name!r}; there are the workflows {', '.join(WORKFLOWS)} and the presets "
+        f"{', '.join(files) or '(none: there is no configs/agents here)'}, or write module:Class{hint}"
+    )

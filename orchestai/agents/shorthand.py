@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestai.agents.config import AgentConfig
-from orchestai.agents.registry import WORKFLOWS, Entry
+from orchestai.agents.registry import WORKFLOWS, Entry, presets, unknown
 from orchestai.config import check_workers, load
 from orchestai.errors import UserError
 
@@ -38,16 +38,21 @@ _SAME = {
 
 
 def load_agent_config(name: str, path: Path | None = None, words: Sequence[str] = ()) -> AgentConfig:
-    """The configuration of a run of the workflow `name`, from a file and words such as `model=tiny` or `a.b.c=value`.
+    """The configuration of a run, from a file and words such as `model=tiny` or `a.b.c=value`.
 
     Args:
-        name: empty for the one that the file names.
-        path: a file of configuration; without, the workflow's defaults.
+        name: of a workflow, or `module:Class`; empty for the one that the file names. Without a file also of a preset.
+        path: a file of configuration; without, the preset's or the workflow's defaults.
 
     Raises:
         UserError: the file or a word cannot be read, or a key, type or name is wrong.
     """
-    entry = WORKFLOWS.get(name, Entry(name))
+    if name and path is None and name not in WORKFLOWS and ":" not in name:
+        if name not in (known := presets()):
+            raise unknown(name)
+        path, name = known[name], ""
+    workflow = name or (load(AgentConfig, path).agents.workflow if path else "")
+    entry = WORKFLOWS.get(workflow, Entry(workflow))
     overrides = [f"agents.workflow={name}"] if name else []
     for word in words:
         overrides += _meaning(word, entry)
