@@ -78,6 +78,19 @@ class UnscorableCounts:
         return [(self._examples[group], count) for group, count in self._counts.most_common()]
 
 
+def refuse_lasting(outcome: Outcome, what: str) -> None:
+    """Stop at a fault that every further request would meet, such as an account without money.
+
+    Args:
+        what: was attempted, in the plural, for the message.
+
+    Raises:
+        UserError: it is one; the message says what to do.
+    """
+    if isinstance(outcome, Unscorable) and outcome.kind in LASTING:
+        raise UserError(f"{what} stopped at a fault that every further request would meet: {outcome.reason}")
+
+
 @dataclass(frozen=True, slots=True)
 class UnscorableLimit:
     """How many attempts may go unjudged before a command stops, since its figures would be about the infrastructure.
@@ -101,8 +114,7 @@ class UnscorableLimit:
             UserError: there are more than the limit allows (it names the commonest reason), or one that lasts.
         """
         for outcome, _ in counts.most_common():
-            if outcome.kind in LASTING:
-                raise UserError(f"{what} stopped at a fault that every further request would meet: {outcome.reason}")
+            refuse_lasting(outcome, what)
         if counts.total >= at_least and counts.unscorable > self.share * counts.total:
             outcome, count = counts.most_common()[0]
             raise UserError(

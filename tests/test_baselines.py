@@ -8,6 +8,8 @@ import json
 import pytest
 
 from orchestai.config import PlannerConfig
+from orchestai.errors import InfrastructureError
+from orchestai.outcome import Unscorable
 from orchestai.planner.assignment import FixedAssignment, RandomAssignment
 from orchestai.planner.clauses import clauses, guess_type
 from orchestai.planner.few_shot import FewShotPlanner, parse_plan
@@ -15,8 +17,9 @@ from orchestai.planner.heuristic import HeuristicPlanner
 from orchestai.planner.random_planner import RandomPlanner
 from orchestai.planner.reference import ReferencePlanner, WholePlanner
 from orchestai.tasks.task import Task
-from orchestai.workers.base import Completion, WorkerCard
+from orchestai.workers.base import Completion, Usage, WorkerCard, WorkerError
 from orchestai.workers.generation import Prompt, SamplingParams
+from orchestai.workers.model import Prices
 from orchestai.workflow import Subtask, Workflow, WorkflowError
 
 CONFIG = PlannerConfig()
@@ -182,9 +185,12 @@ class Scripted:
     def __init__(self, text: str) -> None:
         self.text = text
         self.prompts: list[Prompt] = []
+        self.error: Exception | None = None
 
     async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
         self.prompts.append(prompt)
+        if self.error is not None:
+            raise self.error
         return Completion(text=self.text, prompt_tokens=1, completion_tokens=1, latency_ms=1.0)
 
     async def check(self) -> None: ...
@@ -195,7 +201,7 @@ class Scripted:
 async def test_llm_planner_plans_from_a_thread_and_reports_bad_replies() -> None:
     """The commands are asynchronous and the planner interface is not; the bridge must neither block nor deadlock."""
     generator = Scripted(reply(GOOD).removeprefix('{"subtasks": ['))
-    planner = FewShotPlanner(generator, CARDS, CONFIG)
+    planner = FewShotPlanner(generator, CARDS, CONFIG, Prices(per_mtok_in=1e6, per_mtok_out=2e6))
     (plan,) = await asyncio.to_thread(planner.plan, [TASK])
     assert workflow_of(plan).subtasks[0].worker == "cheap"
     asked = generator.prompts[0]
@@ -206,15 +212,30 @@ async def test_llm_planner_plans_from_a_thread_and_reports_bad_replies() -> None
     assert bad.workflow is None
     assert not bad.raw_valid
     assert "no subtask" in bad.error
+    for paid in (plan, bad):
+        assert paid.usage == Usage(requests=1, prompt_tokens=1, completion_tokens=1, cost_usd=3.0, latency_ms=1.0)
     with pytest.raises(RuntimeError, match="to_thread"):
         planner.plan([TASK])
+
+
+async def test_llm_planner_tells_whose_fault_it_is_that_there_is_no_plan() -> None:
+    """A server that was down ended the command; a prompt that the model cannot read is the planner's failure."""
+    generator = Scripted("")
+    planner = FewShotPlanner(generator, CARDS, CONFIG, Prices(per_call=1.0))
+    generator.error = InfrastructureError("server", "down")
+    (lost,) = await planner.aplan([TASK])
+    assert (lost.workflow, lost.fault, lost.usage) == (None, Unscorable("server", "down"), None)
+    generator.error = WorkerError("withheld", Usage(prompt_tokens=5))
+    (failed,) = await planner.aplan([TASK])
+    assert (failed.workflow, failed.fault, failed.error) == (None, None, "withheld")
+    assert failed.usage == Usage(requests=1, prompt_tokens=5, cost_usd=1.0)
 
 
 def test_the_worked_example_is_itself_a_plan() -> None:
     """A model that copies the example's form must be understood."""
 
     async def prompt() -> Prompt:
-        return FewShotPlanner(Scripted(""), CARDS, CONFIG).prompt("x")
+        return FewShotPlanner(Scripted(""), CARDS, CONFIG, Prices()).prompt("x")
 
     example = asyncio.run(prompt()).messages[2][1]
     assert parse_plan(example, "", NAMES, CONFIG).dependencies() == [[], [], [0, 1]]

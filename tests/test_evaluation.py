@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from orchestai.config import Config, Phase2Config, WorkersConfig
-from orchestai.errors import InfrastructureError, UserError
+from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.evaluation.baselines import ORACLE, SAMPLE_K, ReassignedPlanner
 from orchestai.evaluation.credit import trials
 from orchestai.evaluation.evaluate import evaluate
@@ -20,13 +21,14 @@ from orchestai.evaluation.results import Row
 from orchestai.evaluation.runner import Runner
 from orchestai.execution.executor import Executor
 from orchestai.execution.record import ExecutionRecord
+from orchestai.outcome import Unscorable
 from orchestai.planner.assignment import FixedAssignment, RandomAssignment
 from orchestai.planner.base import Plan
 from orchestai.planner.reference import ReferencePlanner
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.composition.operations import BY_NAME
 from orchestai.tasks.task import Task
-from orchestai.workers.base import Answer, Request, WorkerCard
+from orchestai.workers.base import Answer, Request, Usage, WorkerCard
 from orchestai.workflow import Subtask, Workflow
 
 CONFIG = Config(
@@ -216,6 +218,42 @@ async def test_equal_plans_run_once_and_invalid_plans_fail(sandbox: Sandbox) -> 
     broken = ReassignedPlanner({"chain/0": Plan(None, False, error="no")}, FixedAssignment(("weak",)))
     (result,) = (await runner.row("broken", broken, lambda: None)).results
     assert (result.success, result.reward, result.cost_usd, result.workflow) == (0.0, 0.0, 0.0, None)
+
+
+class Paying:
+    """Plans as another does, at a price; for the tasks in `lost` its model could not be asked."""
+
+    def __init__(self, planner: ReferencePlanner, lost: tuple[str, ...] = (), kind: FaultKind = "server") -> None:
+        self.planner = planner
+        self.lost = lost
+        self.kind = kind
+
+    def plan(self, tasks) -> list[Plan]:
+        usage = Usage(requests=1, prompt_tokens=9, completion_tokens=9, cost_usd=0.25, latency_ms=7.0)
+        return [
+            Plan(None, False, error="down", fault=Unscorable(self.kind, "planner is down"))
+            if task.task_id in self.lost
+            else replace(plan, usage=usage)
+            for task, plan in zip(tasks, self.planner.plan(tasks), strict=True)
+        ]
+
+
+async def test_what_planning_costs_is_part_of_a_rows_cost_and_reward(sandbox: Sandbox) -> None:
+    """A planner that asks a model looked as cheap as one that does not."""
+    tasks = [chain(i) for i in range(10)]
+    runner = Runner(Executor(Scripted(tasks), sandbox, CONFIG.execution), CONFIG, tasks)
+    planner = ReferencePlanner(FixedAssignment(("strong",)))
+    free = await runner.row("free", planner, lambda: None)
+    paid = await runner.row("paid", Paying(planner), lambda: None)
+    assert paid.values("cost_usd") == pytest.approx(free.values("cost_usd") + 0.25)
+    assert paid.values("latency_ms") == pytest.approx(free.values("latency_ms") + 7.0)
+    assert (paid.values("reward") < free.values("reward")).all()
+    lost = await runner.row("lost", Paying(planner, lost=("chain/3",)), lambda: None)
+    assert [i for i, result in enumerate(lost.results) if np.isnan(result.success)] == [3]
+    assert lost.results[3].reason == "planner is down"
+    runner.refuse_if_broken()
+    with pytest.raises(UserError, match="planner is down"):
+        await runner.row("broke", Paying(planner, lost=("chain/3",), kind="payment"), lambda: None)
 
 
 async def test_a_dead_server_stops_the_evaluation(sandbox: Sandbox) -> None:

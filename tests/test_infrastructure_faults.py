@@ -9,17 +9,20 @@ from typing import Any
 import pytest
 from chat_server import ChatServer, Reply, chat, error, serving
 
-from orchestai.config import ExecutionConfig, WorkersConfig
+from orchestai.config import Config, ExecutionConfig, WorkersConfig
 from orchestai.errors import FaultKind, UserError
 from orchestai.execution.collect import Collected, collect
 from orchestai.execution.executor import Executor
 from orchestai.execution.log import ExecutionLog, read_log
 from orchestai.execution.record import ExecutionRecord
+from orchestai.planner.choose import planner_for
 from orchestai.planner.reference import WholePlanner
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workers import openai_api
-from orchestai.workers.pool import WorkerPool
+from orchestai.workers.base import Usage
+from orchestai.workers.model import Prices
+from orchestai.workers.pool import WorkerPool, planner_prices
 
 TEST = (
     "import unittest\n\n\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(task_func(1), 2)\n"
@@ -60,6 +63,40 @@ async def run(server: ChatServer, sandbox: Sandbox, folder: Path, tasks: int, **
             ExecutionLog(folder / "logs"),
             num_executions=tasks,
             planner_name="whole",
+            pool=pool.names,
+        )
+
+
+async def run_llm(server: ChatServer, sandbox: Sandbox, folder: Path, tasks: int) -> Collected:
+    """The `llm` planner asks one model for plans, which give all to a tool."""
+    config = Config(
+        workers=WorkersConfig.model_validate(
+            {
+                "models": {
+                    "m": {
+                        "kind": "openai_api",
+                        "name": "tiny",
+                        "base_url": server.url,
+                        "max_retries": 1,
+                        "price_per_mtok_in_usd": 10_000.0,
+                        "price_per_mtok_out_usd": 100_000.0,
+                    }
+                },
+                "pool": {"sum": {"kind": "tool", "tool": "calculator", "card": "Adds.", "price_per_call_usd": 0.125}},
+                "planner_model": "m",
+                "cache_dir": folder / "cache",
+            }
+        ),
+        execution=ExecutionConfig(concurrency=1),
+    )
+    async with WorkerPool.from_config(config.workers, sandbox) as pool:
+        return await collect(
+            [task.model_copy(update={"instruct_prompt": f"add {task.task_id}"}) for task in TASKS[:tasks]],
+            planner_for("llm", config, pool, 0),
+            Executor(pool, sandbox, config.execution),
+            ExecutionLog(folder / "logs"),
+            num_executions=tasks,
+            planner_name="llm",
             pool=pool.names,
         )
 
@@ -145,3 +182,59 @@ async def test_an_answer_without_usage_is_paid_for_and_marked(
     (remembered,) = logged(tmp_path)[0].subtasks[0].attempts
     assert (len(server.asked), remembered.source, remembered.usage_estimated) == (1, "cache", True)
     assert again.cost_usd == pytest.approx(record.cost)
+
+
+PLAN = Reply(chat('{"id": "1", "instruction": "add", "task_type": "integer", "worker": "sum", "depends_on": []}]}'))
+
+
+async def test_the_planners_own_calls_are_paid_for_and_logged(
+    server: ChatServer, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    """They were free, and nowhere to be seen."""
+    server.after = PLAN
+    state = await run_llm(server, sandbox, tmp_path, 3)
+    records = logged(tmp_path)
+    assert [len(record.subtasks) for record in records] == [1, 1, 1]
+    for record in records:
+        assert record.planning is not None
+        asked = Usage(requests=1, prompt_tokens=11, completion_tokens=3, cost_usd=0.41, latency_ms=1.0)
+        assert record.planning.model_copy(update={"latency_ms": 1.0}) == asked
+        assert record.planning.latency_ms > 0
+    assert state.cost_usd == pytest.approx(3 * 0.41 + sum(record.cost for record in records))
+    server.after = Reply(chat("no plan at all"))
+    state = await run_llm(server, sandbox, tmp_path / "invalid", 1)
+    (failed,) = logged(tmp_path / "invalid")
+    assert (failed.outcome, failed.score, failed.cost) == ("scored", 0.0, 0.0)
+    assert state.cost_usd == pytest.approx(0.41), "a plan that is none was paid for too"
+
+
+async def test_a_planner_that_could_not_be_asked_has_failed_nothing(
+    server: ChatServer, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    """It ended the whole collection."""
+    server.after, server.script = PLAN, [PLAN, Reply(error("down"), 503), Reply(error("down"), 503)]
+    first = await run_llm(server, sandbox, tmp_path, 6)
+    assert (first.executed, first.unscorable) == (6, 1)
+    (lost,) = [record for record in logged(tmp_path) if record.outcome == "unscorable"]
+    assert (lost.fault, lost.score, lost.planning) == ("server", None, None)
+    second = await run_llm(server, sandbox, tmp_path, 6)
+    assert (second.continued, second.executed, second.unscorable) == (5, 1, 0)
+
+
+async def test_a_planners_model_has_a_price(server: ChatServer) -> None:
+    """A default of nothing would make the dearest planner look free."""
+    model = {"kind": "openai_api", "name": "tiny", "base_url": server.url}
+    tool = {"kind": "tool", "tool": "calculator", "card": "Adds."}
+    asks = {"kind": "model", "model": "m", "card": "All.", "price_per_mtok_in_usd": 2.0}
+
+    def prices(model: dict[str, Any], pool: dict[str, Any]) -> Prices:
+        return planner_prices(
+            WorkersConfig.model_validate({"models": {"m": model}, "pool": pool, "planner_model": "m"})
+        )
+
+    dear = asks | {"price_per_mtok_in_usd": 3.0}
+    assert prices(model, {"cheap": asks, "dear": dear, "tool": tool}) == Prices(per_mtok_in=3.0)
+    assert prices(model | {"price_per_mtok_out_usd": 1.0}, {"cheap": asks}) == Prices(per_mtok_out=1.0)
+    assert prices({"kind": "huggingface", "name": "tiny"}, {"tool": tool}) == Prices()
+    with pytest.raises(UserError, match=r"workers\.models\.m\.price_per_mtok_in_usd"):
+        prices(model, {"tool": tool})

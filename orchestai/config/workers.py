@@ -32,6 +32,12 @@ class ModelConfig(Section):
     """Seconds before one request counts as failed."""
     max_retries: int = Field(3, ge=0)
     """Further tries, with exponential backoff, after a time-out, a refused connection or a 429/5xx answer."""
+    price_per_mtok_in_usd: float | None = Field(None, ge=0)
+    """US dollars per million prompt tokens that the `llm` planner pays where this is its `planner_model`. null: what
+    the dearest worker with this model pays; where none has it, a local model is free, and a server's price is asked
+    for."""
+    price_per_mtok_out_usd: float | None = Field(None, ge=0)
+    """The same per million tokens that it writes."""
 
 
 class WorkerConfig(Section):

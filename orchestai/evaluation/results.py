@@ -17,9 +17,9 @@ class Result:
     Attributes:
         success: 1 where all hidden tests passed, else 0; NaN where the execution is unscorable, like all that follow.
         reward: phase 2's reward.
-        cost_usd, latency_ms: of the execution.
+        cost_usd, latency_ms: of the plan and its execution.
         raw_valid: whether the plan was a DAG before repair.
-        workflow: None where the planner gave no valid plan, which counts as a failure that costs nothing.
+        workflow: None where the planner gave no valid plan, which counts as a failure that costs what planning did.
         reason: why the execution is unscorable; empty if it is not.
     """
 

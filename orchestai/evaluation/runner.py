@@ -11,10 +11,11 @@ from orchestai.config import Config
 from orchestai.evaluation.results import Result, Row
 from orchestai.execution.executor import Executor
 from orchestai.execution.result import Execution
-from orchestai.outcome import Unscorable, UnscorableCounts
+from orchestai.outcome import Unscorable, UnscorableCounts, refuse_lasting
 from orchestai.planner.base import Plan, Planner
 from orchestai.rewards.reward import reward
 from orchestai.tasks.task import Task
+from orchestai.workers.base import Usage
 from orchestai.workflow import Workflow
 
 
@@ -27,6 +28,7 @@ class Runner:
         self._config = config
         self._slots = asyncio.Semaphore(config.execution.concurrency)
         self._known: dict[str, asyncio.Task[Execution]] = {}
+        self._faults: list[Unscorable] = []
 
     async def row(self, name: str, planner: Planner, advance: Callable[[], None]) -> Row:
         """Plan all tasks, run the plans and call `advance` after each."""
@@ -49,12 +51,17 @@ class Runner:
                 job.cancel()
 
     async def _result(self, task: Task, plan: Plan) -> Result:
+        usage = plan.usage or Usage()
+        if plan.fault is not None:
+            refuse_lasting(plan.fault, "plans")
+            self._faults.append(plan.fault)
+            return _unjudged(plan, plan.fault)
         if plan.workflow is None:
-            return Result(0.0, 0.0, 0.0, 0.0, plan.raw_valid, None)
-        execution = await self._execute(task, plan.workflow)
+            return Result(0.0, 0.0, usage.cost_usd, usage.latency_ms, plan.raw_valid, None)
+        execution = _with_planning(await self._execute(task, plan.workflow), usage)
         outcome = reward(execution, self._config.training.phase2_rl, self._config.rewards)
         if isinstance(outcome, Unscorable):
-            return Result(math.nan, math.nan, math.nan, math.nan, plan.raw_valid, plan.workflow, outcome.reason)
+            return _unjudged(plan, outcome)
         return Result(
             success=float(execution.success),
             reward=outcome.value,
@@ -72,7 +79,9 @@ class Runner:
 
     async def _in_turn(self, task: Task, workflow: Workflow) -> Execution:
         async with self._slots:
-            return await self._executor.execute(task, workflow)
+            execution = await self._executor.execute(task, workflow)
+        refuse_lasting(execution.outcome, "executions")
+        return execution
 
     def refuse_if_broken(self) -> None:
         """Stop where figures would be about the infrastructure, not about plans.
@@ -80,5 +89,19 @@ class Runner:
         Raises:
             UserError: more of all executions so far are unscorable than `execution.unscorable_limit` allows.
         """
-        counts = UnscorableCounts(job.result().outcome for job in self._known.values())
+        counts = UnscorableCounts([*self._faults, *(job.result().outcome for job in self._known.values())])
         self._config.execution.limit().check(counts, "executions")
+
+
+def _unjudged(plan: Plan, why: Unscorable) -> Result:
+    return Result(math.nan, math.nan, math.nan, math.nan, plan.raw_valid, plan.workflow, why.reason)
+
+
+def _with_planning(execution: Execution, usage: Usage) -> Execution:
+    """The execution, which also costs what its plan has cost, and waits for it."""
+    return execution.model_copy(
+        update={
+            "total_cost": execution.total_cost + usage.cost_usd,
+            "total_latency_ms": execution.total_latency_ms + usage.latency_ms,
+        }
+    )

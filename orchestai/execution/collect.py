@@ -16,9 +16,10 @@ from orchestai.execution.executor import Executor
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import Execution
-from orchestai.outcome import Outcome, Scored, UnscorableCounts
+from orchestai.outcome import Outcome, Scored, Unscorable, UnscorableCounts
 from orchestai.progress import LoggedProgress
 from orchestai.tasks.task import Task
+from orchestai.workers.base import Usage
 from orchestai.workflow import Workflow
 
 MIN_JUDGED = 20
@@ -36,6 +37,10 @@ class Planned(Protocol):
 
     @property
     def error(self) -> str: ...
+    @property
+    def fault(self) -> Unscorable | None: ...
+    @property
+    def usage(self) -> Usage | None: ...
 
 
 class Plans(Protocol):
@@ -52,7 +57,7 @@ class Collected:
         total: executions asked for.
         continued: of those, logged by earlier runs.
         succeeded: of this run's executions, those that passed all hidden tests.
-        cost_usd: of this run.
+        cost_usd: of this run, of workers and planner.
         outcomes: of this run, the unscorable ones by reason.
         problems: lines of the earlier log that could not be read.
     """
@@ -77,7 +82,7 @@ class Collected:
     def add(self, record: ExecutionRecord) -> None:
         self.executed += 1
         self.succeeded += record.success
-        self.cost_usd += record.cost
+        self.cost_usd += record.cost + (record.planning.cost_usd if record.planning else 0.0)
         self.outcomes.add(record.judgement)
 
 
@@ -203,7 +208,15 @@ async def _record(
     reward: Callable[[Execution], Outcome] | None,
 ) -> ExecutionRecord:
     if plan.workflow is None:
-        return ExecutionRecord.from_failed_plan(plan.error, task, planner=planner, pool=pool, repetition=repetition)
+        return ExecutionRecord.from_failed_plan(
+            plan.error,
+            task,
+            planner=planner,
+            pool=pool,
+            repetition=repetition,
+            planning=plan.usage,
+            fault=plan.fault,
+        )
     execution = await executor.execute(task, plan.workflow, sample=repetition)
     worth = reward(execution) if reward is not None else None
     return ExecutionRecord.from_execution(
@@ -213,6 +226,7 @@ async def _record(
         pool=pool,
         repetition=repetition,
         reward=worth.value if isinstance(worth, Scored) else None,
+        planning=plan.usage,
     )
 
 

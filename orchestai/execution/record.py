@@ -12,6 +12,7 @@ from orchestai.errors import FaultKind
 from orchestai.execution.result import Attempt, Execution
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.tasks.task import Task
+from orchestai.workers.base import Usage
 from orchestai.workflow import Subtask, Workflow
 
 SCHEMA_VERSION: Final = 1
@@ -69,7 +70,8 @@ class ExecutionRecord(BaseModel):
 
     Attributes:
         success: all hidden tests passed.
-        cost: US dollars.
+        cost: US dollars, of the workers.
+        planning: what the planner asked of models, and paid, for this plan; None where it computes for itself.
         latency_ms: critical path.
         repetition: index of this execution of the task by this planner.
         pool: worker names, which `planner_outputs.model_selections` indexes.
@@ -89,6 +91,7 @@ class ExecutionRecord(BaseModel):
     suite: str = ""
     split: str = ""
     planner: str = ""
+    planning: Usage | None = None
     repetition: int = 0
     instruction: str
     success: bool
@@ -117,6 +120,7 @@ class ExecutionRecord(BaseModel):
         pool: Sequence[str],
         repetition: int = 0,
         reward: float | None = None,
+        planning: Usage | None = None,
     ) -> ExecutionRecord:
         outcome = execution.outcome
         subtasks = execution.workflow.subtasks
@@ -124,6 +128,7 @@ class ExecutionRecord(BaseModel):
         return cls(
             **_about(task),
             planner=planner,
+            planning=planning,
             repetition=repetition,
             success=execution.success,
             cost=execution.total_cost,
@@ -158,20 +163,35 @@ class ExecutionRecord(BaseModel):
 
     @classmethod
     def from_failed_plan(
-        cls, error: str, task: Task, *, planner: str, pool: Sequence[str], repetition: int = 0
+        cls,
+        error: str,
+        task: Task,
+        *,
+        planner: str,
+        pool: Sequence[str],
+        repetition: int = 0,
+        planning: Usage | None = None,
+        fault: Unscorable | None = None,
     ) -> ExecutionRecord:
-        """A planner that gave no valid workflow has failed the task, at no cost."""
+        """A planner that gave no valid workflow has failed the task, at no cost but its own; unless `fault` says why.
+
+        Args:
+            fault: why there is no workflow where that is nobody's fault.
+        """
         return cls(
             **_about(task),
             planner=planner,
+            planning=planning,
             repetition=repetition,
             success=False,
             cost=0.0,
             latency_ms=0.0,
             planner_outputs=PlannerOutputs(),
             execution_result=RunOutputs(success=False, total_cost=0.0, total_latency_ms=0.0),
-            score=0.0,
-            error=f"no valid plan: {error}",
+            outcome="scored" if fault is None else "unscorable",
+            fault=None if fault is None else fault.kind,
+            score=0.0 if fault is None else None,
+            error=f"no valid plan: {error}" if fault is None else f"planner: {fault.reason}",
             pool=tuple(pool),
         )
 

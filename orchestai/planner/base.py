@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from orchestai.outcome import Unscorable
 from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.tasks.task import Task
+from orchestai.workers.base import Usage
 from orchestai.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ class Plan:
         logp: (slots,) float32; log-probability of each decision when it was made, at the sampling temperature; 0 where
             a decision was not sampled. None where nothing was sampled.
         error: why there is no workflow.
+        fault: the same where that is nobody's fault: then the plan is no failure, and the execution unscorable.
+        usage: what was asked of models, and paid, to make the plan; None where the planner computes for itself.
         truncated: of a plan as text, whether the sampler cut it off before it ended.
     """
 
@@ -62,6 +66,8 @@ class Plan:
     decisions: AnyDecisions | None = None
     logp: Tensor | None = None
     error: str = ""
+    fault: Unscorable | None = None
+    usage: Usage | None = None
     truncated: bool = False
 
 

@@ -14,7 +14,7 @@ from orchestai.planner.few_shot import FewShotPlanner
 from orchestai.planner.heuristic import HeuristicPlanner
 from orchestai.planner.random_planner import RandomPlanner
 from orchestai.planner.reference import ReferencePlanner, WholePlanner
-from orchestai.workers.pool import WorkerPool
+from orchestai.workers.pool import WorkerPool, planner_prices
 
 NAMES = "reference, random, heuristic, llm, base, reference:WORKER, whole:WORKER or the path of a checkpoint"
 
@@ -28,7 +28,7 @@ def planner_for(name: str, config: Config, pool: WorkerPool, seed: int) -> Calla
             model before any training here), or the path of a checkpoint.
 
     Raises:
-        UserError: no planner or worker has this name.
+        UserError: no planner or worker has this name, or nothing says what the `llm` planner's model costs.
     """
     kind, _, worker = name.partition(":")
     if worker and kind in ("reference", "whole"):
@@ -51,7 +51,8 @@ def _single(name: str, config: Config, pool: WorkerPool) -> Planner:
     if name == "llm":
         if config.workers.planner_model is None:
             raise UserError("--planner llm: workers.planner_model names no model; set it to a key of workers.models")
-        return FewShotPlanner(pool.generator(config.workers.planner_model), pool.cards, config.planner)
+        prices = planner_prices(config.workers)
+        return FewShotPlanner(pool.generator(config.workers.planner_model), pool.cards, config.planner, prices)
     if is_checkpoint(name):
         return load_planner(Path(name), config, pool.cards)
     raise UserError(f"--planner {name}: neither a checkpoint nor one of {NAMES}")

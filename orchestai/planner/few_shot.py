@@ -7,12 +7,15 @@ import json
 from collections.abc import Sequence
 
 from orchestai.config import PlannerConfig
+from orchestai.errors import InfrastructureError
+from orchestai.outcome import Unscorable
 from orchestai.planner.base import Plan
 from orchestai.planner.language.examples import STEPS, TASK
 from orchestai.planner.language.plan_text import parse_plan
 from orchestai.tasks.task import Task
-from orchestai.workers.base import WorkerCard
+from orchestai.workers.base import WorkerCard, WorkerError
 from orchestai.workers.generation import Generator, Prompt, SamplingParams
+from orchestai.workers.model import Prices
 from orchestai.workflow import WorkflowError
 
 _PREFILL = '{"subtasks": ['
@@ -22,21 +25,26 @@ _MAX_NEW_TOKENS = 768
 class FewShotPlanner:
     """Asks a language model for each plan; what it writes is a plan or an error, never mended beyond cutting it short.
 
+    What it was asked and paid is the plan's `usage`. Where it could not be asked, the plan has a `fault`.
+
     Create it in the event loop that the generator runs in. `plan` blocks, so inside that loop call it as
     `await asyncio.to_thread(planner.plan, tasks)`, or await `aplan`.
     """
 
-    def __init__(self, generator: Generator, cards: Sequence[WorkerCard], config: PlannerConfig) -> None:
+    def __init__(
+        self, generator: Generator, cards: Sequence[WorkerCard], config: PlannerConfig, prices: Prices
+    ) -> None:
         self._generator = generator
         self._cards = tuple(cards)
         self._config = config
+        self._prices = prices
         self._loop = asyncio.get_running_loop()
 
     def plan(self, tasks: Sequence[Task]) -> list[Plan]:
         """Plan from a thread other than the event loop's.
 
         Raises:
-            InfrastructureError, UserError: the model could not be asked.
+            UserError: the model cannot be asked.
             RuntimeError: called in the event loop itself, which would wait for itself for ever.
         """
         try:
@@ -54,13 +62,19 @@ class FewShotPlanner:
     async def _plan(self, task: Task) -> Plan:
         prompt = self.prompt(task.instruction)
         params = SamplingParams(temperature=0.0, max_new_tokens=_MAX_NEW_TOKENS, stop=("\n\n",))
-        completion = await self._generator.generate(prompt, params, 0)
+        try:
+            completion = await self._generator.generate(prompt, params, 0)
+        except InfrastructureError as error:
+            return Plan(workflow=None, raw_valid=False, error=str(error), fault=Unscorable.of(error))
+        except WorkerError as error:
+            return Plan(workflow=None, raw_valid=False, error=str(error), usage=self._prices.paid(error.usage))
+        usage = self._prices.paid(completion.usage)
         names = [card.name for card in self._cards]
         try:
             workflow = parse_plan(prompt.prefill + completion.text, task.instruction, names, self._config)
         except WorkflowError as error:
-            return Plan(workflow=None, raw_valid=False, error=str(error))
-        return Plan(workflow=workflow, raw_valid=True)
+            return Plan(workflow=None, raw_valid=False, error=str(error), usage=usage)
+        return Plan(workflow=workflow, raw_valid=True, usage=usage)
 
     def prompt(self, instruction: str) -> Prompt:
         """The workers, the types, one worked example, then `instruction`."""

@@ -67,6 +67,35 @@ class Request:
     head: str = ""
 
 
+class Usage(BaseModel):
+    """What asking models took.
+
+    Attributes:
+        cost_usd: US dollars; without prices, 0.
+        latency_ms: as measured when the answers were made; of requests one after the other, their sum.
+        estimated: whether tokens, and so the cost, were counted here, since a server did not say.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+    latency_ms: float = 0.0
+    estimated: bool = False
+
+    def plus(self, other: Usage) -> Usage:
+        return Usage(
+            requests=self.requests + other.requests,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            cost_usd=self.cost_usd + other.cost_usd,
+            latency_ms=self.latency_ms + other.latency_ms,
+            estimated=self.estimated or other.estimated,
+        )
+
+
 class Completion(BaseModel):
     """One generation of a language model.
 
@@ -84,6 +113,17 @@ class Completion(BaseModel):
     source: str = "live"
     origin: str = ""
     usage_estimated: bool = False
+
+    @property
+    def usage(self) -> Usage:
+        """What it took; its cost is up to whoever knows the price."""
+        return Usage(
+            requests=1,
+            prompt_tokens=self.prompt_tokens,
+            completion_tokens=self.completion_tokens,
+            latency_ms=self.latency_ms,
+            estimated=self.usage_estimated,
+        )
 
 
 class Answer(BaseModel):
@@ -120,35 +160,6 @@ class Answer(BaseModel):
             cost_usd=self.cost_usd,
             latency_ms=self.latency_ms,
             estimated=self.usage_estimated,
-        )
-
-
-class Usage(BaseModel):
-    """What asking models took.
-
-    Attributes:
-        cost_usd: US dollars; without prices, 0.
-        latency_ms: as measured when the answers were made; of requests one after the other, their sum.
-        estimated: whether tokens, and so the cost, were counted here, since a server did not say.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    requests: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost_usd: float = 0.0
-    latency_ms: float = 0.0
-    estimated: bool = False
-
-    def plus(self, other: Usage) -> Usage:
-        return Usage(
-            requests=self.requests + other.requests,
-            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
-            completion_tokens=self.completion_tokens + other.completion_tokens,
-            cost_usd=self.cost_usd + other.cost_usd,
-            latency_ms=self.latency_ms + other.latency_ms,
-            estimated=self.estimated or other.estimated,
         )
 
 

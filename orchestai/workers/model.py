@@ -24,6 +24,13 @@ class Prices:
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
         return self.per_call + (prompt_tokens * self.per_mtok_in + completion_tokens * self.per_mtok_out) / 1e6
 
+    def paid(self, usage: Usage) -> Usage:
+        """One request with its cost; where not a token was read, nothing was asked."""
+        if not usage.prompt_tokens:
+            return Usage()
+        cost_usd = self.cost(usage.prompt_tokens, usage.completion_tokens)
+        return usage.model_copy(update={"requests": 1, "cost_usd": cost_usd})
+
 
 class ModelWorker:
     """Draws up to `samples` completions and keeps the first that passes the request's visible examples.
@@ -65,14 +72,14 @@ class ModelWorker:
             try:
                 completions = await self._draw(prompt, range(first + len(drawn), first + len(drawn) + size))
             except WorkerError as error:
-                raise WorkerError(str(error), self._paid(usage.plus(error.usage))) from error
+                raise WorkerError(str(error), self._prices.paid(usage.plus(error.usage))) from error
             drawn += completions
             usage = usage.plus(_round_usage(completions))
             if checks and (text := await self._first_passing(request, completions, verdicts)) is not None:
                 break
         else:
             text = self._strategy.answer(request, drawn[0].text)
-        usage = self._paid(usage)
+        usage = self._prices.paid(usage)
         return Answer(
             text=text,
             prompt=prompt.text,
@@ -85,13 +92,6 @@ class ModelWorker:
             source=_source(drawn),
             usage_estimated=usage.estimated,
         )
-
-    def _paid(self, usage: Usage) -> Usage:
-        """One request with its cost; where not a token was read, nothing was asked."""
-        if not usage.prompt_tokens:
-            return Usage()
-        cost_usd = self._prices.cost(usage.prompt_tokens, usage.completion_tokens)
-        return usage.model_copy(update={"requests": 1, "cost_usd": cost_usd})
 
     async def _draw(self, prompt: Prompt, samples: range) -> list[Completion]:
         return list(await asyncio.gather(*(self._generator.generate(prompt, self._params, k) for k in samples)))

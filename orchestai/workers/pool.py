@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from orchestai.config import ModelConfig, WorkerConfig, WorkersConfig
+from orchestai.errors import UserError
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.workers.base import Answer, Completion, Request, Usage, Worker, WorkerCard, WorkerError
 from orchestai.workers.generation import Cached, Generator, Unavailable
@@ -133,6 +134,26 @@ def _card(name: str, config: WorkerConfig) -> WorkerCard:
     prices = _prices(config)
     price = prices.per_call if config.kind == "tool" else _typical_price(prices, config.samples)
     return WorkerCard(name, config.card, price, config.kind)
+
+
+def planner_prices(config: WorkersConfig) -> Prices:
+    """What `planner_model` costs when it is asked for plans.
+
+    Raises:
+        UserError: it is on a server, and neither its own section nor a worker says.
+    """
+    name = config.planner_model
+    assert name is not None
+    model = config.models[name]
+    if model.price_per_mtok_in_usd is not None or model.price_per_mtok_out_usd is not None:
+        return Prices(0.0, model.price_per_mtok_in_usd or 0.0, model.price_per_mtok_out_usd or 0.0)
+    paid = [_prices(worker) for worker in config.pool.values() if worker.model == name]
+    if not paid and model.kind == "openai_api":
+        raise UserError(
+            f"workers.planner_model: what does {name!r} cost? No worker of the pool has it; set "
+            f"workers.models.{name}.price_per_mtok_in_usd and price_per_mtok_out_usd, to 0 if it is free"
+        )
+    return max(paid, key=lambda prices: _typical_price(prices, 1), default=Prices())
 
 
 def _prices(config: WorkerConfig) -> Prices:
