@@ -24,8 +24,9 @@ from orchestai.commands import load_tasks
 from orchestai.config import Config, load_config
 from orchestai.evaluation.metrics import Values, bootstrap_mean, paired_difference
 from orchestai.evaluation.runner import Runner
-from orchestai.planner.checkpoint import load_planner
+from orchestai.planner.checkpoint import load_planner, reference_of
 from orchestai.runtime import open_runtime
+from orchestai.training.open_reward import open_reward
 from orchestai.training.phase1 import LAST
 from orchestai.training.prepare_plans import prepare_plans
 from orchestai.training.readers import READERS
@@ -104,7 +105,8 @@ async def execute(config: Config, checkpoint: Path) -> Values:
     tasks = load_tasks(config, config.tasks.eval_split)
     planner = load_planner(checkpoint, config, worker_cards(config.workers))
     async with open_runtime(config) as runtime:
-        runner = Runner(runtime.executor, config, tasks)
+        reward = await open_reward(config, reference_of(checkpoint), tasks, runtime.executor.execute, None)
+        runner = Runner(runtime.executor, config, tasks, reward)
         row = await runner.row(checkpoint.parent.name, planner, lambda: None)
         runner.refuse_if_broken()
     return row.values("success")

@@ -25,20 +25,21 @@ from orchestai.execution.collect import collect as run_collection
 from orchestai.execution.collect import progress_bar
 from orchestai.execution.executor import Executor
 from orchestai.execution.log import ExecutionLog, read_log
+from orchestai.execution.record import measured_in
 from orchestai.execution.result import Execution
-from orchestai.outcome import Outcome
-from orchestai.planner.checkpoint import is_checkpoint, learned_from, load_planner
+from orchestai.planner.checkpoint import is_checkpoint, learned_from, load_planner, reference_of
 from orchestai.planner.choose import planner_for
 from orchestai.planner.encoder import MINILM, TextEncoder, open_encoder
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.model import PlannerModel
-from orchestai.rewards.reward import reward
+from orchestai.rewards.reward import Reward, reward_form
 from orchestai.runtime import open_runtime
 from orchestai.sandbox import Sandbox
 from orchestai.tasks import load_suite
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 from orchestai.training.data_format import examples_fingerprint, load_training_data
+from orchestai.training.open_reward import open_reward
 from orchestai.training.prepare import prepare as run_preparation
 from orchestai.training.prepare_plans import prepare_plans as run_plans_preparation
 from orchestai.training.readers import find_reader
@@ -68,8 +69,12 @@ async def collect(
     """Execute plans of `planner` on the configured split and log them to `output_dir`."""
     tasks = load_tasks(config, config.tasks.split)
 
-    def worth(execution: Execution) -> Outcome:
-        return reward(execution, config.training.phase2_rl, config.rewards)
+    form = reward_form(config, reference_of(planner) if is_checkpoint(planner) else None)
+
+    def worth(execution: Execution) -> float | None:
+        """None as long as there is nothing measured that costs could be compared with."""
+        reward = None if form is None else form.of(execution)
+        return reward.total if isinstance(reward, Reward) else None
 
     async with open_runtime(config, record=record) as runtime:
         name = f"{planner}/{seed}"
@@ -166,12 +171,18 @@ async def evaluate(
         async with open_runtime(config.model_copy(update={"workers": workers}), record=record) as runtime:
             yield runtime.executor
 
+    measured = (reference_of(path) for path in (phase2, phase1) if known[path])
+    reference = next(filter(None, measured), None) or measured_in(records)
     async with open_runtime(config, record=record) as runtime:
+        reward = await open_reward(config, reference, tasks, runtime.executor.execute, None)
+        for remark in reward.remarks():
+            console.print(remark, highlight=False, markup=False)
         evaluation = await run_evaluation(
             config,
             planners,
             tasks,
             runtime.executor,
+            reward=reward,
             cards=cards,
             embed=embedder(_encoder(config, planners)),
             records=records,

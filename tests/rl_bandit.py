@@ -16,12 +16,13 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from orchestai import artefacts
-from orchestai.config import Config, LoggingConfig, Phase2Config, RewardsConfig
+from orchestai.config import Config, LoggingConfig, Phase2Config
 from orchestai.execution.result import Execution
-from orchestai.outcome import Outcome, Scored, UnscorableLimit
+from orchestai.outcome import Scored, UnscorableLimit
 from orchestai.planner.base import Decisions, Plan, SampleSpec, Scores
 from orchestai.planner.language.tokens import TokenDecisions
-from orchestai.rewards.reward import reward, step_rewards
+from orchestai.rewards.reference import Reference
+from orchestai.rewards.reward import RewardForm, reward_form
 from orchestai.tasks.task import Task
 from orchestai.training.rl.checkpoint import identity
 from orchestai.training.rl.distributed import open_accelerator
@@ -203,18 +204,24 @@ def settings(**changes: Any) -> Phase2Config:
     return Phase2Config(**(base | changes))
 
 
+def configuration(config: Phase2Config, **rewards: Any) -> Config:
+    return Config(
+        workers={"pool": {"w": {"kind": "tool", "tool": "text", "card": "a worker"}}},
+        rewards={"success": "fraction", **rewards},
+        training={"phase2_rl": config},
+    )
+
+
+def worth(config: Phase2Config, **rewards: Any) -> RewardForm:
+    """The configured reward; an execution typically costs a dollar and takes a second."""
+    form = reward_form(configuration(config, **rewards), Reference(1.0, 1000.0, "given"))
+    assert form is not None
+    return form
+
+
 def trainer(output: Path, config: Phase2Config, planner: nn.Module | None = None, **changes: Any) -> Trainer:
     planner = planner or Bandit()
-
-    def worth(execution: Execution) -> Outcome:
-        return reward(execution, config, RewardsConfig(success="fraction"))
-
-    def step_worth(execution: Execution) -> list[float]:
-        return step_rewards(execution, config, RewardsConfig(success="fraction"))
-
-    whole = Config(
-        workers={"pool": {"w": {"kind": "tool", "tool": "text", "card": "a worker"}}}, training={"phase2_rl": config}
-    )
+    whole = configuration(config)
     tasks = changes.pop("tasks", TASKS)
     arguments = {
         "tasks": tasks,
@@ -224,7 +231,8 @@ def trainer(output: Path, config: Phase2Config, planner: nn.Module | None = None
         "identity": identity(whole.model_dump(mode="json", include={"workers"}), config, tasks, TASKS),
         "unscorable_limit": UnscorableLimit(0.2, "execution.unscorable_limit"),
     }
-    rollout = Rollout(planner, changes.pop("execute", execute), worth, step_worth, config, concurrency=8)
+    reward = changes.pop("reward", None) or worth(config)
+    rollout = Rollout(planner, changes.pop("execute", execute), reward, config, concurrency=8)
     accelerator = open_accelerator(output, LoggingConfig(), changes.pop("timeout_s", 120.0))
     return Trainer(accelerator, {ROLE: planner}, rollout, config, **(arguments | changes))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestai.config import Config, Phase2Config, WorkersConfig
+from orchestai.config import Config, WorkersConfig
 from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.evaluation.baselines import ORACLE, SAMPLE_K, ReassignedPlanner
 from orchestai.evaluation.credit import trials
@@ -25,6 +25,7 @@ from orchestai.outcome import Unscorable
 from orchestai.planner.assignment import FixedAssignment, RandomAssignment
 from orchestai.planner.base import Plan
 from orchestai.planner.reference import ReferencePlanner
+from orchestai.rewards.reward import AbsoluteReward
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.composition.operations import BY_NAME
 from orchestai.tasks.task import Task
@@ -54,6 +55,9 @@ CARDS = [
     WorkerCard(name=name, text=worker.card, price_usd=worker.price_per_call_usd, kind="model")
     for name, worker in CONFIG.workers.pool.items()
 ]
+
+
+REWARD = AbsoluteReward(10.0, "all", None, beta=0.1, gamma_latency=0.01, shaped_reward=0.1)
 
 
 def chain(number: int) -> Task:
@@ -160,6 +164,7 @@ async def test_evaluation_end_to_end(sandbox: Sandbox, tmp_path: Path) -> None:
         },
         tasks,
         executor,
+        reward=REWARD,
         cards=CARDS,
         embed=no_embedding,
         records=[*records, *await logged(tasks[:1], executor)],
@@ -210,14 +215,14 @@ async def test_equal_plans_run_once_and_invalid_plans_fail(sandbox: Sandbox) -> 
         return await answer(name, request)
 
     pool.answer = counted  # type: ignore[method-assign]
-    runner = Runner(executor, CONFIG, tasks)
+    runner = Runner(executor, CONFIG, tasks, REWARD)
     planner = ReferencePlanner(FixedAssignment(("strong",)))
     first = await runner.row("one", planner, lambda: None)
     assert await runner.row("two", planner, lambda: None) == Row("two", first.results)
     assert asked_for == ["strong", "strong"]
     broken = ReassignedPlanner({"chain/0": Plan(None, False, error="no")}, FixedAssignment(("weak",)))
     (result,) = (await runner.row("broken", broken, lambda: None)).results
-    assert (result.success, result.reward, result.cost_usd, result.workflow) == (0.0, 0.0, 0.0, None)
+    assert (result.success, result.reward, result.cost_usd, result.workflow) == (0.0, -1.0, 0.0, None)
 
 
 class Paying:
@@ -241,7 +246,7 @@ class Paying:
 async def test_what_planning_costs_is_part_of_a_rows_cost_and_reward(sandbox: Sandbox) -> None:
     """A planner that asks a model looked as cheap as one that does not."""
     tasks = [chain(i) for i in range(10)]
-    runner = Runner(Executor(Scripted(tasks), sandbox, CONFIG.execution), CONFIG, tasks)
+    runner = Runner(Executor(Scripted(tasks), sandbox, CONFIG.execution), CONFIG, tasks, REWARD)
     planner = ReferencePlanner(FixedAssignment(("strong",)))
     free = await runner.row("free", planner, lambda: None)
     paid = await runner.row("paid", Paying(planner), lambda: None)
@@ -266,6 +271,7 @@ async def test_a_dead_server_stops_the_evaluation(sandbox: Sandbox) -> None:
             {"phase1": ReferencePlanner(FixedAssignment(("weak",)))},
             tasks,
             executor,
+            reward=REWARD,
             cards=CARDS,
             embed=no_embedding,
         )
@@ -275,7 +281,7 @@ async def test_trials_come_from_logs(sandbox: Sandbox) -> None:
     """The credit of the scripted workers is what they are able to do, inferred from the log alone."""
     tasks = [chain(i) for i in range(12)]
     executor = Executor(Scripted(tasks), sandbox, CONFIG.execution)
-    found = trials(await logged(tasks, executor), Phase2Config())
+    found = trials(await logged(tasks, executor), REWARD)
     assert {t.right for t in found if t.worker == "strong"} != {0.0}
     strong = [t.right for t in found if t.worker == "strong"]
     weak = [t.right for t in found if t.worker == "weak"]

@@ -14,7 +14,6 @@ from orchestai.execution.collect import Collected, collect, progress_bar
 from orchestai.execution.executor import Executor
 from orchestai.execution.log import ExecutionLog, read_log
 from orchestai.execution.result import Execution
-from orchestai.outcome import Outcome, Scored
 from orchestai.planner.base import Plan
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
@@ -67,8 +66,8 @@ def sandbox() -> Iterator[Sandbox]:
 async def gather(
     sandbox: Sandbox, directory: Path, pool: Pool, count: int, lost: Sequence[str] = (), name: str = "whole"
 ) -> Collected:
-    def reward(execution: Execution) -> Outcome:
-        return Scored(10.0 * execution.success)
+    def reward(execution: Execution) -> float:
+        return 10.0 * execution.success
 
     return await collect(
         TASKS,

@@ -1,25 +1,43 @@
-"""The reward: known answers, and that what could not be judged has none."""
+"""The reward: known answers, what may never outrank what, and that what could not be judged has none."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from orchestai.config import Phase2Config, RewardsConfig
+from orchestai.config import Config
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
 from orchestai.outcome import Scored, Unscorable
-from orchestai.rewards.reward import reward, reward_parts
+from orchestai.rewards.reference import Reference, typical
+from orchestai.rewards.reward import AbsoluteReward, RelativeReward, Reward, invalid_reward, reward_form
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workflow import Subtask, Workflow
 
-WEIGHTS = Phase2Config(alpha=10.0, beta=0.1, gamma_latency=0.01, shaped_reward=0.1)
+SEED = {"alpha": 10.0, "beta": 0.1, "gamma_latency": 0.01, "shaped_reward": 0.1}
+REFERENCE = Reference(2.0, 300.0, "given")
 
 
-def execution(outcome, cost=2.0, latency_ms=100.0, checks=(True, None, False)) -> Execution:
+def configuration(rewards=None, **weights) -> Config:
+    pool = {"w": {"kind": "tool", "tool": "text", "card": "a worker"}}
+    return Config(workers={"pool": pool}, rewards=rewards or {}, training={"phase2_rl": weights})
+
+
+def relative(success="all", reference=REFERENCE) -> RelativeReward:
+    return RelativeReward(10.0, success, reference, cost_weight=0.05, latency_weight=0.02, check_weight=0.03)
+
+
+def execution(outcome, cost=2.0, latency_ms=100.0, checks=(True, None, False), shares=None) -> Execution:
+    shares = shares or [1 / len(checks)] * len(checks)
     results = tuple(
-        SubtaskResult(id=str(i), status="done", attempts=(Attempt(worker="w", passed_check=check),))
-        for i, check in enumerate(checks)
+        SubtaskResult(
+            id=str(i),
+            status="done",
+            attempts=(Attempt(worker="w", passed_check=check, cost_usd=cost * share),),
+            kept=0,
+        )
+        for i, (check, share) in enumerate(zip(checks, shares, strict=True))
     )
     return Execution(
         task_id="t",
@@ -32,47 +50,134 @@ def execution(outcome, cost=2.0, latency_ms=100.0, checks=(True, None, False)) -
 
 
 @pytest.mark.parametrize(
-    ("success", "gate", "fraction", "expected"),
-    [
-        ("fraction", False, 0.5, 5.0 - 0.2 - 1.0 + 0.1),
-        ("fraction", True, 0.5, 5.0 - 0.5 * 1.2 + 0.1),
-        ("all", False, 0.5, 0.0 - 1.2 + 0.1),
-        ("all", False, 1.0, 10.0 - 1.2 + 0.1),
-        ("all", True, 0.5, 0.1),
-        ("all", True, 0.0, 0.1),
-    ],
+    ("success", "fraction", "expected"),
+    [("fraction", 0.5, 5.0 - 0.2 - 1.0 + 0.1), ("all", 0.5, 0.0 - 1.2 + 0.1), ("all", 1.0, 10.0 - 1.2 + 0.1)],
 )
-def test_known_answers(success, gate, fraction, expected):
-    rewards = RewardsConfig(success=success, gate_costs=gate)
-    outcome = reward(execution(Scored(fraction)), WEIGHTS, rewards)
-    assert isinstance(outcome, Scored)
-    assert outcome.value == pytest.approx(expected)
+def test_the_absolute_form_is_the_formula_that_its_keys_stand_for(success, fraction, expected):
+    """A configuration that sets them works as written, without a word about the form."""
+    form = reward_form(configuration({"success": success}, **SEED), None)
+    assert form.of(execution(Scored(fraction))).total == pytest.approx(expected)
 
 
-def test_the_parts_are_what_each_term_gives_or_takes():
-    parts = reward_parts(execution(Scored(0.5)), WEIGHTS, RewardsConfig(success="fraction"))
-    expected = {"reward_success": 5.0, "reward_cost": -0.2, "reward_latency": -1.0, "reward_checks": 0.1}
-    assert parts == pytest.approx(expected)
-    assert reward_parts(execution(Unscorable("recording_missing", "no recording")), WEIGHTS, RewardsConfig()) == {}
+def test_the_relative_form_by_hand():
+    """Half of the cost's share at the reference; a third of the steps passed their checks; a step pays its own cost."""
+    reward = relative().of(execution(Scored(1.0), cost=2.0, latency_ms=100.0, shares=(0.5, 0.5, 0.0)))
+    parts = {"reward_success": 10.0, "reward_cost": -0.25, "reward_latency": -0.05, "reward_checks": 0.1}
+    assert reward.parts == pytest.approx({**parts, "reward_invalid": 0.0})
+    assert reward.steps == pytest.approx((0.1 - 0.125, -0.125, 0.0))
 
 
-@given(st.floats(0, 1), st.floats(0, 100), st.floats(0, 1e5), st.sampled_from(["fraction", "all"]), st.booleans())
-def test_the_parts_add_up_to_the_reward(fraction, cost, latency_ms, success, gate):
-    run, rewards = execution(Scored(fraction), cost, latency_ms), RewardsConfig(success=success, gate_costs=gate)
-    assert sum(reward_parts(run, WEIGHTS, rewards).values()) == reward(run, WEIGHTS, rewards).value
+figures = st.tuples(st.floats(0, 1), st.floats(0, 1e6), st.floats(0, 1e9), st.lists(st.booleans(), min_size=1))
+REAL = st.sampled_from([relative("all"), relative("fraction"), AbsoluteReward(10.0, "all", None, 0.1, 0.01, 0.1)])
 
 
-def test_with_gated_costs_a_cheap_failure_never_beats_a_dear_success():
-    gated = RewardsConfig(success="all", gate_costs=True)
-    cheap_failure = reward(execution(Scored(0.9), cost=0.0, latency_ms=0.0), WEIGHTS, gated)
-    dear_success = reward(execution(Scored(1.0), cost=20.0, latency_ms=500.0), WEIGHTS, gated)
-    assert dear_success.value > cheap_failure.value
+@given(figures, REAL)
+def test_the_parts_add_up_to_the_total_and_the_steps_to_their_checks_and_costs(found, form):
+    fraction, cost, latency_ms, checks = found
+    reward = form.of(execution(Scored(fraction), cost, latency_ms, checks))
+    assert sum(reward.parts.values()) == reward.total
+    alone = reward.parts["reward_checks"] + reward.parts["reward_cost"]
+    assert sum(reward.steps) == pytest.approx(alone, rel=1e-6, abs=1e-6)
+
+
+@given(figures, figures)
+def test_no_price_no_latency_and_no_check_outweighs_a_success(success, failure):
+    """One second of latency was worth a solved task, so that training gave success away for speed."""
+    form = relative()
+    solved, failed = (
+        form.of(execution(Scored(outcome), cost, latency_ms, checks)).total
+        for outcome, (_, cost, latency_ms, checks) in ((1.0, success), (0.0, failure))
+    )
+    assert solved > failed
+    assert failed >= form.invalid().total + form.margin - 1e-9
+
+
+@given(st.lists(figures, min_size=1, max_size=20), st.floats(-6, 6), st.floats(-6, 6), st.randoms())
+def test_the_unit_of_prices_and_the_speed_of_a_pool_change_no_reward(runs, dearer, slower, chance):
+    """Where the reference is the median of the same executions, free ones among them."""
+    runs = [(f, cost * chance.choice((0, 1)), ms * chance.choice((0, 1)), checks) for f, cost, ms, checks in runs]
+    # Below the smallest normal number a product is rounded to nothing.
+    runs = [(f, cost if cost > 1e-200 else 0.0, ms if ms > 1e-200 else 0.0, checks) for f, cost, ms, checks in runs]
+    rewards = []
+    for price, pace in ((1.0, 1.0), (10**dearer, 10**slower)):
+        scaled = [(fraction, cost * price, ms * pace, checks) for fraction, cost, ms, checks in runs]
+        form = relative(reference=typical([(cost, ms) for _, cost, ms, _ in scaled], "here"))
+        rewards.append([form.of(execution(Scored(f), cost, ms, checks)).total for f, cost, ms, checks in scaled])
+    assert rewards[0] == pytest.approx(rewards[1], rel=1e-9)
+
+
+def test_the_reference_is_typical_of_what_costs_something():
+    """The median of a pool of free tools and one model is 0, which would say that nothing the model does is cheap."""
+    assert typical([(0.0, 0.0), (0.0, 3.0), (0.0, 5.0), (0.4, 7.0)], "here") == Reference(0.4, 5.0, "here")
+    assert typical([], "here") is None
+    free = relative(reference=typical([(0.0, 0.0)], "here"))
+    assert free.of(execution(Scored(1.0), 0.0, 0.0, (None,))).total == 10.0
+    assert free.of(execution(Scored(1.0), 1e9, 1e9, (None,))).total == pytest.approx(10 - 0.5 - 0.2)
+
+
+def test_what_is_invalid_is_worth_less_than_the_worst_that_is_not():
+    """Worth 0, it outranked every valid plan that failed and cost something."""
+    assert invalid_reward(-1.0, 1.0, []) == -1.0
+    assert invalid_reward(-1.0, 1.0, [9.0, -4.0]) == -5.0
+    assert invalid_reward(-1.7, 1.0, [9.0, -0.7]) == -1.7
 
 
 def test_what_could_not_be_judged_has_no_reward():
     """A zero would teach the planner to avoid plans that met a broken server."""
     reason = Unscorable("recording_missing", "no recording")
-    assert reward(execution(reason), WEIGHTS, RewardsConfig()) is reason
+    assert relative().of(execution(reason)) is reason
+
+
+@pytest.mark.parametrize(
+    ("rewards", "weights", "said"),
+    [
+        ({"form": "relative"}, {"beta": 1.0}, "training.phase2_rl.beta are of the absolute form"),
+        ({"cost_weight": 0.2}, {"gamma_latency": 1.0}, "rewards.cost_weight are of the relative form"),
+        ({"cost_weight": 0.9, "latency_weight": 0.1}, {}, "add up to 1.03"),
+        ({"gate_costs": True}, {}, "rewards.gate_costs is gone"),
+    ],
+)
+def test_settings_of_which_one_would_be_ignored_are_refused(rewards, weights, said):
+    with pytest.raises(ValidationError, match=said):
+        configuration(rewards, **weights)
+
+
+def test_the_form_is_what_the_keys_say_and_survives_being_written():
+    for weights, form in (({}, "relative"), ({"beta": 0.0}, "absolute"), ({"shaped_reward": 0.1}, "absolute")):
+        config = configuration(**weights)
+        assert config.rewards.form == form
+        assert Config.model_validate(config.model_dump(mode="json")) == config
+
+
+@pytest.mark.parametrize(
+    ("rewards", "measured", "expected"),
+    [
+        ({}, None, None),
+        ({}, REFERENCE, (2.0, 300.0)),
+        ({"cost_reference_usd": 5.0}, REFERENCE, (5.0, 300.0)),
+        ({"cost_reference_usd": 5.0}, None, None),
+        ({"cost_reference_usd": 5.0, "latency_reference_ms": 7.0}, None, (5.0, 7.0)),
+        ({"cost_weight": 0.0, "latency_weight": 0.0}, None, (0.0, 0.0)),
+    ],
+)
+def test_the_configuration_goes_before_what_was_measured(rewards, measured, expected):
+    form = reward_form(configuration(rewards), measured)
+    assert (form and (form.reference.cost_usd, form.reference.latency_ms)) == expected
+
+
+def test_a_term_that_outweighs_success_is_warned_of():
+    """With the former defaults a second was worth a solved task, and nothing said so."""
+    slow = reward_form(configuration(**SEED), Reference(1e-5, 900.0, "logs")).remarks()
+    assert [line for line in slow if line.startswith("warning")] == [
+        "warning: training.phase2_rl.gamma_latency=0.01: 1e+03 ms of latency take away what a success gives, and an "
+        "execution typically needs 900, so training may give up success for it; lower it, or leave it out for "
+        "rewards.form=relative"
+    ]
+    assert any("beta=0.1: 100 USD" in line for line in slow)
+    fast = reward_form(configuration(**SEED), Reference(1e-5, 3.0, "logs")).remarks()
+    assert not [line for line in fast if line.startswith("warning")]
+    assert isinstance(relative().of(execution(Scored(1.0))), Reward)
+    assert "half of that at 2 USD" in relative().remarks()[0]
 
 
 async def test_a_program_is_judged_by_the_tasks_hidden_tests():

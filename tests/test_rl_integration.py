@@ -9,11 +9,11 @@ import torch
 from accelerate import Accelerator
 
 from orchestai import artefacts
-from orchestai.config import ExecutionConfig, Phase2Config, PlannerConfig, RewardsConfig
+from orchestai.config import ExecutionConfig, Phase2Config, PlannerConfig
 from orchestai.execution.executor import Executor
 from orchestai.outcome import UnscorableLimit
 from orchestai.planner.model import PlannerModel
-from orchestai.rewards.reward import reward, step_rewards
+from orchestai.rewards.reward import AbsoluteReward
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.training.rl.rollout import Rollout
@@ -56,7 +56,6 @@ async def test_the_planner_learns_whom_to_trust_and_what_it_costs(tmp_path, cred
         tasks_per_update=4,
         num_generations=8,
         alpha=1.0,
-        beta=0.5,
         explore=("worker",),
         loss_type="dr_grpo",
         credit=credit,
@@ -67,8 +66,7 @@ async def test_the_planner_learns_whom_to_trust_and_what_it_costs(tmp_path, cred
         rollout = Rollout(
             planner,
             executor.execute,
-            lambda e: reward(e, config, RewardsConfig()),
-            lambda e: step_rewards(e, config, RewardsConfig()),
+            AbsoluteReward(1.0, "all", None, beta=0.5, gamma_latency=0.0, shaped_reward=0.0),
             config,
             concurrency=8,
         )

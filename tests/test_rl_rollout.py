@@ -6,12 +6,12 @@ import pytest
 import rl_bandit as bandit
 import torch
 
-from orchestai.config import RewardsConfig
 from orchestai.errors import InfrastructureError
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
 from orchestai.outcome import Scored, Unscorable
 from orchestai.planner.base import Plan
-from orchestai.rewards.reward import REWARD_PARTS, reward, reward_parts, step_rewards
+from orchestai.rewards.reward import REWARD_PARTS
+from orchestai.training.rl.episode import rank_invalid
 from orchestai.training.rl.metrics import describe_episodes
 from orchestai.training.rl.rollout import Rollout, row_seed
 
@@ -21,11 +21,9 @@ def rollout(execute=bandit.execute, planner=None, concurrency=4, **changes) -> R
     return Rollout(
         planner or bandit.Bandit(),
         execute,
-        lambda execution: reward(execution, config, RewardsConfig(success="fraction")),
-        lambda execution: step_rewards(execution, config, RewardsConfig(success="fraction")),
+        bandit.worth(config),
         config,
         concurrency=concurrency,
-        reward_parts=lambda execution: reward_parts(execution, config, RewardsConfig(success="fraction")),
     )
 
 
@@ -81,14 +79,14 @@ async def test_what_is_nobodys_fault_is_unscorable_and_never_zero():
     assert {e.outcome for e in group} == {Unscorable("server", "server down")}
 
 
-async def test_a_plan_that_is_invalid_or_too_long_scores_zero_and_is_counted():
+async def test_a_plan_that_is_invalid_or_too_long_is_worth_less_than_any_failure_and_is_counted():
     class Unable(bandit.Bandit):
         def plan(self, tasks, *, sample=None):
             plans = super().plan(tasks, sample=sample)
             return [Plan(None, False, plans[0].decisions, plans[0].logp, "no steps"), *plans[1:]]
 
     (group,) = await explore(rollout(planner=Unable(), max_steps_per_episode=2), [bandit.TASKS[2]])
-    assert [e.outcome for e in group] == [Scored(0.0)] * 8
+    assert [e.outcome.value for e in group] == pytest.approx([-0.05 - 0.02 - 0.1] * 8)
     assert not any(e.valid for e in group)
     assert group[0].text == "no steps"
     assert all(e.turns for e in group)
@@ -105,7 +103,7 @@ async def test_the_logged_parts_add_up_to_the_logged_reward():
 
     prices = {"beta": 0.5, "gamma_latency": 0.02}
     groups = await explore(rollout(dear, executions_per_plan=3, max_steps_per_episode=2, **prices))
-    episodes = [episode for group in groups for episode in group]
+    episodes = [episode for group in groups for episode in rank_invalid(group, 0.1)]
     figures = describe_episodes(episodes)
     assert 0 < figures["valid_share"] < 1
     assert 0 < figures["unscorable_share"] < 1
@@ -167,7 +165,7 @@ async def test_steps_are_reported_with_what_they_earned_and_whether_they_failed(
     )
 
     async def execute(task, workflow, sample=0) -> Execution:
-        return (await bandit.execute(task, workflow)).model_copy(update={"results": results})
+        return (await bandit.execute(task, workflow)).model_copy(update={"results": results, "total_cost": 0.5})
 
     steps = (await explore(rollout(execute, beta=2.0, shaped_reward=0.1)))[0][0].steps
     assert [step.failed for step in steps] == [True, True, False, False]

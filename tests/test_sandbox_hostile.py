@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import sandbox_hostile
 
-from orchestai.config import ExecutionConfig, Phase2Config, RewardsConfig
+from orchestai.config import ExecutionConfig
 from orchestai.execution.executor import Executor
-from orchestai.rewards.reward import reward
+from orchestai.rewards.reward import AbsoluteReward
 from orchestai.sandbox import Sandbox
 from orchestai.sandbox.bubblewrap import Bubblewrap
 from orchestai.sandbox.levels import find_namespaces
@@ -90,7 +90,7 @@ class Says:
 @pytest.mark.parametrize("isolation", ["split", "shared"])
 async def test_a_policy_that_answers_with_forgeries_earns_what_an_empty_answer_earns(isolation):
     """Through phase 2's own path: a workflow is executed, its answer judged, the execution rewarded."""
-    config = Phase2Config()
+    reward = AbsoluteReward(10.0, "fraction", None, beta=0.0, gamma_latency=0.0, shaped_reward=0.0)
     with Sandbox(workers=2, limits=sandbox_hostile.LIMITS, strictness="strict") as sandbox:
         executor = Executor(Says(), sandbox, ExecutionConfig(assembler="sink"))
 
@@ -105,8 +105,7 @@ async def test_a_policy_that_answers_with_forgeries_earns_what_an_empty_answer_e
             )
             plan = Workflow([Subtask(id="1", instruction=answer, task_type="string", worker="says")])
             execution = await executor.execute(task, plan)
-            worth = reward(execution, config, RewardsConfig(success="fraction"))
-            return worth.value
+            return reward.of(execution).total
 
         forgeries = [program for program in programs() if program["category"] == "forge"]
         gained = {p["id"]: await earned(p, p["code"]) - await earned(p, " ") for p in forgeries}

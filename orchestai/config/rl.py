@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from orchestai.config.adam import AdamConfig
 from orchestai.section import Section
 
 
 class RewardsConfig(Section):
+    """What an execution is worth; docs/reinforcement.md has both formulas."""
+
     success: Literal["fraction", "all"] = "all"
     """Share of hidden tests passed, or 1 only when all pass."""
-    gate_costs: bool = False
-    """Scale the cost and latency terms by success, so that a cheap failure never beats a dear success."""
+    form: Literal["relative", "absolute"] | None = None
+    """`relative`: cost and latency are compared with a reference and take off bounded shares of a success. `absolute`:
+    they are charged per US dollar and per millisecond, by `training.phase2_rl.beta` and `gamma_latency`. null: absolute
+    where one of these or `training.phase2_rl.shaped_reward` is set, else relative."""
+    cost_weight: float = Field(0.05, ge=0)
+    """relative: share of a success that cost can take off; an execution at the reference loses half of it."""
+    latency_weight: float = Field(0.02, ge=0)
+    """relative: likewise for the latency of the critical path."""
+    check_weight: float = Field(0.03, ge=0)
+    """relative: share of a success that a plan gets where all its subtasks pass their own checks."""
+    cost_reference_usd: float | None = Field(None, gt=0)
+    """relative: what an execution typically costs; null: the median that was measured in logs, or is measured now."""
+    latency_reference_ms: float | None = Field(None, gt=0)
+    """relative: how long its critical path typically takes; null: likewise."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_gate(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "gate_costs" in data:
+            raise ValueError(
+                "rewards.gate_costs is gone: in the relative form no failure is ever worth more than a success; remove "
+                "it, and training.phase2_rl.beta, gamma_latency and shaped_reward with it"
+            )
+        return data
+
+    @model_validator(mode="after")
+    def _success_outweighs(self) -> RewardsConfig:
+        together = self.cost_weight + self.latency_weight + self.check_weight
+        if together >= 1:
+            raise ValueError(
+                f"rewards.cost_weight, latency_weight and check_weight add up to {together:g}; below 1 no failure is "
+                "worth more than a success, so lower them (a few hundredths each are usual)"
+            )
+        return self
 
 
 class OptimizationConfig(AdamConfig):
@@ -114,16 +148,16 @@ class SamplingConfig(Section):
 
 
 class RewardWeights(Section):
-    """What an execution is worth, in the absolute form."""
+    """The scale of rewards, and the terms of the absolute form; a term that is not set is not charged."""
 
-    alpha: float = 10.0
+    alpha: float = Field(10.0, ge=0)
     """Reward for success."""
-    beta: float = 0.1
-    """Reward lost per US dollar."""
-    gamma_latency: float = 0.01
-    """Reward lost per millisecond of critical path."""
-    shaped_reward: float = 0.1
-    """Reward per subtask that passed its own check."""
+    beta: float | None = None
+    """absolute: reward lost per US dollar."""
+    gamma_latency: float | None = None
+    """absolute: reward lost per millisecond of critical path."""
+    shaped_reward: float | None = None
+    """absolute: reward per subtask that passed its own check."""
 
 
 class WatchConfig(Section):
@@ -145,3 +179,30 @@ class WatchConfig(Section):
 
 class Phase2Config(OptimizationConfig, SamplingConfig, RewardWeights, WatchConfig):
     """All keys of `training.phase2_rl`, which are written side by side; code asks for the part that it needs."""
+
+
+def choose_form(rewards: RewardsConfig, weights: RewardWeights) -> RewardsConfig:
+    """The rewards with their form settled.
+
+    Raises:
+        ValueError: a key of one form is set together with the other form.
+    """
+    absolute = [f"training.phase2_rl.{key}" for key in _ABSOLUTE if getattr(weights, key) is not None]
+    form = rewards.form or ("absolute" if absolute else "relative")
+    if form == "relative" and absolute:
+        raise ValueError(
+            f"rewards.form is relative, but {' and '.join(absolute)} are of the absolute form; remove them and weigh "
+            "cost and latency by rewards.cost_weight and latency_weight, or set rewards.form=absolute"
+        )
+    default = RewardsConfig()
+    relative = [f"rewards.{key}" for key in _RELATIVE if getattr(rewards, key) != getattr(default, key)]
+    if form == "absolute" and relative:
+        raise ValueError(
+            f"{' and '.join(relative)} are of the relative form of the reward, but "
+            f"{' and '.join(absolute) or 'rewards.form'} asks for the absolute one; remove one or the other"
+        )
+    return rewards.model_copy(update={"form": form})
+
+
+_ABSOLUTE = ("beta", "gamma_latency", "shaped_reward")
+_RELATIVE = ("cost_weight", "latency_weight", "check_weight", "cost_reference_usd", "latency_reference_ms")

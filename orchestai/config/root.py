@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from orchestai.config.planner import PlannerConfig
-from orchestai.config.rl import Phase2Config, RewardsConfig
+from orchestai.config.rl import Phase2Config, RewardsConfig, choose_form
 from orchestai.config.running import ExecutionConfig, SandboxConfig, TasksConfig
 from orchestai.config.supervised import Phase1Config
 from orchestai.config.workers import WorkersConfig
@@ -45,4 +45,9 @@ class Config(Section):
         if self.planner.language.backend.startswith("vllm") and phase2.sampler_correction is None:
             corrected = phase2.model_copy(update={"sampler_correction": "token_truncate"})
             object.__setattr__(self, "training", self.training.model_copy(update={"phase2_rl": corrected}))
+        return self
+
+    @model_validator(mode="after")
+    def _settle_the_form_of_rewards(self) -> Config:
+        object.__setattr__(self, "rewards", choose_form(self.rewards, self.training.phase2_rl))
         return self

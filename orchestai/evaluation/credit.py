@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestai.config import Phase2Config
 from orchestai.evaluation.metrics import Values
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import Attempt
+from orchestai.rewards.reward import RewardForm
 
 _ITERATIONS = 50
 _PRIOR_RIGHT = _PRIOR_WRONG = 1.0
@@ -25,7 +25,8 @@ class Trial:
     Attributes:
         first: whether the worker was asked first; fallbacks see only what others failed at.
         right: probability that the answer was right.
-        value: expected contribution to the reward: `alpha * right` less the prices of its cost and latency.
+        value: expected contribution to the reward: `alpha * right`, less what its execution lost to its cost and its
+            latency, compared with one in which it had been free and immediate.
     """
 
     worker: str
@@ -45,7 +46,7 @@ class _Attempted:
     execution: int
 
 
-def trials(records: Sequence[ExecutionRecord], weights: Phase2Config) -> list[Trial]:
+def trials(records: Sequence[ExecutionRecord], reward: RewardForm) -> list[Trial]:
     """All logged attempts of the executions that were judged.
 
     An attempt that failed its check or gave an error was wrong; the answers that made up a successful execution were
@@ -69,7 +70,14 @@ def trials(records: Sequence[ExecutionRecord], weights: Phase2Config) -> list[Tr
         complete=np.array([all(any(map(_may_be_right, s.attempts)) for s in record.subtasks) for record in judged]),
     )
     return [
-        Trial(a.attempt.worker, a.task_type, a.instruction, a.first, float(p), _value(a.attempt, float(p), weights))
+        Trial(
+            a.attempt.worker,
+            a.task_type,
+            a.instruction,
+            a.first,
+            float(p),
+            reward.alpha * float(p) - _price(a.attempt, judged[a.execution], reward),
+        )
         for a, p in zip(attempted, right, strict=True)
     ]
 
@@ -113,6 +121,7 @@ def _may_be_right(attempt: Attempt) -> bool:
     return attempt.error is None and attempt.passed_check is not False
 
 
-def _value(attempt: Attempt, right: float, weights: Phase2Config) -> float:
-    price = weights.beta * attempt.cost_usd + weights.gamma_latency * attempt.latency_ms
-    return weights.alpha * right - price
+def _price(attempt: Attempt, record: ExecutionRecord, reward: RewardForm) -> float:
+    cost = reward.cost(record.cost) - reward.cost(max(record.cost - attempt.cost_usd, 0.0))
+    latency = reward.latency(record.latency_ms) - reward.latency(max(record.latency_ms - attempt.latency_ms, 0.0))
+    return cost + latency

@@ -31,7 +31,7 @@ from orchestai.evaluation.report import (
     oracle_share,
     summarise,
 )
-from orchestai.evaluation.results import Row
+from orchestai.evaluation.results import Row, rank_invalid
 from orchestai.evaluation.runner import Runner
 from orchestai.evaluation.sample_k import OpenExecutor, SampleK, sample_k, strongest_sampler
 from orchestai.evaluation.table import table
@@ -40,6 +40,7 @@ from orchestai.execution.record import ExecutionRecord
 from orchestai.planner.base import Plan, Planner
 from orchestai.planner.encoder import TextEncoder, UnreadableTextError
 from orchestai.progress import LoggedProgress
+from orchestai.rewards.reward import RewardForm
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard
 
@@ -110,6 +111,7 @@ async def evaluate(
     tasks: Sequence[Task],
     executor: Executor,
     *,
+    reward: RewardForm,
     cards: Sequence[WorkerCard],
     embed: Embed,
     records: Sequence[ExecutionRecord] = (),
@@ -121,6 +123,7 @@ async def evaluate(
     Args:
         planners: by row name; the first one's decompositions are given to the baselines that choose workers alone, the
             last one is compared with every other row.
+        reward: what an execution is worth.
         cards: of the pool.
         embed: reads subtasks for the kNN baseline.
         records: logged executions, for the baselines that learn by counting; those of `tasks` themselves are not used,
@@ -136,8 +139,8 @@ async def evaluate(
         raise UserError("evaluate: no tasks or no planners; choose another tasks.eval_split, or pass a checkpoint")
     known = _of_other_tasks(records, tasks)
     names = [card.name for card in cards]
-    log = [t for t in trials(known, config.training.phase2_rl) if t.worker in names]
-    runner = Runner(executor, config, tasks)
+    log = [t for t in trials(known, reward) if t.worker in names]
+    runner = Runner(executor, config, tasks, reward)
     facts: dict[str, Any] = {}
     with _bar(console) as progress:
         bar = _Bar(progress, len(tasks))
@@ -145,13 +148,14 @@ async def evaluate(
         plans = {task.task_id: _plan_of(rows[0], i) for i, task in enumerate(tasks)}
         others = baselines.whole_rows(config) | baselines.step_rows(config, cards, plans, log, embed)
         rows += await _run(runner, others, bar)
-        sampled = await _sampled(config, rows, len(planners) - 1, tasks, open_executor, bar)
+        sampled = await _sampled(config, rows, len(planners) - 1, tasks, open_executor, bar, reward)
         if sampled is not None:
             rows.append(sampled.row)
             facts["sample_k"] = {"worker": sampled.worker, "k": sampled.k, "budget_usd": sampled.budget_usd}
-        hindsight = Hindsight(executor, names, config.training.phase2_rl, config.execution.concurrency)
+        hindsight = Hindsight(executor, names, reward, config.execution.concurrency)
         found = await hindsight.plans(tasks, bar.start(baselines.ORACLE))
         informed = await runner.run("hindsight", found, bar.start(baselines.ORACLE))
+    *rows, informed = rank_invalid([*rows, informed], reward.margin)
     oracle = best_of(baselines.ORACLE, [*rows, informed])
     trained = rows[: len(planners)]
     suite = tasks[0].suite
@@ -166,6 +170,7 @@ async def evaluate(
             "suite": suite,
             "tasks_fingerprint": artefacts.fingerprint([task.model_dump(mode="json") for task in tasks]),
             "log_executions": len(known),
+            "reward": asdict(reward),
             "config": config.model_dump(mode="json"),
             "versions": artefacts.versions(),
         },
@@ -213,14 +218,21 @@ async def _run(runner: Runner, planners: Mapping[str, Planner], bar: _Bar) -> li
 
 
 async def _sampled(
-    config: Config, rows: Sequence[Row], ours: int, tasks: Sequence[Task], open_executor: OpenExecutor | None, bar: _Bar
+    config: Config,
+    rows: Sequence[Row],
+    ours: int,
+    tasks: Sequence[Task],
+    open_executor: OpenExecutor | None,
+    bar: _Bar,
+    reward: RewardForm,
 ) -> SampleK | None:
     """Sample-k-and-check at the mean cost of row `ours`."""
     name = strongest_sampler(config)
     if name is None or open_executor is None:
         return None
     asked_whole = next(row for row in rows if row.name == baselines.WHOLE + name)
-    return await sample_k(config, asked_whole, mean(rows[ours].values("cost_usd")), tasks, open_executor, bar.start)
+    budget_usd = mean(rows[ours].values("cost_usd"))
+    return await sample_k(config, asked_whole, budget_usd, tasks, open_executor, bar.start, reward)
 
 
 def _bar(console: Console | None) -> Progress:

@@ -7,13 +7,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
-from orchestai.config import Phase2Config
 from orchestai.errors import InfrastructureError
 from orchestai.evaluation.results import Result, Row
 from orchestai.execution.assembler import assemble
 from orchestai.execution.executor import Executor
 from orchestai.execution.request import build_request
 from orchestai.planner.base import Plan
+from orchestai.rewards.reward import RewardForm
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.composition.operations import OPERATIONS
@@ -27,13 +27,14 @@ class Hindsight:
     """Finds, for reference decompositions, a worker per subtask whose answer is right, at the lowest price.
 
     An answer is right where the program that has it in place of one canonical step, all other steps being canonical,
-    passes the hidden tests. The price is what the answer takes off the reward: `beta * cost + gamma_latency * latency`.
+    passes the hidden tests. The price is what the answer's cost and latency would take off the reward of a plan without
+    other steps.
     """
 
-    def __init__(self, executor: Executor, workers: Sequence[str], weights: Phase2Config, concurrency: int) -> None:
+    def __init__(self, executor: Executor, workers: Sequence[str], reward: RewardForm, concurrency: int) -> None:
         self._executor = executor
         self._workers = tuple(workers)
-        self._weights = weights
+        self._reward = reward
         self._slots = asyncio.Semaphore(concurrency)
         self._answers: dict[tuple[str, str, str], asyncio.Task[Answer | None]] = {}
 
@@ -98,7 +99,7 @@ class Hindsight:
         return None if passed is False else answer
 
     def _price(self, answer: Answer) -> float:
-        return self._weights.beta * answer.cost_usd + self._weights.gamma_latency * answer.latency_ms
+        return self._reward.cost(answer.cost_usd) + self._reward.latency(answer.latency_ms)
 
 
 async def is_right(executor: Executor, task: Task, subtask: Subtask, source: str, canonical: Mapping[str, str]) -> bool:

@@ -13,17 +13,22 @@ from orchestai.execution.executor import Executor
 from orchestai.execution.result import Execution
 from orchestai.outcome import Unscorable, UnscorableCounts, refuse_lasting
 from orchestai.planner.base import Plan, Planner
-from orchestai.rewards.reward import reward
+from orchestai.rewards.reward import RewardForm
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Usage
 from orchestai.workflow import Workflow
 
 
 class Runner:
-    """Executes plans and remembers what it executed."""
+    """Executes plans and remembers what it executed.
 
-    def __init__(self, executor: Executor, config: Config, tasks: Sequence[Task]) -> None:
+    Args:
+        reward: what an execution is worth.
+    """
+
+    def __init__(self, executor: Executor, config: Config, tasks: Sequence[Task], reward: RewardForm) -> None:
         self.tasks = tuple(tasks)
+        self._reward = reward
         self._executor = executor
         self._config = config
         self._slots = asyncio.Semaphore(config.execution.concurrency)
@@ -57,14 +62,15 @@ class Runner:
             self._faults.append(plan.fault)
             return _unjudged(plan, plan.fault)
         if plan.workflow is None:
-            return Result(0.0, 0.0, usage.cost_usd, usage.latency_ms, plan.raw_valid, None)
+            floor = self._reward.invalid().total
+            return Result(0.0, floor, usage.cost_usd, usage.latency_ms, plan.raw_valid, None)
         execution = _with_planning(await self._execute(task, plan.workflow), usage)
-        outcome = reward(execution, self._config.training.phase2_rl, self._config.rewards)
-        if isinstance(outcome, Unscorable):
-            return _unjudged(plan, outcome)
+        worth = self._reward.of(execution)
+        if isinstance(worth, Unscorable):
+            return _unjudged(plan, worth)
         return Result(
             success=float(execution.success),
-            reward=outcome.value,
+            reward=worth.total,
             cost_usd=execution.total_cost,
             latency_ms=execution.total_latency_ms,
             raw_valid=plan.raw_valid,

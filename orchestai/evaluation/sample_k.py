@@ -15,6 +15,7 @@ from orchestai.evaluation.results import Row
 from orchestai.evaluation.runner import Runner
 from orchestai.execution.executor import Executor
 from orchestai.planner.reference import WholePlanner
+from orchestai.rewards.reward import RewardForm
 from orchestai.tasks.task import Task
 
 OpenExecutor: TypeAlias = Callable[[WorkersConfig], AbstractAsyncContextManager[Executor]]
@@ -48,6 +49,7 @@ async def sample_k(
     tasks: Sequence[Task],
     open_executor: OpenExecutor,
     start: Callable[[str], Callable[[], None]],
+    reward: RewardForm,
 ) -> SampleK | None:
     """Find the number of samples whose measured mean cost is the budget or little more, and run it.
 
@@ -58,6 +60,7 @@ async def sample_k(
         asked_whole: the row of `strongest_sampler` asked for the whole task as it is configured.
         budget_usd: the planner's mean cost per task.
         start: begins a progress bar of that name and gives what to call after each task.
+        reward: what an execution is worth.
 
     Returns:
         None where no worker samples, or a cost is not known or zero.
@@ -72,7 +75,7 @@ async def sample_k(
         worker = config.workers.pool[name].model_copy(update={"samples": k})
         workers = config.workers.model_copy(update={"pool": {SAMPLE_K: worker}, "cascade": ()})
         async with open_executor(workers) as executor:
-            row = await Runner(executor, config, tasks).row(
+            row = await Runner(executor, config, tasks, reward).row(
                 SAMPLE_K, WholePlanner(SAMPLE_K), start(f"{SAMPLE_K}, k={k}")
             )
         cost = mean(row.values("cost_usd"))

@@ -16,7 +16,7 @@ from orchestai.execution.executor import Executor
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import Execution
-from orchestai.outcome import Outcome, Scored, Unscorable, UnscorableCounts
+from orchestai.outcome import Unscorable, UnscorableCounts
 from orchestai.progress import LoggedProgress
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Usage
@@ -96,7 +96,7 @@ async def collect(
     planner_name: str,
     pool: Sequence[str],
     seed: int = 0,
-    reward: Callable[[Execution], Outcome] | None = None,
+    reward: Callable[[Execution], float | None] | None = None,
     progress: Callable[[Collected], None] | None = None,
 ) -> Collected:
     """Execute plans for `num_executions` (task, repetition) pairs and log each as it finishes.
@@ -108,7 +108,7 @@ async def collect(
         planner_for: the planner of a repetition (a random planner draws anew for each).
         planner_name: what the log calls the planner.
         pool: names of the workers, in the order in which planners number them.
-        reward: of an execution, for the log.
+        reward: of an execution, for the log; None where there is none.
         progress: called after each execution.
 
     Raises:
@@ -205,7 +205,7 @@ async def _record(
     plan: Planned,
     planner: str,
     pool: Sequence[str],
-    reward: Callable[[Execution], Outcome] | None,
+    reward: Callable[[Execution], float | None] | None,
 ) -> ExecutionRecord:
     if plan.workflow is None:
         return ExecutionRecord.from_failed_plan(
@@ -218,14 +218,13 @@ async def _record(
             fault=plan.fault,
         )
     execution = await executor.execute(task, plan.workflow, sample=repetition)
-    worth = reward(execution) if reward is not None else None
     return ExecutionRecord.from_execution(
         execution,
         task,
         planner=planner,
         pool=pool,
         repetition=repetition,
-        reward=worth.value if isinstance(worth, Scored) else None,
+        reward=reward(execution) if reward is not None else None,
         planning=plan.usage,
     )
 

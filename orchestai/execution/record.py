@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from typing import Any, Final, Literal
 
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from orchestai.errors import FaultKind
 from orchestai.execution.result import Attempt, Execution
 from orchestai.outcome import Outcome, Scored, Unscorable
+from orchestai.rewards.reference import Reference, typical
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Usage
 from orchestai.workflow import Subtask, Workflow
@@ -78,7 +79,8 @@ class ExecutionRecord(BaseModel):
         outcome: `unscorable` executions say nothing about the plan; `fault` says what failed, `error` says why.
         fault: None where scored, and in logs of earlier versions.
         score: share of hidden tests passed; None where unscorable.
-        reward: as configured when the execution was logged.
+        reward: as configured when the execution was logged; None where unscorable, and in the relative form as long as
+            nothing is measured to compare costs with.
         sandbox: level and isolation under which the hidden tests ran, e.g. `namespaces/split`.
     """
 
@@ -205,6 +207,12 @@ class ExecutionRecord(BaseModel):
     def workflow(self) -> Workflow | None:
         """The workflow that was run; None where there was no valid plan or the subtasks were not logged."""
         return Workflow([record.subtask() for record in self.subtasks]) if self.subtasks else None
+
+
+def measured_in(records: Iterable[ExecutionRecord]) -> Reference | None:
+    """The reference of the executions that ran a plan and could be judged; None where there are none."""
+    ran = [r for r in records if r.outcome == "scored" and r.planner_outputs.model_selections]
+    return typical([(r.cost, r.latency_ms) for r in ran], f"median of {len(ran)} logged executions")
 
 
 def _about(task: Task) -> dict[str, Any]:

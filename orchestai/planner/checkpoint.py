@@ -30,6 +30,7 @@ from orchestai.planner.language.checkpoint import (
 from orchestai.planner.language.models import cache_dir
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.model import PlannerModel
+from orchestai.rewards.reference import Reference
 from orchestai.workers.base import WorkerCard
 
 FORMAT = "orchestai.planner/1"
@@ -173,6 +174,22 @@ def learned_from(path: Path | str) -> str | None:
     identity = facts.get("identity")
     found = identity.get("data_fingerprint") if isinstance(identity, dict) else None
     return found if isinstance(found, str) else None
+
+
+def reference_of(path: Path | str) -> Reference | None:
+    """The reference of the reward that was measured for a planner; None of `base`, or where nothing was measured.
+
+    Raises:
+        UserError: the checkpoint cannot be read.
+    """
+    if str(path) == BASE:
+        return None
+    path = locate(path)
+    found = (read_metadata(path) if path.is_dir() else read_checkpoint(path)).get("reward_reference")
+    try:
+        return None if found is None else Reference(**found)
+    except TypeError as error:
+        raise other_version(path, error) from None
 
 
 def is_checkpoint(path: Path | str) -> bool:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from orchestai import artefacts
 from orchestai.config import Config
 from orchestai.errors import UserError
+from orchestai.rewards.reference import Reference
 from orchestai.workflow import Subtask, Workflow
 
 SCHEMA_VERSION: Final = 1
@@ -155,6 +156,7 @@ class TrainingMeta(BaseModel):
         fingerprint: of the examples, so that a sidecar of another file is noticed.
         counts: examples by split, and how many of them are augmented.
         dropped: reason -> number of executions or tasks left out.
+        reward_reference: what the logged executions typically cost and how long they took; None without any.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -165,6 +167,7 @@ class TrainingMeta(BaseModel):
     fingerprint: str
     counts: dict[str, int] = {}
     dropped: dict[str, int] = {}
+    reward_reference: Reference | None = None
 
 
 def meta_path(path: Path | str) -> Path:
@@ -184,6 +187,7 @@ def save_training_data(
     *,
     counts: dict[str, int] | None = None,
     dropped: dict[str, int] | None = None,
+    reference: Reference | None = None,
 ) -> None:
     """Write the list and its sidecar.
 
@@ -199,6 +203,7 @@ def save_training_data(
         fingerprint=artefacts.fingerprint(data),
         counts=counts or {},
         dropped=dropped or {},
+        reward_reference=reference,
     )
     artefacts.write_json(path, data)
     artefacts.write_json(meta_path(path), meta.model_dump(mode="json"))
@@ -224,11 +229,25 @@ def load_training_data(path: Path | str, config: Config) -> list[TrainingExample
     return [_example(raw, f"{path}: example {i}", config) for i, raw in enumerate(data)]
 
 
-def _check_meta(path: Path, fingerprint: str, config: Config) -> None:
+def logged_reference(path: Path | str) -> Reference | None:
+    """What the executions behind a training file typically cost; None without a sidecar, or where none were executed.
+
+    Raises:
+        UserError: the sidecar cannot be read.
+    """
+    sidecar = meta_path(path)
+    return _read_meta(sidecar).reward_reference if sidecar.exists() else None
+
+
+def _read_meta(path: Path) -> TrainingMeta:
     try:
-        meta = TrainingMeta.model_validate(_read_json(path, "run prepare again"))
+        return TrainingMeta.model_validate(_read_json(path, "run prepare again"))
     except ValidationError as error:
         raise UserError(f"{path}: {_first(error)}; run prepare again") from None
+
+
+def _check_meta(path: Path, fingerprint: str, config: Config) -> None:
+    meta = _read_meta(path)
     if meta.fingerprint != fingerprint:
         raise UserError(
             f"{path}: belongs to another training file; run prepare again, or delete it if the data was edited by hand"

@@ -39,6 +39,7 @@ from orchestai.training.phase1 import (
     check_folder,
     identity_of,
     open_progress,
+    reference_fact,
     run,
     split_examples,
 )
@@ -71,10 +72,11 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
     else:
         texts = [text for example in learned for text in (example.instruction, *example.targets.instructions)]
         planner = open_language_planner(config, cards, texts)
+    reference = reference_fact(data)
 
     def save(path: Path, facts: Mapping[str, Any]) -> None:
         known = facts if path == last else {key: facts[key] for key in _OF_THE_BEST}
-        save_language_planner(path, planner, config, **known)
+        save_language_planner(path, planner, config, reward_reference=reference, **known)
 
     with open_progress(accelerator) as progress:
         taught, kept = (_teachable(some, planner, data, progress) for some in (learned, held_out))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -18,7 +18,7 @@ from orchestai import artefacts
 from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.progress import LoggedProgress
-from orchestai.training.data_format import TrainingExample, examples_fingerprint
+from orchestai.training.data_format import TrainingExample, examples_fingerprint, logged_reference
 from orchestai.training.epochs import Epochs
 from orchestai.training.rl.distributed import on_main
 from orchestai.workers.pool import worker_cards
@@ -143,6 +143,12 @@ def identity_of(config: Config, examples: Sequence[TrainingExample]) -> dict[str
         "phase1_supervised": settings.model_dump(mode="json", exclude=length),
         "data_fingerprint": examples_fingerprint(examples),
     }
+
+
+def reference_fact(data: Path) -> dict[str, Any] | None:
+    """The reference of the training file's executions, as checkpoints keep it for phase 2."""
+    reference = logged_reference(data)
+    return None if reference is None else asdict(reference)
 
 
 def check_folder(last: Path, *, resume: bool) -> None:

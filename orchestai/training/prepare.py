@@ -14,7 +14,7 @@ from rich.table import Table
 from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.execution.log import read_log
-from orchestai.execution.record import ExecutionRecord
+from orchestai.execution.record import ExecutionRecord, measured_in
 from orchestai.training.augment import augment
 from orchestai.training.data_format import TrainingExample, save_training_data
 from orchestai.training.targets import TargetsError, targets_of
@@ -106,7 +106,8 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
         warnings=[f"{held_out} tasks are of a test split; do not report results on them"] if held_out else [],
     )
     counts = {"train": report.train, "validation": report.validation, "augmented": report.augmented}
-    save_training_data(output, [*examples, *added], config, counts=counts, dropped=report.dropped)
+    reference = measured_in(contents.records)
+    save_training_data(output, [*examples, *added], config, counts=counts, dropped=report.dropped, reference=reference)
     return report
 
 

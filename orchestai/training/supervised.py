@@ -27,6 +27,7 @@ from orchestai.training.phase1 import (
     check_folder,
     identity_of,
     open_progress,
+    reference_fact,
     run,
     split_examples,
 )
@@ -58,9 +59,10 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
         )
     planner = PlannerModel(config.planner, worker_cards(config.workers), cache_dir=cache_dir(config))
     planner.to(accelerator.device)
+    reference = reference_fact(data)
 
     def save(path: Path, facts: Mapping[str, Any]) -> None:
-        save_planner(path, planner, config, **facts)
+        save_planner(path, planner, config, reward_reference=reference, **facts)
 
     with open_progress(accelerator) as progress:
         readable = _readable([e for e in examples if e.split != "test"], planner, data, progress)

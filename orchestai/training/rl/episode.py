@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from orchestai.outcome import Outcome, Scored
 from orchestai.planner.base import AnyDecisions
+from orchestai.rewards.reward import invalid_reward
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,3 +144,23 @@ class Episode:
     def turns(self) -> tuple[Turn, ...]:
         """The turns of all its trajectories."""
         return tuple(turn for trajectory in self.trajectories for turn in trajectory.turns)
+
+
+def rank_invalid(episodes: Sequence[Episode], margin: float) -> list[Episode]:
+    """The episodes, compared with each other, of which those without a valid plan are worth less than all others.
+
+    What is invalid costs nothing; worth 0, it would outrank what is valid, fails and costs something, and a planner
+    would learn to write what cannot be executed.
+
+    Args:
+        margin: by how much less at least.
+    """
+    valid = [e.outcome.value for e in episodes if e.valid and isinstance(e.outcome, Scored)]
+    ranked = []
+    for episode in episodes:
+        if not episode.valid and isinstance(episode.outcome, Scored):
+            value = invalid_reward(episode.outcome.value, margin, valid)
+            metrics = {**episode.metrics, "reward_invalid": value}
+            episode = replace(episode, outcome=Scored(value), metrics=metrics)
+        ranked.append(episode)
+    return ranked

@@ -18,16 +18,15 @@ from orchestai.execution.result import Execution
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.planner.base import AnyDecisions, Plan, SampleSpec
 from orchestai.planner.language.tokens import TokenDecisions
-from orchestai.rewards.reward import REWARD_PARTS
+from orchestai.rewards.reward import REWARD_PARTS, Reward, RewardForm
 from orchestai.tasks.task import Task
 from orchestai.training.rl.collector import Episodes
-from orchestai.training.rl.episode import Episode, StepResult, Trajectory, Turn
+from orchestai.training.rl.episode import Episode, StepResult, Trajectory, Turn, rank_invalid
 from orchestai.training.rl.parts import cut
 from orchestai.training.rl.policy import PlannerPolicy
 from orchestai.training.rl.sampler import OwnSampler, Sampler
 from orchestai.workflow import Workflow
 
-INVALID_PLAN_REWARD = 0.0
 FIGURES = ("success", "tests", "cost_usd", "latency_ms", "checks", *REWARD_PARTS)
 """What is known of every execution that could be judged."""
 ROLE = "planner"
@@ -84,8 +83,6 @@ class Rollout:
 
     Args:
         reward: what an execution is worth; an `Unscorable` outcome stays one.
-        step_rewards: the part of it that each subtask earned alone.
-        reward_parts: the terms that add up to it, by name, as figures of the episode.
         concurrency: executions at a time.
         sampler: who draws the plans; by default, the planner.
 
@@ -97,19 +94,15 @@ class Rollout:
         self,
         planner: PlannerPolicy,
         execute: Execute,
-        reward: Callable[[Execution], Outcome],
-        step_rewards: Callable[[Execution], Sequence[float]],
+        reward: RewardForm,
         config: Phase2Config,
         *,
         concurrency: int,
-        reward_parts: Callable[[Execution], Mapping[str, float]] = lambda _: {},
         sampler: Sampler | None = None,
     ) -> None:
         self._planner = planner
         self._execute = execute
         self._reward = reward
-        self._step_rewards = step_rewards
-        self._reward_parts = reward_parts
         self._config = config
         self._concurrency = concurrency
         self._sampler = sampler or OwnSampler(planner)
@@ -135,8 +128,10 @@ class Rollout:
         return self._draft(tasks, per_chunk, sample)
 
     async def finish(self, draft: Draft) -> Episodes:
-        """Execute the plans of a draft as they come."""
-        return await self._run(draft, self._config.executions_per_plan)
+        """Execute the plans of a draft as they come; in each group, what is invalid is worth least."""
+        episodes = await self._run(draft, self._config.executions_per_plan)
+        groups = [rank_invalid(group, self._reward.margin) for group in episodes.groups]
+        return replace(episodes, groups=groups)
 
     async def explore(self, tasks: Sequence[Task], *, update: int) -> Episodes:
         """Sample plans and execute them."""
@@ -285,8 +280,9 @@ class Rollout:
         slots: asyncio.Semaphore,
     ) -> Episode:
         task, workflow = planned.task, planned.plan.workflow
-        outcome: Outcome = Scored(INVALID_PLAN_REWARD)
-        metrics = dict.fromkeys(FIGURES, 0.0)  # an invalid plan is a failure that costs nothing
+        failure = self._reward.invalid()
+        outcome: Outcome = Scored(failure.total)
+        metrics = {**dict.fromkeys(FIGURES, 0.0), **failure.parts}
         steps: tuple[StepResult, ...] = ()
         valid = workflow is not None and len(workflow) <= self._config.max_steps_per_episode
         if workflow is not None and valid:
@@ -317,24 +313,23 @@ class Rollout:
 
     def _worth(self, executions: Sequence[Execution]) -> tuple[Outcome, dict[str, float], tuple[StepResult, ...]]:
         """The mean reward, figures and steps of the executions that could be judged."""
-        outcomes = [self._reward(execution) for execution in executions]
-        values = [outcome.value for outcome in outcomes if isinstance(outcome, Scored)]
-        if not values:
-            return outcomes[0], {}, ()
-        judged = [run for run, outcome in zip(executions, outcomes, strict=True) if isinstance(outcome, Scored)]
+        rewards = [self._reward.of(run) for run in executions]
+        judged = [(run, worth) for run, worth in zip(executions, rewards, strict=True) if isinstance(worth, Reward)]
+        if not judged:
+            return executions[0].outcome, {}, ()
         metrics = {
-            "success": [float(run.success) for run in judged],
-            "tests": [run.tests_passed / max(run.tests_total, 1) for run in judged],
-            "cost_usd": [run.total_cost for run in judged],
-            "latency_ms": [run.total_latency_ms for run in judged],
-            "checks": [float(run.checks_passed) for run in judged],
+            "success": [float(run.success) for run, _ in judged],
+            "tests": [run.tests_passed / max(run.tests_total, 1) for run, _ in judged],
+            "cost_usd": [run.total_cost for run, _ in judged],
+            "latency_ms": [run.total_latency_ms for run, _ in judged],
+            "checks": [float(run.checks_passed) for run, _ in judged],
         }
-        parts = [self._reward_parts(run) for run in judged]
-        metrics |= {name: [of_run[name] for of_run in parts] for name in parts[0]}
-        own = zip(*(self._step_rewards(run) for run in judged), strict=True)
-        checks = zip(*([result.failed for result in run.results] for run in judged), strict=True)
+        metrics |= {name: [worth.parts[name] for _, worth in judged] for name in REWARD_PARTS}
+        own = zip(*(worth.steps for _, worth in judged), strict=True)
+        checks = zip(*([result.failed for result in run.results] for run, _ in judged), strict=True)
         steps = tuple(StepResult(_mean(earned), any(failed)) for earned, failed in zip(own, checks, strict=True))
-        return Scored(_mean(values)), {name: _mean(figures) for name, figures in metrics.items()}, steps
+        total = _mean([worth.total for _, worth in judged])
+        return Scored(total), {name: _mean(figures) for name, figures in metrics.items()}, steps
 
 
 def _refuse_broken(logp: Tensor, task: Task, update: int) -> None:

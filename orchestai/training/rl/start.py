@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +14,25 @@ from rich.console import Console
 from orchestai import artefacts
 from orchestai.config import Config, Phase2Config, TasksConfig
 from orchestai.errors import UserError
-from orchestai.planner.checkpoint import fingerprint_of, load_planner, locate, save_planner
+from orchestai.planner.checkpoint import fingerprint_of, load_planner, locate, reference_of, save_planner
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.model import PlannerModel
-from orchestai.rewards.reward import reward, reward_parts, step_rewards
 from orchestai.rewards.unit_tests import not_installed
 from orchestai.runtime import open_runtime
 from orchestai.tasks import load_suite
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 from orchestai.training.layouts import layout_of
+from orchestai.training.open_reward import open_reward
 from orchestai.training.rl.backends import open_execute, open_sampler
 from orchestai.training.rl.checkpoint import identity
 from orchestai.training.rl.distributed import on_main, open_accelerator
 from orchestai.training.rl.rollout import ROLE, Rollout
-from orchestai.training.rl.trainer import BEST, STATE, Summary, Trainer
+from orchestai.training.rl.trainer import BEST, LAST, STATE, Summary, Trainer
 from orchestai.workers.pool import worker_cards
 
 logger = logging.getLogger(__name__)
+console = Console(stderr=True)
 
 
 async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: bool = False) -> Summary:
@@ -63,25 +64,22 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
             "configs/accelerate/ddp.yaml"
         )
 
-    def save(path: Path, facts: Mapping[str, Any]) -> None:
-        save_planner(path, planner, config, seed=phase2.seed, data_fingerprint=data_fingerprint(tasks), **facts)
-
     sections = config.model_dump(mode="json", include={"planner", "workers", "execution", "rewards"})
     same = {**identity(sections, phase2, tasks, eval_tasks), "checkpoint": fingerprint_of(checkpoint)}
     async with (
         open_runtime(config) as runtime,
         open_sampler(config, planner, [*tasks, *eval_tasks], accelerator, output_dir) as sampler,
     ):
-        rollout = Rollout(
-            planner,
-            open_execute(config, runtime.executor.execute),
-            partial(reward, weights=phase2, rewards=config.rewards),
-            partial(step_rewards, weights=phase2, rewards=config.rewards),
-            phase2,
-            concurrency=config.execution.concurrency,
-            reward_parts=partial(reward_parts, weights=phase2, rewards=config.rewards),
-            sampler=sampler,
-        )
+        execute = open_execute(config, runtime.executor.execute)
+        known = reference_of(output_dir / LAST if resume else checkpoint)
+        reward = await open_reward(config, known, tasks, execute, accelerator)
+        rollout = Rollout(planner, execute, reward, phase2, concurrency=config.execution.concurrency, sampler=sampler)
+
+        def save(path: Path, about: Mapping[str, Any]) -> None:
+            of_run = {"seed": phase2.seed, "data_fingerprint": data_fingerprint(tasks)}
+            reference = None if reward.reference is None else asdict(reward.reference)
+            save_planner(path, planner, config, **of_run, reward_reference=reference, **about)
+
         trainer = Trainer(
             accelerator,
             {ROLE: planner},
@@ -100,13 +98,16 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
             lambda: artefacts.save_run_info(output_dir, config, command="phase2", **facts),
             "beginning",
         )
+        if accelerator.is_main_process:
+            for remark in reward.remarks():
+                console.print(remark, highlight=False, markup=False)
         try:
             summary = await trainer.train(resume=resume)
         finally:
             await rollout.stop()
     accelerator.end_training()
     if accelerator.is_main_process:
-        Console(stderr=True).print(
+        console.print(
             f"{locate(output_dir / BEST)}: reward {summary.best_reward:.3f} on {len(trainer.eval_tasks)} validation "
             "tasks",
             highlight=False,

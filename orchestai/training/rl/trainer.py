@@ -16,6 +16,7 @@ from accelerate import Accelerator
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
 from orchestai.outcome import UnscorableCounts, UnscorableLimit
+from orchestai.rewards.reward import invalid_margin
 from orchestai.tasks.task import Task
 from orchestai.training.layouts import layout_of
 from orchestai.training.learner import Learner, NotFiniteError
@@ -25,7 +26,7 @@ from orchestai.training.rl.collapse import watch
 from orchestai.training.rl.collector import Begun, Collector
 from orchestai.training.rl.credit import Credit
 from orchestai.training.rl.distributed import on_main, share, together
-from orchestai.training.rl.episode import Episode
+from orchestai.training.rl.episode import Episode, rank_invalid
 from orchestai.training.rl.metrics import (
     describe_batch,
     describe_episodes,
@@ -257,6 +258,7 @@ class Trainer(Generic[Begun]):
             f"exchanging the episodes of the evaluation after update {self.position.update}",
         )
         self._refuse_if_broken(episodes, f"validation episodes after update {self.position.update}")
+        episodes = rank_invalid(episodes, invalid_margin(self.config.alpha))
         metrics = describe_episodes(episodes)
         position = self.position
         best = position.best_reward is None or metrics["reward"] > position.best_reward

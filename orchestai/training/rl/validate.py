@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -11,11 +10,13 @@ from rich.console import Console
 from orchestai import artefacts
 from orchestai.config import Config, LoggingConfig
 from orchestai.errors import UserError
-from orchestai.planner.checkpoint import fingerprint_of, load_planner
-from orchestai.rewards.reward import reward, reward_parts, step_rewards
+from orchestai.planner.checkpoint import fingerprint_of, load_planner, reference_of
+from orchestai.rewards.reward import invalid_margin
 from orchestai.runtime import open_runtime
 from orchestai.tasks.suite import data_fingerprint
+from orchestai.training.open_reward import open_reward
 from orchestai.training.rl.distributed import interleave, on_all, open_accelerator, share
+from orchestai.training.rl.episode import rank_invalid
 from orchestai.training.rl.metrics import describe_episodes, sample_rows
 from orchestai.training.rl.rollout import Rollout
 from orchestai.training.rl.start import split_tasks
@@ -41,22 +42,18 @@ async def validate(config: Config, *, checkpoint: Path, output_dir: Path | None 
     fingerprint = fingerprint_of(checkpoint)
     if output_dir is not None:
         _refuse_other(output_dir / VALIDATION, fingerprint)
-    tasks = split_tasks(config.tasks, config.training.phase1_supervised.val_fraction)[1][: phase2.eval_tasks]
+    learned, held_out = split_tasks(config.tasks, config.training.phase1_supervised.val_fraction)
+    tasks = held_out[: phase2.eval_tasks]
     accelerator = open_accelerator(None, LoggingConfig(), config.training.timeout_s)
     planner.to(accelerator.device)
     async with open_runtime(config) as runtime:
-        rollout = Rollout(
-            planner,
-            runtime.executor.execute,
-            partial(reward, weights=phase2, rewards=config.rewards),
-            partial(step_rewards, weights=phase2, rewards=config.rewards),
-            phase2,
-            concurrency=config.execution.concurrency,
-            reward_parts=partial(reward_parts, weights=phase2, rewards=config.rewards),
-        )
+        execute = runtime.executor.execute
+        reward = await open_reward(config, reference_of(checkpoint), learned, execute, accelerator)
+        rollout = Rollout(planner, execute, reward, phase2, concurrency=config.execution.concurrency)
         parts = await on_all(accelerator, rollout.exploit(share(tasks, accelerator)), "exchanging episodes")
         level = runtime.sandbox.level
-    episodes = [episode for group in interleave([part.groups for part in parts]) for episode in group]
+    compared = [episode for group in interleave([part.groups for part in parts]) for episode in group]
+    episodes = rank_invalid(compared, invalid_margin(phase2.alpha))
     metrics = describe_episodes(episodes)
     rows = sample_rows(episodes)
     if metrics["unscorable_share"] >= 1:
