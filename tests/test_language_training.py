@@ -15,8 +15,9 @@ from orchestai import commands
 from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.planner.base import Plan
-from orchestai.planner.checkpoint import load_planner
+from orchestai.planner.checkpoint import load_planner, reference_of
 from orchestai.planner.language.checkpoint import open_language_planner
+from orchestai.rewards.reference import Reference
 from orchestai.training.data_format import Rewards, TrainingExample, save_training_data
 from orchestai.training.language import LanguageImitation
 from orchestai.training.lessons import make_lesson, workflow_of
@@ -102,6 +103,15 @@ def test_it_learns_to_plan_and_keeps_the_best_epoch(data, tmp_path):
         ("count its words", "string", "words", ("slow",), ("1",)),
     ]
     assert commands.plan(settings, "First, spell the date. Then, count its words.", best) == plan.workflow
+
+
+def test_the_checkpoint_keeps_what_executions_typically_cost(data, tmp_path):
+    """Phase 2 rewards plans relative to it, and evaluation has to use the same."""
+    reference = Reference(0.25, 900.0, "median of 3 logged executions")
+    save_training_data(data, examples(), config(), reference=reference)
+    train(config(num_epochs=1), data=data, output_dir=tmp_path / "out")
+    for name in ("phase1_best.pth", "phase1_last.pth"):
+        assert reference_of(tmp_path / "out" / name) == reference
 
 
 @pytest.mark.parametrize(("schedule", "optimizer"), [("plateau", "adamw"), ("linear", "adamw_8bit")])

@@ -17,6 +17,7 @@ from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
 from orchestai.outcome import Scored
+from orchestai.rewards.reference import Reference
 from orchestai.tasks.composition.generate import SPLITS, generate, generate_pairs
 from orchestai.tasks.composition.graph import INPUT, Composition, Node
 from orchestai.tasks.composition.operations import OPERATIONS
@@ -24,7 +25,7 @@ from orchestai.tasks.composition.wording import word
 from orchestai.tasks.examples import clean, parse_calls
 from orchestai.tasks.task import Task
 from orchestai.training.augment import augment, recover
-from orchestai.training.data_format import TrainingExample, load_training_data, meta_path
+from orchestai.training.data_format import TrainingExample, load_training_data, logged_reference, meta_path
 from orchestai.training.prepare import prepare
 from orchestai.workflow import Workflow
 
@@ -127,6 +128,21 @@ def test_the_best_execution_is_kept_and_the_rest_counted(tmp_path: Path, tasks: 
         "a better execution of the same task was kept": 2,
         "unscorable": 1,
     }
+
+
+def test_the_training_file_says_what_executions_typically_cost(
+    tmp_path: Path, tasks: list[Task], config: Config
+) -> None:
+    """Of those that ran: an invalid plan costs nothing, and an unscorable one may have stopped half-way."""
+    first, second = tasks[:2]
+    lost = record(second, cost=9.0).model_copy(update={"outcome": "unscorable", "score": None, "success": False})
+    invalid = ExecutionRecord.from_failed_plan("no steps", second, planner="p", pool=("cheap", "middle", "strong"))
+    ran = [record(first, cost=cost, latency=10 * cost, passed=8) for cost in (1.0, 2.0, 4.0)]
+    prepare(write(tmp_path / "logs", [*ran, invalid, lost, record(second)]), config, tmp_path / "data.json")
+    found = logged_reference(tmp_path / "data.json")
+    assert found == Reference(1.5, 15.0, "median of 4 logged executions")
+    meta_path(tmp_path / "data.json").unlink()
+    assert logged_reference(tmp_path / "data.json") is None
 
 
 def test_targets_have_hindsight_and_exact_spans(tmp_path: Path, tasks: list[Task], config: Config) -> None:

@@ -11,7 +11,6 @@ from orchestai.execution.result import Attempt, Execution, SubtaskResult
 from orchestai.outcome import Scored, Unscorable
 from orchestai.planner.base import Plan
 from orchestai.rewards.reward import REWARD_PARTS
-from orchestai.training.rl.episode import rank_invalid
 from orchestai.training.rl.metrics import describe_episodes
 from orchestai.training.rl.rollout import Rollout, row_seed
 
@@ -103,7 +102,7 @@ async def test_the_logged_parts_add_up_to_the_logged_reward():
 
     prices = {"beta": 0.5, "gamma_latency": 0.02}
     groups = await explore(rollout(dear, executions_per_plan=3, max_steps_per_episode=2, **prices))
-    episodes = [episode for group in groups for episode in rank_invalid(group, 0.1)]
+    episodes = [episode for group in groups for episode in group]
     figures = describe_episodes(episodes)
     assert 0 < figures["valid_share"] < 1
     assert 0 < figures["unscorable_share"] < 1

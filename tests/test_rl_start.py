@@ -2,14 +2,16 @@
 
 import asyncio
 import json
+from dataclasses import asdict
 
 import pytest
 import torch
 
 from orchestai.config import Config
 from orchestai.errors import UserError
-from orchestai.planner.checkpoint import load_planner, save_planner
+from orchestai.planner.checkpoint import load_planner, reference_of, save_planner
 from orchestai.planner.model import PlannerModel
+from orchestai.rewards.reference import Reference
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
 from orchestai.training.rl.start import split_tasks, train
@@ -72,6 +74,28 @@ def test_from_a_checkpoint_of_phase_1_to_one_of_phase_2(tmp_path):
     save_planner(first, trained, config, epoch=2)
     with pytest.raises(UserError, match=r"checkpoint was .* and is now"):
         asyncio.run(train(longer, checkpoint=first, output_dir=tmp_path / "out", resume=True))
+
+
+def test_costs_are_relative_to_what_phase_1_measured_or_else_to_what_is_measured_now(tmp_path, capsys):
+    """And a resumed run, or an evaluation, compares with the same."""
+    config = configuration(tmp_path)
+    torch.manual_seed(0)
+    planner = PlannerModel(config.planner, worker_cards(config.workers))
+    first, logged = tmp_path / "phase1_best.pth", Reference(0.5, 250.0, "median of 9 logged executions")
+    save_planner(first, planner, config, reward_reference=asdict(logged))
+    asyncio.run(train(config, checkpoint=first, output_dir=tmp_path / "known"))
+    assert reference_of(tmp_path / "known" / "phase2_best.pth") == logged
+    assert "half of that at 0.5 USD" in " ".join(capsys.readouterr().err.split())
+
+    save_planner(first, planner, config)
+    asyncio.run(train(config, checkpoint=first, output_dir=tmp_path / "new"))
+    measured = reference_of(tmp_path / "new" / "phase2_last.pth")
+    assert measured.cost_usd == 0.0 < measured.latency_ms, "these tools are free, and not immediate"
+    assert measured.source == "median of 32 executions of whole tasks, measured now"
+
+    longer = configuration(tmp_path, num_episodes=4)
+    asyncio.run(train(longer, checkpoint=first, output_dir=tmp_path / "new", resume=True))
+    assert reference_of(tmp_path / "new" / "phase2_last.pth") == measured
 
 
 def test_a_suite_without_a_validation_split_gives_up_a_share(tmp_path):

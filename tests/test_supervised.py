@@ -12,9 +12,10 @@ from torch.utils.data import DataLoader
 
 from orchestai.config import Config
 from orchestai.errors import UserError
-from orchestai.planner.checkpoint import load_planner, save_planner
+from orchestai.planner.checkpoint import load_planner, reference_of, save_planner
 from orchestai.planner.model import PlannerModel
 from orchestai.planner.targets import IGNORE, NO_WORKER
+from orchestai.rewards.reference import Reference
 from orchestai.training.data_format import Rewards, Targets, TrainingExample, save_training_data
 from orchestai.training.dataset import LengthGroupedBatches, WorkflowDataset
 from orchestai.training.imitation import Imitation
@@ -125,6 +126,15 @@ def test_it_learns_to_plan_and_keeps_the_best_epoch(data, tmp_path):
         ("spell the date", "date", "words", ("slow",), ()),
         ("sort the list", "list", "lists", (), ("1",)),
     ]
+
+
+def test_the_checkpoint_keeps_what_executions_typically_cost(data, tmp_path):
+    """Phase 2 rewards plans relative to it, and evaluation has to use the same."""
+    reference = Reference(0.25, 900.0, "median of 3 logged executions")
+    save_training_data(data, examples(), config(), reference=reference)
+    train(config(num_epochs=1), data=data, output_dir=tmp_path / "out")
+    for name in ("phase1_best.pth", "phase1_last.pth"):
+        assert reference_of(tmp_path / "out" / name) == reference
 
 
 @pytest.mark.parametrize("schedule", ["plateau", "linear"])
