@@ -84,7 +84,7 @@ def test_a_recorded_run_is_replayed_bit_for_bit_and_what_it_does_not_hold_is_not
         run(settings(tmp_path, replay, seed=1), checkpoint, tmp_path / "other")
     lines = [line for line in recording.read_text().splitlines() if '"kind": "completion"' in line]
     recording.write_text("\n".join(lines) + "\n")
-    with pytest.raises(UserError, match=r"unscorable.*holds no execution [0-9a-f]{16} "):
+    with pytest.raises(UserError, match=r"could be judged.*holds no execution [0-9a-f]{16} "):
         run(settings(tmp_path, replay), checkpoint, tmp_path / "without")
 
 
