@@ -19,7 +19,7 @@ from orchestai.tasks.task import Task
 from orchestai.training.rl.distributed import interleave, on_all, share
 from orchestai.training.rl.rollout import Execute
 
-Run: TypeAlias = tuple[float, float] | str
+Run: TypeAlias = tuple[float, float] | Unscorable
 """An execution's cost in US dollars and latency in milliseconds, or why it could not be judged."""
 EXECUTIONS = 32
 """How many are made to measure a reference, the workers in turn."""
@@ -55,9 +55,9 @@ async def open_reward(
             try:
                 execution = await execute(task, plan.workflow)
             except InfrastructureError as error:
-                return str(error)
+                return Unscorable.of(error)
         if isinstance(execution.outcome, Unscorable):
-            return execution.outcome.reason
+            return execution.outcome
         return execution.total_cost, execution.total_latency_ms
 
     if accelerator is None:
@@ -65,10 +65,10 @@ async def open_reward(
     else:
         mine = asyncio.gather(*(run(*job) for job in share(jobs, accelerator)))
         runs = interleave(await on_all(accelerator, mine, "measuring the reference of the reward"))
-    judged = [found for found in runs if not isinstance(found, str)]
+    judged = [found for found in runs if not isinstance(found, Unscorable)]
     form = reward_form(config, typical(judged, f"median of {len(judged)} executions of whole tasks, measured now"))
     if form is None:
-        reason = next(found for found in runs if isinstance(found, str))
+        reason = next(found.reason for found in runs if isinstance(found, Unscorable))
         raise UserError(
             "what an execution typically costs and how long it takes could not be measured, since none of "
             f"{len(runs)} could be judged; the first: {reason}. Mend that, or set rewards.cost_reference_usd and "
