@@ -16,7 +16,7 @@ from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.evaluation.baselines import ORACLE, SAMPLE_K, ReassignedPlanner
 from orchestai.evaluation.credit import trials
 from orchestai.evaluation.evaluate import evaluate
-from orchestai.evaluation.oracle import canonical_steps
+from orchestai.evaluation.oracle import Hindsight, canonical_steps
 from orchestai.evaluation.results import Row
 from orchestai.evaluation.runner import Runner
 from orchestai.execution.executor import Executor
@@ -275,6 +275,28 @@ async def test_a_dead_server_stops_the_evaluation(sandbox: Sandbox) -> None:
             cards=CARDS,
             embed=no_embedding,
         )
+
+
+async def test_hindsight_does_not_take_a_worker_that_is_down_for_one_that_is_wrong(sandbox: Sandbox) -> None:
+    """The oracle scored such tasks 0."""
+    tasks = [chain(i) for i in range(4)]
+    pool = Scripted(tasks)
+    answer = pool.answer
+
+    async def half_down(name: str, request: Request) -> Answer:
+        if name == "strong":
+            raise InfrastructureError("server", "strong is down")
+        return await answer(name, request)
+
+    pool.answer = half_down  # type: ignore[method-assign]
+    executor = Executor(pool, sandbox, CONFIG.execution)
+    hindsight = Hindsight(executor, ["weak", "strong"], REWARD, 4)
+    plans = await hindsight.plans(tasks, lambda: None)
+    assert [(plan.workflow, plan.fault) for plan in plans] == [(None, Unscorable("server", "strong is down"))] * 4
+    row = await Runner(executor, CONFIG, tasks, REWARD).run("hindsight", plans, lambda: None)
+    assert np.isnan(row.values("success")).all()
+    hindsight = Hindsight(executor, ["weak"], REWARD, 4)
+    assert [plan.fault for plan in await hindsight.plans(tasks, lambda: None)] == [None] * 4
 
 
 async def test_trials_come_from_logs(sandbox: Sandbox) -> None:

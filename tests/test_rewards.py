@@ -1,13 +1,17 @@
 """The reward: known answers, what may never outrank what, and that what could not be judged has none."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from orchestai.config import Config
+from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
 from orchestai.outcome import Scored, Unscorable
+from orchestai.rewards.functions import score
 from orchestai.rewards.reference import Reference, typical
 from orchestai.rewards.reward import AbsoluteReward, RelativeReward, Reward, invalid_reward, reward_form
 from orchestai.rewards.unit_tests import judge
@@ -224,3 +228,34 @@ async def test_auto_isolation_is_what_the_reference_program_needs(tmp_path):
             report = await judge(sandbox, task, task.canonical_program)
             assert (report.success, report.isolation) == (True, expected)
             assert not (await judge(sandbox, task, "f = 3")).success
+
+
+@pytest.mark.parametrize(
+    ("gives", "words"),
+    [
+        (ConnectionError("the judge is down"), "test_rewards:.*raised ConnectionError: the judge is down.*'t'"),
+        (None, "raised TypeError"),
+        (math.nan, "gave nan"),
+        (Unscorable("scorer", "no idea"), "no idea"),
+    ],
+)
+async def test_a_reward_function_that_breaks_down_judges_nobody(gives, words):
+    """One request of a judge that failed ended the whole training."""
+
+    def judge(task, answer, sandbox):
+        if isinstance(gives, Exception):
+            raise gives
+        return gives
+
+    task = Task(task_id="t", suite="s", instruct_prompt="", test="")
+    with pytest.raises(InfrastructureError, match=words) as caught:
+        await score(judge, task, "answer", None)
+    assert caught.value.kind == "scorer"
+
+
+async def test_what_a_reward_function_says_is_the_users_to_mend_is_told_to_them():
+    def judge(task, answer, sandbox):
+        raise UserError("export JUDGE_KEY=...")
+
+    with pytest.raises(UserError, match="JUDGE_KEY"):
+        await score(judge, Task(task_id="t", suite="s", instruct_prompt="", test=""), "answer", None)

@@ -2,11 +2,17 @@
 
 import asyncio
 import json
+import pickle
 import subprocess
 import sys
+from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 import rl_bandit as bandit
+
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.training.rl import distributed
 
 UNEVEN = {"num_episodes": 15, "tasks_per_update": 5, "num_generations": 3, "num_minibatches": 4, "micro_batch_size": 2}
 RUNS = {
@@ -15,6 +21,33 @@ RUNS = {
     for name in ("GRPO", "PPO")
 }
 RUNS["bandit dynamic sampling"] = UNEVEN | {"dynamic_sampling": True, "num_episodes": 24, "num_generations": 2}
+
+
+@pytest.mark.parametrize("error", [UserError("mend it"), InfrastructureError("timeout", "no answer"), KeyError("bug")])
+async def test_an_error_of_one_process_is_what_it_was_in_all(monkeypatch, error):
+    """A failure of infrastructure reached the others as a RuntimeError, which the command shows as a bug of ours."""
+    for rank in range(2):
+        accelerator = SimpleNamespace(
+            num_processes=2, process_index=rank, init_handler=SimpleNamespace(timeout=timedelta(minutes=5))
+        )
+
+        async def work(rank=rank):
+            if rank == 0:
+                raise error
+
+        def gathered(told, rank=rank):
+            other = distributed._Failure(_sent(error)) if rank else None
+            return pickle.loads(pickle.dumps([other, *told] if rank else [*told, None]))
+
+        monkeypatch.setattr(distributed, "gather_object", gathered)
+        with pytest.raises(type(_sent(error))) as caught:
+            await distributed.on_all(accelerator, work(), "testing")
+        assert str(caught.value) == str(_sent(error))
+
+
+def _sent(error):
+    known = isinstance(error, (UserError, InfrastructureError))
+    return error if known else RuntimeError("process 0: KeyError: 'bug'")
 
 
 @pytest.mark.distributed

@@ -226,6 +226,24 @@ async def test_a_frozen_model_reads_the_chat_and_leaves_no_tokens():
     assert (act.text, act.ended, act.tokens, act.sampled) == ("FOUND", False, 4, None)
 
 
+async def test_a_frozen_model_that_cannot_answer_says_why():
+    """A prompt beyond its context ended the whole command with a traceback; a server that is down is nobody's act."""
+
+    class Unable:
+        identity = "unable"
+        error: Exception = WorkerError("the prompt is too long")
+
+        async def generate(self, prompt, params, sample):
+            raise self.error
+
+    talk = Conversation("critic", ModelVoice("unable", unable := Unable(), SamplingParams(0.7, 32)))
+    assert (await talk.ask("all of it")).text == "error: the prompt is too long"
+    unable.error = InfrastructureError("server", "down")
+    with pytest.raises(InfrastructureError, match="down") as caught:
+        await talk.ask("again")
+    assert caught.value.kind == "server"
+
+
 async def test_a_worker_of_the_pool_speaks_and_says_why_it_cannot():
     class Pool:
         async def answer(self, name, request):

@@ -8,6 +8,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import diskcache
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,6 +85,20 @@ async def test_the_cache_outlives_its_process_and_is_shared(tmp_path: Path) -> N
     assert found == made.model_copy(update={"source": "cache"})
     await one.close()
     await other.close()
+
+
+@pytest.mark.parametrize(
+    "stored", ["{oops", json.dumps({"text": "", "prompt_tokens": 0, "completion_tokens": 0, "latency_ms": 1.0})]
+)
+async def test_what_is_no_answer_is_asked_anew(tmp_path: Path, stored: str) -> None:
+    """A damaged entry made its request unscorable for ever; one without tokens, of an earlier version, was free."""
+    with diskcache.Cache(str(tmp_path)) as cache:
+        cache.set(generation_key("counting", PROMPT, SAMPLED, 3), stored)
+    for asked, source in ((1, "live"), (0, "cache")):
+        cached = Cached(model := Counting(), tmp_path)
+        assert (await cached.generate(PROMPT, SAMPLED, 3)).source == source
+        assert model.asked == asked
+        await cached.close()
 
 
 async def test_a_failure_is_not_remembered() -> None:

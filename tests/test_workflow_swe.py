@@ -8,6 +8,7 @@ import subprocess
 import pytest
 from scripted import scripted_agents
 
+from orchestai.agents import repository_tests
 from orchestai.agents.prepare import clone, write_swe_sample
 from orchestai.agents.repository import PatchError, apply_patch, read_commit, touched_paths
 from orchestai.agents.repository_tests import run_tests
@@ -306,6 +307,13 @@ async def test_django_names_of_tests_are_understood(sandbox, sample):
         "test_no (test_words.WordsTest)",
     ]
     assert [result.passed for result in (await run_tests(sandbox, files, names)).values()] == [True, True, False]
+
+
+async def test_without_pytest_nobodys_patch_has_failed(monkeypatch):
+    """It comes with the development extra alone; without it every test failed, and every patch was worth 0."""
+    monkeypatch.setattr(repository_tests, "find_spec", lambda name: None)
+    with Sandbox(workers=1) as sandbox, pytest.raises(UserError, match="pip install pytest"):
+        await run_tests(sandbox, {"test_a.py": b"def test_one():\n    pass\n"}, ["test_a.py::test_one"])
 
 
 def test_an_instance_without_a_failing_test_is_refused(tmp_path):

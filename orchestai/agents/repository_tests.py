@@ -15,9 +15,10 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from orchestai.agents.repository import Files
-from orchestai.errors import InfrastructureError
+from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox import Program, Report, Sandbox
 from orchestai.sandbox.inventory import list_tests
 
@@ -78,6 +79,7 @@ async def run_tests(sandbox: Sandbox, files: Files, tests: Iterable[str]) -> dic
 
     Raises:
         InfrastructureError: the sandbox failed, or the repository does not fit its scratch disk.
+        UserError: tests are pytest's, which is not installed.
     """
     code = _unpack(files, sandbox)
     results: dict[str, TestResult] = {}
@@ -94,6 +96,8 @@ async def run_tests(sandbox: Sandbox, files: Files, tests: Iterable[str]) -> dic
         others = [test for test in names if test not in direct]
         numbered = {test: f"Tests.test_{number}" for number, test in enumerate(others)}
         nodes = [_node(path, names[test]) for test in others]
+        if nodes and find_spec("pytest") is None:
+            raise UserError(f"{path}: its tests are run by pytest, which is not installed; run: pip install pytest")
         # What a file of direct tests expects is not there to be read. Pytest is imported before there are files, one of
         # which might have its name.
         unread = _unpack({name: files[name] for name in files if name != path}, sandbox) if direct else ""

@@ -128,11 +128,17 @@ class ModelVoice:
         self._sample = sample
 
     async def say(self, messages: Sequence[Message], max_new_tokens: int | None = None) -> Act:
-        """Ask the model; see `Voice.say`. A tool's result is told as the user's message, since servers differ."""
+        """Ask the model; see `Voice.say`. A tool's result is told as the user's message, since servers differ.
+
+        A model that cannot answer (the messages are too long for it, or its provider refuses them) says why.
+        """
         limit = min(max_new_tokens or self._params.max_new_tokens, self._params.max_new_tokens)
         params = replace(self._params, max_new_tokens=limit)
         chat = tuple((_asker(message), message["content"]) for message in messages)
-        completion = await self._generator.generate(Prompt(chat), params, self._sample)
+        try:
+            completion = await self._generator.generate(Prompt(chat), params, self._sample)
+        except WorkerError as error:
+            return Act(f"error: {error}", True, error.usage.completion_tokens)
         return Act(completion.text, completion.completion_tokens < limit, completion.completion_tokens)
 
 
@@ -159,7 +165,7 @@ class WorkerVoice:
         try:
             answer = await self._pool.answer(self._worker, Request(text, role=role, sample=self._sample))
         except WorkerError as error:
-            return Act(f"error: {error}", True, 0)
+            return Act(f"error: {error}", True, error.usage.completion_tokens)
         return Act(answer.text, True, answer.completion_tokens)
 
 

@@ -12,6 +12,7 @@ from orchestai.evaluation.results import Result, Row
 from orchestai.execution.assembler import assemble
 from orchestai.execution.executor import Executor
 from orchestai.execution.request import build_request
+from orchestai.outcome import Unscorable
 from orchestai.planner.base import Plan
 from orchestai.rewards.reward import RewardForm
 from orchestai.rewards.unit_tests import judge
@@ -36,10 +37,13 @@ class Hindsight:
         self._workers = tuple(workers)
         self._reward = reward
         self._slots = asyncio.Semaphore(concurrency)
-        self._answers: dict[tuple[str, str, str], asyncio.Task[Answer | None]] = {}
+        self._answers: dict[tuple[str, str, str], asyncio.Task[Answer | Unscorable | None]] = {}
 
     async def plans(self, tasks: Sequence[Task], advance: Callable[[], None]) -> list[Plan]:
-        """One plan per task; without a workflow where no worker is right on some subtask, or no one knows the steps."""
+        """One plan per task; without a workflow where no worker is right on some subtask, or no one knows the steps.
+
+        Where no worker is known to be right and one could not be asked or judged, the plan has a `fault`.
+        """
 
         async def one(task: Task) -> Plan:
             async with self._slots:
@@ -61,41 +65,49 @@ class Hindsight:
         chosen = await asyncio.gather(*(self._best(task, subtask, canonical) for subtask in task.reference.subtasks))
         changes = {}
         for subtask, worker in zip(task.reference.subtasks, chosen, strict=True):
+            if isinstance(worker, Unscorable):
+                return Plan(workflow=None, raw_valid=False, error=worker.reason, fault=worker)
             if worker is None:
                 return Plan(workflow=None, raw_valid=False, error=f"no worker is right on subtask {subtask.id}")
             changes[subtask.id] = {"worker": worker, "fallback": ()}
         return Plan(workflow=task.reference.replace(changes), raw_valid=True)
 
-    async def _best(self, task: Task, subtask: Subtask, canonical: Mapping[str, str]) -> str | None:
+    async def _best(self, task: Task, subtask: Subtask, canonical: Mapping[str, str]) -> str | Unscorable | None:
+        """The cheapest worker that is right; why it is not known where there may be one, None where there is none."""
         assert task.reference is not None
         request = build_request(task, task.reference, subtask, kind="dataflow")
         answers = await asyncio.gather(*(self._answer(worker, request) for worker in self._workers))
         offers = [
-            (self._price(a), worker, a) for worker, a in zip(self._workers, answers, strict=True) if a is not None
+            (self._price(a), worker, a)
+            for worker, a in zip(self._workers, answers, strict=True)
+            if isinstance(a, Answer)
         ]
+        faults = [answer for answer in answers if isinstance(answer, Unscorable)]
         for _, worker, answer in sorted(offers, key=lambda offer: offer[0]):
             try:
                 if await is_right(self._executor, task, subtask, answer.text, canonical):
                     return worker
-            except InfrastructureError:
-                continue
-        return None
+            except InfrastructureError as error:
+                faults.append(Unscorable.of(error))
+        return faults[0] if faults else None
 
-    async def _answer(self, worker: str, request: Request) -> Answer | None:
+    async def _answer(self, worker: str, request: Request) -> Answer | Unscorable | None:
         """The worker's answer if it has one that passes the visible examples; equal requests are asked once."""
         key = (worker, request.instruction, str(request.signature))
         if key not in self._answers:
             self._answers[key] = asyncio.ensure_future(self._ask(worker, request))
         return await self._answers[key]
 
-    async def _ask(self, worker: str, request: Request) -> Answer | None:
+    async def _ask(self, worker: str, request: Request) -> Answer | Unscorable | None:
         try:
             answer = await self._executor.pool.answer(worker, request)
             passed = answer.passed_examples
             if passed is None and request.signature is not None and request.examples:
                 passed = await passes_examples(self._executor.sandbox, answer.text, request.signature, request.examples)
-        except (WorkerError, InfrastructureError):
+        except WorkerError:
             return None
+        except InfrastructureError as error:
+            return Unscorable.of(error)
         return None if passed is False else answer
 
     def _price(self, answer: Answer) -> float:

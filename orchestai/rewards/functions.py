@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import logging
+import math
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from orchestai.errors import InfrastructureError
-from orchestai.outcome import Outcome, Unscorable
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
+
+_log = logging.getLogger(__name__)
 
 Reward: TypeAlias = Callable[[Task, str, Sandbox], float | Outcome | Awaitable[float | Outcome]]
 """What an answer to a task is worth. It may be a coroutine function, and may say that it cannot be judged."""
@@ -29,13 +33,25 @@ async def score(function: Reward, task: Task, answer: str, sandbox: Sandbox) -> 
     """Call a reward function.
 
     Raises:
-        InfrastructureError: the answer could not be judged, for a reason that is not its own.
+        InfrastructureError: the answer could not be judged, for a reason that is not its own; one is that the function
+            raised, or gave no finite number.
+        UserError: the function's own.
     """
-    result = function(task, answer, sandbox)
-    outcome = await result if inspect.isawaitable(result) else result
-    if isinstance(outcome, Unscorable):
-        raise InfrastructureError(outcome.kind, outcome.reason)
-    return float(outcome if isinstance(outcome, (int, float)) else outcome.value)
+    try:
+        result = function(task, answer, sandbox)
+        outcome = await result if inspect.isawaitable(result) else result
+        if isinstance(outcome, Unscorable):
+            raise InfrastructureError(outcome.kind, outcome.reason)
+        value = float(outcome.value if isinstance(outcome, Scored) else outcome)
+    except (InfrastructureError, UserError):
+        raise
+    except Exception as error:
+        _log.exception("reward function %s broke down", _name(function))
+        said = f"{_name(function)} raised {type(error).__name__}: {error} (task {task.task_id!r})"
+        raise InfrastructureError("scorer", f"reward function {said}") from error
+    if not math.isfinite(value):
+        raise InfrastructureError("scorer", f"reward function {_name(function)} gave {value} (task {task.task_id!r})")
+    return value
 
 
 def find_reward(name: Any) -> Any:
@@ -56,7 +72,8 @@ def find_reward(name: Any) -> Any:
 
 
 def _name(function: Any) -> str:
-    return f"{function.__module__}:{function.__qualname__}"
+    named = getattr(function, "func", function)  # of a partial
+    return f"{named.__module__}:{getattr(named, '__qualname__', type(named).__qualname__)}"
 
 
 RewardFunction = Annotated[Reward, BeforeValidator(find_reward), PlainSerializer(_name, return_type=str)]

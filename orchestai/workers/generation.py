@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 import diskcache
+from pydantic import ValidationError
 
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.workers.base import Completion
@@ -157,7 +158,10 @@ class Cached:
             raise self._unusable(error) from error
         if stored is None:
             return None
-        completion = Completion.model_validate_json(stored)
+        try:
+            completion = Completion.model_validate_json(stored)
+        except ValidationError:
+            return None  # damaged; what is asked anew takes its place
         if not completion.prompt_tokens:
             return None  # kept by a version that took answers without usage for free, and errors for answers
         return completion.model_copy(update={"source": "cache"})

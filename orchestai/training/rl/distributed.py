@@ -34,8 +34,7 @@ _GRACE = timedelta(seconds=30)
 
 @dataclass(frozen=True)
 class _Failure:
-    message: str
-    kind: type[Exception]
+    error: Exception
 
 
 def open_accelerator(
@@ -145,8 +144,8 @@ async def on_all(accelerator: Accelerator, work: Awaitable[T], what: str) -> lis
 
     Raises:
         UserError: raised on every process, with the same message, if one process met one.
+        InfrastructureError: likewise; or another process is gone.
         RuntimeError: likewise for any other exception.
-        InfrastructureError: another process is gone.
     """
     try:
         result: T = await work
@@ -175,14 +174,14 @@ def _tell(accelerator: Accelerator, result: T | Exception, what: str) -> list[T]
         return [result]
     told: T | _Failure
     if isinstance(result, Exception):
-        fixable = isinstance(result, UserError)
+        known = isinstance(result, (UserError, InfrastructureError))
         message = f"process {accelerator.process_index}: {type(result).__name__}: {result}"
-        told = _Failure(str(result), UserError) if fixable else _Failure(message, RuntimeError)
+        told = _Failure(result if known else RuntimeError(message))
     else:
         told = result
     with together(accelerator, what):
         results: list[T | _Failure] = gather_object([told])
     for other in results:
         if isinstance(other, _Failure):
-            raise other.kind(other.message) from (result if isinstance(result, Exception) else None)
+            raise other.error from (result if isinstance(result, Exception) and result is not other.error else None)
     return [other for other in results if not isinstance(other, _Failure)]
