@@ -62,10 +62,10 @@ class OptimizationConfig(AdamConfig):
     """Updates over which the learning rate rises to what the schedule says, by equal steps."""
     num_episodes: int = Field(1000, ge=1)
     """Tasks attempted in total; each is planned `num_generations` times."""
-    gamma: float = Field(0.99, ge=0, le=1)
-    """PPO: discount per decision."""
-    lambda_gae: float = Field(0.95, ge=0, le=1)
-    """PPO: lambda of generalised advantage estimation."""
+    gamma: float | None = Field(None, ge=0, le=1)
+    """PPO: discount per decision. null: 0.99 over a planner's decisions, 1 over a language model's tokens."""
+    lambda_gae: float | None = Field(None, ge=0, le=1)
+    """PPO: lambda of generalised advantage estimation. null: 0.95 over a planner's decisions, 1 over tokens."""
     epsilon: float | None = Field(None, gt=0)
     """Clip range of the ratio. null: 0.2; gspo, whose ratio is a mean over a row: 3e-4 downwards and 4e-4 upwards."""
     epsilon_high: float | None = Field(None, gt=0)
@@ -99,6 +99,11 @@ class OptimizationConfig(AdamConfig):
     """PPO: weight of the value loss."""
     value_clip: float | None = Field(0.2, gt=0)
     """PPO: clip range of the value, null for none."""
+    value_learning_rate: float | None = Field(None, gt=0)
+    """PPO: learning rate of the value heads. null: 0.05 over their width, so that a step changes a value by about 0.05
+    rewards at most, whatever the rate at which the policy learns."""
+    value_warmup_updates: int = Field(0, ge=0)
+    """PPO: first updates in which the value heads learn alone, and the policy stays as it is."""
     entropy_coef: float = Field(0.01, ge=0)
     """Weight of the entropy bonus."""
     kl_coef: float = Field(0.0, ge=0)

@@ -11,9 +11,10 @@ from torch.nn import functional as F
 from orchestai.config import PlannerConfig
 from orchestai.planner.dag import likeliest_edges
 from orchestai.planner.decisions import IMPOSSIBLE, Chooser, DecisionBatch, SlotLayout
-from orchestai.planner.heads import EdgeScorer, SpanPointer, mlp, value_head
+from orchestai.planner.heads import EdgeScorer, SpanPointer, mlp
 from orchestai.planner.layers import DecoderLayer, DistanceBias, SpanPool
 from orchestai.planner.reader import Memory
+from orchestai.planner.value_head import ValueHead
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +82,8 @@ class StructureDecoder(nn.Module):
         self.step = nn.Sequential(mlp(2 * d, d, d), nn.LayerNorm(d))
         self.edges = EdgeScorer(d, config.num_heads, config.max_subtasks, config.dropout)
         self.parent_count = mlp(d, d, config.max_subtasks)
-        self.state_value = value_head(d, 4)
-        self.plan_value = value_head(d, 1)
+        self.state_value = ValueHead(d, 4)
+        self.plan_value = ValueHead(d, 1)
 
     def forward(self, memory: Memory, given: DecisionBatch) -> StructureLogits:
         """Logits along given decisions."""

@@ -125,11 +125,3 @@ def match(query: Tensor, key: Tensor) -> Tensor:
 def mlp(width_in: int, hidden: int, width_out: int) -> nn.Module:
     """A network with one hidden layer."""
     return nn.Sequential(nn.Linear(width_in, hidden), nn.GELU(), nn.Linear(hidden, width_out))
-
-
-def value_head(width: int, values: int) -> nn.Linear:
-    """Expected returns; 0 before training."""
-    head = nn.Linear(width, values)
-    nn.init.zeros_(head.weight)
-    nn.init.zeros_(head.bias)
-    return head

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from orchestai.config import PlannerConfig
 from orchestai.planner.decisions import IMPOSSIBLE, Chooser, DecisionBatch, SlotLayout
 from orchestai.planner.decoder import Structure
-from orchestai.planner.heads import match, mlp, value_head
+from orchestai.planner.heads import match, mlp
 from orchestai.planner.layers import SpanPool
 from orchestai.planner.reader import Memory
+from orchestai.planner.value_head import ValueHead
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,7 @@ class WorkerSelector(nn.Module):
         self.type_embedding = nn.Embedding(len(config.task_types) + 1, d)
         self.need = mlp(2 * d, 2 * d, d)
         self.matcher = WorkerMatcher(card_width, d, config.max_fallbacks)
-        self.value = value_head(d, 1 + config.max_fallbacks)
+        self.value = ValueHead(d, 1 + config.max_fallbacks)
 
     def forward(self, memory: Memory, cards: Tensor, given: DecisionBatch) -> SelectionLogits:
         """Logits along given decisions.

@@ -49,6 +49,7 @@ class Learner:
         wrap: makes the module that computes the loss from the planner that learns. Its calls give a tuple: the loss,
             a scalar, and whatever else `step` is to pass on.
         settings: of the optimizer.
+        rates: learning rates of parameters that have one of their own, by name.
 
     Attributes:
         planner: on the accelerator's device.
@@ -65,6 +66,7 @@ class Learner:
         planner: Planner,
         wrap: Callable[[Planner], nn.Module],
         settings: AdamConfig,
+        rates: Mapping[str, float] | None = None,
     ) -> None:
         self.accelerator = accelerator
         self._freed = FreedMemory()
@@ -76,14 +78,15 @@ class Learner:
             )
         self._max_grad_norm = settings.max_grad_norm
         learns = copy.deepcopy(planner) if self._layout.split else planner.to(accelerator.device)
-        learned = [parameter for parameter in learns.parameters() if parameter.requires_grad]
+        self._learned = {name: parameter for name, parameter in learns.named_parameters() if parameter.requires_grad}
         module = wrap(learns)
         self._layout.configure(module, settings.max_grad_norm)
-        optimizer = open_optimizer(learned, settings)
+        groups = _groups(self._learned, rates or {})
+        optimizer = open_optimizer(groups, settings)
+        self._own = ["lr" in group for group in groups]
         self._rates = [group["lr"] for group in optimizer.param_groups]
         self.module, self.optimizer = accelerator.prepare(module, optimizer)
         self.planner = planner.to(accelerator.device)
-        self._learned = {name: parameter for name, parameter in learns.named_parameters() if parameter.requires_grad}
 
     def step(self, passes: Sequence[tuple[Any, ...]]) -> tuple[list[tuple[Any, ...]], float]:
         """One optimiser step on the sum of the losses of all passes of all processes.
@@ -115,10 +118,14 @@ class Learner:
         self._freed.give_back()
         return results, norm
 
-    def set_rates(self, factor: float) -> None:
-        """Learn with that multiple of each parameter group's own learning rate from now on."""
-        for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
-            group["lr"] = rate * factor
+    def set_rates(self, factor: float, own: float | None = None) -> None:
+        """Learn with that multiple of the learning rate from now on.
+
+        Args:
+            own: the multiple for parameters with a learning rate of their own; by default the same.
+        """
+        for group, rate, has_own in zip(self.optimizer.param_groups, self._rates, self._own, strict=True):
+            group["lr"] = rate * (own if has_own and own is not None else factor)
 
     @torch.no_grad()
     def sync(self) -> None:
@@ -165,3 +172,14 @@ class Learner:
         for group, rate in zip(self.optimizer.param_groups, state["learning_rates"], strict=True):
             group["lr"] = rate
         self.sync()
+
+
+def _groups(learned: Mapping[str, nn.Parameter], rates: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Parameter groups of the optimizer: those without a learning rate of their own, and those of each such rate."""
+    common = [parameter for name, parameter in learned.items() if name not in rates]
+    groups: list[dict[str, Any]] = [{"params": common}] if common else []
+    for rate in sorted({rates[name] for name in learned if name in rates}):
+        groups.append(
+            {"params": [parameter for name, parameter in learned.items() if rates.get(name) == rate], "lr": rate}
+        )
+    return groups

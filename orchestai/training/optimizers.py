@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from torch import nn
 from torch.optim import AdamW, Optimizer
@@ -12,8 +12,8 @@ from orchestai.config import AdamConfig
 from orchestai.errors import UserError
 
 
-def open_optimizer(parameters: Sequence[nn.Parameter], settings: AdamConfig) -> Optimizer:
-    """AdamW over the parameters, its moments in the format of the parameters or in 8 bits.
+def open_optimizer(parameters: Sequence[nn.Parameter] | Sequence[dict[str, Any]], settings: AdamConfig) -> Optimizer:
+    """AdamW over the parameters, or groups of them, its moments in the format of the parameters or in 8 bits.
 
     In 8 bits, tensors of fewer than 4,096 weights keep moments in float32, as bitsandbytes advises.
 

@@ -14,6 +14,7 @@ from orchestai.planner.language import attention, sampling
 from orchestai.planner.language.likelihood import likelihood
 from orchestai.planner.language.packing import pack
 from orchestai.planner.language.sampling import Choose, Completion
+from orchestai.planner.value_head import ValueHead
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,11 +65,9 @@ class CausalPolicy(nn.Module):
         self._vocabulary: int = config.vocab_size
         self._verified = False
         attention.prepare(model)
-        self.value_head: nn.Linear | None = None
+        self.value_head: ValueHead | None = None
         if value_head:
-            self.value_head = nn.Linear(config.hidden_size, 1, device=model.device)
-            nn.init.zeros_(self.value_head.weight)
-            nn.init.zeros_(self.value_head.bias)
+            self.value_head = ValueHead(config.hidden_size, 1, device=model.device)
 
     def forward(self, prompts: Sequence[Tensor], completions: Sequence[Tensor], temperature: float) -> TokenScores:
         """`score`, for wrappers that distribute a module and need its calls to go through them."""
@@ -103,7 +102,7 @@ class CausalPolicy(nn.Module):
 
         value = torch.zeros_like(logp)
         if self.value_head is not None:
-            value = self.value_head(hidden.to(self.value_head.weight.dtype))[:, 0].float()
+            value = self.value_head(hidden)[:, 0].float()
         return TokenScores(rows(logp), rows(entropy), rows(value), mask=rows(torch.ones_like(logp)).bool())
 
     def sample(

@@ -13,9 +13,11 @@ from torch.nn.utils.rnn import pad_sequence
 from orchestai.config import Phase2Config
 from orchestai.outcome import Scored
 from orchestai.planner.base import AnyDecisions
+from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.tasks.task import Task
 from orchestai.training.rl import maths
 from orchestai.training.rl.credit import Acts, Credit, acts_of, step_advantages
+from orchestai.training.rl.critic import PER_DECISION, PER_TOKEN, advantages_and_returns, horizon
 from orchestai.training.rl.episode import Episode
 from orchestai.training.rl.maths import Bound, Counts, GroupAdvantages, Lengths, Level
 from orchestai.training.rl.recipes import Recipe
@@ -166,7 +168,8 @@ def make_batch(
     if recipe.baseline == "critic":
         row_numbers = torch.tensor([n for some in split for n in range(len(some))])
         earned = (credit.rewards(acts) / credit.unit).float()
-        per_slot, returns = _critic(earned, act, of_row, row_numbers, mask, values, config)
+        ahead = horizon(config, PER_TOKEN if isinstance(rows[0].decisions, TokenDecisions) else PER_DECISION)
+        per_slot, returns = advantages_and_returns(earned, act, of_row, row_numbers, mask, values, ahead)
         advantages = _mean_of_slots(per_slot, mask, of_row, len(known))
         per_slot = maths.whiten(per_slot, mask)
     else:
@@ -267,37 +270,3 @@ def _credit_steps(episodes: Sequence[Episode], acts: Acts) -> Tensor:
         failed[row, :n] = torch.tensor([step.failed for step in episode.steps], dtype=torch.bool)
         exists[row, :n] = True
     return step_advantages(acts.role_reward[acts.last], own, failed, exists, acts.group[acts.last]).float()
-
-
-def _critic(
-    earned: Tensor,
-    act: Tensor,
-    of_row: Tensor,
-    row_numbers: Tensor,
-    mask: Tensor,
-    values: Tensor,
-    config: Phase2Config,
-) -> tuple[Tensor, Tensor]:
-    """GAE along each trajectory, its rows one after the other, with what an act earned at its last decision.
-
-    Args:
-        earned: (acts,).
-        act: (rows, slots) act of each slot.
-        of_row: (rows,) trajectory of each row.
-        row_numbers: (rows,) place of each row in its trajectory.
-
-    Returns:
-        (rows, slots) advantages and returns.
-    """
-    shape = (int(of_row.max()) + 1, int(row_numbers.max()) + 1, mask.shape[1])
-
-    def along(tensor: Tensor) -> Tensor:
-        wide = tensor.new_zeros(shape)
-        wide[of_row, row_numbers] = tensor
-        return wide.flatten(1)
-
-    exists = along(mask)
-    rewards = maths.at_ends(earned, along(act), exists)
-    found = maths.gae(rewards, along(values), exists, config.gamma, config.lambda_gae)
-    advantages, returns = (tensor.unflatten(1, shape[1:])[of_row, row_numbers] for tensor in found)
-    return advantages, returns

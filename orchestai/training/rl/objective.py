@@ -71,8 +71,12 @@ class Objective(nn.Module):
         self._config = config
         self._bounds = recipe.bounds_of(config)
 
-    def forward(self, rows: Batch, counts: Counts) -> Part:
-        """The rows' share of the loss of the optimiser step that `counts` describes."""
+    def forward(self, rows: Batch, counts: Counts, value_only: bool = False) -> Part:
+        """The rows' share of the loss of the optimiser step that `counts` describes.
+
+        Args:
+            value_only: leave the policy, its entropy and its KL out of the loss.
+        """
         config, recipe, mask = self._config, self._recipe, rows.mask
         scores = self._score(self.planner, rows)
         ratio = maths.policy_ratio(scores.logp, rows.logp, mask, recipe.level)
@@ -91,7 +95,7 @@ class Objective(nn.Module):
             loss = loss + config.kl_coef * maths.aggregate(per_slot, mask, recipe.mode, counts, rows.lengths)
         if recipe.baseline == "critic":
             value_loss = mean(maths.value_loss(scores.value, rows.values, rows.returns, config.value_clip))
-            loss = loss + config.value_coef * value_loss
+            loss = loss * (not value_only) + config.value_coef * value_loss
         clip_low, clip_high = maths.bounded(recipe.surrogate, ratio, rows.advantages, self._bounds)
         figures = {
             "loss": loss,

@@ -25,6 +25,7 @@ from orchestai.training.rl.checkpoint import Position, load_state, save_state
 from orchestai.training.rl.collapse import watch
 from orchestai.training.rl.collector import Begun, Collector
 from orchestai.training.rl.credit import Credit
+from orchestai.training.rl.critic import value_rates
 from orchestai.training.rl.distributed import on_main, share, together
 from orchestai.training.rl.episode import Episode, rank_invalid
 from orchestai.training.rl.metrics import (
@@ -128,6 +129,7 @@ class Trainer(Generic[Begun]):
             policy,
             lambda learns: Objective(learns, self.recipe, self.config).eval(),
             self.config,
+            value_rates(policy, self.config) if self.recipe.baseline == "critic" else None,
         )
 
     async def train(self, *, resume: bool = False) -> Summary:
@@ -194,10 +196,21 @@ class Trainer(Generic[Begun]):
         return any(self._learning(name, group).worthwhile for name in self.policies)
 
     def _set_learning_rate(self) -> float:
-        factor = rate_factor(self.config, self.position.update, self.position.consumed / self.config.num_episodes)
+        """Give the policies' learning rate for the next update."""
+        update, progress = self.position.update, self.position.consumed / self.config.num_episodes
+        of_values = rate_factor(self.config, update, progress)
+        factor = 0.0 if self._value_only else rate_factor(self.config, update - self._value_updates, progress)
         for learner in self.learners.values():
-            learner.set_rates(factor)
+            learner.set_rates(factor, of_values)
         return self.config.learning_rate * factor
+
+    @property
+    def _value_updates(self) -> int:
+        return self.config.value_warmup_updates if self.recipe.baseline == "critic" else 0
+
+    @property
+    def _value_only(self) -> bool:
+        return self.position.update < self._value_updates
 
     def _learn(self, name: str, learning: Learning) -> dict[str, float]:
         """Take a policy's optimiser steps of one batch; the figures are means over the steps, none without any."""
@@ -237,7 +250,7 @@ class Trainer(Generic[Begun]):
         ]
         try:
             with together(accelerator, f"taking a step of update {self.position.update + 1}"):
-                results, norm = self.learners[name].step([(part, counts) for part in parts])
+                results, norm = self.learners[name].step([(part, counts, self._value_only) for part in parts])
         except NotFiniteError:
             raise UserError(
                 f"update {self.position.update + 1}: the gradient is not finite, and nothing was kept of its step: "
