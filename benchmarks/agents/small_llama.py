@@ -14,9 +14,13 @@ _TEMPLATE = "{% for m in messages %}{{ m['content'] }}{{ eos_token }}{% endfor %
 
 
 def small_llama(
-    letters: Iterable[str], seed: int, tags: Sequence[str] = ()
+    letters: Iterable[str], seed: int, tags: Sequence[str] = (), context: int = 64
 ) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
-    """A model with random weights, and its tokenizer: a token for each letter and each tag, `END` after every turn."""
+    """A model with random weights, and its tokenizer: a token for each letter and each tag, `END` after every turn.
+
+    Args:
+        context: most tokens of a conversation.
+    """
     vocabulary = {token: i for i, token in enumerate([END, UNKNOWN, *letters])}
     words = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token=UNKNOWN))
     words.decoder = decoders.Fuse()
@@ -32,7 +36,7 @@ def small_llama(
         intermediate_size=256,
         num_hidden_layers=2,
         num_attention_heads=4,
-        max_position_embeddings=64,
+        max_position_embeddings=context,
         tie_word_embeddings=True,
         initializer_range=1 / 8,
         bos_token_id=None,

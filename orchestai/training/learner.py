@@ -78,15 +78,15 @@ class Learner:
             )
         self._max_grad_norm = settings.max_grad_norm
         learns = copy.deepcopy(planner) if self._layout.split else planner.to(accelerator.device)
-        self._learned = {name: parameter for name, parameter in learns.named_parameters() if parameter.requires_grad}
         module = wrap(learns)
         self._layout.configure(module, settings.max_grad_norm)
-        groups = _groups(self._learned, rates or {})
+        groups = _groups(_learned(learns), rates or {})
+        self._own = ["lr" in group for group in groups]  # before the optimizer fills in what they leave out
         optimizer = open_optimizer(groups, settings)
-        self._own = ["lr" in group for group in groups]
         self._rates = [group["lr"] for group in optimizer.param_groups]
         self.module, self.optimizer = accelerator.prepare(module, optimizer)
         self.planner = planner.to(accelerator.device)
+        self._learned = _learned(learns)  # which `prepare` may have replaced
 
     def step(self, passes: Sequence[tuple[Any, ...]]) -> tuple[list[tuple[Any, ...]], float]:
         """One optimiser step on the sum of the losses of all passes of all processes.
@@ -172,6 +172,10 @@ class Learner:
         for group, rate in zip(self.optimizer.param_groups, state["learning_rates"], strict=True):
             group["lr"] = rate
         self.sync()
+
+
+def _learned(weights: Weights) -> dict[str, nn.Parameter]:
+    return {name: parameter for name, parameter in weights.named_parameters() if parameter.requires_grad}
 
 
 def _groups(learned: Mapping[str, nn.Parameter], rates: Mapping[str, float]) -> list[dict[str, Any]]:

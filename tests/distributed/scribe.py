@@ -93,7 +93,7 @@ SETTINGS = {
 }
 RUNS: dict[str, dict[str, Any]] = {
     "GRPO": {"kl_coef": 0.1},
-    "PPO": {"algorithm": "PPO"},
+    "PPO": {"algorithm": "PPO", "value_warmup_updates": 1},
     "LoRA": {"kl_coef": 0.1, "num_iterations": 2},
 }
 
