@@ -20,12 +20,12 @@ from rich.console import Console
 from rich.table import Table
 
 from orchestai import artefacts
-from orchestai.commands import load_tasks
 from orchestai.config import Config, load_config
 from orchestai.evaluation.metrics import Values, bootstrap_mean, paired_difference
 from orchestai.evaluation.runner import Runner
 from orchestai.planner.checkpoint import load_planner, reference_of
 from orchestai.runtime import open_runtime
+from orchestai.tasks.splits import open_splits
 from orchestai.training.open_reward import open_reward
 from orchestai.training.phase1 import LAST
 from orchestai.training.prepare_plans import prepare_plans
@@ -102,7 +102,7 @@ def solved_by(config: Config, seed: int, data: Path, folder: Path) -> Values:
 
 
 async def execute(config: Config, checkpoint: Path) -> Values:
-    tasks = load_tasks(config, config.tasks.eval_split)
+    tasks = open_splits(config.tasks).test[: config.tasks.limit]
     planner = load_planner(checkpoint, config, worker_cards(config.workers))
     async with open_runtime(config) as runtime:
         reward = await open_reward(config, reference_of(checkpoint), tasks, runtime.executor.execute, None)

@@ -22,7 +22,7 @@ from typing import Any
 from rich.console import Console
 
 from orchestai import artefacts
-from orchestai.config import Config, Phase1Config, load_config
+from orchestai.config import Config, Phase1Config, TasksConfig, load_config
 from orchestai.evaluation.evaluate_plans import PlansEvaluation, evaluate_plans
 from orchestai.evaluation.plan_scores import SAME_STEP, sentence_embedder
 from orchestai.planner.checkpoint import load_planner
@@ -61,7 +61,7 @@ def main() -> None:
         evaluations = []
         seconds[name], fingerprints[name] = [], []
         for seed in range(args.seeds):
-            of_seed = changed(config, seed=seed, test_fold=seed, num_epochs=epochs)
+            of_seed = changed(config, fold=seed, seed=seed, num_epochs=epochs)
             data = prepared(args.data, args.output / f"fold{seed}", name, readers, of_seed)
             examples = load_training_data(data, of_seed)
             fingerprints[name].append(examples_fingerprint(examples))
@@ -101,10 +101,12 @@ def prepared(folder: Path, output: Path, name: str, readers: Sequence[tuple[str,
     return whole
 
 
-def changed(config: Config, **settings: int) -> Config:
-    """The configuration with other settings of phase 1."""
+def changed(config: Config, fold: int, **settings: int) -> Config:
+    """The configuration with another fold for tests, and other settings of phase 1."""
     phase1 = Phase1Config.model_validate(config.training.phase1_supervised.model_dump() | settings)
-    return config.model_copy(update={"training": config.training.model_copy(update={"phase1_supervised": phase1})})
+    training = config.training.model_copy(update={"phase1_supervised": phase1})
+    tasks = TasksConfig.model_validate(config.tasks.model_dump() | {"test_fold": fold})
+    return config.model_copy(update={"training": training, "tasks": tasks})
 
 
 def trained(config: Config, data: Path, folder: Path) -> float:

@@ -250,13 +250,19 @@ def score(
     k: Annotated[str, _flag("k", "Print pass@k for these, such as 1,10.")] = "1",
     output: Annotated[Path | None, _flag("output", "File of verdicts; SAMPLES_results.jsonl if absent.")] = None,
     figures: Annotated[Path | None, typer.Option("--json", help="Also write the figures to this JSON file.")] = None,
+    checkpoint: Annotated[
+        Path | None,
+        _flag("checkpoint", "The planner or agents that wrote the samples, to leave out tasks that it learned from."),
+    ] = None,
     overrides: Overrides = None,
 ) -> None:
     """Judge samples of a suite's tasks by their tests and print pass@k. Interrupt and repeat it to continue."""
     from orchestai import commands
 
     loaded = load_config(config, [*(overrides or []), *_override("tasks.suite", suite)])
-    whole = asyncio.run(commands.score(loaded, samples=samples, ks=_parse_k(k), output=output, figures=figures))
+    whole = asyncio.run(
+        commands.score(loaded, samples=samples, ks=_parse_k(k), output=output, figures=figures, checkpoint=checkpoint)
+    )
     if not whole:
         raise typer.Exit(1)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from math import ceil
 from pathlib import Path
 
 from rich.console import Console
@@ -14,10 +15,11 @@ from orchestai.config import Config, WorkersConfig
 from orchestai.errors import UserError
 from orchestai.evaluation.evaluate import Evaluation, embedder
 from orchestai.evaluation.evaluate import evaluate as run_evaluation
-from orchestai.evaluation.evaluate_plans import PlansEvaluation
+from orchestai.evaluation.evaluate_plans import PlansEvaluation, tested_plans
 from orchestai.evaluation.evaluate_plans import evaluate_plans as run_plans_evaluation
+from orchestai.evaluation.held_out import held_out_tasks, hold_out
 from orchestai.evaluation.plan_scores import SAME_STEP, sentence_embedder
-from orchestai.evaluation.samples import read_samples
+from orchestai.evaluation.samples import read_samples, samples_of
 from orchestai.evaluation.score import progress_bar as progress_bar_of_score
 from orchestai.evaluation.score import score as run_score
 from orchestai.evaluation.verdicts import VerdictFile, check_distinct, verdict_path
@@ -27,7 +29,7 @@ from orchestai.execution.executor import Executor
 from orchestai.execution.log import ExecutionLog, read_log
 from orchestai.execution.record import measured_in
 from orchestai.execution.result import Execution
-from orchestai.planner.checkpoint import is_checkpoint, learned_from, load_planner, reference_of
+from orchestai.planner.checkpoint import is_checkpoint, load_planner, reference_of, seen_by
 from orchestai.planner.choose import planner_for
 from orchestai.planner.encoder import MINILM, TextEncoder, open_encoder
 from orchestai.planner.language.planner import LanguagePlanner
@@ -36,6 +38,8 @@ from orchestai.rewards.reward import Reward, reward_form
 from orchestai.runtime import open_runtime
 from orchestai.sandbox import Sandbox
 from orchestai.tasks import load_suite
+from orchestai.tasks.seen import SeenTasks
+from orchestai.tasks.splits import open_splits
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 from orchestai.training.data_format import examples_fingerprint, load_training_data
@@ -51,10 +55,14 @@ _SENTENCE_TOKENS = 512
 """Longest sentence that is compared with others."""
 
 
-def load_tasks(config: Config, split: str) -> list[Task]:
-    """The configured suite's split, or the only one that it has, cut to `tasks.limit`."""
-    suite = load_suite(config.tasks.suite, config.tasks.path)
-    return suite.split(suite.splits[0] if len(suite.splits) == 1 else split)[: config.tasks.limit]
+def tasks_to_collect(config: Config) -> list[Task]:
+    """The tasks to learn from, cut to `tasks.limit`, and as large a share of those to validate on; none for tests."""
+    splits = open_splits(config.tasks)
+    if said := splits.describe():
+        console.print(said, highlight=False, markup=False, soft_wrap=True)
+    train = splits.train[: config.tasks.limit]
+    share = len(train) / max(len(splits.train), 1)
+    return [*train, *splits.validation[: ceil(share * len(splits.validation))]]
 
 
 async def collect(
@@ -66,8 +74,8 @@ async def collect(
     seed: int = 0,
     record: Path | None = None,
 ) -> None:
-    """Execute plans of `planner` on the configured split and log them to `output_dir`."""
-    tasks = load_tasks(config, config.tasks.split)
+    """Execute plans of `planner` on the tasks to learn from and to validate on, and log them to `output_dir`."""
+    tasks = tasks_to_collect(config)
 
     form = reward_form(config, reference_of(planner) if is_checkpoint(planner) else None)
 
@@ -106,7 +114,7 @@ def prepare(config: Config, *, logs: Path, output: Path) -> None:
     """Write training data from logs."""
     report = run_preparation(logs, config, output)
     console.print(report.table())
-    for line in [*report.warnings, *(f"skipped in the log: {problem}" for problem in report.problems)]:
+    for line in report.problems:
         console.print(line, highlight=False, markup=False)
     artefacts.save_run_info(output.parent, config, command="prepare", logs=str(logs))
 
@@ -146,18 +154,14 @@ async def evaluate(
     config: Config, *, phase1: Path, phase2: Path, logs: Path, output: Path, record: Path | None = None
 ) -> Evaluation:
     """Compare both phases and the baselines on the evaluation split; writes JSON, table and picture."""
-    tasks = load_tasks(config, config.tasks.eval_split)
+    splits = open_splits(config.tasks)
     records = read_log(logs).records if logs.exists() else []
     cards = worker_cards(config.workers)
-    planners = {
-        name: load_planner(path, config, cards)
-        for name, path in (("phase 1", phase1), ("phase 2", phase2))
-        if is_checkpoint(path)
-    }
+    paths = {name: path for name, path in (("phase 1", phase1), ("phase 2", phase2)) if is_checkpoint(path)}
+    planners = {name: load_planner(path, config, cards) for name, path in paths.items()}
     if not planners:
         raise UserError(f"neither {phase1} nor {phase2} exists; train first, or pass --phase1 and --checkpoint")
-    if config.tasks.eval_split not in load_suite(config.tasks.suite, config.tasks.path).splits:
-        console.print(f"{config.tasks.suite} has no split {config.tasks.eval_split!r}: evaluating on its only one")
+    held_out = held_out_tasks(splits, {name: seen_by(path) for name, path in paths.items()})
     known = {phase1: is_checkpoint(phase1), phase2: is_checkpoint(phase2), logs: logs.exists()}
     for what, path in (("phase 1", phase1), ("phase 2", phase2), ("the baselines that learn from logs", logs)):
         if not known[path]:
@@ -174,13 +178,13 @@ async def evaluate(
     measured = (reference_of(path) for path in (phase2, phase1) if known[path])
     reference = next(filter(None, measured), None) or measured_in(records)
     async with open_runtime(config, record=record) as runtime:
-        reward = await open_reward(config, reference, tasks, runtime.executor.execute, None)
+        reward = await open_reward(config, reference, held_out.kept, runtime.executor.execute, None)
         for remark in reward.remarks():
             console.print(remark, highlight=False, markup=False)
         evaluation = await run_evaluation(
             config,
             planners,
-            tasks,
+            held_out.kept,
             runtime.executor,
             reward=reward,
             cards=cards,
@@ -189,6 +193,7 @@ async def evaluate(
             open_executor=other_workers,
             console=console,
         )
+    evaluation = evaluation.on(held_out)
     evaluation.write(output)
     return evaluation
 
@@ -202,22 +207,26 @@ def evaluate_plans(config: Config, *, plans: Path, checkpoint: Path | None, figu
             highlight=False,
             markup=False,
         )
-    fingerprint = examples_fingerprint(examples)
     planner = None if checkpoint is None else load_planner(checkpoint, config, worker_cards(config.workers))
-    if checkpoint is not None and learned_from(checkpoint) not in (None, fingerprint):
-        console.print(
-            f"{checkpoint}: has learned from another file than {plans}; where that holds tasks that this one keeps for "
-            "tests, as with another test_fold, the scores are too high",
-            highlight=False,
-            markup=False,
-        )
+    tested = tested_plans(examples)
+    held_out = hold_out(
+        tested,
+        {} if checkpoint is None else {str(checkpoint): seen_by(checkpoint)},
+        lambda example: example.asked,
+        what=str(plans),
+        include_learned=config.tasks.include_learned,
+    )
+    for line in held_out.remarks():
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    others = [example for example in examples if example.split != "test"] if len(tested) < len(examples) else []
     embed = sentence_embedder(open_encoder(MINILM, _SENTENCE_TOKENS))
-    evaluation = run_plans_evaluation(planner, examples, embed)
+    evaluation = run_plans_evaluation(planner, [*others, *held_out.kept], embed)
     if figures is not None:
         facts = {
             "plans": str(plans),
             "checkpoint": None if checkpoint is None else str(checkpoint),
-            "data_fingerprint": fingerprint,
+            "data_fingerprint": examples_fingerprint(examples),
+            "held_out": held_out.to_dict(lambda example: example.task_id),
             "same_step": SAME_STEP,
             "versions": artefacts.versions(),
         }
@@ -233,12 +242,30 @@ def _encoder(config: Config, planners: Mapping[str, PlannerModel | LanguagePlann
 
 
 async def score(
-    config: Config, *, samples: Path, ks: Sequence[int], output: Path | None = None, figures: Path | None = None
+    config: Config,
+    *,
+    samples: Path,
+    ks: Sequence[int],
+    output: Path | None = None,
+    figures: Path | None = None,
+    checkpoint: Path | None = None,
 ) -> bool:
-    """Judge the samples of a file, print what they are worth and keep the verdicts; whether all could be judged."""
+    """Judge the samples of a file, print what they are worth and keep the verdicts; whether all could be judged.
+
+    Args:
+        checkpoint: the planner or agents that wrote the samples; those of tasks that it has seen are left out.
+    """
     suite = load_suite(config.tasks.suite, config.tasks.path)
     tasks = [task for split in suite.splits for task in suite.split(split)]
     read = read_samples(samples, tasks)
+    held_out = (
+        None
+        if checkpoint is None
+        else held_out_tasks(open_splits(config.tasks), {str(checkpoint): _seen_by(checkpoint)})
+    )
+    if held_out is not None:
+        read = samples_of(held_out.kept, read, samples)
+        tasks = list(held_out.kept)
     output = output or verdict_path(samples)
     check_distinct([samples, output, *([figures] if figures else [])])
     file = VerdictFile(output)
@@ -255,19 +282,28 @@ async def score(
         found = await run_score(read, sandbox, file, workers=config.sandbox.workers, progress=progress)
     console.print(found.table(ks, f"{suite.name}: {samples}"))
     known = f"{output}: {len(found.verdicts)} verdicts ({found.continued} from before)"
-    for line in [*found.remarks(ks, tasks=len(tasks)), known]:
+    remarks = [] if held_out is None else held_out.remarks()
+    for line in [*remarks, *found.remarks(ks, tasks=len(tasks)), known]:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if figures is not None:
         facts = {
             "suite": suite.name,
             "samples_file": str(samples),
             "data_fingerprint": data_fingerprint(tasks),
+            "held_out": None if held_out is None else held_out.to_dict(lambda task: task.task_id),
             "sandbox": config.sandbox.model_dump(mode="json"),
             "level": level,
             "versions": artefacts.versions(),
         }
         artefacts.write_json(figures, {**found.to_dict(ks), **facts})
     return not found.lost
+
+
+def _seen_by(checkpoint: Path) -> SeenTasks:
+    """Of a planner or of agents."""
+    from orchestai.agents import policies
+
+    return policies.seen_by(checkpoint) if (checkpoint / policies.METADATA).exists() else seen_by(checkpoint)
 
 
 def plan(config: Config, instruction: str, checkpoint: Path) -> Workflow:

@@ -23,6 +23,7 @@ from orchestai.errors import UserError
 from orchestai.planner.checkpoint import without_suffix
 from orchestai.planner.language import models
 from orchestai.planner.language.token_policy import TokenPolicy
+from orchestai.tasks.seen import SeenTasks
 
 TINY = "tiny"
 SHARED = "shared_model"
@@ -154,6 +155,11 @@ def read_metadata(checkpoint: Path) -> dict[str, Any]:
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
         raise UserError(f"{checkpoint}: not a folder of agents of this program's version; train again")
     return metadata
+
+
+def seen_by(checkpoint: Path) -> SeenTasks:
+    """The tasks that a folder of `save_policies` has learned from and was selected on."""
+    return SeenTasks.of_checkpoint(read_metadata(checkpoint))
 
 
 def fingerprint_of(checkpoint: Path) -> str:

@@ -16,7 +16,7 @@ from rich.console import Console
 from orchestai import artefacts
 from orchestai.agents.cast import Cast
 from orchestai.agents.config import AgentConfig
-from orchestai.agents.policies import fingerprint_of, open_policies, save_policies
+from orchestai.agents.policies import fingerprint_of, open_policies, save_policies, seen_by
 from orchestai.agents.registry import find
 from orchestai.agents.rollout import AgentRollout, Attempts
 from orchestai.agents.shorthand import load_agent_config
@@ -24,6 +24,7 @@ from orchestai.agents.workflow import AgentWorkflow, refuse_unknown_rewards
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import without_suffix
 from orchestai.sandbox import Sandbox
+from orchestai.tasks.seen import NOTHING_SEEN, SeenTasks
 from orchestai.tasks.task import Task
 from orchestai.training.rl.checkpoint import identity
 from orchestai.training.rl.distributed import on_main, open_accelerator
@@ -83,7 +84,10 @@ class AgentTrainer:
         artefacts.check_run(self.output_dir / STATE, resume=resume)
         config = self.config
         phase2 = config.training.phase2_rl
-        tasks, eval_tasks = self._tasks()
+        before = NOTHING_SEEN if self.checkpoint is None else seen_by(self.checkpoint)
+        tasks, eval_tasks = self._tasks(before)
+        eval_tasks = eval_tasks[: phase2.eval_tasks]
+        seen = before | SeenTasks.of(*([task.instruction for task in some] for some in (tasks, eval_tasks)))
         if config.agents.epochs is not None:
             phase2 = phase2.model_copy(update={"num_episodes": config.agents.epochs * len(tasks)})
         accelerator = open_accelerator(
@@ -118,7 +122,7 @@ class AgentTrainer:
                 tasks=tasks,
                 eval_tasks=eval_tasks,
                 output=self.output_dir,
-                save_policies=lambda path, facts: save_policies(path, policies, config, facts),
+                save_policies=lambda path, facts: save_policies(path, policies, config, {**facts, **seen.facts()}),
                 identity=same,
                 unscorable_limit=config.agents.limit(),
                 credit=credit,
@@ -141,10 +145,10 @@ class AgentTrainer:
         )
         return summary
 
-    def _tasks(self) -> tuple[list[Task], list[Task]]:
+    def _tasks(self, seen: SeenTasks) -> tuple[list[Task], list[Task]]:
         if self._train is not None and self._val is not None:
             return list(self._train), list(self._val)
-        tasks, eval_tasks = split_tasks(self.config.tasks)
+        tasks, eval_tasks = split_tasks(self.config.tasks, seen)
         return list(self._train or tasks), list(self._val or eval_tasks)
 
     def _deciding(self) -> dict[str, Any]:

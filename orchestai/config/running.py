@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from math import floor
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from orchestai.outcome import UnscorableLimit
 from orchestai.section import Section
@@ -16,11 +17,29 @@ class TasksConfig(Section):
     path: str | None = None
     """A file (.jsonl, .jsonl.gz, .json.gz) or Hugging Face dataset name instead of the suite's default source."""
     split: str = "train"
-    """Split that `collect` and phase 2 draw from."""
+    """Split to learn from; `collect` draws from it and from the tasks for validation."""
     eval_split: str = "test"
     """Split that `evaluate` uses."""
+    val_fraction: float = Field(0.2, gt=0, lt=1)
+    """Share of the tasks to learn from that is held out for validation, where the suite has no such split."""
+    test_fraction: float = Field(0.2, ge=0, lt=1)
+    """Share of all tasks that is kept for tests, where the suite has no split `eval_split`. Which tasks, their words
+    say, so that phase 1, phase 2, agents and evaluations hold out the same ones."""
+    test_fold: int = Field(0, ge=0)
+    """Which share that is: with 0.2 there are five, 0 to 4, without a task in common."""
+    include_learned: bool = False
+    """Evaluate on tasks, too, that a checkpoint has learned from or was selected on; the figures say how many."""
     limit: int | None = Field(None, ge=1)
-    """Only the first so many tasks of the split."""
+    """Only the first so many tasks of each part."""
+
+    @model_validator(mode="after")
+    def _fold_exists(self) -> TasksConfig:
+        folds = floor(1 / self.test_fraction + 1e-9) if self.test_fraction else 1
+        if self.test_fold >= folds:
+            raise ValueError(
+                f"test_fold={self.test_fold}, but test_fraction={self.test_fraction} makes {folds}, from 0"
+            )
+        return self
 
 
 class ExecutionConfig(Section):

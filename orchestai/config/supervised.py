@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from math import floor
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from orchestai.config.adam import AdamConfig
 
@@ -29,21 +28,6 @@ class Phase1Config(AdamConfig):
     source_temperature: float = Field(1.0, ge=1)
     """heads: above 1, small sources of examples are drawn more often: by their size to the power of 1 over this."""
     weight_decay: float = Field(0.01, ge=0)
-    val_fraction: float = Field(0.2, gt=0, lt=1)
-    """Share of tasks held out for validation."""
-    test_fraction: float = Field(0.2, ge=0, lt=1)
-    """Share of tasks that `prepare --from` keeps for `evaluate --plans`; nothing is learned from them."""
-    test_fold: int = Field(0, ge=0)
-    """Which share that is: with 0.2 there are five, 0 to 4, without a task in common."""
     patience: int = Field(8, ge=1)
     """Epochs without a better validation loss before training stops."""
     seed: int = 0
-
-    @model_validator(mode="after")
-    def _fold_exists(self) -> Phase1Config:
-        folds = floor(1 / self.test_fraction + 1e-9) if self.test_fraction else 1
-        if self.test_fold >= folds:
-            raise ValueError(
-                f"test_fold={self.test_fold}, but test_fraction={self.test_fraction} makes {folds}, from 0"
-            )
-        return self

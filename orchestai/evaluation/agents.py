@@ -9,18 +9,20 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from rich.console import Console
 from rich.table import Table
 
 from orchestai import artefacts
 from orchestai.agents.cast import Cast
 from orchestai.agents.config import AgentConfig
-from orchestai.agents.policies import fingerprint_of, open_policies
+from orchestai.agents.policies import fingerprint_of, open_policies, seen_by
 from orchestai.agents.registry import find
 from orchestai.agents.rollout import AgentRollout
 from orchestai.agents.trainer import open_stage
+from orchestai.evaluation.held_out import held_out_tasks
 from orchestai.evaluation.metrics import Interval, bootstrap_mean
 from orchestai.outcome import Scored, UnscorableCounts
-from orchestai.tasks import load_suite
+from orchestai.tasks.splits import open_splits
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 from orchestai.training.rl.episode import Episode
@@ -28,7 +30,7 @@ from orchestai.training.rl.metrics import sample_rows
 
 
 async def evaluate(config: AgentConfig, *, checkpoint: Path | None, output: Path) -> dict[str, Interval]:
-    """One attempt with the likeliest words at each task of `tasks.eval_split`; figures and transcripts go to `output`.
+    """One attempt with the likeliest words at each held-out task; figures and transcripts go to `output`.
 
     Args:
         checkpoint: a folder of trained agents; None takes the models as they are.
@@ -39,7 +41,11 @@ async def evaluate(config: AgentConfig, *, checkpoint: Path | None, output: Path
     Raises:
         UserError: a model, a worker or the tasks are not there, or too many episodes could not be judged.
     """
-    tasks = evaluation_tasks(config)
+    seen = {} if checkpoint is None else {str(checkpoint): seen_by(checkpoint)}
+    held_out = held_out_tasks(open_splits(config.tasks), seen)
+    tasks = held_out.kept
+    for line in held_out.remarks():
+        Console(stderr=True).print(line, highlight=False, markup=False, soft_wrap=True)
     async with _open(config, checkpoint) as rollout:
         collected = await rollout.exploit(tasks)
     episodes = [episode for group in collected.groups for episode in group]
@@ -52,6 +58,7 @@ async def evaluate(config: AgentConfig, *, checkpoint: Path | None, output: Path
         "workflow": config.agents.workflow,
         "suite": config.tasks.suite,
         "tasks": len(tasks),
+        "held_out": held_out.to_dict(lambda task: task.task_id),
         "unscorable": len(episodes) - len(judged),
         "figures": {name: interval.to_dict() for name, interval in found.items()},
         "checkpoint": None if checkpoint is None else str(checkpoint),
@@ -76,10 +83,8 @@ async def attempt(config: AgentConfig, task: Task, *, checkpoint: Path | None) -
 
 
 def evaluation_tasks(config: AgentConfig) -> list[Task]:
-    """The configured suite's split for evaluation, or the only one that it has, cut to `tasks.limit`."""
-    suite = load_suite(config.tasks.suite, config.tasks.path)
-    split = suite.splits[0] if len(suite.splits) == 1 else config.tasks.eval_split
-    return suite.split(split)[: config.tasks.limit]
+    """The configured suite's tasks that may be tests, seen or not."""
+    return open_splits(config.tasks).whole
 
 
 def table(found: dict[str, Interval], title: str) -> Table:

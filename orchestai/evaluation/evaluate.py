@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from orchestai.errors import UserError
 from orchestai.evaluation import baselines, picture
 from orchestai.evaluation.assignments import Embed
 from orchestai.evaluation.credit import trials
+from orchestai.evaluation.held_out import HeldOut
 from orchestai.evaluation.metrics import mean
 from orchestai.evaluation.oracle import Hindsight, best_of
 from orchestai.evaluation.report import (
@@ -41,6 +42,7 @@ from orchestai.planner.base import Plan, Planner
 from orchestai.planner.encoder import TextEncoder, UnreadableTextError
 from orchestai.progress import LoggedProgress
 from orchestai.rewards.reward import RewardForm
+from orchestai.tasks.splits import task_hash
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard
 
@@ -57,6 +59,7 @@ class Evaluation:
         oracle_shares: mean reward of each planner over the oracle's.
         decompositions: closeness of each planner's plans to the reference.
         facts: how the figures came about: task fingerprint, derived baselines, configuration, versions.
+        remarks: what a reader must know about the tasks, a line each.
     """
 
     planners: tuple[str, ...]
@@ -65,6 +68,12 @@ class Evaluation:
     oracle_shares: dict[str, float | None]
     decompositions: dict[str, dict[str, float]]
     facts: dict[str, Any]
+    remarks: tuple[str, ...] = ()
+
+    def on(self, held_out: HeldOut[Task]) -> Evaluation:
+        """The same figures, saying which tasks they are on."""
+        facts = {**self.facts, "held_out": held_out.to_dict(lambda task: task.task_id)}
+        return replace(self, facts=facts, remarks=tuple(held_out.remarks()))
 
     @property
     def ours(self) -> str:
@@ -72,8 +81,9 @@ class Evaluation:
 
     @property
     def conclusion(self) -> str:
-        """Two lines that say what was learned."""
-        return conclusion(self.planners, self.summaries, self.differences, self.oracle_shares)
+        """Lines that say what was learned, after those on the tasks."""
+        said = conclusion(self.planners, self.summaries, self.differences, self.oracle_shares)
+        return "\n".join([*self.remarks, said])
 
     def table(self) -> Table:
         first = self.summaries[0]
@@ -194,8 +204,8 @@ def embedder(encoder: TextEncoder) -> Embed:
 
 def _of_other_tasks(records: Sequence[ExecutionRecord], tasks: Sequence[Task]) -> list[ExecutionRecord]:
     """Without the executions of tasks that are evaluated on: the baselines must not have seen them."""
-    evaluated = {(task.suite, task.task_id) for task in tasks}
-    return [record for record in records if (record.suite, record.task_id) not in evaluated]
+    evaluated = {task_hash(task.instruction) for task in tasks}
+    return [record for record in records if task_hash(record.instruction) not in evaluated]
 
 
 def _plan_of(row: Row, i: int) -> Plan:

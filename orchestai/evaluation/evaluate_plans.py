@@ -128,6 +128,11 @@ class PlansEvaluation:
         return np.array(kept, dtype=np.float64)
 
 
+def tested_plans(examples: Sequence[TrainingExample]) -> list[TrainingExample]:
+    """The examples for tests; all where none is marked so."""
+    return [example for example in examples if example.split == "test"] or list(examples)
+
+
 def evaluate_plans(
     planner: StepsPlanner | None,
     examples: Sequence[TrainingExample],
@@ -140,9 +145,8 @@ def evaluate_plans(
     Raises:
         UserError: there is no example.
     """
-    tested = [example for example in examples if example.split == "test"]
-    learned = [example for example in examples if example.split == "train"] if tested else []
-    tested = tested or list(examples)
+    tested = tested_plans(examples)
+    learned = [example for example in examples if example.split == "train"] if len(tested) < len(examples) else []
     if not tested:
         raise UserError("evaluate --plans: no plans in the file")
     made: dict[str, list[PlannedGraph | None]] = {}

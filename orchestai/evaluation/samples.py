@@ -38,6 +38,19 @@ def read_samples(path: Path, tasks: Sequence[Task]) -> list[Sample]:
     return [_sample(index, row, where, by_id, tasks[0]) for index, (where, row) in enumerate(rows)]
 
 
+def samples_of(tasks: Sequence[Task], samples: Sequence[Sample], path: Path) -> list[Sample]:
+    """The samples of some tasks alone.
+
+    Raises:
+        UserError: there is none.
+    """
+    names = {task.task_id for task in tasks}
+    kept = [sample for sample in samples if sample.task.task_id in names]
+    if not kept:
+        raise UserError(f"{path}: no sample is of one of the {len(names)} held-out tasks; write some for these")
+    return kept
+
+
 def _sample(index: int, row: Record, where: str, by_id: dict[str, Task], first: Task) -> Sample:
     if "task_id" not in row:
         raise UserError(f"{where}: field 'task_id' is missing; add it, such as {first.task_id!r}")

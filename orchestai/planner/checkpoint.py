@@ -31,6 +31,7 @@ from orchestai.planner.language.models import cache_dir
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.model import PlannerModel
 from orchestai.rewards.reference import Reference
+from orchestai.tasks.seen import NOTHING_SEEN, SeenTasks
 from orchestai.workers.base import WorkerCard
 
 FORMAT = "orchestai.planner/1"
@@ -161,19 +162,16 @@ def locate(path: Path | str) -> Path:
     return folder if not path.exists() and (folder / METADATA).exists() else path
 
 
-def learned_from(path: Path | str) -> str | None:
-    """Fingerprint of the examples that phase 1 taught; None of `base`, or where the checkpoint does not say.
+def seen_by(path: Path | str) -> SeenTasks:
+    """The tasks that a checkpoint has learned from and was selected on; none of `base`.
 
     Raises:
         UserError: it cannot be read.
     """
     if str(path) == BASE:
-        return None
+        return NOTHING_SEEN
     path = locate(path)
-    facts = read_metadata(path) if path.is_dir() else read_checkpoint(path)
-    identity = facts.get("identity")
-    found = identity.get("data_fingerprint") if isinstance(identity, dict) else None
-    return found if isinstance(found, str) else None
+    return SeenTasks.of_checkpoint(read_metadata(path) if path.is_dir() else read_checkpoint(path))
 
 
 def reference_of(path: Path | str) -> Reference | None:

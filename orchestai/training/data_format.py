@@ -157,6 +157,7 @@ class TrainingMeta(BaseModel):
         counts: examples by split, and how many of them are augmented.
         dropped: reason -> number of executions or tasks left out.
         reward_reference: what the logged executions typically cost and how long they took; None without any.
+        division: the settings by which tasks were divided into parts; each example says its own part.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -168,6 +169,7 @@ class TrainingMeta(BaseModel):
     counts: dict[str, int] = {}
     dropped: dict[str, int] = {}
     reward_reference: Reference | None = None
+    division: dict[str, float] = {}
 
 
 def meta_path(path: Path | str) -> Path:
@@ -204,6 +206,7 @@ def save_training_data(
         counts=counts or {},
         dropped=dropped or {},
         reward_reference=reference,
+        division=config.tasks.model_dump(include={"val_fraction", "test_fraction", "test_fold"}),
     )
     artefacts.write_json(path, data)
     artefacts.write_json(meta_path(path), meta.model_dump(mode="json"))

@@ -25,6 +25,7 @@ from orchestai.planner.language.checkpoint import (
 )
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.language.teaching import ImpossibleParents, completion_logits
+from orchestai.tasks.seen import SEEN
 from orchestai.training.data_format import TrainingExample, load_training_data
 from orchestai.training.dataset import LengthGroupedBatches
 from orchestai.training.epochs import Epochs, short
@@ -47,7 +48,7 @@ from orchestai.training.plan_figures import plan_figures
 from orchestai.training.rl.distributed import interleave, open_accelerator, share, together
 from orchestai.workers.pool import worker_cards
 
-_OF_THE_BEST = ("epoch", "val_loss", "seed", "identity")
+_OF_THE_BEST = ("epoch", "val_loss", "seed", "identity", SEEN)
 """Facts beside the best epoch; nobody goes on from there, so it needs no states."""
 Pairs = Sequence[tuple[TrainingExample, PlanLesson]]
 
@@ -63,7 +64,7 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
     best, last = (without_suffix(output_dir / name) for name in (BEST, LAST))
     check_folder(last, resume=resume)
     examples = load_training_data(data, config)
-    learned, held_out = split_examples(examples, settings.val_fraction, settings.seed, data)
+    learned, held_out = split_examples(examples, config.tasks, data)
     cards = worker_cards(config.workers)
     torch.manual_seed(settings.seed)
     accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)
@@ -81,7 +82,9 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
     with open_progress(accelerator) as progress:
         taught, kept = (_teachable(some, planner, data, progress) for some in (learned, held_out))
         writing = LanguageImitation(planner, taught, kept, settings, accelerator)
-        lesson = Lesson(writing, best, last, save, read_state, len(taught), len(kept))
+        lesson = Lesson(
+            writing, best, last, save, read_state, [example for example, _ in taught], [example for example, _ in kept]
+        )
         identity = identity_of(config, examples)
         return run(lesson, config, output_dir, identity, progress, accelerator, resume=resume)
 

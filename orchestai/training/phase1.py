@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from accelerate import Accelerator
@@ -15,9 +14,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from orchestai import artefacts
-from orchestai.config import Config
+from orchestai.config import Config, TasksConfig
 from orchestai.errors import UserError
 from orchestai.progress import LoggedProgress
+from orchestai.tasks.seen import SeenTasks
+from orchestai.tasks.splits import divide
 from orchestai.training.data_format import TrainingExample, examples_fingerprint, logged_reference
 from orchestai.training.epochs import Epochs
 from orchestai.training.rl.distributed import on_main
@@ -43,7 +44,7 @@ class Lesson:
         epochs: train it.
         save: writes the planner of now, and facts beside it; `best` and `last` are the paths.
         read: the facts that `save` wrote to `last`.
-        learned, held_out: how many examples there are.
+        learned, held_out: the examples.
     """
 
     epochs: Epochs
@@ -51,8 +52,13 @@ class Lesson:
     last: Path
     save: Callable[[Path, Mapping[str, Any]], None]
     read: Callable[[Path], Mapping[str, Any]]
-    learned: int
-    held_out: int
+    learned: Sequence[TrainingExample]
+    held_out: Sequence[TrainingExample]
+
+    @property
+    def seen(self) -> SeenTasks:
+        """What its planner has seen of tasks."""
+        return SeenTasks.of(*((example.asked for example in some) for some in (self.learned, self.held_out)))
 
 
 def run(
@@ -78,6 +84,7 @@ def run(
     seed = config.training.phase1_supervised.seed
     epochs = lesson.epochs
     history = _resume(lesson, output_dir, identity) if resume else []
+    seen = lesson.seen.facts()
     on_main(
         accelerator,
         lambda: artefacts.save_run_info(output_dir, config, command="phase1", seed=seed, **identity),
@@ -88,7 +95,7 @@ def run(
     while not epochs.finished:
         figures = epochs.run_epoch(lambda share: progress.update(line, completed=epochs.epoch + share))
         history.append({"epoch": epochs.epoch, **figures})
-        facts = epochs.state_dict() | {"seed": seed, "identity": identity}
+        facts = epochs.state_dict() | {"seed": seed, "identity": identity} | seen
         on_main(accelerator, partial(_save, lesson, output_dir, history, facts), f"saving epoch {epochs.epoch}")
         accelerator.log(figures, step=epochs.epoch)
         shown = f"loss {figures['train_loss']:.3f}  val {figures['val_loss']:.3f}  exact {figures['exact_plan']:.0%}"
@@ -108,11 +115,11 @@ def _save(lesson: Lesson, output_dir: Path, history: Sequence[Mapping[str, Any]]
 
 
 def split_examples(
-    examples: Sequence[TrainingExample], fraction: float, seed: int, data: Path
+    examples: Sequence[TrainingExample], tasks: TasksConfig, data: Path
 ) -> tuple[list[TrainingExample], list[TrainingExample]]:
     """Examples to learn from, and examples held out: those marked so, or, where none is, a share of the tasks.
 
-    Examples for tests are in neither.
+    Examples for tests are in neither. What is reworded is where the task is that it was made from.
 
     Raises:
         UserError: nothing would be left for one of them.
@@ -120,11 +127,14 @@ def split_examples(
     held_out = [example for example in examples if example.split == "validation"]
     learned = [example for example in examples if example.split == "train"]
     if not held_out:
-        known = learned
-        tasks = sorted({example.task_id or example.instruction for example in known})
-        kept = set(Random(seed).sample(tasks, round(len(tasks) * (1 - fraction))))
-        learned = [example for example in known if (example.task_id or example.instruction) in kept]
-        held_out = [example for example in known if (example.task_id or example.instruction) not in kept]
+        known = sorted(learned, key=lambda example: example.augmented)
+        asked: dict[str, str] = {}
+        origins = [asked.setdefault(example.task_id or example.asked, example.asked) for example in known]
+        parts = divide(origins, tasks, ("train", "validation"))
+        learned, held_out = (
+            [example for example, its in zip(known, parts, strict=True) if its == part]
+            for part in ("train", "validation")
+        )
     if not learned or not held_out:
         raise UserError(
             f"{data}: {len(learned)} examples to learn from and {len(held_out)} to validate on; both are needed, so "
@@ -207,6 +217,6 @@ def _said(lesson: Lesson, best: Summary) -> str:
     }
     figures = ", ".join(f"{name} {best.metrics[key]:.1%}" for name, key in shown.items())
     return (
-        f"{lesson.best}: epoch {best.epoch} on {lesson.learned} examples; "
-        f"on {lesson.held_out} held out: loss {best.val_loss:.3f}, {figures}"
+        f"{lesson.best}: epoch {best.epoch} on {len(lesson.learned)} examples; "
+        f"on {len(lesson.held_out)} held out: loss {best.val_loss:.3f}, {figures}"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,16 +10,17 @@ from typing import TypeAlias
 
 from rich.table import Table
 
-from orchestai.config import Config
+from orchestai.config import Config, TasksConfig
 from orchestai.errors import UserError
 from orchestai.execution.log import read_log
 from orchestai.execution.record import ExecutionRecord, measured_in
+from orchestai.tasks.splits import divide, place
 from orchestai.training.augment import augment
 from orchestai.training.data_format import TrainingExample, save_training_data
 from orchestai.training.targets import TargetsError, targets_of
 
 Candidate: TypeAlias = tuple[ExecutionRecord, TrainingExample]
-EVALUATION_SPLITS = frozenset({"test", "longer"})
+FOR_TESTS = "the task is kept for tests"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,6 @@ class PrepareReport:
         train, validation: examples by split.
         dropped: reason -> number of executions, and of tasks where the reason says so.
         problems: log lines that could not be read.
-        warnings: what the user should know before training on this.
     """
 
     executions: int
@@ -46,7 +45,6 @@ class PrepareReport:
     validation: int
     dropped: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
 
     def table(self) -> Table:
         """For the terminal."""
@@ -66,7 +64,7 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
     For each task the best execution is kept: most hidden tests passed, then cheapest, then fastest; whether tasks that
     none solved are kept is for `phase1_supervised.keep` to say. Targets name the workers whose answers counted. At most
     `train_data_size` tasks are written, and `synthetic_augmentations` further examples that vary them, all in the
-    training split.
+    training split. Nothing is taken from executions of tasks that are kept for tests.
 
     Raises:
         UserError: there is no log, nothing in it can be learned from, or the file cannot be written.
@@ -76,24 +74,23 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
         raise UserError(f"{_shown(logs)}: no executions in the log; collect some first")
     dropped: Counter[str] = Counter()
     keep = config.training.phase1_supervised.keep
-    candidates = sorted(_with_targets(contents.records, config, keep, dropped), key=lambda pair: _rank(pair[0]))
-    best = _best_per_task(candidates, dropped)
+    candidates = _divided(_with_targets(contents.records, config, keep, dropped), config.tasks, dropped)
+    best = _best_per_task(sorted(candidates, key=lambda pair: _rank(pair[0])), dropped)
     size = config.training.phase1_supervised.train_data_size
     if len(best) > size:
         dropped[f"tasks beyond train_data_size={size}"] = len(best) - size
-        best = sorted(best, key=lambda candidate: _place(candidate, "choice"))[:size]
+        best = sorted(best, key=lambda candidate: place(candidate[0].instruction, "choice"))[:size]
     if not best:
         reasons = "; ".join(f"{reason}: {count}" for reason, count in dropped.most_common())
         raise UserError(f"{_shown(logs)}: no execution can be learned from ({reasons}); collect more, or other tasks")
-    examples = _split(best, config.training.phase1_supervised.val_fraction)
+    examples = [example for _, example in best]
     added = augment(
         examples,
         config.training.phase1_supervised.synthetic_augmentations,
-        evidence=[example for record, example in candidates if record.success],
+        evidence=[example for record, example in candidates if record.success and example.split == "train"],
         seed=config.training.phase1_supervised.seed,
     )
     splits = Counter(example.split for example in [*examples, *added])
-    held_out = sum(record.split in EVALUATION_SPLITS for record, _ in best)
     report = PrepareReport(
         executions=len(contents.records),
         tasks=len({_task(record) for record in contents.records}),
@@ -103,7 +100,6 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
         validation=splits["validation"],
         dropped=dict(dropped.most_common()),
         problems=contents.problems,
-        warnings=[f"{held_out} tasks are of a test split; do not report results on them"] if held_out else [],
     )
     counts = {"train": report.train, "validation": report.validation, "augmented": report.augmented}
     reference = measured_in(contents.records)
@@ -153,24 +149,26 @@ def _task(record: ExecutionRecord) -> tuple[str, str]:
     return record.suite, record.task_id or record.instruction
 
 
-def _place(candidate: Candidate, purpose: str = "split") -> float:
-    """A number in [0, 1) that depends on the task alone, so that splits stay as logs grow."""
-    digest = hashlib.sha256("\0".join((purpose, *_task(candidate[0]))).encode()).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
+def _divided(candidates: Sequence[Candidate], tasks: TasksConfig, dropped: Counter[str]) -> list[Candidate]:
+    """The executions of tasks to learn from and to validate on, marked so.
 
-
-def _split(best: Sequence[Candidate], val_fraction: float) -> list[TrainingExample]:
-    """Tasks of a suite's own validation split, and a share of the others, are held out; neither side stays empty."""
-    ordered = sorted(best, key=_place)
-    held_out = [pair[0].split == "validation" or _place(pair) < val_fraction for pair in ordered]
-    if len(ordered) > 1 and not any(held_out):
-        held_out[0] = True
-    if all(held_out):
-        held_out[-1] = False
-    return [
-        example.model_copy(update={"split": "validation" if out else "train"})
-        for out, (_, example) in zip(held_out, ordered, strict=True)
+    `collect` logs the part of each task. Tasks of a log without parts are divided as those of a suite are. Where none
+    is for validation, a share of those to learn from is.
+    """
+    unmarked = iter(divide([record.instruction for record, _ in candidates if not record.split], tasks))
+    parts = [record.split or next(unmarked) for record, _ in candidates]
+    if "validation" not in parts:
+        known = [record.instruction for (record, _), part in zip(candidates, parts, strict=True) if part == "train"]
+        learned = iter(divide(known, tasks, ("train", "validation")))
+        parts = [next(learned) if part == "train" else part for part in parts]
+    kept = [
+        (record, example.model_copy(update={"split": part}))
+        for (record, example), part in zip(candidates, parts, strict=True)
+        if part in ("train", "validation")
     ]
+    if len(kept) < len(candidates):
+        dropped[FOR_TESTS] = len(candidates) - len(kept)
+    return kept
 
 
 def _shown(logs: Path | str | Sequence[Path | str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +9,9 @@ from pathlib import Path
 
 from rich.table import Table
 
-from orchestai.config import Config, Phase1Config
+from orchestai.config import Config
 from orchestai.errors import UserError
+from orchestai.tasks.splits import part_of, words
 from orchestai.training.data_format import TrainingExample, save_training_data
 from orchestai.training.readers.plan import Reader, SourcePlan, UnusablePlanError
 
@@ -43,10 +43,10 @@ def prepare_plans(
 ) -> PlansReport:
     """Write the training file and its sidecar.
 
-    Each example says its source and licence. A share of `test_fraction` of the tasks is kept for `evaluate --plans`,
-    and `val_fraction` of the rest for validation. Which, depends on a task's words alone, without regard to case and
-    spaces: plans for the same task, of whatever source, are on the same side, and stay there as data grow. Another
-    `test_fold` keeps other tasks. Examples that were prepared before keep their split.
+    Each example says its source and licence. Tasks are divided as those of a suite are (`orchestai.tasks.splits`), and
+    the test part is for `evaluate --plans`: plans for the same task, of whatever source, are on the same side, and stay
+    there as data grow. Another `tasks.test_fold` keeps other tasks. Examples that were prepared before keep their
+    split.
 
     Args:
         given: write the steps into the instruction; else planners find them as well.
@@ -55,7 +55,6 @@ def prepare_plans(
         UserError: a path cannot be read, there is nothing to learn from, a task is both for tests and to be learned, as
             in files of different folds, or the file cannot be written.
     """
-    settings = config.training.phase1_supervised
     dropped: Counter[str] = Counter()
     examples: list[TrainingExample] = []
     seen: set[str] = set()
@@ -68,7 +67,7 @@ def prepare_plans(
             if isinstance(found, TrainingExample):
                 example = found
             elif isinstance(found, SourcePlan):
-                split = split_of(found.task, settings)
+                split = part_of(found.task, config.tasks)
                 example = found.example(given=given).model_copy(update={"split": split})
             else:
                 raise UserError(f"{path}: the reader gave a {type(found).__name__} where a SourcePlan is wanted")
@@ -80,10 +79,10 @@ def prepare_plans(
                 seen.add(plan)
                 examples.append(example)
                 tested = example.split == "test"
-                if sides.setdefault(_words(example.asked), tested) != tested:
+                if sides.setdefault(words(example.asked), tested) != tested:
                     raise UserError(
                         f"{path}: {example.asked!r} is a task for tests and one to learn from; "
-                        "prepare all files with the same test_fold"
+                        "prepare all files with the same tasks.test_fold"
                     )
     if not examples:
         reasons = "; ".join(f"{reason}: {count}" for reason, count in dropped.most_common())
@@ -93,21 +92,3 @@ def prepare_plans(
     totals: Counter[str] = Counter(example.split for example in examples)
     save_training_data(output, examples, config, counts=dict(totals), dropped=dict(dropped))
     return PlansReport(sources, dict(dropped.most_common()))
-
-
-def split_of(task: str, settings: Phase1Config) -> str:
-    """`train`, `validation` or `test`, by the task's words; each fold keeps other tasks for tests."""
-    share, fold = settings.test_fraction, settings.test_fold
-    if fold * share <= _place(task, "test") < (fold + 1) * share:
-        return "test"
-    return "validation" if _place(task, "validation") < settings.val_fraction else "train"
-
-
-def _place(task: str, purpose: str) -> float:
-    """A number in [0, 1)."""
-    digest = hashlib.sha256(f"{purpose}\0{_words(task)}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
-
-
-def _words(task: str) -> str:
-    return " ".join(task.casefold().split())

@@ -66,16 +66,14 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
 
     with open_progress(accelerator) as progress:
         readable = _readable([e for e in examples if e.split != "test"], planner, data, progress)
-        learned, held_out = split_examples(readable, settings.val_fraction, settings.seed, data)
+        learned, held_out = split_examples(readable, config.tasks, data)
         imitation = Imitation(
             planner,
             WorkflowDataset.from_examples(learned, config.planner),
             WorkflowDataset.from_examples(held_out, config.planner),
             settings,
         )
-        lesson = Lesson(
-            imitation, output_dir / BEST, output_dir / LAST, save, read_checkpoint, len(learned), len(held_out)
-        )
+        lesson = Lesson(imitation, output_dir / BEST, output_dir / LAST, save, read_checkpoint, learned, held_out)
         return run(lesson, config, output_dir, identity, progress, accelerator, resume=resume)
 
 

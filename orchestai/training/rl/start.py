@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -14,12 +13,13 @@ from rich.console import Console
 from orchestai import artefacts
 from orchestai.config import Config, Phase2Config, TasksConfig
 from orchestai.errors import UserError
-from orchestai.planner.checkpoint import fingerprint_of, load_planner, locate, reference_of, save_planner
+from orchestai.planner.checkpoint import fingerprint_of, load_planner, locate, reference_of, save_planner, seen_by
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.model import PlannerModel
 from orchestai.rewards.unit_tests import not_installed
 from orchestai.runtime import open_runtime
-from orchestai.tasks import load_suite
+from orchestai.tasks.seen import NOTHING_SEEN, SeenTasks
+from orchestai.tasks.splits import open_splits
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 from orchestai.training.layouts import layout_of
@@ -56,7 +56,10 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
     else:
         _refuse_limits_of_tokens(phase2)
         planner.learn_only(frozenset(phase2.explore))
-    tasks, eval_tasks = split_tasks(config.tasks, config.training.phase1_supervised.val_fraction)
+    before = seen_by(checkpoint)
+    tasks, eval_tasks = split_tasks(config.tasks, before)
+    eval_tasks = eval_tasks[: phase2.eval_tasks]
+    seen = before | SeenTasks.of(*([task.instruction for task in some] for some in (tasks, eval_tasks)))
     accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)
     if layout_of(accelerator).split and not isinstance(planner, LanguagePlanner):
         raise UserError(
@@ -76,7 +79,7 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
         rollout = Rollout(planner, execute, reward, phase2, concurrency=config.execution.concurrency, sampler=sampler)
 
         def save(path: Path, about: Mapping[str, Any]) -> None:
-            of_run = {"seed": phase2.seed, "data_fingerprint": data_fingerprint(tasks)}
+            of_run = {"seed": phase2.seed, "data_fingerprint": data_fingerprint(tasks), **seen.facts()}
             reference = None if reward.reference is None else asdict(reward.reference)
             save_planner(path, planner, config, **of_run, reward_reference=reference, **about)
 
@@ -139,18 +142,30 @@ def _refuse_credit_by_step(config: Config, planner: PlannerModel | LanguagePlann
         raise UserError(f"training.phase2_rl.credit: steps cannot be credited apart with {setting}; set credit to plan")
 
 
-def split_tasks(config: TasksConfig, held_out: float = 0.2) -> tuple[list[Task], list[Task]]:
-    """Tasks to learn from, and tasks held out: the suite's validation split, or a share of a suite without one.
+def split_tasks(config: TasksConfig, seen: SeenTasks = NOTHING_SEEN) -> tuple[list[Task], list[Task]]:
+    """Tasks to learn from, and tasks to select on; see `TaskSplits`.
 
-    Tasks that need modules which are not installed are left out.
+    Tasks that need modules which are not installed are left out, and from those to select on what was learned before.
+
+    Args:
+        seen: what the weights have seen before.
     """
-    suite = load_suite(config.suite, config.path)
-    split = suite.splits[0] if len(suite.splits) == 1 else config.split
-    tasks = suite.split(split)
-    limit = config.limit
-    if "validation" in suite.splits and split != "validation":
-        return _that_can_run(tasks)[:limit], _that_can_run(suite.split("validation"))[:limit]
-    return _hold_out(_that_can_run(tasks)[:limit], held_out)
+    splits = open_splits(config)
+    if said := splits.describe():
+        logger.warning(said)
+    held_out = [task for task in splits.validation if not seen.has_learned(task.instruction)]
+    if len(held_out) < len(splits.validation):
+        logger.warning(
+            "left out %d of %d validation tasks, which the checkpoint has learned from",
+            len(splits.validation) - len(held_out),
+            len(splits.validation),
+        )
+        if not held_out:
+            raise UserError(
+                "phase 2 has no validation task left: the checkpoint has learned from all of them; prepare its "
+                "training file with the same tasks.val_fraction, test_fraction and test_fold, and train it again"
+            )
+    return _that_can_run(splits.train)[: config.limit], _that_can_run(held_out)[: config.limit]
 
 
 def _that_can_run(tasks: Sequence[Task]) -> list[Task]:
@@ -165,10 +180,3 @@ def _that_can_run(tasks: Sequence[Task]) -> list[Task]:
             ", ".join(sorted({module for modules in absent.values() for module in modules})),
         )
     return kept
-
-
-def _hold_out(tasks: Sequence[Task], fraction: float) -> tuple[list[Task], list[Task]]:
-    """The last tasks in an order that only their ids decide; at least one, and not all if there are several."""
-    ordered = sorted(tasks, key=lambda task: hashlib.sha256(task.task_id.encode()).digest())
-    kept = len(ordered) - max(1, round(fraction * len(ordered)))
-    return ordered[:kept], ordered[kept:]

@@ -10,7 +10,7 @@ from rich.console import Console
 from orchestai import artefacts
 from orchestai.config import Config, LoggingConfig
 from orchestai.errors import UserError
-from orchestai.planner.checkpoint import fingerprint_of, load_planner, reference_of
+from orchestai.planner.checkpoint import fingerprint_of, load_planner, reference_of, seen_by
 from orchestai.rewards.reward import invalid_margin
 from orchestai.runtime import open_runtime
 from orchestai.tasks.suite import data_fingerprint
@@ -42,7 +42,7 @@ async def validate(config: Config, *, checkpoint: Path, output_dir: Path | None 
     fingerprint = fingerprint_of(checkpoint)
     if output_dir is not None:
         _refuse_other(output_dir / VALIDATION, fingerprint)
-    learned, held_out = split_tasks(config.tasks, config.training.phase1_supervised.val_fraction)
+    learned, held_out = split_tasks(config.tasks, seen_by(checkpoint))
     tasks = held_out[: phase2.eval_tasks]
     accelerator = open_accelerator(None, LoggingConfig(), config.training.timeout_s)
     planner.to(accelerator.device)
