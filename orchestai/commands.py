@@ -203,7 +203,7 @@ def evaluate_plans(config: Config, *, plans: Path, checkpoint: Path | None, figu
     examples = load_training_data(plans, config)
     if not any(example.split == "test" for example in examples):
         console.print(
-            f"{plans}: no plan is kept for tests, so all are scored: too well, if the planner has learned from them",
+            f"{plans}: no plan is kept for tests, so all are scored that the planner is not known to have learned",
             highlight=False,
             markup=False,
         )

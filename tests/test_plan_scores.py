@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import random
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -22,7 +23,8 @@ from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import save_planner
 from orchestai.planner.encoder import MINILM, open_encoder
 from orchestai.planner.model import PlannerModel
-from orchestai.training.data_format import examples_fingerprint, save_training_data
+from orchestai.tasks.seen import SeenTasks
+from orchestai.training.data_format import save_training_data
 from orchestai.training.readers.plan import SourcePlan, SourceStep
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
@@ -219,20 +221,36 @@ def test_without_a_checkpoint_the_command_gives_the_floors_and_says_that_nothing
     assert set(json.loads((tmp_path / "scores.json").read_text())["rows"]) == {"listed_chain", "all_pairs", "no_edges"}
 
 
-@pytest.mark.parametrize(("same", "warned"), [(True, False), (False, True)])
-def test_a_planner_that_learned_from_another_file_is_scored_with_a_warning(tmp_path, monkeypatch, same, warned):
-    """Which may hold, in its training part, what this file keeps for tests: another fold does."""
+@pytest.mark.parametrize(
+    ("learned", "said"),
+    [
+        (["A of mine."], "plans.json: 1 of 2 tasks are held out; left out 1: p.pth learned from 1 and"),
+        (["Something else"], ""),
+        (["a of mine", "b of mine"], "none of 2 tasks is left to evaluate on, since p.pth learned from them"),
+        (None, "p.pth: what it learned from is unknown"),
+    ],
+)
+def test_plans_for_tasks_that_a_planner_has_learned_are_left_out(tmp_path, monkeypatch, learned, said):
+    """A file of another fold keeps other tasks for tests: which are learned, the checkpoint says, by their words."""
     monkeypatch.chdir(tmp_path)
     config = Config(
         workers={"pool": {"calculator": {"kind": "tool", "tool": "calculator", "card": "Adds."}}},
         planner={"d_model": 32, "num_layers": 1, "max_subtasks": 2},
     )
     (tmp_path / "config.yaml").write_text(json.dumps(config.model_dump(mode="json", include={"workers", "planner"})))
-    examples = [plan("a b", "ab").example(given=False).model_copy(update={"split": "test"})]
+    one = plan("a b", "ab").example(given=False)
+    examples = [
+        one.model_copy(update={"split": "test", "task": task, "task_id": task}) for task in ("a of mine", "b of mine")
+    ]
     save_training_data("plans.json", examples, config)
-    identity = {"data_fingerprint": examples_fingerprint(examples) if same else "another"}
-    save_planner("p.pth", PlannerModel(config.planner, worker_cards(config.workers)), config, identity=identity)
+    facts = {} if learned is None else SeenTasks.of(learned).facts()
+    save_planner("p.pth", PlannerModel(config.planner, worker_cards(config.workers)), config, **facts)
     arguments = ["evaluate", "--plans", "plans.json", "--config", "config.yaml", "--phase1", "p.pth"]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
-    assert ("has learned from another file" in " ".join(result.output.split())) == warned
+    result = CliRunner().invoke(app, [*arguments, "--json", "scores.json"])
+    shown = " ".join(f"{result.output} {result.exception or ''}".split())
+    assert said in shown
+    assert ("held out" in shown) == ("held out" in said)
+    assert (result.exit_code == 0) == ("none of" not in said)
+    if result.exit_code == 0:
+        held_out = json.loads(Path("scores.json").read_text())["held_out"]
+        assert held_out["evaluated"] == ([] if learned == ["A of mine."] else ["a of mine"]) + ["b of mine"]

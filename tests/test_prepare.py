@@ -23,6 +23,8 @@ from orchestai.tasks.composition.graph import INPUT, Composition, Node
 from orchestai.tasks.composition.operations import OPERATIONS
 from orchestai.tasks.composition.wording import word
 from orchestai.tasks.examples import clean, parse_calls
+from orchestai.tasks.splits import TaskSplits
+from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
 from orchestai.training.augment import augment, recover
 from orchestai.training.data_format import TrainingExample, load_training_data, logged_reference, meta_path
@@ -296,13 +298,43 @@ def test_reference_plans_are_recovered_as_compositions_that_compute_the_visible_
 
 def test_a_whole_task_is_an_example_like_any_other(tmp_path: Path, config: Config) -> None:
     """HumanEval has no decomposition: one subtask whose words are the instruction, of no named type."""
-    task = Task(task_id="HumanEval/0", suite="humaneval", instruct_prompt="Add two numbers.", test="")
+    task = Task(task_id="HumanEval/0", suite="humaneval", split="train", instruct_prompt="Add two numbers.", test="")
     task = task.model_copy(update={"reference": Workflow([{"id": "0", "instruction": task.instruction}])})
-    report = prepare(write(tmp_path / "logs", [record(task)]), config, tmp_path / "data.json")
+    prepare(write(tmp_path / "logs", [record(task)]), config, tmp_path / "data.json")
     (example,) = load_training_data(tmp_path / "data.json", config)
     assert example.targets.task_types == (None,)
     assert example.targets.spans == ((0, len(task.instruction)),)
-    assert "test split" in report.warnings[0]
+
+
+def test_the_log_says_what_is_for_validation_and_nothing_is_taken_from_tasks_for_tests(
+    tmp_path: Path, tasks: list[Task], config_file: Path
+) -> None:
+    """Not even which worker does a wording well, for augmentation."""
+    parts = ["train"] * 20 + ["validation"] * 10 + ["test"] * 6 + ["longer"] * 4
+    marked = [task.model_copy(update={"split": part}) for task, part in zip(tasks, parts, strict=True)]
+    config = load_config(config_file, [f"{AUGMENTATIONS}=100"])
+    for_tests = [record(task, workers=("strong",)) for task in marked[20:]]
+    logs = write(tmp_path / "logs", [*(record(task) for task in marked[:20]), *for_tests])
+    report = prepare(logs, config, tmp_path / "data.json")
+    examples = load_training_data(tmp_path / "data.json", config)
+    written = {example.task_id: example.split for example in examples if not example.augmented}
+    assert written == {task.task_id: task.split for task in marked[:30]}
+    assert report.dropped == {"the task is kept for tests": 10}
+    assert report.augmented
+    assert all(set(e.targets.model_selections) == {0} for e in examples if e.split == "train")
+
+
+def test_a_log_without_parts_is_divided_as_a_suite_is(tmp_path: Path, tasks: list[Task], config: Config) -> None:
+    """So that phase 2 on a file of the same tasks selects and tests on what phase 1 has not learned."""
+    foreign = [record(task.model_copy(update={"split": "", "suite": ""})) for task in tasks]
+    prepare(write(tmp_path / "logs", foreign), config, tmp_path / "data.json")
+    examples = load_training_data(tmp_path / "data.json", config)
+    suite = Suite("own", {"test": lambda: list(reversed(tasks))})
+    splits = TaskSplits(suite, config.tasks)
+    for part, expected in (("train", splits.train), ("validation", splits.validation)):
+        assert {e.task_id for e in examples if e.split == part} == {task.task_id for task in expected}
+    assert {task.task_id for task in splits.test}.isdisjoint(e.task_id for e in examples)
+    assert splits.test
 
 
 def test_lines_of_other_orchestrations_are_prepared(tmp_path: Path, config: Config) -> None:

@@ -13,10 +13,11 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from orchestai.cli import app
-from orchestai.config import Config, Phase1Config
+from orchestai.config import Config, TasksConfig
 from orchestai.errors import UserError
+from orchestai.tasks.splits import part_of
 from orchestai.training.data_format import load_training_data
-from orchestai.training.prepare_plans import prepare_plans, split_of
+from orchestai.training.prepare_plans import prepare_plans
 from orchestai.training.readers import READERS, find_reader
 from orchestai.training.readers.plan import SourcePlan, SourceStep, UnusablePlanError
 from orchestai.training.readers.tools import tool_lines
@@ -130,10 +131,7 @@ def test_a_task_with_and_without_tools_is_one_task(tmp_path):
     """Else the plan of a task for tests would be learned from its other form."""
     write(tmp_path / "tea.json", [with_list("The action list you can take: ['Boil water.']")])
     for name, fold in (("worfbench", 0), ("worfbench-tools", 1)):
-        settings = Phase1Config(test_fraction=0.5, test_fold=fold)
-        config = CONFIG.model_copy(
-            update={"training": CONFIG.training.model_copy(update={"phase1_supervised": settings})}
-        )
+        config = CONFIG.model_copy(update={"tasks": TasksConfig(test_fraction=0.5, test_fold=fold)})
         prepare_plans(READERS[name], [tmp_path], config, tmp_path / f"{name}.out", given=fold == 0)
     with pytest.raises(UserError, match="'How to Make Tea' is a task for tests and one to learn from"):
         both = [tmp_path / "worfbench.out", tmp_path / "worfbench-tools.out"]
@@ -222,19 +220,19 @@ def test_what_is_no_plan_says_why(steps, edges, reason):
 
 def test_a_task_is_on_one_side_whatever_its_source_and_spelling():
     tasks = [f"How to do thing {i}" for i in range(2000)]
-    settings = Phase1Config(test_fraction=0.2, val_fraction=0.1)
-    splits = Counter(split_of(task, settings) for task in tasks)
+    settings = TasksConfig(test_fraction=0.2, val_fraction=0.1)
+    splits = Counter(part_of(task, settings) for task in tasks)
     assert splits["test"] / 2000 == pytest.approx(0.2, abs=0.03)
     assert splits["validation"] / 1600 == pytest.approx(0.1, abs=0.03)
-    assert [split_of(f"  {t.upper()}\n", settings) for t in tasks] == [split_of(t, settings) for t in tasks]
+    assert [part_of(f"  {t.upper()}.\n", settings) for t in tasks] == [part_of(t, settings) for t in tasks]
 
 
 def test_each_fold_tests_other_tasks_and_together_all():
-    folds = [Phase1Config(test_fraction=0.2, test_fold=fold) for fold in range(5)]
+    folds = [TasksConfig(test_fraction=0.2, test_fold=fold) for fold in range(5)]
     for i in range(500):
-        assert [split_of(f"How to do thing {i}", fold) for fold in folds].count("test") == 1
+        assert [part_of(f"How to do thing {i}", fold) for fold in folds].count("test") == 1
     with pytest.raises(ValueError, match="test_fold=5"):
-        Phase1Config(test_fraction=0.2, test_fold=5)
+        TasksConfig(test_fraction=0.2, test_fold=5)
 
 
 def test_the_command_writes_examples_and_counts_what_it_left_out(tmp_path):
@@ -359,7 +357,7 @@ def test_files_of_different_folds_are_not_joined(tmp_path, given):
     write(tmp_path / "para_benchmark.jsonl", [{**ASYNCHOW, "titles": f"Thing {i}"} for i in range(20)])
     files = []
     for fold, part in enumerate(("async", "para")):
-        settings = Config(workers={"pool": POOL}, training={"phase1_supervised": {"test_fold": fold}})
+        settings = Config(workers={"pool": POOL}, tasks={"test_fold": fold})
         files.append(tmp_path / f"{part}.json")
         source = tmp_path / f"{part}_benchmark.jsonl"
         prepare_plans(READERS["asynchow"], [source], settings, files[-1], given=given or part == "async")

@@ -12,7 +12,7 @@ from orchestai.errors import UserError
 from orchestai.planner.checkpoint import load_planner, reference_of, save_planner
 from orchestai.planner.model import PlannerModel
 from orchestai.rewards.reference import Reference
-from orchestai.tasks.suite import Suite
+from orchestai.tasks.seen import SeenTasks
 from orchestai.tasks.task import Task
 from orchestai.training.rl.start import split_tasks, train
 from orchestai.workers.pool import worker_cards
@@ -98,18 +98,13 @@ def test_costs_are_relative_to_what_phase_1_measured_or_else_to_what_is_measured
     assert reference_of(tmp_path / "new" / "phase2_last.pth") == measured
 
 
-def test_a_suite_without_a_validation_split_gives_up_a_share(tmp_path):
-    suite = configuration(tmp_path, split="validation")
-    tasks, held_out = split_tasks(suite.tasks)
-    assert {task.task_id for task in tasks} | {task.task_id for task in held_out} == {"plus/5", "plus/6", "plus/7"}
-    assert len(held_out) == 1
-
-
-def test_the_only_split_of_a_suite_is_taken_whatever_its_name(tmp_path, monkeypatch):
+def test_tasks_that_a_checkpoint_has_learned_do_not_select_it(tmp_path, caplog):
+    """As where phase 1 was taught a file that was divided otherwise."""
     config = configuration(tmp_path)
-    tasks = [Task.model_validate_json(line) for line in (tmp_path / "suite.jsonl").read_text().splitlines()]
-    monkeypatch.setattr("orchestai.training.rl.start.load_suite", lambda *_: Suite("one", {"test": lambda: tasks}))
-    learned, held_out = split_tasks(config.tasks)
-    assert len(learned) + len(held_out) == len(tasks)
-    assert learned
-    assert held_out
+    _, held_out = split_tasks(config.tasks)
+    instructions = [task.instruction for task in held_out]
+    _, left = split_tasks(config.tasks, SeenTasks.of(instructions[:1]))
+    assert left == held_out[1:]
+    assert "left out 1 of 3 validation tasks, which the checkpoint has learned from" in caplog.text
+    with pytest.raises(UserError, match="no validation task left"):
+        split_tasks(config.tasks, SeenTasks.of(instructions))

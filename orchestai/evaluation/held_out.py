@@ -117,8 +117,8 @@ def hold_out(
         names = [name for name, its in seen.items() if any(instruction(task) in its for task in tasks)]
         raise UserError(
             f"{what}: none of {len(tasks)} tasks is left to evaluate on, since {' and '.join(names)} learned from "
-            "them or was selected on them; evaluate on others (tasks.eval_split, tasks.suite, tasks.path, --plans), or set "
-            "tasks.include_learned=true to see how well learned tasks are done"
+            "them or was selected on them; evaluate on others (tasks.eval_split, tasks.suite, tasks.path, --plans), "
+            "or set tasks.include_learned=true to see how well learned tasks are done"
         )
     cut = usable[:limit]
     return HeldOut(
