@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from orchestai.config import Config
+from orchestai.config import Config, TasksConfig
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import load_planner, reference_of, save_planner
 from orchestai.planner.model import PlannerModel
 from orchestai.planner.targets import IGNORE, NO_WORKER
 from orchestai.rewards.reference import Reference
+from orchestai.tasks.splits import divide
 from orchestai.training.data_format import Rewards, Targets, TrainingExample, save_training_data
 from orchestai.training.dataset import LengthGroupedBatches, WorkflowDataset
 from orchestai.training.imitation import Imitation
@@ -272,13 +273,20 @@ def test_batches_hold_every_example_once_and_change_with_the_epoch():
     assert sum(spread) / len(spread) < 10
 
 
-def test_held_out_tasks_are_those_marked_or_else_a_share():
-    marked = examples()
-    learned, held_out = split_examples(marked, 0.2, 0, Path("x"))
+def test_held_out_tasks_are_those_marked_or_else_a_share_by_their_words():
+    """By the same rule by which phase 2 holds out tasks, so that phase 1 does not learn those."""
+    tasks = TasksConfig(val_fraction=0.25)
+    learned, held_out = split_examples(examples(), tasks, Path("x"))
     assert {example.split for example in held_out} == {"validation"}
     unmarked = [example(a, b) for a in STEPS for b in STEPS]
-    learned, held_out = split_examples(unmarked + unmarked, 0.25, 0, Path("x"))
-    assert len(held_out) == 8
+    reworded = [
+        one.model_copy(update={"instruction": f"Please: {one.instruction}", "augmented": True}) for one in unmarked
+    ]
+    learned, held_out = split_examples([*reworded, *unmarked], tasks, Path("x"))
+    assert len(learned) + len(held_out) == 2 * len(unmarked)
     assert not {one.task_id for one in learned} & {one.task_id for one in held_out}
+    parts = divide([one.instruction for one in unmarked], tasks, ("train", "validation"))
+    expected = {one.task_id for one, part in zip(unmarked, parts, strict=True) if part == "validation"}
+    assert {one.task_id for one in held_out} == expected
     with pytest.raises(UserError, match="both are needed"):
-        split_examples(unmarked[:1], 0.2, 0, Path("x"))
+        split_examples(unmarked[:1], tasks, Path("x"))
