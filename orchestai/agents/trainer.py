@@ -139,8 +139,7 @@ class AgentTrainer:
                 await rollout.stop()
         accelerator.end_training()
         console.print(
-            f"{without_suffix(self.output_dir / BEST)}: reward {summary.best_reward:.3f} on "
-            f"{len(trainer.eval_tasks)} validation tasks",
+            f"{without_suffix(self.output_dir / BEST)}: {summary} on {len(trainer.eval_tasks)} validation tasks",
             highlight=False,
         )
         return summary

@@ -18,7 +18,7 @@ from orchestai.errors import UserError
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 
-STATE_VERSION = 5
+STATE_VERSION = 6
 
 
 @dataclass
@@ -29,7 +29,11 @@ class Position:
         update: batches learned from.
         consumed: tasks drawn from the training order.
         versions: optimiser steps taken, by policy.
-        best_reward: of the best evaluation; None before the first.
+        start_reward: of the first evaluation; None before it.
+        start_success: of the first evaluation, by task; empty where attempts have no such figure.
+        best_reward: of the best evaluation (see `best`); None before the first.
+        best_success: its mean success; None where attempts have no such figure.
+        best_update: after which it was.
         flat_updates: last updates in a row in which nothing could be learned.
         certain_updates, invalid_updates: likewise, in which the entropy was too low, or too many plans were invalid.
     """
@@ -37,7 +41,11 @@ class Position:
     update: int = 0
     consumed: int = 0
     versions: dict[str, int] = field(default_factory=dict)
+    start_reward: float | None = None
+    start_success: dict[str, float] = field(default_factory=dict)
     best_reward: float | None = None
+    best_success: float | None = None
+    best_update: int = 0
     flat_updates: int = 0
     certain_updates: int = 0
     invalid_updates: int = 0

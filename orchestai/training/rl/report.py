@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from orchestai import artefacts
 from orchestai.errors import UserError
 from orchestai.progress import LoggedProgress
+from orchestai.training.rl.best import Standing
 from orchestai.training.rl.checkpoint import Position
 
 METRICS, ROLLOUTS = "phase2_metrics.jsonl", "phase2_rollouts.jsonl"
@@ -76,19 +77,25 @@ class Report:
         )
         self._progress.update(self._line, completed=position.consumed, figures=shown + lost)
 
-    def evaluation(self, update: int, metrics: Mapping[str, float], best: bool) -> None:
-        """The figures of an evaluation, under names that begin with `eval_`."""
+    def evaluation(self, update: int, metrics: Mapping[str, float], standing: Standing) -> None:
+        """The figures of an evaluation, under names that begin with `eval_`, and how it compares with those before."""
         if not self._main:
             return
         named = {f"eval_{name}": value for name, value in metrics.items()}
+        if standing.success_change is not None:
+            named["eval_success_change"] = standing.success_change.mean
         _append(self._metrics, [{"update": update, **named}])
         self._accelerator.log(named, step=update)
         costs = f", {metrics['cost_usd']:.3g} USD" if "cost_usd" in metrics else ""
         latency = f", {metrics['latency_ms']:.0f} ms" if "latency_ms" in metrics else ""
+        reward_change = f" ({standing.reward_change:+.3f} since the start)" if update else ""
+        success_change = f" ({standing.success_change})" if update and standing.success_change is not None else ""
         self.say(
-            f"update {update}: validation reward {metrics['reward']:.3f}, success {metrics['success']:.1%}{costs}"
-            f"{latency}{' (best so far)' if best else ''}"
+            f"update {update}: validation reward {metrics['reward']:.3f}{reward_change}, success "
+            f"{metrics['success']:.1%}{success_change}{costs}{latency}{' (best so far)' if standing.best else ''}"
         )
+        if standing.passed_over:
+            self.say(f"update {update}: {standing.passed_over}")
 
     def _show_plans(self, update: int, samples: Sequence[Mapping[str, Any]]) -> None:
         columns = list(dict.fromkeys(key for sample in samples for key in sample))

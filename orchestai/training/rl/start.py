@@ -111,8 +111,7 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
     accelerator.end_training()
     if accelerator.is_main_process:
         console.print(
-            f"{locate(output_dir / BEST)}: reward {summary.best_reward:.3f} on {len(trainer.eval_tasks)} validation "
-            "tasks",
+            f"{locate(output_dir / BEST)}: {summary} on {len(trainer.eval_tasks)} validation tasks",
             highlight=False,
         )
     return summary

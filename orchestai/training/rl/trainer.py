@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Generic
 
 import torch
@@ -21,6 +22,7 @@ from orchestai.tasks.task import Task
 from orchestai.training.layouts import layout_of
 from orchestai.training.learner import Learner, NotFiniteError
 from orchestai.training.rl.batch import Batch, Learning, make_batch, plan_credit
+from orchestai.training.rl.best import judge, successes
 from orchestai.training.rl.checkpoint import Position, load_state, save_state
 from orchestai.training.rl.collapse import watch
 from orchestai.training.rl.collector import Begun, Collector
@@ -54,12 +56,36 @@ class Summary:
     Attributes:
         updates: batches learned from, earlier runs included.
         best_reward: mean reward on the validation tasks of the policies in phase2_best.pth.
+        start_reward: of those that training began with.
+        best_success, start_success: likewise their success; None where attempts have no such figure.
         stopped: why it ended before its time; empty if it did not.
     """
 
     updates: int
     best_reward: float
+    start_reward: float
+    best_success: float | None
+    start_success: float | None
     stopped: str = ""
+
+    @classmethod
+    def of(cls, position: Position, stopped: str) -> Summary:
+        start = position.start_success.values()
+        return cls(
+            position.update,
+            position.best_reward or 0.0,
+            position.start_reward or 0.0,
+            position.best_success,
+            fmean(start) if start else None,
+            stopped,
+        )
+
+    def __str__(self) -> str:
+        """What the best policies are worth on the validation tasks, and what training began with."""
+        said = f"reward {self.best_reward:.3f} ({self.start_reward:.3f} at the start)"
+        if self.best_success is not None and self.start_success is not None:
+            said += f", success {self.best_success:.1%} ({self.start_success:.1%})"
+        return said
 
 
 class Trainer(Generic[Begun]):
@@ -75,7 +101,7 @@ class Trainer(Generic[Begun]):
         policies: what learns, by the name that trajectories give; no two of them learn a parameter together.
         collector: makes attempts with `policies`.
         tasks: to learn from, in an order drawn with the seed.
-        eval_tasks: held out; the best checkpoint is the best on these.
+        eval_tasks: held out; the best checkpoint is the best on these, by the rule of `best`.
         output: folder for checkpoints, metrics and samples.
         save_policies: writes all policies and some facts under a path, in a format of their own.
         identity: what a resumed run must have in common with the one it resumes.
@@ -180,7 +206,7 @@ class Trainer(Generic[Begun]):
                     await self._evaluate(report)
             if stopped:
                 report.say(f"stopped after update {position.update}: {stopped}")
-        return Summary(position.update, position.best_reward or 0.0, stopped)
+        return Summary.of(position, stopped)
 
     def _say_what_is_ignored(self, report: Report, learnings: Iterable[Learning]) -> None:
         if ignored := sorted({name for learning in learnings for name in learning.ignored}):
@@ -273,13 +299,10 @@ class Trainer(Generic[Begun]):
         self._refuse_if_broken(episodes, f"validation episodes after update {self.position.update}")
         episodes = rank_invalid(episodes, invalid_margin(self.config.alpha))
         metrics = describe_episodes(episodes)
-        position = self.position
-        best = position.best_reward is None or metrics["reward"] > position.best_reward
-        if best:
-            position.best_reward = metrics["reward"]
-        report.evaluation(position.update, metrics, best)
+        standing = judge(self.position, metrics["reward"], successes(episodes))
+        report.evaluation(self.position.update, metrics, standing)
         learned = {name: learner.state() for name, learner in self.learners.items()}
-        on_main(self.accelerator, lambda: self._save(metrics, best, learned), "saving checkpoints")
+        on_main(self.accelerator, lambda: self._save(metrics, standing.best, learned), "saving checkpoints")
 
     def _save(self, metrics: Mapping[str, float], best: bool, learned: Mapping[str, Any]) -> None:
         facts = {"update": self.position.update, "validation": dict(metrics)}
