@@ -92,6 +92,42 @@ def test_bad_files_are_refused_with_the_place(tmp_path, content, complaint):
     assert "\n" not in str(refused.value)
 
 
+BARE = {"task_id": "own/1", "suite": "written", "instruct_prompt": "Say hello.", "answers": ["hello"]}
+
+
+@pytest.mark.parametrize(
+    ("suite", "records", "complaint"),
+    [
+        ("humaneval", [RECORD | {"test": "def check(candidate):\n    pass\n"}], "line 1: .*its tests assert nothing"),
+        ("humaneval", [RECORD, RECORD | {"prompt": RECORD["prompt"] + "\n# again"}], "line 2: the id 'HumanEval/0' is"),
+        ("written", [BARE | {"instruct_prompt": " \n"}], "line 1: task 'own/1' has no instruction"),
+        ("written", [BARE | {"answers": []}], "line 1: task 'own/1' has neither tests nor answers"),
+        ("written", [BARE | {"answers": [""]}], "line 1: task 'own/1' has neither tests nor answers"),
+        ("written", [BARE | {"test": "import unittest\n"}], "line 1: the tests of task 'own/1' hold no test"),
+        ("math500", [{"problem": "1 + 1?", "answer": " "}], "line 1: task 'math500/test/0' has neither"),
+    ],
+)
+def test_tasks_that_ask_nothing_or_cannot_be_judged_are_refused(tmp_path, suite, records, complaint):
+    """They passed: an empty instruction was planned, and a program passed all of no tests."""
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    with pytest.raises(UserError, match=complaint) as refused:
+        load_suite(suite, str(path)).split("test")
+    assert str(refused.value).startswith(str(path))
+
+
+def test_tasks_that_are_there_twice_are_counted_with_their_places(tmp_path, caplog):
+    """A task under its own id again is left out; one under another id counts twice, and the user is told."""
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(json.dumps(BARE | {"task_id": name}) + "\n" for name in ("a", "b", "a", "a", "c")))
+    assert [task.task_id for task in load_suite("written", str(path)).split("test")] == ["a", "b", "c"]
+    twice, alike = (record.message for record in caplog.records)
+    assert twice.startswith("left out 2 of 5 tasks, which are there twice: ")
+    assert twice.endswith(f"{path}, line 3 repeats {path}, line 1, and 1 more")
+    assert alike.startswith("2 of 5 tasks have the instruction of another")
+    assert f"{path}, line 2 has that of {path}, line 1" in alike
+
+
 def test_missing_and_damaged_files(tmp_path):
     with pytest.raises(UserError, match="no such task file"):
         load_suite("mbpp", str(tmp_path / "absent.jsonl")).split("test")
@@ -158,7 +194,7 @@ def test_bigcodebench_as_the_hub_stores_it(tmp_path):
         "instruct_prompt": "Add.",
         "code_prompt": "import math\ndef task_func(a, b=2):\n",
         "canonical_solution": "    return a + b",
-        "test": "import unittest",
+        "test": "class T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(task_func(1), 3)\n",
         "entry_point": "task_func",
         "doc_struct": '{"description": ["Add."]}',
         "libs": "['math']",

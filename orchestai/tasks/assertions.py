@@ -15,6 +15,9 @@ def as_test_case(body: Sequence[ast.stmt], setup: Sequence[ast.stmt] = ()) -> st
     assertions are repeated in its method, since they may define what it uses. Where a loop or branch contains
     assertions, it is one method of its own. Assertions of a constant check nothing and are left out. `setup` runs
     once, before the class.
+
+    Raises:
+        ValueError: there is no assertion.
     """
     methods: list[str] = []
     before: list[ast.stmt] = []
@@ -25,6 +28,8 @@ def as_test_case(body: Sequence[ast.stmt], setup: Sequence[ast.stmt] = ()) -> st
             methods.append(_method(len(methods) + 1, [*before, statement]))
         else:
             before.append(statement)
+    if not methods:
+        raise ValueError("its tests assert nothing")
     head = "".join(ast.unparse(statement) + "\n" for statement in setup)
     return _HEAD + (head and head + "\n\n") + "class TestCases(unittest.TestCase):\n" + "\n".join(methods)
 

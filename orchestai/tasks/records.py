@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +17,9 @@ from orchestai.errors import UserError
 from orchestai.tasks.task import Task
 
 Record: TypeAlias = dict[str, Any]
+
+logger = logging.getLogger(__name__)
+_TEST = re.compile(r"\bdef\s+(test|runTest)")
 
 
 def read_records(source: str, hub_split: str, *, within: str = "") -> list[tuple[str, Record]]:
@@ -35,20 +40,71 @@ def read_records(source: str, hub_split: str, *, within: str = "") -> list[tuple
 
 
 def to_tasks(records: Sequence[tuple[str, Record]], convert: Callable[[Record], Task]) -> list[Task]:
-    """Convert records; raises `UserError` naming the place and the field of the first that does not fit."""
-    tasks = []
+    """Convert records.
+
+    A record that says the same as one before under the same id is left out, and tasks that share an instruction are
+    kept; both are counted in a warning that names the first.
+
+    Raises:
+        UserError: a record does not fit, has no instruction or nothing to judge an answer by, or has the id of another
+            task. The message names its place, and the field.
+    """
+    tasks: list[Task] = []
+    known: dict[str, tuple[str, Task]] = {}
+    instructions: dict[str, str] = {}
+    twice: list[str] = []
+    alike: list[str] = []
     for where, record in records:
-        try:
-            tasks.append(convert(record))
-        except KeyError as error:
-            raise UserError(f"{where}: field {error.args[0]!r} is missing; is this a file of another suite?") from None
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(map(str, first["loc"]))
-            raise UserError(f"{where}: field {field!r}: {first['msg']}") from None
-        except (SyntaxError, TypeError, AttributeError, ValueError) as error:
-            raise UserError(f"{where}: not a task: {type(error).__name__}: {error}") from None
+        task = _convert(where, record, convert)
+        before, first = known.setdefault(task.task_id, (where, task))
+        if first is not task:
+            if first.instruction != task.instruction:
+                raise UserError(
+                    f"{where}: the id {task.task_id!r} is that of another task already ({before}); give each an id of "
+                    "its own"
+                )
+            twice.append(f"{where} repeats {before}")
+            continue
+        if (same := instructions.setdefault(task.instruction, where)) != where:
+            alike.append(f"{where} has that of {same}")
+        tasks.append(task)
+    if twice:
+        logger.warning("left out %d of %d tasks, which are there twice: %s", len(twice), len(records), _some(twice))
+    if alike:
+        logger.warning(
+            "%d of %d tasks have the instruction of another, so they count more than once: %s",
+            len(alike),
+            len(records),
+            _some(alike),
+        )
     return tasks
+
+
+def _convert(where: str, record: Record, convert: Callable[[Record], Task]) -> Task:
+    try:
+        task = convert(record)
+    except KeyError as error:
+        raise UserError(f"{where}: field {error.args[0]!r} is missing; is this a file of another suite?") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise UserError(f"{where}: field {field!r}: {first['msg']}") from None
+    except (SyntaxError, TypeError, AttributeError, ValueError) as error:
+        raise UserError(f"{where}: not a task: {type(error).__name__}: {error}") from None
+    if not task.instruction.strip():
+        raise UserError(f"{where}: task {task.task_id!r} has no instruction; write one, or remove it")
+    if task.test and not _TEST.search(task.test):
+        raise UserError(f"{where}: the tests of task {task.task_id!r} hold no test (a method `test...`); write one")
+    if not (task.test.strip() or any(answer.strip() for answer in task.answers) or task.details):
+        raise UserError(
+            f"{where}: task {task.task_id!r} has neither tests nor answers, so nothing could judge an answer; add "
+            "some, or remove it"
+        )
+    return task
+
+
+def _some(places: Sequence[str]) -> str:
+    return places[0] if len(places) == 1 else f"{places[0]}, and {len(places) - 1} more"
 
 
 def read_file(path: Path, what: str = "task", *, within: str = "") -> list[tuple[str, Record]]:
