@@ -112,6 +112,7 @@ async def test_an_interrupted_collection_goes_on_without_repeating(sandbox: Sand
     assert len(set(pairs)) == len(pairs) == 10
     again = await gather(sandbox, tmp_path, Pool(), 10)
     assert (again.continued, again.executed) == (10, 0)
+    assert (again.success_rate, again.cost_usd) == (1.0, 5.0), "of all that is logged: it said 0 %"
     other = await gather(sandbox, tmp_path, Pool(), 10, name="other")
     assert (other.continued, other.executed) == (0, 10)
 
@@ -157,7 +158,7 @@ async def test_no_tasks_is_said(sandbox: Sandbox, tmp_path: Path) -> None:
 
 def test_the_progress_line_shows_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
     with progress_bar(10) as show:
-        show(Collected(total=10, continued=5, executed=5, succeeded=2, cost_usd=0.25))
+        show(Collected(total=10, continued=5, executed=5, succeeded=4, cost_usd=0.25))
     shown = capsys.readouterr().out
     assert "10/10" in shown
     assert "success 40%" in shown

@@ -56,8 +56,9 @@ class Collected:
     Attributes:
         total: executions asked for.
         continued: of those, logged by earlier runs.
-        succeeded: of this run's executions, those that passed all hidden tests.
-        cost_usd: of this run, of workers and planner.
+        executed: by this run.
+        succeeded: of both, those that passed all hidden tests.
+        cost_usd: of both, of workers and planner.
         outcomes: of this run, the unscorable ones by reason.
         problems: lines of the earlier log that could not be read.
     """
@@ -76,14 +77,23 @@ class Collected:
 
     @property
     def success_rate(self) -> float:
-        """Among this run's executions that could be judged."""
-        return self.succeeded / max(self.executed - self.unscorable, 1)
+        """Among all executions, of this run and before, that could be judged."""
+        return self.succeeded / max(self.continued + self.executed - self.unscorable, 1)
 
     def add(self, record: ExecutionRecord) -> None:
+        """Count an execution of this run."""
         self.executed += 1
+        self._count(record)
+        self.outcomes.add(record.judgement)
+
+    def add_logged(self, record: ExecutionRecord) -> None:
+        """Count an execution that an earlier run logged."""
+        self.continued += 1
+        self._count(record)
+
+    def _count(self, record: ExecutionRecord) -> None:
         self.succeeded += record.success
         self.cost_usd += record.cost + (record.planning.cost_usd if record.planning else 0.0)
-        self.outcomes.add(record.judgement)
 
 
 async def collect(
@@ -119,13 +129,18 @@ async def collect(
         raise UserError("no tasks to collect from; choose another suite or split")
     contents = log.read()
     done = {
-        (record.suite, record.task_id, record.repetition)
+        (record.suite, record.task_id, record.repetition): record
         for record in contents.records
         if record.planner == planner_name and record.outcome == "scored"
     }
     jobs = _jobs(tasks, num_executions, seed)
-    missing = [(task, repetition) for task, repetition in jobs if (task.suite, task.task_id, repetition) not in done]
-    state = Collected(total=len(jobs), continued=len(jobs) - len(missing), problems=contents.problems)
+    missing = []
+    state = Collected(total=len(jobs), problems=contents.problems)
+    for task, repetition in jobs:
+        if (logged := done.get((task.suite, task.task_id, repetition))) is not None:
+            state.add_logged(logged)
+        else:
+            missing.append((task, repetition))
     slots = asyncio.Semaphore(executor.config.concurrency)
     running: set[asyncio.Task[None]] = set()
 
