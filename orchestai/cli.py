@@ -153,7 +153,7 @@ def train_phase2(
     ] = None,
     episodes: Annotated[int | None, _flag("episodes", "Episodes instead of phase2_rl.num_episodes.")] = None,
     updates: Annotated[
-        int | None, _flag("updates", "The same in updates, each of phase2_rl.tasks_per_update episodes.", minimum=1)
+        int | None, _flag("updates", "Updates instead of phase2_rl.num_updates, whatever they take.", minimum=1)
     ] = None,
     evaluate_only: Annotated[
         Path | None,
@@ -166,9 +166,13 @@ def train_phase2(
     overrides: Overrides = None,
 ) -> None:
     """Phase 2: improve the planner by the reward of executed plans. Start it with `accelerate launch` for many GPUs."""
-    if updates is not None:
-        episodes = updates * load_config(config, overrides or []).training.phase2_rl.tasks_per_update
-    flags = _override("training.phase2_rl.num_episodes", episodes)
+    if episodes is not None and updates is not None:
+        raise UserError("--episodes and --updates both say how long phase 2 lasts; give one of them")
+    flags = [
+        *_override("training.phase2_rl.num_episodes", episodes),
+        *(["training.phase2_rl.num_updates=null"] if episodes is not None else []),
+        *_override("training.phase2_rl.num_updates", updates),
+    ]
     _phase2(load_config(config, [*(overrides or []), *flags]), checkpoint, evaluate_only, output_dir, resume)
 
 

@@ -91,17 +91,15 @@ def _default() -> str:
 def _sizes(given: dict[str, str], config: Config) -> list[str]:
     """`train_batch_size` and `max_steps` as overrides of a configuration in which all else is decided."""
     phase2, overrides = config.training.phase2_rl, []
-    tasks = phase2.tasks_per_update
     if "train_batch_size" in given:
         plans = _number("train_batch_size", given)
         if plans % phase2.num_generations:
             raise UserError(
                 f"train_batch_size: {plans} is no multiple of {_PHASE2}.num_generations, {phase2.num_generations}"
             )
-        tasks = plans // phase2.num_generations
-        overrides.append(f"{_PHASE2}.tasks_per_update={tasks}")
+        overrides.append(f"{_PHASE2}.tasks_per_update={plans // phase2.num_generations}")
     if "max_steps" in given:
-        overrides.append(f"{_PHASE2}.num_episodes={_number('max_steps', given) * tasks}")
+        overrides.append(f"{_PHASE2}.num_updates={_number('max_steps', given)}")
     return overrides
 
 

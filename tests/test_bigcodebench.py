@@ -182,7 +182,7 @@ def test_the_seeds_words_are_understood(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("WORLD_SIZE", "8")
     asked = understand([*words, "run_cfg@_global_=default", *sizes, "tasks.limit=9"])
     phase2 = asked.config.training.phase2_rl
-    assert (phase2.algorithm, phase2.tasks_per_update, phase2.num_episodes) == ("PPO", 64, 64_000)
+    assert (phase2.algorithm, phase2.tasks_per_update, phase2.num_updates) == ("PPO", 64, 1000)
     assert asked.config.planner.language.model == "Qwen/Qwen2.5-14B-Instruct"
     assert asked.config.tasks.limit == 9
     assert asked.config.workers.models["coder-large"].kind == "openai_api"

@@ -96,6 +96,7 @@ def test_every_command_hands_over_to_the_next(place):
         (["train-phase1", "--data", "config.yaml", "--output_dir", "new"], "not readable as JSON"),
         (["train-phase2", "--checkpoint", "absent.pth", "--output_dir", "new"], "absent.pth"),
         (["train-phase2", "--checkpoint", "config.yaml", "--output_dir", "new"], "config.yaml"),
+        (["train-phase2", "--updates", "3", "--episodes", "12"], "both say how long"),
         (["evaluate", "--checkpoint", "absent.pth", "--phase1", "absent.pth"], "train first"),
     ],
 )

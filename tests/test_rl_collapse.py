@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import rl_bandit as bandit
 
+from orchestai.config import Phase2Config
 from orchestai.errors import UserError
 from orchestai.training.rl.checkpoint import Position
 from orchestai.training.rl.report import Report
@@ -118,7 +119,7 @@ def test_wandb_gets_a_table_of_plans(tmp_path):
     accelerator = SimpleNamespace(is_main_process=True, trackers=[other, tracker], log=lambda *_, **__: None)
     metrics = {"reward": 0.5, "success": 0.5, "flat_group_share": 0.0, "unscorable_share": 0.0}
     samples = [{"task_id": "a", "reward": 1.0, "success": 1.0}, {"task_id": "b", "reward": None}]
-    with Report(tmp_path, accelerator, total=1, position=Position(), resumed=False) as report:
+    with Report(tmp_path, accelerator, config=Phase2Config(), position=Position(), resumed=False) as report:
         report.update(Position(update=3), metrics, samples)
         report.update(Position(update=4), metrics, [])
     rows = [["a", 1.0, 1.0], ["b", None, None]]

@@ -6,7 +6,9 @@ from dataclasses import asdict
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from orchestai.cli import app
 from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import load_planner, reference_of, save_planner
@@ -96,6 +98,22 @@ def test_costs_are_relative_to_what_phase_1_measured_or_else_to_what_is_measured
     longer = configuration(tmp_path, num_episodes=4)
     asyncio.run(train(longer, checkpoint=first, output_dir=tmp_path / "new", resume=True))
     assert reference_of(tmp_path / "new" / "phase2_last.pth") == measured
+
+
+def test_updates_of_the_command_line_are_updates(tmp_path):
+    """Two batches of two tasks, the second of which ends with the pass over three tasks: they were four tasks, and
+    three updates."""
+    config = configuration(tmp_path)
+    first, output = tmp_path / "phase1_best.pth", tmp_path / "out"
+    torch.manual_seed(0)
+    save_planner(first, PlannerModel(config.planner, worker_cards(config.workers)), config)
+    (tmp_path / "config.yaml").write_text(config.to_yaml())
+    files = ["--config", tmp_path / "config.yaml", "--checkpoint", first, "--output_dir", output]
+    arguments = ["train-phase2", *map(str, files), "--updates", "2", "tasks.limit=3"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, (result.output, result.exception)
+    rows = [json.loads(line) for line in (output / "phase2_metrics.jsonl").read_text().splitlines()]
+    assert max(row["update"] for row in rows) == 2
 
 
 def test_tasks_that_a_checkpoint_has_learned_do_not_select_it(tmp_path, caplog):

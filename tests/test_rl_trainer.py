@@ -88,6 +88,18 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path, algorithm, schedule, factors
         assert bandit.timeless(other) == bandit.timeless(row)
 
 
+@pytest.mark.parametrize("changes", [{}, {"on_policy": False, "max_staleness": 2}, {"dynamic_sampling": True}])
+def test_as_many_updates_are_made_as_were_asked_for(tmp_path, changes):
+    """A batch ends with its pass over the 24 tasks, so five updates of ten tasks are not 50 tasks: they ran seven."""
+    settings = {"num_updates": 5, "tasks_per_update": 10, "lr_schedule": "linear", **changes}
+    _, summary = train(tmp_path, **settings)
+    assert summary.updates == 5
+    rows = bandit.rows(tmp_path, "learning_rate")
+    assert [row["learning_rate"] for row in rows] == pytest.approx([0.1, 0.08, 0.06, 0.04, 0.02])
+    with pytest.raises(UserError, match=r"num_updates was 5 and is now 6; with lr_schedule=linear"):
+        train(tmp_path, **settings | {"num_updates": 6}, resume=True)
+
+
 def test_a_run_may_be_made_longer_but_not_changed(tmp_path):
     train(tmp_path, num_episodes=24)
     assert train(tmp_path, num_episodes=48, resume=True)[1].updates == 4

@@ -104,7 +104,8 @@ class AgentsConfig(Section):
     concurrency: int = Field(64, ge=1)
     """Attempts at a time."""
     epochs: int | None = Field(None, ge=1)
-    """Passes over the training tasks, instead of `training.phase2_rl.num_episodes`."""
+    """Passes over the training tasks, instead of `training.phase2_rl.num_episodes`; where `num_updates` is given, that
+    counts."""
     unscorable_limit: float = Field(0.2, gt=0, le=1)
     """A batch with a larger share of unscorable episodes stops the command."""
 

@@ -62,6 +62,9 @@ class OptimizationConfig(AdamConfig):
     """Updates over which the learning rate rises to what the schedule says, by equal steps."""
     num_episodes: int = Field(1000, ge=1)
     """Tasks attempted in total; each is planned `num_generations` times."""
+    num_updates: int | None = Field(None, ge=1)
+    """Updates in total, instead of `num_episodes`: a batch ends with its pass over the tasks, and may attempt more than
+    `tasks_per_update` (`dynamic_sampling`), so that tasks do not tell the number of updates."""
     gamma: float | None = Field(None, ge=0, le=1)
     """PPO: discount per decision. null: 0.99 over a planner's decisions, 1 over a language model's tokens."""
     lambda_gae: float | None = Field(None, ge=0, le=1)

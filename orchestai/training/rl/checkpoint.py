@@ -50,8 +50,17 @@ class Position:
     certain_updates: int = 0
     invalid_updates: int = 0
 
+    def done(self, config: Phase2Config) -> int:
+        """Of `length_of(config)`."""
+        return self.consumed if config.num_updates is None else self.update
 
-_EPISODES = "training.phase2_rl.num_episodes"
+
+def length_of(config: Phase2Config) -> int:
+    """How long a run lasts: in updates, where `num_updates` says so, else in tasks attempted."""
+    return config.num_episodes if config.num_updates is None else config.num_updates
+
+
+_LENGTH = frozenset({"training.phase2_rl.num_episodes", "training.phase2_rl.num_updates"})
 _SCHEDULE = "training.phase2_rl.lr_schedule"
 _VLLM = "planner.language.vllm."
 _SPEED = {
@@ -73,7 +82,7 @@ def identity(
     for name, some in (("training tasks", tasks), ("validation tasks", eval_tasks)):
         flat[name] = data_fingerprint(some)
     # Without a schedule, how long training will last changes no update of it.
-    free = {*_SPEED, _EPISODES} if phase2.lr_schedule == "constant" else _SPEED
+    free = _SPEED | _LENGTH if phase2.lr_schedule == "constant" else _SPEED
     return {key: value for key, value in flat.items() if key not in free}
 
 
@@ -137,7 +146,7 @@ def _refuse_change(path: Path, saved: Mapping[str, Any], now: Mapping[str, Any])
     for key in sorted({*saved, *now}):
         if saved.get(key) != now.get(key):
             remedy = "restore it, or start a new run in another output folder"
-            if key == _EPISODES:
+            if key in _LENGTH:
                 remedy = (
                     f"with lr_schedule={now[_SCHEDULE]} the learning rate ends at 0 there, so this run can be made "
                     "neither longer nor shorter; restore it, or start a new run from its phase2_last (--checkpoint) in "

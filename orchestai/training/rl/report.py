@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from orchestai import artefacts
+from orchestai.config import Phase2Config
 from orchestai.errors import UserError
 from orchestai.progress import LoggedProgress
 from orchestai.training.rl.best import Standing
-from orchestai.training.rl.checkpoint import Position
+from orchestai.training.rl.checkpoint import Position, length_of
 
 METRICS, ROLLOUTS = "phase2_metrics.jsonl", "phase2_rollouts.jsonl"
 SAMPLES_PER_UPDATE = 8
@@ -30,12 +31,12 @@ class Report:
     them anew.
 
     Args:
-        total: tasks to attempt.
+        config: says how long the run is.
         position: where an earlier run stopped, or the beginning.
     """
 
     def __init__(
-        self, output: Path, accelerator: Accelerator, *, total: int, position: Position, resumed: bool
+        self, output: Path, accelerator: Accelerator, *, config: Phase2Config, position: Position, resumed: bool
     ) -> None:
         self._metrics = output / METRICS
         self._rollouts = output / ROLLOUTS
@@ -50,7 +51,10 @@ class Report:
             TimeRemainingColumn(),
         )
         self._progress = LoggedProgress(*columns, console=Console(stderr=True), disable=not self._main)
-        self._line = self._progress.add_task("phase 2", total=total, completed=position.consumed, figures="")
+        self._line = self._progress.add_task(
+            "phase 2", total=length_of(config), completed=position.done(config), figures=""
+        )
+        self._config = config
         if self._main:
             for path in (self._metrics, self._rollouts):
                 _keep_until(path, position.update if resumed else -1)
@@ -75,7 +79,7 @@ class Report:
         shown = (
             f"reward {metrics['reward']:.2f}  success {metrics['success']:.0%}  flat {metrics['flat_group_share']:.0%}"
         )
-        self._progress.update(self._line, completed=position.consumed, figures=shown + lost)
+        self._progress.update(self._line, completed=position.done(self._config), figures=shown + lost)
 
     def evaluation(self, update: int, metrics: Mapping[str, float], standing: Standing) -> None:
         """The figures of an evaluation, under names that begin with `eval_`, and how it compares with those before."""

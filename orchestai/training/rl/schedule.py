@@ -12,7 +12,7 @@ def rate_factor(config: OptimizationConfig, update: int, progress: float) -> flo
 
     Args:
         update: updates before this one.
-        progress: share of the run's episodes before this update.
+        progress: share of the run before this update.
     """
     warm = min(1.0, (update + 1) / config.warmup_updates) if config.warmup_updates else 1.0
     decay = {"constant": 1.0, "linear": 1 - progress, "cosine": (1 + math.cos(math.pi * progress)) / 2}

@@ -79,7 +79,9 @@ class TaskBatches(Generic[Begun]):
         """At most `count` tasks after those that were consumed; none is of another pass than the first."""
         epoch, first = divmod(consumed, len(self._tasks))
         order = random.Random(f"{self._config.seed}/{epoch}").sample(self._tasks, len(self._tasks))
-        return order[first : first + min(count, self._config.num_episodes - consumed)]
+        if self._config.num_updates is None:
+            count = min(count, self._config.num_episodes - consumed)
+        return order[first : first + count]
 
     async def next(self, position: Position) -> Sampled:
         """The episodes of the next update, of all processes, in the order of the tasks; to be called by all together.
@@ -124,7 +126,8 @@ class TaskBatches(Generic[Begun]):
     def _next_begun(self, position: Position) -> tuple[int, Begun]:
         """The number of tasks of the next batch, and their attempts; those after it are begun too if off policy."""
         ahead = 0 if self._config.on_policy else self._config.max_staleness
-        while len(self._begun) <= ahead:
+        last = self._config.num_updates
+        while len(self._begun) <= ahead and (last is None or position.update + len(self._begun) < last):
             consumed = position.consumed + sum(len(tasks) for tasks, _ in self._begun)
             tasks = self.tasks_from(consumed, self._config.tasks_per_update)
             if not tasks:

@@ -23,7 +23,7 @@ from orchestai.training.layouts import layout_of
 from orchestai.training.learner import Learner, NotFiniteError
 from orchestai.training.rl.batch import Batch, Learning, make_batch, plan_credit
 from orchestai.training.rl.best import judge, successes
-from orchestai.training.rl.checkpoint import Position, load_state, save_state
+from orchestai.training.rl.checkpoint import Position, length_of, load_state, save_state
 from orchestai.training.rl.collapse import watch
 from orchestai.training.rl.collector import Begun, Collector
 from orchestai.training.rl.credit import Credit
@@ -159,7 +159,7 @@ class Trainer(Generic[Begun]):
         )
 
     async def train(self, *, resume: bool = False) -> Summary:
-        """Train until `num_episodes` tasks have been attempted.
+        """Train until `num_episodes` tasks have been attempted, or `num_updates` batches learned from.
 
         Raises:
             UserError: too many episodes are unscorable, the loss is not finite, a file cannot be written, or there is
@@ -172,13 +172,11 @@ class Trainer(Generic[Begun]):
                 learner.load_state(learned[name])
         position = self.position
         stopped = ""
-        with Report(
-            self.output, self.accelerator, total=config.num_episodes, position=position, resumed=resume
-        ) as report:
+        with Report(self.output, self.accelerator, config=config, position=position, resumed=resume) as report:
             await self.collector.sync(position.versions)
             if not resume:
                 await self._evaluate(report)
-            while position.consumed < config.num_episodes and not stopped:
+            while position.done(config) < length_of(config) and not stopped:
                 sampled = await self.batches.next(position)
                 ages = describe_staleness(sampled.episodes, position.versions, config)
                 episodes = refuse_stale(sampled.episodes, position.versions, config)
@@ -202,7 +200,7 @@ class Trainer(Generic[Begun]):
                 metrics["slots_per_second"] = metrics["slots_per_plan"] * len(attempts) / sum(seconds.values())
                 stopped = watch(position, metrics, config)
                 report.update(position, metrics, sample_rows(episodes))
-                if stopped or position.update % config.eval_every == 0 or position.consumed >= config.num_episodes:
+                if stopped or position.update % config.eval_every == 0 or position.done(config) >= length_of(config):
                     await self._evaluate(report)
             if stopped:
                 report.say(f"stopped after update {position.update}: {stopped}")
@@ -223,7 +221,7 @@ class Trainer(Generic[Begun]):
 
     def _set_learning_rate(self) -> float:
         """Give the policies' learning rate for the next update."""
-        update, progress = self.position.update, self.position.consumed / self.config.num_episodes
+        update, progress = self.position.update, self.position.done(self.config) / length_of(self.config)
         of_values = rate_factor(self.config, update, progress)
         factor = 0.0 if self._value_only else rate_factor(self.config, update - self._value_updates, progress)
         for learner in self.learners.values():
