@@ -58,7 +58,8 @@ def train(
     """Train the agents of a workflow by reward. Start it with `accelerate launch` for many GPUs."""
     from orchestai.agents.trainer import AgentTrainer
 
-    AgentTrainer(config=_load(name, config, words), output_dir=output_dir, checkpoint=checkpoint).train(resume=resume)
+    trainer = AgentTrainer(config=_load(name, config, words), output_dir=output_dir, checkpoint=checkpoint)
+    trainer.train(resume=resume).refuse_unchanged()
 
 
 @agents.command()

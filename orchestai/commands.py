@@ -137,10 +137,14 @@ def train_phase1(config: Config, *, data: Path, output_dir: Path, resume: bool) 
 
 
 def train_phase2(config: Config, *, checkpoint: Path, output_dir: Path, resume: bool) -> None:
-    """Phase 2 from a checkpoint of phase 1."""
+    """Phase 2 from a checkpoint of phase 1.
+
+    Raises:
+        UserError: as `train`, and at the end if no weight changed.
+    """
     from orchestai.training.rl.start import train
 
-    asyncio.run(train(config, checkpoint=checkpoint, output_dir=output_dir, resume=resume))
+    asyncio.run(train(config, checkpoint=checkpoint, output_dir=output_dir, resume=resume)).refuse_unchanged()
 
 
 def validate(config: Config, *, checkpoint: Path, output_dir: Path | None) -> None:

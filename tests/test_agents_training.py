@@ -14,10 +14,12 @@ import agents_sample as sample
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from typer.testing import CliRunner
 
 from orchestai.agents.policies import open_policies
 from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.trainer import AgentTrainer
+from orchestai.agents_cli import agents
 from orchestai.errors import UserError
 from orchestai.evaluation import agents as evaluation
 from orchestai.training.rl.report import METRICS, ROLLOUTS
@@ -161,6 +163,31 @@ def test_rewards_that_the_workflow_does_not_have_are_refused(tmp_path):
     config = sample.settings(workflow_args={"announced": False})
     with pytest.raises(UserError, match=r"Graded\.run: Graded has no reward 'polite' in its `rewards`, only plain"):
         sample.trainer(tmp_path, config, workflow_class=sample.Graded).train()
+
+
+def test_a_run_that_changes_no_weight_says_so_and_fails(tmp_path, capsys):
+    """It ended as one that had learned: with its best checkpoint's reward, and exit code 0."""
+    config = sample.settings(policies="separate", budget={"turns": 1}, credit="outcome")  # every attempt fails
+    summary = sample.trainer(tmp_path / "run", config).train()
+    assert summary.steps == {"caller": 0, "answerer": 0}
+    assert "no weight changed: in none of 2 updates did a reward differ" in capsys.readouterr().err
+    path = tmp_path / "config.yaml"
+    path.write_text(config.model_copy(update={"tasks": config.tasks.model_copy(update={"suite": "written"})}).to_yaml())
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text(
+        "".join(f"{task.model_copy(update={'split': 'train'}).model_dump_json()}\n" for task in sample.TASKS)
+    )
+    words = ["--config", str(path), f"tasks.path={tasks}", "--output_dir", str(tmp_path / "again")]
+    result = CliRunner().invoke(agents, ["train", "agents_sample:Talk", *words])
+    assert isinstance(result.exception, UserError)
+    assert str(result.exception).startswith("no weight changed")
+
+
+def test_a_policy_that_did_not_change_is_named(tmp_path):
+    config = sample.settings(policies="separate", workflow_args={"silent": True})
+    summary = sample.trainer(tmp_path, config).train()
+    assert summary.complaint.startswith("no weight of answerer changed")
+    summary.refuse_unchanged()
 
 
 def test_off_policy_turns_are_as_old_as_the_weights_that_wrote_them(tmp_path):

@@ -160,6 +160,15 @@ def test_nothing_is_learned_where_no_reward_differs_and_training_stops(tmp_path)
     assert torch.equal(planner.logits, before)
     assert summary.updates == 3
     assert "nothing could be learned in 3 updates" in summary.stopped
+    assert summary.steps == {"planner": 0}
+    with pytest.raises(UserError, match="no weight changed: in none of 3 updates did a reward differ"):
+        summary.refuse_unchanged()
+
+
+def test_a_run_that_learned_complains_of_nothing(tmp_path):
+    _, summary = train(tmp_path, num_episodes=24)
+    assert summary.complaint == ""
+    summary.refuse_unchanged()
 
 
 def test_kl_holds_the_policy_near_its_start(tmp_path):

@@ -30,7 +30,8 @@ from orchestai.training.rl.checkpoint import identity
 from orchestai.training.rl.distributed import on_main, open_accelerator
 from orchestai.training.rl.example import worked_example
 from orchestai.training.rl.start import split_tasks
-from orchestai.training.rl.trainer import BEST, STATE, Summary, Trainer, choose_recipe
+from orchestai.training.rl.summary import Summary
+from orchestai.training.rl.trainer import BEST, STATE, Trainer, choose_recipe
 from orchestai.workers.pool import WorkerPool
 
 

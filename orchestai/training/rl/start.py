@@ -28,7 +28,8 @@ from orchestai.training.rl.backends import open_execute, open_sampler
 from orchestai.training.rl.checkpoint import identity
 from orchestai.training.rl.distributed import on_main, open_accelerator
 from orchestai.training.rl.rollout import ROLE, Rollout
-from orchestai.training.rl.trainer import BEST, LAST, STATE, Summary, Trainer
+from orchestai.training.rl.summary import Summary
+from orchestai.training.rl.trainer import BEST, LAST, STATE, Trainer
 from orchestai.workers.pool import worker_cards
 
 logger = logging.getLogger(__name__)

@@ -6,9 +6,8 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Generic
 
 import torch
@@ -44,48 +43,10 @@ from orchestai.training.rl.recipes import PPO, RECIPES, Recipe
 from orchestai.training.rl.report import Report
 from orchestai.training.rl.schedule import rate_factor
 from orchestai.training.rl.staleness import describe_staleness, refuse_stale
+from orchestai.training.rl.summary import Summary
 from orchestai.training.rl.task_batches import TaskBatches, all_episodes
 
 BEST, LAST, STATE = "phase2_best.pth", "phase2_last.pth", "phase2_state.pt"
-
-
-@dataclass(frozen=True)
-class Summary:
-    """How training ended.
-
-    Attributes:
-        updates: batches learned from, earlier runs included.
-        best_reward: mean reward on the validation tasks of the policies in phase2_best.pth.
-        start_reward: of those that training began with.
-        best_success, start_success: likewise their success; None where attempts have no such figure.
-        stopped: why it ended before its time; empty if it did not.
-    """
-
-    updates: int
-    best_reward: float
-    start_reward: float
-    best_success: float | None
-    start_success: float | None
-    stopped: str = ""
-
-    @classmethod
-    def of(cls, position: Position, stopped: str) -> Summary:
-        start = position.start_success.values()
-        return cls(
-            position.update,
-            position.best_reward or 0.0,
-            position.start_reward or 0.0,
-            position.best_success,
-            fmean(start) if start else None,
-            stopped,
-        )
-
-    def __str__(self) -> str:
-        """What the best policies are worth on the validation tasks, and what training began with."""
-        said = f"reward {self.best_reward:.3f} ({self.start_reward:.3f} at the start)"
-        if self.best_success is not None and self.start_success is not None:
-            said += f", success {self.best_success:.1%} ({self.start_success:.1%})"
-        return said
 
 
 class Trainer(Generic[Begun]):
@@ -204,7 +165,10 @@ class Trainer(Generic[Begun]):
                     await self._evaluate(report)
             if stopped:
                 report.say(f"stopped after update {position.update}: {stopped}")
-        return Summary.of(position, stopped)
+            summary = Summary.of(position, stopped)
+            if summary.complaint:
+                report.say(summary.complaint)
+        return summary
 
     def _say_what_is_ignored(self, report: Report, learnings: Iterable[Learning]) -> None:
         if ignored := sorted({name for learning in learnings for name in learning.ignored}):
