@@ -16,12 +16,13 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
-from orchestai.agents.policies import open_policies
+from orchestai.agents.policies import open_policies, seen_by
 from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.agents_cli import agents
 from orchestai.errors import UserError
 from orchestai.evaluation import agents as evaluation
+from orchestai.tasks.splits import open_splits
 from orchestai.training.rl.report import METRICS, ROLLOUTS
 
 MODES = ("shared", "adapter", "separate")
@@ -122,6 +123,35 @@ def test_what_fails_for_want_of_infrastructure_teaches_nothing(tmp_path):
     strict = sample.settings(workflow_args={"lost": ["0"]})
     with pytest.raises(UserError, match=r"agents\.unscorable_limit=0\.2 allows.*the line is dead"):
         sample.trainer(tmp_path / "strict", strict).train()
+
+
+def test_agents_are_not_evaluated_on_tasks_that_they_learned(tmp_path, capsys):
+    """A file of one split was trained on for four fifths, and evaluated whole; and what a first training learned, a
+    second one, on other tasks, still knows."""
+    tasks = [sample.TASKS[0].model_copy(update={"task_id": str(i), "instruct_prompt": f"Say {i}."}) for i in range(40)]
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(f"{task.model_dump_json()}\n" for task in tasks))
+    words = ["model=tiny", "tasks.suite=written", f"tasks.path={path}", "tasks.limit=null", "model.max_new_tokens=2"]
+    config = load_agent_config("agents_sample:Talk", None, words)
+    splits = open_splits(config.tasks)
+    AgentTrainer(config=config, output_dir=tmp_path / "first").train()
+    AgentTrainer(
+        config=config,
+        output_dir=tmp_path / "second",
+        checkpoint=tmp_path / "first" / "phase2_best",
+        train_dataset=[task.model_copy(update={"instruct_prompt": "Another."}) for task in tasks[:1]],
+        val_dataset=tasks[:1],
+    ).train()
+    second = tmp_path / "second" / "phase2_last"
+    seen = seen_by(second)
+    assert seen.has_learned("another")
+    assert all(seen.has_learned(task.instruction) for task in splits.train)
+    asyncio.run(evaluation.evaluate(config, checkpoint=second, output=tmp_path / "figures.json"))
+    held_out = json.loads((tmp_path / "figures.json").read_text())["held_out"]
+    assert held_out["of"] == 40
+    assert set(held_out["evaluated"]) <= {task.task_id for task in splits.test}
+    assert held_out["evaluated"]
+    assert "tasks are held out; left out" in " ".join(capsys.readouterr().err.split())
 
 
 def test_figures_of_a_broken_infrastructure_are_no_evaluation(tmp_path):

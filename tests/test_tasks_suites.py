@@ -101,10 +101,9 @@ BARE = {"task_id": "own/1", "suite": "written", "instruct_prompt": "Say hello.",
         ("humaneval", [RECORD | {"test": "def check(candidate):\n    pass\n"}], "line 1: .*its tests assert nothing"),
         ("humaneval", [RECORD, RECORD | {"prompt": RECORD["prompt"] + "\n# again"}], "line 2: the id 'HumanEval/0' is"),
         ("written", [BARE | {"instruct_prompt": " \n"}], "line 1: task 'own/1' has no instruction"),
-        ("written", [BARE | {"answers": []}], "line 1: task 'own/1' has neither tests nor answers"),
-        ("written", [BARE | {"answers": [""]}], "line 1: task 'own/1' has neither tests nor answers"),
+        ("composition", [BARE | {"answers": []}], "line 1: this task has neither tests nor answers"),
         ("written", [BARE | {"test": "import unittest\n"}], "line 1: the tests of task 'own/1' hold no test"),
-        ("math500", [{"problem": "1 + 1?", "answer": " "}], "line 1: task 'math500/test/0' has neither"),
+        ("math500", [{"problem": "1 + 1?", "answer": " "}], "line 1: this task has neither tests nor answers"),
     ],
 )
 def test_tasks_that_ask_nothing_or_cannot_be_judged_are_refused(tmp_path, suite, records, complaint):
@@ -114,6 +113,15 @@ def test_tasks_that_ask_nothing_or_cannot_be_judged_are_refused(tmp_path, suite,
     with pytest.raises(UserError, match=complaint) as refused:
         load_suite(suite, str(path)).split("test")
     assert str(refused.value).startswith(str(path))
+
+
+def test_tasks_that_only_a_workflow_could_judge_are_counted(tmp_path, caplog):
+    path = tmp_path / "tasks.jsonl"
+    records = [BARE, *(BARE | {"task_id": name, "instruct_prompt": name, "answers": [""]} for name in ("b", "c"))]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert len(load_suite("written", str(path)).split("test")) == 3
+    assert "2 of 3 tasks have neither tests nor answers" in caplog.text
+    assert f"{path}, line 2, and 1 more" in caplog.text
 
 
 def test_tasks_that_are_there_twice_are_counted_with_their_places(tmp_path, caplog):

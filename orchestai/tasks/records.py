@@ -39,11 +39,17 @@ def read_records(source: str, hub_split: str, *, within: str = "") -> list[tuple
     return _read_hub(source, hub_split)
 
 
-def to_tasks(records: Sequence[tuple[str, Record]], convert: Callable[[Record], Task]) -> list[Task]:
+def to_tasks(
+    records: Sequence[tuple[str, Record]], convert: Callable[[Record], Task], *, judged: bool = True
+) -> list[Task]:
     """Convert records.
 
     A record that says the same as one before under the same id is left out, and tasks that share an instruction are
     kept; both are counted in a warning that names the first.
+
+    Args:
+        judged: refuse a task without tests, answers and details. Otherwise such are counted in a warning: a workflow of
+            the user's may judge by itself.
 
     Raises:
         UserError: a record does not fit, has no instruction or nothing to judge an answer by, or has the id of another
@@ -54,6 +60,7 @@ def to_tasks(records: Sequence[tuple[str, Record]], convert: Callable[[Record], 
     instructions: dict[str, str] = {}
     twice: list[str] = []
     alike: list[str] = []
+    bare: list[str] = []
     for where, record in records:
         task = _convert(where, record, convert)
         before, first = known.setdefault(task.task_id, (where, task))
@@ -67,7 +74,21 @@ def to_tasks(records: Sequence[tuple[str, Record]], convert: Callable[[Record], 
             continue
         if (same := instructions.setdefault(task.instruction, where)) != where:
             alike.append(f"{where} has that of {same}")
+        if not (task.test.strip() or any(answer.strip() for answer in task.answers) or task.details):
+            bare.append(where)
         tasks.append(task)
+    if bare and judged:
+        raise UserError(
+            f"{bare[0]}: this task has neither tests nor answers, so nothing could judge an answer; add some, or "
+            f"remove it ({len(bare)} such tasks)"
+        )
+    if bare:
+        logger.warning(
+            "%d of %d tasks have neither tests nor answers, so only a workflow that judges by itself can use them: %s",
+            len(bare),
+            len(records),
+            _some(bare),
+        )
     if twice:
         logger.warning("left out %d of %d tasks, which are there twice: %s", len(twice), len(records), _some(twice))
     if alike:
@@ -95,11 +116,6 @@ def _convert(where: str, record: Record, convert: Callable[[Record], Task]) -> T
         raise UserError(f"{where}: task {task.task_id!r} has no instruction; write one, or remove it")
     if task.test and not _TEST.search(task.test):
         raise UserError(f"{where}: the tests of task {task.task_id!r} hold no test (a method `test...`); write one")
-    if not (task.test.strip() or any(answer.strip() for answer in task.answers) or task.details):
-        raise UserError(
-            f"{where}: task {task.task_id!r} has neither tests nor answers, so nothing could judge an answer; add "
-            "some, or remove it"
-        )
     return task
 
 

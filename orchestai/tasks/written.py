@@ -23,7 +23,7 @@ def load(path: str | None = None) -> Suite:
         raise UserError("the suite `written` has no data of its own; set tasks.path to a file of tasks")
 
     splits: dict[str, list[Task]] = {}
-    for task in to_tasks(read_file(Path(path)), lambda record: Task(**record)):
+    for task in to_tasks(read_file(Path(path)), lambda record: Task(**record), judged=False):
         splits.setdefault(task.split, []).append(task)
     return Suite("written", {name: partial(list, tasks) for name, tasks in splits.items()})
 
