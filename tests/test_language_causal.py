@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from language_model import tiny_tokenizer
+from peft import LoraConfig
 from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
@@ -24,6 +26,8 @@ from transformers import (
 from orchestai.errors import UserError
 from orchestai.planner.language import likelihood
 from orchestai.planner.language.causal import CausalPolicy, TokenScores
+from orchestai.planner.language.token_policy import TokenPolicy
+from orchestai.planner.language.tokens import TokenDecisions
 
 _SIZE = {
     "vocab_size": 50,
@@ -168,6 +172,36 @@ def test_gradient_checkpointing_changes_nothing() -> None:
     assert len(layers) == 2, "forward, and again in the backward pass"
     for name, gradient in expected.items():
         torch.testing.assert_close(found[name], gradient, atol=1e-5, rtol=1e-4)
+
+
+def test_scores_have_no_dropout_where_activations_are_computed_twice() -> None:
+    """Layers keep no activations in training mode alone, and there attention drops half of what it sees, in the forward
+    pass only. Sampling does not, and the first score verifies the model, which must not change the mode either."""
+
+    def policy(**options: Any) -> TokenPolicy:
+        config = LlamaConfig(**_SIZE, attention_dropout=0.5)
+        lora = LoraConfig(r=4, target_modules=["q_proj"], lora_dropout=0.5, init_lora_weights=False)
+        model = model_of(config)
+        model.add_adapter(lora)
+        return TokenPolicy(model, tiny_tokenizer(), max_slots=8, **options).eval()
+
+    prompts, completions = rows_of(GROUPS["several"])
+    rows = [TokenDecisions(*row) for row in zip(prompts, completions, strict=True)]
+    found = []
+    for one in (policy(), policy(gradient_checkpointing=True)):
+        layers = _count_calls(one.model.get_decoder().layers[0].input_layernorm)
+        for _ in range(2):
+            one.zero_grad()
+            scores = one.score([], rows, explore=frozenset(), temperature=1.0)
+            del layers[:-1]
+            scores.logp.sum().backward()
+        found.append((scores.logp.detach(), {n: p.grad for n, p in one.named_parameters() if p.requires_grad}))
+        assert len(layers) == 2 if one._checkpointed else 1
+        assert not any(part.training for part in one.modules())
+    (logp, gradients), (again, also) = found
+    torch.testing.assert_close(again, logp, atol=1e-5, rtol=0)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(also[name], gradient, atol=1e-4, rtol=1e-4)
 
 
 def _count_calls(module: torch.nn.Module) -> list[None]:

@@ -107,18 +107,22 @@ def read(model: PreTrainedModel, ids: Tensor, positions: Tensor, attending: Atte
 
 
 @contextmanager
-def without_dropout(model: PreTrainedModel) -> Iterator[None]:
-    training = model.training
-    model.eval()
+def without_dropout(module: nn.Module) -> Iterator[None]:
+    """In evaluation mode while the block lasts; then every part is in the mode that it was in."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
     try:
         yield
     finally:
-        model.train(training)
+        for part, training in modes:
+            part.training = training
 
 
 @torch.no_grad()
 def verify(model: PreTrainedModel, vocabulary: int) -> None:
     """Compare what `model` says of two packed rows behind one prompt, after another prompt, with each row alone.
+
+    In the model's own number format, whatever is around: mixed precision alone makes the two differ.
 
     Raises:
         UserError: they differ by more than rounding, as with layers that see tokens without attending to them.
@@ -127,16 +131,16 @@ def verify(model: PreTrainedModel, vocabulary: int) -> None:
     completions = [torch.arange(first, last) % vocabulary for first, last in ((11, 13), (14, 17), (18, 22))]
     packing = pack(prompts, completions, model.device)
     head: Any = model.get_output_embeddings()
-    with without_dropout(model):
-        packed = head(read(model, packing.ids, packing.positions, packing)[packing.sources]).float()
+    with without_dropout(model), torch.autocast(model.device.type, enabled=False):
+        packed = head(read(model, packing.ids, packing.positions, packing)[packing.sources])
         outputs: list[Any] = [
             model(input_ids=torch.cat(row).to(model.device)[None], use_cache=False)
             for row in zip(prompts, completions, strict=True)
         ]
     for row, (prompt, output) in enumerate(zip(prompts, outputs, strict=True)):
         alone = output.logits[0, len(prompt) - 1 : -1].float()
-        difference = float((alone - packed[packing.rows == row]).abs().mean() / alone.std())
-        if difference > (1e-3 if model.dtype == torch.float32 else 0.1):
+        difference = float((alone - packed[packing.rows == row].float()).abs().mean() / alone.std())
+        if difference > (1e-3 if packed.dtype == torch.float32 else 0.1):
             raise UserError(
                 f"planner.language: {model.config.model_type} computes something else on packed rows than on single "
                 f"ones (logits differ by {difference:.2g} standard deviations); {_OTHER}"

@@ -24,7 +24,7 @@ from orchestai.workers.base import WorkerCard
 
 ADAPTER, REFERENCE = "default", "reference"
 _ADAPTER_FILE = "adapter_model.safetensors"
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def open_model(
@@ -44,7 +44,7 @@ def open_model(
             raise UserError("planner.language.model: `tiny` knows nothing before phase 1; pass a checkpoint of phase 1")
         tokenizer = tiny_tokenizer(config.planner, cards, texts, cache_dir(config))
         tiny: nn.Module = tiny_model(config.planner, tokenizer)
-        tiny.to(dtype=_DTYPES[settings.dtype])
+        tiny.to(dtype=DTYPES[settings.dtype])
         return cast(PreTrainedModel, tiny), tokenizer
     model, tokenizer = read_model(source(config), settings)
     if settings.lora is not None:
@@ -68,7 +68,7 @@ def read_model(path: str, settings: Format) -> tuple[PreTrainedModel, PreTrained
     Raises:
         UserError: they cannot be loaded.
     """
-    options: dict[str, Any] = {"dtype": _DTYPES[settings.dtype]}
+    options: dict[str, Any] = {"dtype": DTYPES[settings.dtype]}
     if settings.load_in_4bit:
         options |= _four_bits()
     try:
@@ -220,13 +220,6 @@ def quietly() -> Iterator[None]:
     finally:
         if shown:
             logging.enable_progress_bar()
-
-
-def without_dropout(model: nn.Module) -> None:
-    """Switch off the dropout modules, whatever mode the rest is in."""
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.eval()
 
 
 def _four_bits() -> dict[str, Any]:

@@ -8,9 +8,11 @@ from contextlib import AbstractContextManager, contextmanager
 import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from orchestai.planner.base import AnyDecisions, DecisionKind, Scores
 from orchestai.planner.language import models
+from orchestai.planner.language.attention import without_dropout
 from orchestai.planner.language.causal import CausalPolicy
 from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.tasks.task import Task
@@ -91,16 +93,19 @@ class TokenPolicy(nn.Module):
         """A context in which this is the policy that training began from; None without adapters: only a copy can."""
         return models.reference(self.model) if self.has_adapter else None
 
+    def multiply_in(self, dtype: torch.dtype | None) -> None:
+        """Sample and score under autocast to `dtype`, as the optimizer's steps do; None is the weights' own format."""
+        self.policy.autocast = dtype
+
     @contextmanager
     def _without_dropout(self) -> Iterator[None]:
-        """Checkpointed activations exist only in training mode, so that mode stays where they are asked for."""
-        training = self.training
-        self.train(self._checkpointed and torch.is_grad_enabled())
-        models.without_dropout(self)
-        try:
+        """Layers keep no activations in training mode alone, so they are in it, but none of their parts is."""
+        with without_dropout(self):
+            if self._checkpointed and torch.is_grad_enabled():
+                for layer in self.modules():
+                    if isinstance(layer, GradientCheckpointingLayer):
+                        layer.training = True
             yield
-        finally:
-            self.train(training)
 
 
 def token_decisions(decisions: AnyDecisions) -> TokenDecisions:
