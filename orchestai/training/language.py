@@ -30,6 +30,7 @@ from orchestai.training.data_format import TrainingExample, load_training_data
 from orchestai.training.dataset import LengthGroupedBatches
 from orchestai.training.epochs import Epochs, short
 from orchestai.training.figures import Tally
+from orchestai.training.formats import autocast_format
 from orchestai.training.learner import Learner, NotFiniteError
 from orchestai.training.lessons import PlanLesson, UnteachableError, make_lesson
 from orchestai.training.phase1 import (
@@ -67,12 +68,14 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
     learned, held_out = split_examples(examples, config.tasks, data)
     cards = worker_cards(config.workers)
     torch.manual_seed(settings.seed)
-    accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)
+    precision = config.planner.language.mixed_precision
+    accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s, precision)
     if resume:
         planner = load_language_planner(last, config, cards)
     else:
         texts = [text for example in learned for text in (example.instruction, *example.targets.instructions)]
         planner = open_language_planner(config, cards, texts)
+    planner.multiply_in(autocast_format(accelerator))
     reference = reference_fact(data)
 
     def save(path: Path, facts: Mapping[str, Any]) -> None:

@@ -35,6 +35,10 @@ class Layout:
     def configure(self, module: nn.Module, max_grad_norm: float) -> None:
         """Say what `accelerator.prepare(module, ...)` cannot know by itself."""
 
+    def dtype(self, parameter: nn.Parameter) -> torch.dtype:
+        """The number format in which it learns."""
+        return parameter.dtype
+
     def value(self, parameter: nn.Parameter) -> Tensor:
         """The whole parameter, in the format in which it learns; not to be changed."""
         return parameter.detach()
@@ -113,6 +117,9 @@ class Zero(Layout):
         }.items():
             if settings["zero_optimization"].get(name) == "auto":
                 settings["zero_optimization"][name] = size
+
+    def dtype(self, parameter: nn.Parameter) -> torch.dtype:
+        return torch.float32
 
     def value(self, parameter: nn.Parameter) -> Tensor:
         from deepspeed.utils import safe_get_full_fp32_param

@@ -14,6 +14,7 @@ from torch import nn
 
 from orchestai.config import AdamConfig
 from orchestai.errors import UserError
+from orchestai.training.formats import check_formats
 from orchestai.training.freed_memory import FreedMemory
 from orchestai.training.layouts import layout_of
 from orchestai.training.optimizers import open_optimizer
@@ -37,6 +38,10 @@ class NotFiniteError(Exception):
     """The gradient of a step is not finite; the weights must not be used any more."""
 
 
+_SKIPS = 20
+"""Steps in a row that a scaler of losses may skip. It halves its scale each time, from 2^16: by then it is below 1."""
+
+
 class Learner:
     """A planner's parameters that require gradients, AdamW, and steps that all processes take together.
 
@@ -57,7 +62,8 @@ class Learner:
         optimizer: its learning rates are those of `param_groups`.
 
     Raises:
-        UserError: the layout does not go with the optimizer, or its package is missing.
+        UserError: the layout does not go with the optimizer, its package is missing, or the weights cannot learn in
+            their number format.
     """
 
     def __init__(
@@ -87,6 +93,17 @@ class Learner:
         self.module, self.optimizer = accelerator.prepare(module, optimizer)
         self.planner = planner.to(accelerator.device)
         self._learned = _learned(learns)  # which `prepare` may have replaced
+        self._skipped = 0
+        formats = {name: self._layout.dtype(parameter) for name, parameter in self._learned.items()}
+        check_formats(formats, [p.dtype for p in learns.parameters() if not p.requires_grad], accelerator)
+
+    @torch.no_grad()
+    def compute(self, passes: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """What the module gives for the arguments of each pass, without gradient; as many passes in every process.
+
+        Computed as in `step`, in the same number format: the same arguments give the same, bit for bit.
+        """
+        return [self.module(*arguments) for arguments in passes]
 
     def step(self, passes: Sequence[tuple[Any, ...]]) -> tuple[list[tuple[Any, ...]], float]:
         """One optimiser step on the sum of the losses of all passes of all processes.
@@ -95,10 +112,12 @@ class Learner:
             passes: arguments of the module for each forward pass; as many in every process.
 
         Returns:
-            what the module gave beside the loss, per pass of this process, and the norm of the gradient of all.
+            what the module gave beside the loss, per pass of this process, and the norm of the gradient of all. The
+            norm is not finite where losses are scaled (float16), and the scale was too high: no weight has changed.
 
         Raises:
-            NotFiniteError: the norm is not finite. Under ZeRO the weights have then been changed already.
+            NotFiniteError: the norm is not finite, and no lower scale will help. Under ZeRO the weights have then been
+                changed already.
         """
         accelerator = self.accelerator
         results = []
@@ -111,9 +130,10 @@ class Learner:
             results.append(tuple(others))
         found: Any = accelerator.clip_grad_norm_(self._learned.values(), self._max_grad_norm)
         norm = float(found)
-        if not math.isfinite(norm):
+        self._skipped = 0 if math.isfinite(norm) else self._skipped + 1
+        if self._skipped > (_SKIPS if accelerator.scaler is not None else 0):
             raise NotFiniteError
-        self.optimizer.step()
+        self.optimizer.step()  # where losses are scaled, this lowers the scale instead if the norm is not finite
         self.optimizer.zero_grad()
         self._freed.give_back()
         return results, norm
@@ -141,7 +161,8 @@ class Learner:
     def state(self) -> dict[str, Any]:
         """Learned weights and moments by name, whole, on the CPU, in the same form for every layout; learning rates.
 
-        To be called by all processes; on others than the main one it is empty.
+        To be called by all processes; on others than the main one it is empty. With the scale of losses, if they have
+        one.
         """
         weights, moments = {}, {}
         with together(self.accelerator, "gathering the state of training"):
@@ -153,7 +174,9 @@ class Learner:
         if not self.accelerator.is_main_process:
             return {}
         rates = [group["lr"] for group in self.optimizer.param_groups]
-        return {"weights": weights, "moments": moments, "learning_rates": rates}
+        scaler = self.accelerator.scaler
+        scale = {} if scaler is None else {"scaler": scaler.state_dict(), "skipped": self._skipped}
+        return {"weights": weights, "moments": moments, "learning_rates": rates, **scale}
 
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -171,6 +194,9 @@ class Learner:
                 self._layout.put(self.optimizer, parameter, weights[name], moments[name])
         for group, rate in zip(self.optimizer.param_groups, state["learning_rates"], strict=True):
             group["lr"] = rate
+        if self.accelerator.scaler is not None and "scaler" in state:
+            self.accelerator.scaler.load_state_dict(state["scaler"])
+            self._skipped = state["skipped"]
         self.sync()
 
 

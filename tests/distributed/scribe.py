@@ -106,7 +106,8 @@ def run(output: Path, name: str, *, resume: bool = False, **changes: Any) -> Scr
     trainer = bandit.trainer(output, config, policy, **arguments)
     asyncio.run(trainer.train(resume=resume))
     if "RANK" in os.environ and os.environ["RANK"] == "0":
-        (output.parent.parent / "held.json").write_text(json.dumps(held(*trainer.learners.values())))
+        (updates,) = trainer.updates.values()
+        (output.parent.parent / "held.json").write_text(json.dumps(held(updates.learner)))
     return policy
 
 

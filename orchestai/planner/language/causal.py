@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,7 @@ class CausalPolicy(nn.Module):
         end_ids: tokens that end a completion.
         value_head: float32; None unless asked for; zero at first.
         context: most tokens of a prompt with its completion; None where the model sets no limit.
+        autocast: the number format in which sampling and scoring multiply; None for that of the weights.
     """
 
     def __init__(self, model: PreTrainedModel, end_ids: frozenset[int], *, value_head: bool = False) -> None:
@@ -64,6 +66,7 @@ class CausalPolicy(nn.Module):
         self.context: int | None = getattr(config, "max_position_embeddings", None)
         self._vocabulary: int = config.vocab_size
         self._verified = False
+        self.autocast: torch.dtype | None = None
         attention.prepare(model)
         self.value_head: ValueHead | None = None
         if value_head:
@@ -88,8 +91,9 @@ class CausalPolicy(nn.Module):
         self._verify()
         packing = pack(prompts, completions, self.model.device)
         head: Any = self.model.get_output_embeddings()
-        hidden = attention.read(self.model, packing.ids, packing.positions, packing)[packing.sources]
-        logp, entropy = likelihood(head, hidden, packing.targets, temperature, self._vocabulary)
+        with self._format():
+            hidden = attention.read(self.model, packing.ids, packing.positions, packing)[packing.sources]
+            logp, entropy = likelihood(head, hidden, packing.targets, temperature, self._vocabulary)
         if not logp.isfinite().all():
             raise UserError(
                 "planner.language: the log-probabilities of completions are not finite; the model's weights are "
@@ -102,7 +106,8 @@ class CausalPolicy(nn.Module):
 
         value = torch.zeros_like(logp)
         if self.value_head is not None:
-            value = self.value_head(hidden)[:, 0].float()
+            with torch.autocast(hidden.device.type, enabled=False):
+                value = self.value_head(hidden)[:, 0].float()
         return TokenScores(rows(logp), rows(entropy), rows(value), mask=rows(torch.ones_like(logp)).bool())
 
     def sample(
@@ -132,8 +137,11 @@ class CausalPolicy(nn.Module):
             max_new_tokens if self.context is None else min(max_new_tokens, self.context - len(prompt))
             for prompt in prompts
         ]
-        with attention.without_dropout(self.model):
+        with attention.without_dropout(self.model), self._format():
             return sampling.sample(self.model, self.end_ids, prompts, seeds, temperature, limits, choose)
+
+    def _format(self) -> AbstractContextManager[object]:
+        return nullcontext() if self.autocast is None else torch.autocast(self.model.device.type, self.autocast)
 
     def _check_lengths(self, lengths: Sequence[int], what: str) -> None:
         if self.context is not None and max(lengths) > self.context:

@@ -32,7 +32,8 @@ class Batch:
     Attributes:
         tasks, decisions: one per row.
         max_slots: most slots of the loss that a trajectory can have; the constant that `dr_grpo` divides by.
-        logp, values: when the decisions were sampled.
+        logp, values: when the decisions were sampled; of the policy.
+        sampler_logp: the same, of what drew the decisions.
         mask: bool; the slots in the loss.
         weights: of each decision in the policy loss, correcting for a sampler that is not quite the policy.
         advantages: of each decision.
@@ -45,6 +46,7 @@ class Batch:
     decisions: tuple[AnyDecisions, ...]
     max_slots: int
     logp: Tensor
+    sampler_logp: Tensor
     mask: Tensor
     values: Tensor
     weights: Tensor
@@ -187,16 +189,16 @@ def make_batch(
         advantages = without_truncated(advantages, truncated, acts)
     rollouts = torch.tensor([i for i, _ in known])[of_row]
     logp = _stack([row.logp for row in rows]).float()
-    weights, of_sampler = _correct(rows, logp, mask, config)
     slots = mask.float().sum(1)
     batch = Batch(
         tasks=tuple(tasks[episodes[i].task_id] for i in rollouts.tolist()),
         decisions=tuple(row.decisions for row in rows),
         max_slots=max_slots,
         logp=logp,
+        sampler_logp=_stack([row.sampler_logp for row in rows]).float(),
         mask=mask,
         values=values,
-        weights=weights,
+        weights=torch.ones_like(logp),
         advantages=per_slot,
         returns=returns,
         sequences=of_row,
@@ -204,7 +206,30 @@ def make_batch(
         rollouts=rollouts,
         rollout_slots=torch.zeros(len(episodes)).index_add(0, rollouts, slots)[rollouts],
     )
+    batch, of_sampler = corrected(batch, logp, config)
     return Learning(batch, compared.groups, compared.flat, advantages, {**figures, **of_sampler}, credit.ignored(acts))
+
+
+def corrected(batch: Batch, logp: Tensor, config: Phase2Config) -> tuple[Batch, Mapping[str, float]]:
+    """The batch with those log-probabilities of the policy, and with weights for what the sampler drew too often or too
+    rarely; and figures about the weights.
+
+    Args:
+        logp: (rows, slots).
+    """
+    if config.sampler_correction is None:
+        return replace(batch, logp=logp), {}
+    level, bound = config.sampler_correction.split("_")
+    level, bound = cast("Level", level), cast("Bound", bound)
+    drawn, mask = batch.sampler_logp, batch.mask
+    weights = maths.sampler_weights(logp, drawn, mask, level, bound, config.sampler_ratio_min, config.sampler_ratio_max)
+    plain = maths.sampler_weights(logp, drawn, mask, level, "truncate", 0.0, torch.inf)
+    count = mask.sum().clamp(min=1)
+    return replace(batch, logp=logp, weights=weights), {
+        "sampler_ratio": float((plain * mask).sum() / count),
+        "sampler_max_ratio": float((plain * mask).max()),
+        "sampler_bounded_share": float((weights != plain).sum() / count),
+    }
 
 
 def _act_of_slot(acts: Acts, of_row: Tensor, rows: Sequence[Row]) -> Tensor:
@@ -218,25 +243,6 @@ def _stack(rows: Sequence[Tensor], fill: float = 0) -> Tensor:
     """(rows, slots of the longest, at least 1) from tensors of different lengths."""
     stacked = pad_sequence(list(rows), batch_first=True, padding_value=fill)
     return stacked if stacked.shape[1] else stacked.new_full((len(rows), 1), fill)
-
-
-def _correct(
-    rows: Sequence[Row], logp: Tensor, mask: Tensor, config: Phase2Config
-) -> tuple[Tensor, Mapping[str, float]]:
-    """(rows, slots) weights for what the sampler drew too often or too rarely, and figures about them."""
-    if config.sampler_correction is None:
-        return torch.ones_like(logp), {}
-    level, bound = config.sampler_correction.split("_")
-    drawn = _stack([row.sampler_logp for row in rows]).float()
-    level, bound = cast("Level", level), cast("Bound", bound)
-    weights = maths.sampler_weights(logp, drawn, mask, level, bound, config.sampler_ratio_min, config.sampler_ratio_max)
-    plain = maths.sampler_weights(logp, drawn, mask, level, "truncate", 0.0, torch.inf)
-    count = mask.sum().clamp(min=1)
-    return weights, {
-        "sampler_ratio": float((plain * mask).sum() / count),
-        "sampler_max_ratio": float((plain * mask).max()),
-        "sampler_bounded_share": float((weights != plain).sum() / count),
-    }
 
 
 def _mean_of_slots(per_slot: Tensor, mask: Tensor, of_row: Tensor, trajectories: int) -> Tensor:

@@ -47,7 +47,7 @@ def open_accelerator(
     Args:
         output: folder of trackers that write files.
         timeout_s: longest that a process waits for the others in `together`.
-        mixed_precision: number format of optimiser steps; None leaves it to `accelerate launch`.
+        mixed_precision: number format in which matrices are multiplied; None leaves it to `accelerate launch`.
     """
     processors = not torch.cuda.is_available()
     launched = "LOCAL_RANK" in os.environ

@@ -36,11 +36,13 @@ class Part(NamedTuple):
         loss: scalar, with gradient.
         figures: (FIGURES,) shares of the step's means, without gradient; those of all its rows add up.
         max_ratio: scalar.
+        max_deviation: scalar; largest distance of a ratio from 1.
     """
 
     loss: Tensor
     figures: Tensor
     max_ratio: Tensor
+    max_deviation: Tensor
 
 
 class RowScores(NamedTuple):
@@ -71,14 +73,18 @@ class Objective(nn.Module):
         self._config = config
         self._bounds = recipe.bounds_of(config)
 
-    def forward(self, rows: Batch, counts: Counts, value_only: bool = False) -> Part:
-        """The rows' share of the loss of the optimiser step that `counts` describes.
+    def forward(self, rows: Batch, counts: Counts | None, value_only: bool = False) -> Part | Tensor:
+        """The rows' share of the loss of an optimizer step, or their log-probabilities, (rows, slots).
 
         Args:
+            counts: of the step; None for log-probabilities.
             value_only: leave the policy, its entropy and its KL out of the loss.
         """
-        config, recipe, mask = self._config, self._recipe, rows.mask
         scores = self._score(self.planner, rows)
+        return scores.logp if counts is None else self._part(rows, counts, scores, value_only)
+
+    def _part(self, rows: Batch, counts: Counts, scores: RowScores, value_only: bool) -> Part:
+        config, recipe, mask = self._config, self._recipe, rows.mask
         ratio = maths.policy_ratio(scores.logp, rows.logp, mask, recipe.level)
         policy = rows.weights * maths.policy_loss(recipe.surrogate, scores.logp, ratio, rows.advantages, self._bounds)
 
@@ -109,7 +115,9 @@ class Objective(nn.Module):
             "ratio": mean(ratio),
         }
         summary = torch.stack([figures[name].detach().float() for name in FIGURES])
-        return Part(loss, summary, torch.where(mask, ratio, 0.0).detach().max())
+        found = ratio.detach()[mask]
+        largest = (found.max(), (found - 1).abs().max()) if len(found) else (loss.new_zeros(()), loss.new_zeros(()))
+        return Part(loss, summary, *largest)
 
     @torch.no_grad()
     def _reference_logp(self, rows: Batch) -> Tensor:

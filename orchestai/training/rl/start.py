@@ -22,6 +22,7 @@ from orchestai.tasks.seen import NOTHING_SEEN, SeenTasks
 from orchestai.tasks.splits import open_splits
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
+from orchestai.training.formats import autocast_format
 from orchestai.training.layouts import layout_of
 from orchestai.training.open_reward import open_reward
 from orchestai.training.rl.backends import open_execute, open_sampler
@@ -61,7 +62,11 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
     tasks, eval_tasks = split_tasks(config.tasks, before)
     eval_tasks = eval_tasks[: phase2.eval_tasks]
     seen = before | SeenTasks.of(*([task.instruction for task in some] for some in (tasks, eval_tasks)))
-    accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s)
+    # A planner of heads is small, and gains nothing from another format.
+    precision = planner.config.language.mixed_precision if isinstance(planner, LanguagePlanner) else "no"
+    accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s, precision)
+    if isinstance(planner, LanguagePlanner):
+        planner.multiply_in(autocast_format(accelerator))
     if layout_of(accelerator).split and not isinstance(planner, LanguagePlanner):
         raise UserError(
             f"{checkpoint}: a planner of heads is small, and held whole in every process; launch it with "

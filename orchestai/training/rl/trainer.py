@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic
 
-import torch
 from accelerate import Accelerator
 
 from orchestai.config import Phase2Config
@@ -19,15 +16,13 @@ from orchestai.outcome import UnscorableCounts, UnscorableLimit
 from orchestai.rewards.reward import invalid_margin
 from orchestai.tasks.task import Task
 from orchestai.training.layouts import layout_of
-from orchestai.training.learner import Learner, NotFiniteError
-from orchestai.training.rl.batch import Batch, Learning, make_batch, plan_credit
+from orchestai.training.rl.batch import Learning, make_batch, plan_credit
 from orchestai.training.rl.best import judge, successes
 from orchestai.training.rl.checkpoint import Position, length_of, load_state, save_state
 from orchestai.training.rl.collapse import watch
 from orchestai.training.rl.collector import Begun, Collector
 from orchestai.training.rl.credit import Credit
-from orchestai.training.rl.critic import value_rates
-from orchestai.training.rl.distributed import on_main, share, together
+from orchestai.training.rl.distributed import on_main, share
 from orchestai.training.rl.episode import Episode, rank_invalid
 from orchestai.training.rl.metrics import (
     describe_batch,
@@ -36,8 +31,6 @@ from orchestai.training.rl.metrics import (
     describe_sampling,
     sample_rows,
 )
-from orchestai.training.rl.objective import FIGURES, Objective
-from orchestai.training.rl.parts import passes
 from orchestai.training.rl.policy import Policy
 from orchestai.training.rl.recipes import PPO, RECIPES, Recipe
 from orchestai.training.rl.report import Report
@@ -45,8 +38,11 @@ from orchestai.training.rl.schedule import rate_factor
 from orchestai.training.rl.staleness import describe_staleness, refuse_stale
 from orchestai.training.rl.summary import Summary
 from orchestai.training.rl.task_batches import TaskBatches, all_episodes
+from orchestai.training.rl.update import Updates
 
 BEST, LAST, STATE = "phase2_best.pth", "phase2_last.pth", "phase2_state.pt"
+_DEVIATION = 1e-3
+"""Largest distance of a ratio from 1 at an update's first step that rounding explains, on policy."""
 
 
 class Trainer(Generic[Begun]):
@@ -107,17 +103,10 @@ class Trainer(Generic[Begun]):
         self._identity = identity
         self._unscorable_limit = unscorable_limit
         self.batches = TaskBatches(accelerator, collector, config, self.recipe, self.tasks, self._telling)
-        self.learners = {name: self._learner(policy) for name, policy in self.policies.items()}
-
-    def _learner(self, policy: Policy) -> Learner:
-        policy.eval()
-        return Learner(
-            self.accelerator,
-            policy,
-            lambda learns: Objective(learns, self.recipe, self.config).eval(),
-            self.config,
-            value_rates(policy, self.config) if self.recipe.baseline == "critic" else None,
-        )
+        self._warned = False
+        self.updates = {
+            name: Updates(accelerator, policy, self.recipe, config) for name, policy in self.policies.items()
+        }
 
     async def train(self, *, resume: bool = False) -> Summary:
         """Train until `num_episodes` tasks have been attempted, or `num_updates` batches learned from.
@@ -129,8 +118,8 @@ class Trainer(Generic[Begun]):
         config = self.config
         if resume:
             self.position, learned = load_state(self.output / STATE, self._identity)
-            for name, learner in self.learners.items():
-                learner.load_state(learned[name])
+            for name, updates in self.updates.items():
+                updates.learner.load_state(learned[name])
         position = self.position
         stopped = ""
         with Report(self.output, self.accelerator, config=config, position=position, resumed=resume) as report:
@@ -149,7 +138,8 @@ class Trainer(Generic[Begun]):
                 async with self.collector.weights:
                     started = time.perf_counter()
                     figures = {"learning_rate": self._set_learning_rate()}
-                    figures |= describe_policies({name: self._learn(name, learnings[name]) for name in self.policies})
+                    figures |= self._learn(learnings)
+                    self._warn_of_ratios(report, figures)
                     seconds = {**sampled.seconds, "updating": time.perf_counter() - started}
                     figures |= await self.collector.sync(position.versions)
                     seconds["syncing"] = time.perf_counter() - started - seconds["updating"]
@@ -188,8 +178,8 @@ class Trainer(Generic[Begun]):
         update, progress = self.position.update, self.position.done(self.config) / length_of(self.config)
         of_values = rate_factor(self.config, update, progress)
         factor = 0.0 if self._value_only else rate_factor(self.config, update - self._value_updates, progress)
-        for learner in self.learners.values():
-            learner.set_rates(factor, of_values)
+        for updates in self.updates.values():
+            updates.learner.set_rates(factor, of_values)
         return self.config.learning_rate * factor
 
     @property
@@ -200,56 +190,23 @@ class Trainer(Generic[Begun]):
     def _value_only(self) -> bool:
         return self.position.update < self._value_updates
 
-    def _learn(self, name: str, learning: Learning) -> dict[str, float]:
-        """Take a policy's optimiser steps of one batch; the figures are means over the steps, none without any."""
-        figures = torch.zeros(len(FIGURES), device=self.accelerator.device)
-        max_ratio = torch.ones((), device=self.accelerator.device)
-        norms = []
-        if learning.batch is not None and learning.worthwhile:
-            for iteration in range(self.config.num_iterations):
-                for rows in self._minibatches(len(learning.batch), iteration):
-                    norms.append(self._step(name, learning.batch.take(rows), figures, max_ratio))
-        if not norms:
-            return {}
-        with together(self.accelerator, f"adding up the figures of update {self.position.update + 1}"):
-            figures = self.accelerator.reduce(figures, "sum") / len(norms)
-            max_ratio = self.accelerator.gather(max_ratio[None]).max()
-        self.learners[name].sync()
-        named = dict(zip(FIGURES, figures.tolist(), strict=True))
-        return named | {"max_ratio": max_ratio.item(), "grad_norm": sum(norms) / len(norms)}
+    def _warn_of_ratios(self, report: Report, figures: Mapping[str, float]) -> None:
+        off = figures.get("max_first_deviation", 0.0)
+        if not self._warned and self.config.on_policy and off > _DEVIATION:
+            self._warned = True
+            report.say(
+                f"update {self.position.update + 1}: a ratio was {off:.2g} off 1 before any step was taken, more than "
+                f"{_DEVIATION:g}: what draws and what learns compute differently; compute in float32 without TF32 "
+                "(torch.backends.cuda.matmul), or set training.phase2_rl.sampler_correction"
+            )
 
-    def _minibatches(self, rows: int, iteration: int) -> list[list[int]]:
-        """Random parts of the rows; plans of one task stay neighbours in a part, so its instruction is read once."""
-        order = list(range(rows))
-        random.Random(f"{self.config.seed}/{self.position.update}/{iteration}").shuffle(order)
-        size = math.ceil(rows / self.config.num_minibatches)
-        return [sorted(order[i : i + size]) for i in range(0, rows, size)]
-
-    def _step(self, name: str, rows: Batch, figures: torch.Tensor, max_ratio: torch.Tensor) -> float:
-        """One optimiser step on `rows`; adds to the figures in place and gives the norm of the gradient.
-
-        A process with fewer rows than another passes rows without loss, so that all make the same number of passes.
-        """
-        accelerator, counts = self.accelerator, rows.counts()
-        mine = passes(rows.decisions, accelerator.num_processes, self.policies[name].cost, self.config)
-        parts = [
-            (rows.take(numbers) if numbers else rows.take([0]).without_loss()).to(accelerator.device)
-            for numbers in mine[accelerator.process_index]
-        ]
-        try:
-            with together(accelerator, f"taking a step of update {self.position.update + 1}"):
-                results, norm = self.learners[name].step([(part, counts, self._value_only) for part in parts])
-        except NotFiniteError:
-            raise UserError(
-                f"update {self.position.update + 1}: the gradient is not finite, and nothing was kept of its step: "
-                "lower training.phase2_rl.learning_rate and go on from the last checkpoint; if this is the first "
-                "update, its weights or its number format are broken"
-            ) from None
-        for shares, largest in results:
-            figures += shares
-            torch.maximum(max_ratio, largest, out=max_ratio)
-        self.position.versions[name] += 1
-        return norm
+    def _learn(self, learnings: Mapping[str, Learning]) -> dict[str, float]:
+        """Let each policy learn from what it has."""
+        update, value_only = self.position.update, self._value_only
+        updated = {name: self.updates[name].learn(learnings[name], update, value_only) for name in self.policies}
+        for name, (steps, _) in updated.items():
+            self.position.versions[name] += steps
+        return describe_policies({name: figures for name, (_, figures) in updated.items()})
 
     async def _evaluate(self, report: Report) -> None:
         """Judge greedy attempts at the validation tasks, and save the policies and, last of all, training's state."""
@@ -263,7 +220,7 @@ class Trainer(Generic[Begun]):
         metrics = describe_episodes(episodes)
         standing = judge(self.position, metrics["reward"], successes(episodes))
         report.evaluation(self.position.update, metrics, standing)
-        learned = {name: learner.state() for name, learner in self.learners.items()}
+        learned = {name: updates.learner.state() for name, updates in self.updates.items()}
         on_main(self.accelerator, lambda: self._save(metrics, standing.best, learned), "saving checkpoints")
 
     def _save(self, metrics: Mapping[str, float], best: bool, learned: Mapping[str, Any]) -> None:

@@ -1,0 +1,150 @@
+"""What a policy learns from one batch: optimizer steps on its rows, in passes that fit in memory."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from accelerate import Accelerator
+
+from orchestai.config import Phase2Config
+from orchestai.errors import UserError
+from orchestai.training.formats import is_exact
+from orchestai.training.learner import Learner, NotFiniteError
+from orchestai.training.rl.batch import Batch, Learning, corrected
+from orchestai.training.rl.critic import value_rates
+from orchestai.training.rl.distributed import together
+from orchestai.training.rl.objective import FIGURES, Objective
+from orchestai.training.rl.parts import passes
+from orchestai.training.rl.policy import Policy
+from orchestai.training.rl.recipes import Recipe
+
+
+class Updated(NamedTuple):
+    """What an update did: how many optimizer steps changed the weights, and figures; none without any step."""
+
+    steps: int
+    figures: Mapping[str, float]
+
+
+class _Step(NamedTuple):
+    """An optimizer step: this process's sums and maxima over its passes, and the norm of the gradient of all."""
+
+    figures: torch.Tensor
+    max_ratio: torch.Tensor
+    max_deviation: torch.Tensor
+    norm: float
+
+
+class Updates:
+    """Learns from batches, with whatever other processes share them.
+
+    On policy, old and new log-probabilities are computed in one number format, so that every ratio is 1 at the first
+    step. In float32 those of the sampler will do. Otherwise (weights in 16 or 4 bits, mixed precision) the module that
+    learns computes them anew, before the first step and in the passes of the first iteration's steps, since there even
+    the rows beside a row change its log-probability by more than bounds of a ratio are wide. `sampler_correction` then
+    weighs these against the sampler's. Off policy the sampler's stay: the weights that drew are gone.
+
+    Args:
+        policy: the same in every process.
+
+    Attributes:
+        learner: of the policy's weights.
+    """
+
+    def __init__(self, accelerator: Accelerator, policy: Policy, recipe: Recipe, config: Phase2Config) -> None:
+        policy.eval()
+        self.learner = Learner(
+            accelerator,
+            policy,
+            lambda learns: Objective(learns, recipe, config).eval(),
+            config,
+            value_rates(policy, config) if recipe.baseline == "critic" else None,
+        )
+        self._accelerator = accelerator
+        self._policy = policy
+        self._config = config
+        self._anew = config.on_policy and not is_exact(policy.parameters(), accelerator)
+
+    def learn(self, learning: Learning, update: int, value_only: bool = False) -> Updated:
+        """Take the optimizer steps of one batch; figures are means over them.
+
+        Args:
+            update: how many there were before; minibatches are drawn by it.
+            value_only: let only the critic learn.
+
+        Raises:
+            UserError: a gradient, or a log-probability, is not finite.
+        """
+        if learning.batch is None or not learning.worthwhile:
+            return Updated(0, {})
+        batch, sampler = self._with_old(learning.batch, update) if self._anew else (learning.batch, {})
+        steps = [
+            self._step(batch.take(rows), update, value_only)
+            for iteration in range(self._config.num_iterations)
+            for rows in self._minibatches(len(batch), update, iteration)
+        ]
+        with together(self._accelerator, f"adding up the figures of update {update + 1}"):
+            summed = self._accelerator.reduce(sum(step.figures for step in steps), "sum")
+            largest = torch.stack([max(step.max_ratio for step in steps), steps[0].max_deviation])
+            max_ratio, deviation = self._accelerator.gather(largest[None]).amax(0).tolist()
+        self.learner.sync()
+        norms = [step.norm for step in steps if math.isfinite(step.norm)]
+        figures = dict(zip(FIGURES, (summed / len(steps)).tolist(), strict=True))
+        figures |= {"max_ratio": max_ratio, "max_first_deviation": deviation, **sampler}
+        if norms:
+            figures["grad_norm"] = sum(norms) / len(norms)
+        if self._accelerator.scaler is not None:
+            figures["skipped_steps"] = len(steps) - len(norms)
+        return Updated(len(norms), figures)
+
+    def _minibatches(self, rows: int, update: int, iteration: int) -> list[list[int]]:
+        """Random parts of the rows; plans of one task stay neighbours in a part, so its instruction is read once."""
+        order = list(range(rows))
+        random.Random(f"{self._config.seed}/{update}/{iteration}").shuffle(order)
+        size = math.ceil(rows / self._config.num_minibatches)
+        return [sorted(order[i : i + size]) for i in range(0, rows, size)]
+
+    def _passes(self, rows: Batch) -> tuple[list[list[int]], list[Batch]]:
+        """The numbers of the rows of each of this process's passes, and the rows on its device.
+
+        A process with fewer rows than another passes rows without loss, so that all make the same number of passes.
+        """
+        accelerator = self._accelerator
+        mine = passes(rows.decisions, accelerator.num_processes, self._policy.cost, self._config)
+        numbers = mine[accelerator.process_index]
+        parts = [rows.take(some) if some else rows.take([0]).without_loss() for some in numbers]
+        return numbers, [part.to(accelerator.device) for part in parts]
+
+    def _with_old(self, batch: Batch, update: int) -> tuple[Batch, Mapping[str, float]]:
+        """The batch with old log-probabilities by the module that learns, as it now is; figures of the correction."""
+        accelerator = self._accelerator
+        logp = torch.zeros(batch.logp.shape, device=accelerator.device)
+        with together(accelerator, f"scoring the rows of update {update + 1}"):
+            for rows in self._minibatches(len(batch), update, 0):
+                numbers, parts = self._passes(batch.take(rows))
+                found = self.learner.compute([(part, None) for part in parts])
+                for some, scored in zip(numbers, found, strict=True):
+                    if some:
+                        logp[[rows[i] for i in some]] = scored
+            logp = accelerator.reduce(logp, "sum")
+        return corrected(batch, logp.cpu(), self._config)
+
+    def _step(self, rows: Batch, update: int, value_only: bool) -> _Step:
+        """One optimizer step on `rows`."""
+        counts = rows.counts()
+        _, parts = self._passes(rows)
+        try:
+            with together(self._accelerator, f"taking a step of update {update + 1}"):
+                results, norm = self.learner.step([(part, counts, value_only) for part in parts])
+        except NotFiniteError:
+            raise UserError(
+                f"update {update + 1}: the gradient is not finite, and nothing was kept of its step: "
+                "lower training.phase2_rl.learning_rate and go on from the last checkpoint; if this is the first "
+                "update, its weights or its number format are broken"
+            ) from None
+        figures, ratios, deviations = (torch.stack(list(found)) for found in zip(*results, strict=True))
+        return _Step(figures.sum(0), ratios.max(), deviations.max(), norm)
