@@ -30,6 +30,8 @@ def test_words_of_other_trainers_are_ours():
     assert (phase2.tasks_per_update, phase2.learning_rate, phase2.eval_every) == (8, 5e-6, 1000)
     assert (config.agents.epochs, config.model.mixed_precision) == (5, "bf16")
     assert config.agents.workflow_args == {"silent": True}
+    for word in ("trainer.use_amp=false", "model.mixed_precision=no"):  # YAML's `no` is false
+        assert load_agent_config(NAME, None, [word]).model.mixed_precision == "no"
 
 
 @pytest.mark.parametrize(
