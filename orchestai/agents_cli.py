@@ -59,7 +59,9 @@ def train(
     from orchestai.agents.trainer import AgentTrainer
 
     trainer = AgentTrainer(config=_load(name, config, words), output_dir=output_dir, checkpoint=checkpoint)
-    trainer.train(resume=resume).refuse_unchanged()
+    summary = trainer.train(resume=resume)
+    summary.exit_if_stopped()
+    summary.refuse_unchanged()
 
 
 @agents.command()

@@ -85,6 +85,24 @@ def replacing_folder(path: Path | str) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
+def clone(source: Path, target: Path) -> None:
+    """A file or folder again at another place, without taking space where the file system has hard links.
+
+    Only for what is replaced as a whole, as everything here is: a file that is changed in place changes in both.
+    """
+
+    def link(one: str, other: str) -> None:
+        try:
+            os.link(one, other)
+        except OSError:
+            shutil.copy2(one, other)
+
+    if source.is_dir():
+        shutil.copytree(source, target, copy_function=link)
+    else:
+        link(str(source), str(target))
+
+
 def previous_folder(path: Path) -> Path:
     """Where the folder that `replacing_folder` is about to replace waits."""
     return path.with_name(f".{path.name}.previous")

@@ -141,10 +141,13 @@ def train_phase2(config: Config, *, checkpoint: Path, output_dir: Path, resume: 
 
     Raises:
         UserError: as `train`, and at the end if no weight changed.
+        SystemExit: a signal stopped it.
     """
     from orchestai.training.rl.start import train
 
-    asyncio.run(train(config, checkpoint=checkpoint, output_dir=output_dir, resume=resume)).refuse_unchanged()
+    summary = asyncio.run(train(config, checkpoint=checkpoint, output_dir=output_dir, resume=resume))
+    summary.exit_if_stopped()
+    summary.refuse_unchanged()
 
 
 def validate(config: Config, *, checkpoint: Path, output_dir: Path | None) -> None:

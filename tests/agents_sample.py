@@ -133,14 +133,14 @@ def timeless(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class Killed(Talk):
-    """Ends its process, without warning, at the attempt of that number."""
+    """Sends its process a signal, SIGKILL unless told otherwise, at the attempt of that number."""
 
     left = int(os.environ.get("KILL_AT", "0"))
 
     async def run(self, task: Task, agents: Agents) -> Episode:
         Killed.left -= 1
         if Killed.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), getattr(signal, os.environ.get("KILL_BY", "SIGKILL")))
         return await super().run(task, agents)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -248,7 +250,7 @@ def timeless(row: dict[str, Any]) -> dict[str, Any]:
 
 
 async def main(output: Path, runs: dict[str, dict[str, Any]]) -> None:
-    """Train once per run; then train where one process fails, and note what each process was told."""
+    """Train once per run; then where one process gets SIGTERM, and where one fails; note what each was told."""
     for name, changes in runs.items():
         await trainer(output / name, settings(**changes), POLICIES[name.split()[0]]()).train()
     rank = PartialState().process_index
@@ -258,6 +260,16 @@ async def main(output: Path, runs: dict[str, dict[str, Any]]) -> None:
             raise ValueError(f"no such thing as task {task.task_id}")
         return await execute(task, workflow, sample)
 
+    to_stop = [1]
+
+    async def stop_one(task: Task, workflow: Workflow, sample: int = 0) -> Execution:
+        if rank in to_stop:
+            to_stop.remove(rank)
+            os.kill(os.getpid(), signal.SIGTERM)
+        return await execute(task, workflow, sample)
+
+    stopped = await trainer(output / "stopped", settings(eval_tasks=1), execute=stop_one).train()
+    (output / f"stopped{rank}").write_text(f"{stopped.updates} {stopped.stopped.partition(';')[0]}")
     try:
         await trainer(output / "failing", settings(), execute=fail_on_one).train()
     except RuntimeError as error:

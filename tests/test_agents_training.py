@@ -264,6 +264,29 @@ def test_after_sigkill_every_figure_is_bit_equal(tmp_path, name):
     assert all(two[key].equal(value) for key, value in one.items())
 
 
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), pytest.param("SIGINT", 130, marks=pytest.mark.slow)])
+def test_the_command_ends_with_the_code_of_the_signal_and_goes_on(tmp_path, repository, name, code):
+    sizes = {"num_episodes": 12, "tasks_per_update": 4, "num_generations": 4, "eval_tasks": 2, "eval_every": 10}
+    words = ["agents_sample:Killed", "model=tiny", "model.max_new_tokens=6", "tasks.suite=composition", "tasks.limit=4"]
+    words += [f"training.phase2_rl.{key}={value}" for key, value in sizes.items()]
+    program = [sys.executable, "-c", "from orchestai.cli import main; main()", "agents", "train", *words]
+    environment = {**os.environ, "PYTHONPATH": f"{repository}{os.pathsep}{repository / 'tests'}"}
+
+    def start(folder: str, *more: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        command = [*program, "--output_dir", str(tmp_path / folder), *more]
+        return subprocess.run(command, env={**environment, **variables}, capture_output=True, text=True, timeout=240)
+
+    stopped = start("cut", KILL_AT="20", KILL_BY=name)
+    assert stopped.returncode == code, stopped.stderr[-2000:]
+    assert f"{name}; go on with --resume" in " ".join(stopped.stderr.split())
+    assert len(sample.rows(tmp_path / "cut")) == 2, "the second update, in which it came, was finished"
+    assert start("cut", "--resume").returncode == 0
+    assert start("whole").returncode == 0
+    rows, others = (list(map(sample.timeless, sample.rows(tmp_path / run))) for run in ("whole", "cut"))
+    assert others == rows
+    assert len(rows) == 3
+
+
 @pytest.mark.distributed
 def test_two_processes_give_the_figures_of_one(tmp_path, repository):
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]

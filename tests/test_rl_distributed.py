@@ -71,6 +71,9 @@ def test_two_processes_give_the_losses_of_one_and_share_an_error(tmp_path, repos
             assert sum(row["replaced_groups"] for row in one) > 0, "rounds of one and two tasks for two processes"
         for row, other in zip(one, two, strict=True):
             assert bandit.timeless(other) == pytest.approx(bandit.timeless(row), abs=1e-5)
+    told = [(tmp_path / "two" / f"stopped{rank}").read_text() for rank in range(2)]
+    assert told == ["1 SIGTERM"] * 2, "the only validation task is the first process's, so it came in the first update"
+    assert (tmp_path / "two" / "stopped" / "phase2_state.pt").exists()
     errors = [(tmp_path / "two" / f"error{rank}").read_text() for rank in range(2)]
     assert errors[0] == errors[1]
     assert errors[0].startswith("process 1: ValueError: no such thing as task")

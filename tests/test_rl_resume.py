@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,20 +37,25 @@ RUNS = {
 
 def run(output: Path, policy: str, *, resume: bool = False, **given: Any) -> torch.nn.Module:
     planner = given.pop("planner", None) or bandit.POLICIES[policy]()
-    config = bandit.settings(**CHANGES | RUNS[policy])
+    changes = {key: given.pop(key) for key in ("eval_every", "save_every", "keep_checkpoints") if key in given}
+    config = bandit.settings(**CHANGES | RUNS[policy] | changes)
     asyncio.run(bandit.trainer(output, config, planner, **given).train(resume=resume))
     return planner
 
 
-def killed(output: Path, policy: str, executions: int, saves: int) -> None:
-    """Train until there have been so many executions, or while the planner is saved for so many times."""
+def killed(output: Path, policy: str, number: int, executions: int, saves: int) -> None:
+    """Train until there have been so many executions, or while the planner is saved for so many times.
+
+    Args:
+        number: of the signal that the process then gets.
+    """
     planner = bandit.POLICIES[policy]()
     left = {"executions": executions, "saves": saves}
 
     def count(what: str) -> None:
         left[what] -= 1
         if left[what] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), number)
 
     async def execute(task: Any, workflow: Any, sample: int = 0) -> Any:
         count("executions")
@@ -71,12 +77,35 @@ def killed(output: Path, policy: str, executions: int, saves: int) -> None:
 def test_after_sigkill_every_figure_is_bit_equal(tmp_path, policy, executions, saves):
     whole = run(tmp_path / "whole", policy)
     cut = tmp_path / "cut"
-    command = [sys.executable, __file__, str(cut), policy, str(executions), str(saves)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = stopped_by(signal.SIGKILL, cut, policy, executions, saves)
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
     assert len(bandit.rows(cut)) in (2, 3, 4)
+    refuse_difference(tmp_path, whole, run(cut, policy, resume=True))
 
-    resumed = run(cut, policy, resume=True)
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize("policy", ["bandit", "speller"])
+def test_a_run_that_is_told_to_stop_finishes_its_update_and_goes_on_bit_for_bit(tmp_path, policy, number):
+    """The signal comes while plans of the third update are executed, long after what the last evaluation saved."""
+    whole = run(tmp_path / "whole", policy, eval_every=10)
+    cut = tmp_path / "cut"
+    done = stopped_by(number, cut, policy, 210, 0, eval_every=10)
+    assert done.returncode == 0, done.stderr[-2000:]
+    update = len(bandit.rows(cut))
+    assert 2 <= update < len(bandit.rows(tmp_path / "whole"))
+    assert f"stopped after update {update}: {number.name}; go on with --resume" in " ".join(done.stderr.split())
+    before = (cut / METRICS).read_bytes()
+    resumed = run(cut, policy, resume=True, eval_every=10)
+    assert (cut / METRICS).read_bytes().startswith(before), "nothing was done twice"
+    refuse_difference(tmp_path, whole, resumed)
+
+
+def stopped_by(number: int, output: Path, policy: str, executions: int, saves: int, **changes: Any) -> Any:
+    arguments = [str(output), policy, str(int(number)), str(executions), str(saves), json.dumps(changes)]
+    return subprocess.run([sys.executable, __file__, *arguments], capture_output=True, text=True, timeout=120)
+
+
+def refuse_difference(tmp_path: Path, whole: torch.nn.Module, resumed: torch.nn.Module) -> None:
     for name in (METRICS, ROLLOUTS):
         lines, others = ((tmp_path / run / name).read_text().splitlines() for run in ("whole", "cut"))
         assert len(lines) == len(others)
@@ -90,7 +119,28 @@ def test_after_sigkill_every_figure_is_bit_equal(tmp_path, policy, executions, s
 
 
 if __name__ == "__main__":
-    killed(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    CHANGES |= json.loads(sys.argv[6])
+    killed(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:6]))
+
+
+def test_checkpoints_are_kept_every_few_updates_and_each_can_be_gone_on_from(tmp_path):
+    """Six updates; those of the second were kept too, and made room for later ones."""
+    whole = run(tmp_path / "whole", "bandit", eval_every=3, save_every=2, keep_checkpoints=2)
+    kept = sorted(path.name for path in (tmp_path / "whole").glob("phase2_update_*"))
+    assert kept == ["phase2_update_000004", "phase2_update_000006"]
+    fourth = tmp_path / "whole" / kept[0]
+    last, early = (torch.load(folder / "phase2_last.pth", weights_only=True) for folder in (tmp_path / "whole", fourth))
+    assert not torch.equal(last["logits"], early["logits"]), "what is written later leaves it alone"
+
+    shutil.copytree(fourth, tmp_path / "copy")
+    resumed = run(tmp_path / "copy", "bandit", resume=True, eval_every=3, save_every=None)
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), resumed.parameters(), strict=True))
+    rows, others = (list(map(bandit.timeless, bandit.rows(tmp_path / run))) for run in ("whole", "copy"))
+    assert others == rows[4:]
+    names = [f"phase2_{name}.pth" for name in ("best", "last")]
+    for name in names:
+        one, other = (torch.load(tmp_path / run / name, weights_only=True) for run in ("whole", "copy"))
+        assert all(torch.equal(one[key], other[key]) for key in one)
 
 
 def test_rows_whose_texts_hold_other_ends_of_lines_are_kept_whole(tmp_path):

@@ -30,9 +30,10 @@ from orchestai.training.formats import autocast_format
 from orchestai.training.rl.checkpoint import identity
 from orchestai.training.rl.distributed import on_main, open_accelerator
 from orchestai.training.rl.example import worked_example
+from orchestai.training.rl.saving import BEST, STATE
 from orchestai.training.rl.start import split_tasks
 from orchestai.training.rl.summary import Summary
-from orchestai.training.rl.trainer import BEST, STATE, Trainer, choose_recipe
+from orchestai.training.rl.trainer import Trainer, choose_recipe
 from orchestai.workers.pool import WorkerPool
 
 
@@ -142,10 +143,11 @@ class AgentTrainer:
             finally:
                 await rollout.stop()
         accelerator.end_training()
-        console.print(
-            f"{without_suffix(self.output_dir / BEST)}: {summary} on {len(trainer.eval_tasks)} validation tasks",
-            highlight=False,
-        )
+        if summary.signal is None:
+            console.print(
+                f"{without_suffix(self.output_dir / BEST)}: {summary} on {len(trainer.eval_tasks)} validation tasks",
+                highlight=False,
+            )
         return summary
 
     def _tasks(self, seen: SeenTasks) -> tuple[list[Task], list[Task]]:

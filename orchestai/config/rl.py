@@ -175,6 +175,11 @@ class WatchConfig(Section):
     """Updates between evaluations on validation tasks."""
     eval_tasks: int = Field(64, ge=1)
     """Validation tasks per evaluation."""
+    save_every: int | None = Field(None, ge=1)
+    """Updates between checkpoints that are kept, each in a folder phase2_update_N of the output folder from which one
+    can go on; null keeps none. phase2_last and the training state are written then, and at every evaluation."""
+    keep_checkpoints: int | None = Field(3, ge=1)
+    """save_every: how many of these folders are kept, the latest; null keeps all."""
     flat_patience: int = Field(20, ge=1)
     """Updates in a row from which nothing can be learned, because every advantage is 0, before training stops."""
     min_entropy: float | None = Field(None, ge=0)

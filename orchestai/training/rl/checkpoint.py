@@ -18,7 +18,7 @@ from orchestai.errors import UserError
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 
-STATE_VERSION = 6
+STATE_VERSION = 7
 
 
 @dataclass
@@ -29,6 +29,7 @@ class Position:
         update: batches learned from.
         consumed: tasks drawn from the training order.
         versions: optimiser steps taken, by policy.
+        evaluated: update after which the policies were evaluated last; None before the first.
         start_reward: of the first evaluation; None before it.
         start_success: of the first evaluation, by task; empty where attempts have no such figure.
         best_reward: of the best evaluation (see `best`); None before the first.
@@ -41,6 +42,7 @@ class Position:
     update: int = 0
     consumed: int = 0
     versions: dict[str, int] = field(default_factory=dict)
+    evaluated: int | None = None
     start_reward: float | None = None
     start_success: dict[str, float] = field(default_factory=dict)
     best_reward: float | None = None
@@ -61,14 +63,14 @@ def length_of(config: Phase2Config) -> int:
 
 
 _LENGTH = frozenset({"training.phase2_rl.num_episodes", "training.phase2_rl.num_updates"})
+_PHASE2 = "training.phase2_rl."
 _SCHEDULE = "training.phase2_rl.lr_schedule"
 _VLLM = "planner.language.vllm."
 _SPEED = {
     "agents.concurrency",
     "agents.unscorable_limit",
     "model.max_rows",
-    "training.phase2_rl.micro_batch_size",
-    "training.phase2_rl.micro_batch_tokens",
+    *(_PHASE2 + key for key in ("micro_batch_size", "micro_batch_tokens", "save_every", "keep_checkpoints")),
     *(_VLLM + key for key in ("base_url", "api_key_env", "timeout_s", "gpu_memory_utilization", "sync_dir")),
 }
 """Change no result."""

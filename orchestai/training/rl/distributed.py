@@ -166,6 +166,11 @@ def on_main(accelerator: Accelerator, work: Callable[[], object], what: str) -> 
     _tell(accelerator, None, what)
 
 
+def exchange(accelerator: Accelerator, value: T, what: str) -> list[T]:
+    """The values of all processes, in order of rank; to be called by all together."""
+    return _tell(accelerator, value, what)
+
+
 def _tell(accelerator: Accelerator, result: T | Exception, what: str) -> list[T]:
     """Exchange results; where one is an exception, all raise it."""
     if accelerator.num_processes == 1:

@@ -29,8 +29,9 @@ from orchestai.training.rl.backends import open_execute, open_sampler
 from orchestai.training.rl.checkpoint import identity
 from orchestai.training.rl.distributed import on_main, open_accelerator
 from orchestai.training.rl.rollout import ROLE, Rollout
+from orchestai.training.rl.saving import BEST, LAST, STATE
 from orchestai.training.rl.summary import Summary
-from orchestai.training.rl.trainer import BEST, LAST, STATE, Trainer
+from orchestai.training.rl.trainer import Trainer
 from orchestai.workers.pool import worker_cards
 
 logger = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
         finally:
             await rollout.stop()
     accelerator.end_training()
-    if accelerator.is_main_process:
+    if accelerator.is_main_process and summary.signal is None:
         console.print(
             f"{locate(output_dir / BEST)}: {summary} on {len(trainer.eval_tasks)} validation tasks",
             highlight=False,

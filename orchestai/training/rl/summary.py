@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -20,6 +21,7 @@ class Summary:
         best_success, start_success: likewise their success; None where attempts have no such figure.
         stopped: why it ended before its time; empty if it did not.
         steps: optimizer steps of each policy.
+        signal: number of the signal that stopped it, if one did.
     """
 
     updates: int
@@ -29,9 +31,10 @@ class Summary:
     start_success: float | None
     stopped: str
     steps: dict[str, int]
+    signal: int | None = None
 
     @classmethod
-    def of(cls, position: Position, stopped: str) -> Summary:
+    def of(cls, position: Position, stopped: str, signal: int | None = None) -> Summary:
         start = position.start_success.values()
         return cls(
             position.update,
@@ -41,6 +44,7 @@ class Summary:
             fmean(start) if start else None,
             stopped,
             dict(position.versions),
+            signal,
         )
 
     def __str__(self) -> str:
@@ -52,9 +56,9 @@ class Summary:
 
     @property
     def complaint(self) -> str:
-        """What to say of policies of which no weight changed; empty where all learned."""
+        """What to say of policies of which no weight changed; empty where all learned, or were not done learning."""
         idle = [name for name, steps in self.steps.items() if not steps]
-        if not idle:
+        if not idle or self.signal is not None:
             return ""
         whose = "" if len(idle) == len(self.steps) else f" of {' and '.join(idle)}"
         return (
@@ -62,6 +66,11 @@ class Summary:
             "with. Take tasks that the policy solves now and then, raise training.phase2_rl.temperature or "
             "num_generations, or start from a policy that knows more"
         )
+
+    def exit_if_stopped(self) -> None:
+        """End the program with the shells' code, 128 and the signal's number, if a signal stopped training."""
+        if self.signal is not None:
+            sys.exit(128 + self.signal)
 
     def refuse_unchanged(self) -> None:
         """Raise UserError if no weight changed at all."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from signal import Signals
 from typing import Any, Generic
 
 from accelerate import Accelerator
@@ -18,11 +19,11 @@ from orchestai.tasks.task import Task
 from orchestai.training.layouts import layout_of
 from orchestai.training.rl.batch import Learning, make_batch, plan_credit
 from orchestai.training.rl.best import judge, successes
-from orchestai.training.rl.checkpoint import Position, length_of, load_state, save_state
+from orchestai.training.rl.checkpoint import Position, length_of
 from orchestai.training.rl.collapse import watch
 from orchestai.training.rl.collector import Begun, Collector
 from orchestai.training.rl.credit import Credit
-from orchestai.training.rl.distributed import on_main, share
+from orchestai.training.rl.distributed import exchange, share
 from orchestai.training.rl.episode import Episode, rank_invalid
 from orchestai.training.rl.metrics import (
     describe_batch,
@@ -34,13 +35,14 @@ from orchestai.training.rl.metrics import (
 from orchestai.training.rl.policy import Policy
 from orchestai.training.rl.recipes import PPO, RECIPES, Recipe
 from orchestai.training.rl.report import Report
+from orchestai.training.rl.saving import Checkpoints
 from orchestai.training.rl.schedule import rate_factor
 from orchestai.training.rl.staleness import describe_staleness, refuse_stale
+from orchestai.training.rl.stop_signals import StopSignals
 from orchestai.training.rl.summary import Summary
 from orchestai.training.rl.task_batches import TaskBatches, all_episodes
 from orchestai.training.rl.update import Updates
 
-BEST, LAST, STATE = "phase2_best.pth", "phase2_last.pth", "phase2_state.pt"
 _DEVIATION = 1e-3
 """Largest distance of a ratio from 1 at an update's first step that rounding explains, on policy."""
 
@@ -99,17 +101,19 @@ class Trainer(Generic[Begun]):
         self.eval_tasks = list(eval_tasks[: config.eval_tasks])
         self.output = Path(output)
         self.position = Position(versions=dict.fromkeys(self.policies, 0))
-        self._save_policies = save_policies
-        self._identity = identity
         self._unscorable_limit = unscorable_limit
         self.batches = TaskBatches(accelerator, collector, config, self.recipe, self.tasks, self._telling)
         self._warned = False
         self.updates = {
             name: Updates(accelerator, policy, self.recipe, config) for name, policy in self.policies.items()
         }
+        learners = {name: updates.learner for name, updates in self.updates.items()}
+        self.checkpoints = Checkpoints(accelerator, self.output, config, learners, save_policies, identity)
 
     async def train(self, *, resume: bool = False) -> Summary:
         """Train until `num_episodes` tasks have been attempted, or `num_updates` batches learned from.
+
+        A signal that asks to stop is obeyed after the present update, whose state is saved.
 
         Raises:
             UserError: too many episodes are unscorable, the loss is not finite, a file cannot be written, or there is
@@ -117,16 +121,25 @@ class Trainer(Generic[Begun]):
         """
         config = self.config
         if resume:
-            self.position, learned = load_state(self.output / STATE, self._identity)
-            for name, updates in self.updates.items():
-                updates.learner.load_state(learned[name])
+            self.position = self.checkpoints.load()
         position = self.position
         stopped = ""
-        with Report(self.output, self.accelerator, config=config, position=position, resumed=resume) as report:
+        with (
+            Report(self.output, self.accelerator, config=config, position=position, resumed=resume) as report,
+            StopSignals(report.say) as signals,
+        ):
             await self.collector.sync(position.versions)
-            if not resume:
-                await self._evaluate(report)
-            while position.done(config) < length_of(config) and not stopped:
+            while True:
+                ended = bool(stopped) or position.done(config) >= length_of(config)
+                asked = self._asked_to_stop(signals)
+                if asked is not None:
+                    self.checkpoints.save(position, {})
+                elif position.evaluated != position.update and (ended or position.update % config.eval_every == 0):
+                    await self._evaluate(report)
+                elif self.checkpoints.due(position):
+                    self.checkpoints.save(position, {})
+                if ended or asked is not None:
+                    break
                 sampled = await self.batches.next(position)
                 ages = describe_staleness(sampled.episodes, position.versions, config)
                 episodes = refuse_stale(sampled.episodes, position.versions, config)
@@ -151,14 +164,19 @@ class Trainer(Generic[Begun]):
                 metrics["slots_per_second"] = metrics["slots_per_plan"] * len(attempts) / sum(seconds.values())
                 stopped = watch(position, metrics, config)
                 report.update(position, metrics, sample_rows(episodes))
-                if stopped or position.update % config.eval_every == 0 or position.done(config) >= length_of(config):
-                    await self._evaluate(report)
+            if asked is not None:
+                stopped = f"{asked.name}; go on with --resume (resume=True) and --output_dir {self.output}"
             if stopped:
                 report.say(f"stopped after update {position.update}: {stopped}")
-            summary = Summary.of(position, stopped)
+            summary = Summary.of(position, stopped, asked)
             if summary.complaint:
                 report.say(summary.complaint)
         return summary
+
+    def _asked_to_stop(self, signals: StopSignals) -> Signals | None:
+        """The signal that any of the processes got, on which all act."""
+        received = exchange(self.accelerator, signals.received, "asking whether a signal came")
+        return next((signal for signal in received if signal is not None), None)
 
     def _say_what_is_ignored(self, report: Report, learnings: Iterable[Learning]) -> None:
         if ignored := sorted({name for learning in learnings for name in learning.ignored}):
@@ -209,7 +227,7 @@ class Trainer(Generic[Begun]):
         return describe_policies({name: figures for name, (_, figures) in updated.items()})
 
     async def _evaluate(self, report: Report) -> None:
-        """Judge greedy attempts at the validation tasks, and save the policies and, last of all, training's state."""
+        """Judge greedy attempts at the validation tasks, and save."""
         episodes = await all_episodes(
             self.accelerator,
             self.collector.exploit(share(self.eval_tasks, self.accelerator)),
@@ -219,16 +237,9 @@ class Trainer(Generic[Begun]):
         episodes = rank_invalid(episodes, invalid_margin(self.config.alpha))
         metrics = describe_episodes(episodes)
         standing = judge(self.position, metrics["reward"], successes(episodes))
+        self.position.evaluated = self.position.update
         report.evaluation(self.position.update, metrics, standing)
-        learned = {name: updates.learner.state() for name, updates in self.updates.items()}
-        on_main(self.accelerator, lambda: self._save(metrics, standing.best, learned), "saving checkpoints")
-
-    def _save(self, metrics: Mapping[str, float], best: bool, learned: Mapping[str, Any]) -> None:
-        facts = {"update": self.position.update, "validation": dict(metrics)}
-        if best:
-            self._save_policies(self.output / BEST, facts)
-        self._save_policies(self.output / LAST, facts)
-        save_state(self.output / STATE, self.position, learned, self._identity)
+        self.checkpoints.save(self.position, {"validation": metrics}, best=standing.best)
 
     def _refuse_if_broken(self, episodes: Sequence[Episode], what: str) -> None:
         self._unscorable_limit.check(UnscorableCounts(episode.outcome for episode in episodes), what)
