@@ -21,6 +21,7 @@ RUNS = {
     for name in ("GRPO", "PPO")
 }
 RUNS["bandit dynamic sampling"] = UNEVEN | {"dynamic_sampling": True, "num_episodes": 24, "num_generations": 2}
+RUNS["speller highest entropy"] = UNEVEN | {"top_entropy_quantile": 0.4, "num_iterations": 2, "entropy_coef": 0.01}
 
 
 @pytest.mark.parametrize("error", [UserError("mend it"), InfrastructureError("timeout", "no answer"), KeyError("bug")])

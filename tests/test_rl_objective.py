@@ -11,6 +11,7 @@ from orchestai.config import Phase2Config
 from orchestai.planner.base import Scores
 from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.training.rl.batch import Batch
+from orchestai.training.rl.importance import effective_share
 from orchestai.training.rl.objective import FIGURES, Objective
 from orchestai.training.rl.recipes import PPO, RECIPES
 
@@ -77,6 +78,8 @@ def test_ppo_by_hand():
     assert figures["ratio"] == pytest.approx(3.5 / 3)
     assert figures["approximate_kl"] == pytest.approx(-math.log(2 * 0.5) / 3, abs=1e-6)
     assert part.max_ratio.item() == pytest.approx(2)
+    assert effective_share(part.moments[0]) == pytest.approx(3.5**2 / (3 * (4 + 0.25 + 1)))
+    assert effective_share(part.moments[1]) == pytest.approx(1), "the ratios of both rows multiply to 1"
     part.loss.backward()
     assert torch.allclose(planner.logp.grad, torch.tensor([[0, 0], [-1.0, 0]]))
     assert torch.allclose(planner.value.grad, torch.tensor([[-1.0, 0.5], [-1.0, 0]]) * 0.5 / 3)

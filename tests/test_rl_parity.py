@@ -1,7 +1,8 @@
 """Our losses, gradients, advantages and sampler weights are those of TRL, run from its own code with every knob set.
 
 What differs on purpose: TRL averages `bnpo` per micro-batch, while ours never depends on how a step is cut, so the two
-agree for a step in one piece; and TRL calls `cispo`'s largest ratio `epsilon_high`.
+agree for a step in one piece; TRL calls `cispo`'s largest ratio `epsilon_high`; and with `top_entropy_quantile` its
+entropy bonus too is of the chosen slots alone.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import ModuleType
 from types import SimpleNamespace as Bag
 from typing import Any
@@ -24,6 +26,7 @@ from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.tasks.task import Task
 from orchestai.training.rl import maths
 from orchestai.training.rl.batch import Batch
+from orchestai.training.rl.importance import sampler_weights
 from orchestai.training.rl.objective import Objective
 from orchestai.training.rl.recipes import RECIPES
 
@@ -36,6 +39,13 @@ KNOBS: dict[str, dict[str, Any]] = {
     "delta": {"delta": 1.4},
     "kl": {"kl_coef": 0.3},
     "entropy": {"entropy_coef": 0.05},
+    "highest entropy": {"top_entropy_quantile": 0.2937},
+    "highest entropy, weights and kl": {
+        "top_entropy_quantile": 0.6137,
+        "weights": "token",
+        "kl_coef": 0.2,
+        "delta": 1.5,
+    },
     "token weights": {"weights": "token"},
     "sequence weights": {"weights": "sequence"},
     "all": {
@@ -99,7 +109,7 @@ class Drawn:
         moved = torch.randn(rows, 1, generator=generator) + torch.randn(rows, slots, generator=generator)
         self.old = self.logp + stale * 0.4 * moved
         self.reference = self.logp + 0.3 * torch.randn(rows, slots, generator=generator)
-        self.entropy = 2 * torch.rand(rows, slots, generator=generator)
+        self.entropy = (2 * torch.rand(rows, slots, generator=generator)).float().double()  # TRL ranks them in float32
         self.advantages = torch.randn(rows, generator=generator)
         self.weights: Tensor | None = None
         if weights is not None:
@@ -124,6 +134,7 @@ def ours(kind: str, drawn: Drawn, **settings: Any) -> tuple[Tensor, Tensor, Tens
         decisions=tuple(TokenDecisions(torch.tensor(i), torch.zeros(0)) for i in range(rows)),
         max_slots=MAX_SLOTS,
         logp=drawn.old,
+        sampler_logp=drawn.old,
         mask=mask,
         values=torch.zeros_like(drawn.logp),
         weights=weights,
@@ -134,6 +145,8 @@ def ours(kind: str, drawn: Drawn, **settings: Any) -> tuple[Tensor, Tensor, Tens
         rollouts=torch.arange(rows),
         rollout_slots=mask.sum(1),
     )
+    if config.top_entropy_quantile < 1:
+        batch = batch.of_policy_loss(maths.high_entropy(drawn.entropy, mask, config.top_entropy_quantile))
     loss = Objective(policy, RECIPES[kind], config)(batch, batch.counts()).loss
     loss.backward()
     gradient = policy.entropy.grad
@@ -154,6 +167,8 @@ def theirs(trl: ModuleType, kind: str, drawn: Drawn, parts: int = 1, **settings:
         me.epsilon_low = settings.get("epsilon", 0.2)
         me.epsilon_high = 1 + settings.get("epsilon_high", 0.2) if kind == "cispo" else high
         me.beta = settings.get("kl_coef", 0.0)
+        me.top_entropy_quantile = settings.get("top_entropy_quantile", 1.0)
+        me.get_high_entropy_mask = partial(trl.GRPOTrainer.get_high_entropy_mask, me)
         me.args.delta = settings.get("delta")
         me.entropy_coef = settings.get("entropy_coef", 0.0)
         me._entropy_bonus_enabled = me.entropy_coef > 0
@@ -182,10 +197,16 @@ def stub(trl: ModuleType, logp: Tensor, entropy: Tensor, accumulation: int) -> A
     """What `GRPOTrainer._compute_loss` reads of its trainer."""
     same = lambda x, *_, **__: x  # noqa: E731
     return Bag(
-        accelerator=Bag(num_processes=1, sync_gradients=True, gather=same, gather_for_metrics=same, reduce=same),
+        accelerator=Bag(
+            num_processes=1,
+            sync_gradients=True,
+            gather=same,
+            gather_for_metrics=same,
+            reduce=same,
+            pad_across_processes=same,
+        ),
         model=Bag(training=True),
         off_policy_mask_threshold=None,
-        top_entropy_quantile=1.0,
         max_completion_length=MAX_SLOTS,
         vllm_importance_sampling_correction=True,
         current_gradient_accumulation_steps=accumulation,
@@ -211,6 +232,21 @@ def test_loss_and_gradient_are_those_of_trl(trl, kind, knobs):
         found = ours(kind, drawn, **settings)
         assert float(found[1].abs().max()) > 1e-4
         assert largest_error(found, theirs(trl, kind, drawn, **settings)) < 1e-9
+
+
+@pytest.mark.parametrize("share", [0.0131, 0.2073, 0.3519, 0.8117, 1.0])
+def test_the_slots_of_highest_entropy_are_those_of_trl(trl, share):
+    """TRL compares with an interpolated quantile, in float32; with these shares it never falls on a slot itself.
+
+    Ties at the threshold are all in.
+    """
+    me = stub(trl, torch.zeros(1), torch.zeros(1), 1)
+    for seed in range(20):
+        drawn = Drawn(seed)
+        for entropy in (drawn.entropy, (3 * drawn.entropy).round()):
+            expected = trl.GRPOTrainer.get_high_entropy_mask(me, entropy, drawn.mask, 1 - share)
+            found = maths.high_entropy(entropy, drawn.mask, share)
+            assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "bnpo"])
@@ -292,8 +328,8 @@ def test_sampler_weights_are_those_of_trl(trainer, level, bound):
         trainer.use_vllm = False
     mask = made["completion_mask"].bool()
     logp, sampler = made["old_per_token_logps"].double(), made["sampling_per_token_logps"].double()
-    found = maths.sampler_weights(logp, sampler, mask, level, bound, 0.3, 2.0)
-    plain = maths.sampler_weights(logp, sampler, mask, level, "truncate", 0.0, math.inf)
+    found = sampler_weights(logp, sampler, mask, level, bound, 0.3, 2.0)
+    plain = sampler_weights(logp, sampler, mask, level, "truncate", 0.0, math.inf)
     assert ((plain < 0.3) | (plain > 2)).any()
     assert ((plain > 0.3) & (plain < 2)).any()
     assert torch.allclose(found[mask], made["importance_sampling_ratio"].double().expand_as(found)[mask], atol=1e-6)

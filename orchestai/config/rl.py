@@ -107,6 +107,9 @@ class OptimizationConfig(AdamConfig):
     rewards at most, whatever the rate at which the policy learns."""
     value_warmup_updates: int = Field(0, ge=0)
     """PPO: first updates in which the value heads learn alone, and the policy stays as it is."""
+    top_entropy_quantile: float = Field(1.0, gt=0, le=1)
+    """Share of the decisions of an optimizer step that the policy learns from: those of the highest entropy (0.2 in
+    arXiv 2506.01939). Below 1 every batch is read once more, to know the entropies of the whole step beforehand."""
     entropy_coef: float = Field(0.01, ge=0)
     """Weight of the entropy bonus."""
     kl_coef: float = Field(0.0, ge=0)

@@ -104,6 +104,7 @@ class Zero(Layout):
         super().__init__(accelerator)
         self._stage = accelerator.state.deepspeed_plugin.zero_stage
         self.split = self._stage == 3
+        self._linked = False
 
     def configure(self, module: nn.Module, max_grad_norm: float) -> None:
         settings = self.accelerator.state.deepspeed_plugin.deepspeed_config
@@ -132,6 +133,7 @@ class Zero(Layout):
         states = list(self._base.state.values())
         if not states:
             return {}
+        self._link()
         averages = {name: safe_get_full_optimizer_state(parameter, name) for name in ("exp_avg", "exp_avg_sq")}
         return {"step": torch.as_tensor(states[0]["step"], dtype=torch.float32).cpu(), **averages}
 
@@ -162,6 +164,16 @@ class Zero(Layout):
     @property
     def _base(self) -> Any:
         return self._zero.optimizer
+
+    def _link(self) -> None:
+        """Tell parameters where their moments are.
+
+        ZeRO does that once, when its first parameter group has taken a step, and the others have no moments yet.
+        """
+        if not self.split and not self._linked:
+            self._zero._hp_optimizer_states_linked = False
+            self._zero._lazy_init_hp_params_optimizer_state()
+            self._linked = True
 
     def _begin(self, step: Tensor) -> None:
         """Give the optimiser the state that it would make at its first step."""

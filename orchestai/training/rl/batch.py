@@ -19,7 +19,8 @@ from orchestai.training.rl import maths
 from orchestai.training.rl.credit import Acts, Credit, acts_of, step_advantages
 from orchestai.training.rl.critic import PER_DECISION, PER_TOKEN, advantages_and_returns, horizon
 from orchestai.training.rl.episode import Episode
-from orchestai.training.rl.maths import Bound, Counts, GroupAdvantages, Lengths, Level
+from orchestai.training.rl.importance import Bound, effective_share, sampler_weights, weight_moments
+from orchestai.training.rl.maths import Counts, GroupAdvantages, Lengths, Level
 from orchestai.training.rl.recipes import Recipe
 from orchestai.training.rl.rows import BETWEEN, Row, rows_of
 from orchestai.training.rl.truncation import overlong_rewards, without_truncated
@@ -35,7 +36,8 @@ class Batch:
         logp, values: when the decisions were sampled; of the policy.
         sampler_logp: the same, of what drew the decisions.
         mask: bool; the slots in the loss.
-        weights: of each decision in the policy loss, correcting for a sampler that is not quite the policy.
+        weights: of each decision in the policy loss, correcting for a sampler that is not quite the policy; 0 for
+            those that it leaves out.
         advantages: of each decision.
         returns: targets of the value; for PPO.
         sequences, rollouts: (rows,) int64; numbers of the trajectory and of the episode that the row belongs to.
@@ -73,6 +75,10 @@ class Batch:
     def without_loss(self) -> Batch:
         """The same rows with no slot in the loss."""
         return replace(self, mask=torch.zeros_like(self.mask))
+
+    def of_policy_loss(self, slots: Tensor) -> Batch:
+        """The same rows, of which (rows, slots) bool alone are in the policy loss; it is averaged over as many."""
+        return replace(self, weights=torch.where(slots, self.weights, 0.0))
 
     def to(self, device: torch.device) -> Batch:
         return self._each(lambda tensor: tensor.to(device))
@@ -222,13 +228,16 @@ def corrected(batch: Batch, logp: Tensor, config: Phase2Config) -> tuple[Batch, 
     level, bound = config.sampler_correction.split("_")
     level, bound = cast("Level", level), cast("Bound", bound)
     drawn, mask = batch.sampler_logp, batch.mask
-    weights = maths.sampler_weights(logp, drawn, mask, level, bound, config.sampler_ratio_min, config.sampler_ratio_max)
-    plain = maths.sampler_weights(logp, drawn, mask, level, "truncate", 0.0, torch.inf)
+    weights = sampler_weights(logp, drawn, mask, level, bound, config.sampler_ratio_min, config.sampler_ratio_max)
+    plain = sampler_weights(logp, drawn, mask, level, "truncate", 0.0, torch.inf)
     count = mask.sum().clamp(min=1)
+    of_slots, of_rows = (weight_moments(logp - drawn, mask, each) for each in ("token", "sequence"))
     return replace(batch, logp=logp, weights=weights), {
         "sampler_ratio": float((plain * mask).sum() / count),
         "sampler_max_ratio": float((plain * mask).max()),
         "sampler_bounded_share": float((weights != plain).sum() / count),
+        "sampler_ess": effective_share(of_slots),
+        "sampler_ess_sequence": effective_share(of_rows),
     }
 
 

@@ -7,12 +7,13 @@ here knows a model or a configuration.
 Sources (arXiv): GRPO (Shao et al. 2024, 2402.03300), Dr. GRPO (Liu et al. 2025, 2503.20783), DAPO (Yu et al. 2025,
 2503.14476), GSPO (Zheng et al. 2025, 2507.18071), CISPO (MiniMax 2025, 2506.13585), RLOO (Kool et al. 2019; Ahmadian et
 al. 2024, 2402.14740), PPO (Schulman et al. 2017, 1707.06347), dual clip (Ye et al. 2020, 1912.09729), GAE (Schulman et
-al. 2016, 1506.02438), KL estimators (Schulman 2020, joschu.net/blog/kl-approx.html), truncated importance sampling (Yao
-et al. 2025, fengyao.notion.site/off-policy-rl; masked: Liu et al. 2025, "When speed kills stability").
+al. 2016, 1506.02438), KL estimators (Schulman 2020, joschu.net/blog/kl-approx.html), slots of high entropy (Wang et al.
+2025, 2506.01939).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -23,7 +24,6 @@ Scale: TypeAlias = Literal["group", "batch", "none"]
 Level: TypeAlias = Literal["token", "sequence"]
 Surrogate: TypeAlias = Literal["clip", "cispo", "reinforce"]
 KL: TypeAlias = Literal["k1", "k2", "k3"]
-Bound: TypeAlias = Literal["truncate", "mask"]
 Mode: TypeAlias = Literal["sequence_mean", "sequence_sum", "slot_mean", "constant_length", "rollout_mean"]
 
 
@@ -263,28 +263,17 @@ def bounded(kind: Surrogate, ratio: Tensor, advantages: Tensor, bounds: Bounds) 
     return (ratio < 1 - bounds.low) & (advantages < 0), high
 
 
-def sampler_weights(
-    logp: Tensor, sampler_logp: Tensor, mask: Tensor, level: Level, bound: Bound, low: float, high: float
-) -> Tensor:
-    """(rows, slots) weights that correct for samples of a policy that is not quite the one that is trained.
+def high_entropy(entropy: Tensor, mask: Tensor, share: float) -> Tensor:
+    """(rows, slots) bool: the share of the existing slots that has the highest entropy.
 
-    A fast sampler computes in another number format, or has older weights; its samples count as often as the trained
-    policy would have drawn them: exp(logp - sampler_logp), per slot, or (`sequence`) the product over the row. A weight
-    outside [low, high] becomes the nearer of them (`truncate`) or 0 (`mask`). 1 where `mask` is False.
-
-    Args:
-        logp: (rows, slots) of the policy that is trained, before the first optimiser step on these rows.
-        sampler_logp: (rows, slots) when the slots were drawn.
+    As TRL's `top_entropy_quantile`: those at or above the quantile 1 - share, linearly interpolated. No slot lies
+    between that and the next one above it, so the latter is as good a threshold.
     """
-    difference = torch.where(mask, logp - sampler_logp, 0.0)
-    if level == "sequence":
-        difference = difference.sum(1, keepdim=True).expand_as(difference)
-    weights = difference.exp()
-    if bound == "truncate":
-        weights = weights.clamp(low, high)
-    else:
-        weights = torch.where((weights >= low) & (weights <= high), weights, 0.0)
-    return torch.where(mask, weights, 1.0)
+    values = entropy[mask]
+    if not len(values):
+        return mask
+    rank = math.ceil((1 - share) * (len(values) - 1))
+    return mask & (entropy >= values.kthvalue(rank + 1).values)
 
 
 def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, clip: float | None) -> Tensor:

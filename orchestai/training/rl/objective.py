@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from orchestai.config import Phase2Config
 from orchestai.training.rl import maths
 from orchestai.training.rl.batch import Batch
+from orchestai.training.rl.importance import weight_moments
 from orchestai.training.rl.maths import Counts
 from orchestai.training.rl.policy import Policy
 from orchestai.training.rl.recipes import Recipe
@@ -35,12 +36,14 @@ class Part(NamedTuple):
     Attributes:
         loss: scalar, with gradient.
         figures: (FIGURES,) shares of the step's means, without gradient; those of all its rows add up.
+        moments: (2, 3) `weight_moments` of the ratios, per slot and per row.
         max_ratio: scalar.
         max_deviation: scalar; largest distance of a ratio from 1.
     """
 
     loss: Tensor
     figures: Tensor
+    moments: Tensor
     max_ratio: Tensor
     max_deviation: Tensor
 
@@ -74,14 +77,16 @@ class Objective(nn.Module):
         self._bounds = recipe.bounds_of(config)
 
     def forward(self, rows: Batch, counts: Counts | None, value_only: bool = False) -> Part | Tensor:
-        """The rows' share of the loss of an optimizer step, or their log-probabilities, (rows, slots).
+        """The rows' share of the loss of an optimizer step, or their log-probabilities and entropies.
 
         Args:
-            counts: of the step; None for log-probabilities.
+            counts: of the step; None for (2, rows, slots) log-probabilities and entropies.
             value_only: leave the policy, its entropy and its KL out of the loss.
         """
         scores = self._score(self.planner, rows)
-        return scores.logp if counts is None else self._part(rows, counts, scores, value_only)
+        if counts is None:
+            return torch.stack([scores.logp, scores.entropy])
+        return self._part(rows, counts, scores, value_only)
 
     def _part(self, rows: Batch, counts: Counts, scores: RowScores, value_only: bool) -> Part:
         config, recipe, mask = self._config, self._recipe, rows.mask
@@ -117,7 +122,9 @@ class Objective(nn.Module):
         summary = torch.stack([figures[name].detach().float() for name in FIGURES])
         found = ratio.detach()[mask]
         largest = (found.max(), (found - 1).abs().max()) if len(found) else (loss.new_zeros(()), loss.new_zeros(()))
-        return Part(loss, summary, *largest)
+        moved = (scores.logp - rows.logp).detach()
+        moments = torch.stack([weight_moments(moved, mask, level) for level in ("token", "sequence")]).float()
+        return Part(loss, summary, moments, *largest)
 
     @torch.no_grad()
     def _reference_logp(self, rows: Batch) -> Tensor:

@@ -14,9 +14,11 @@ from orchestai.config import Phase2Config
 from orchestai.errors import UserError
 from orchestai.training.formats import is_exact
 from orchestai.training.learner import Learner, NotFiniteError
+from orchestai.training.rl import maths
 from orchestai.training.rl.batch import Batch, Learning, corrected
 from orchestai.training.rl.critic import value_rates
 from orchestai.training.rl.distributed import together
+from orchestai.training.rl.importance import effective_share
 from orchestai.training.rl.objective import FIGURES, Objective
 from orchestai.training.rl.parts import passes
 from orchestai.training.rl.policy import Policy
@@ -34,6 +36,7 @@ class _Step(NamedTuple):
     """An optimizer step: this process's sums and maxima over its passes, and the norm of the gradient of all."""
 
     figures: torch.Tensor
+    moments: torch.Tensor
     max_ratio: torch.Tensor
     max_deviation: torch.Tensor
     norm: float
@@ -81,19 +84,28 @@ class Updates:
         """
         if learning.batch is None or not learning.worthwhile:
             return Updated(0, {})
-        batch, sampler = self._with_old(learning.batch, update) if self._anew else (learning.batch, {})
-        steps = [
-            self._step(batch.take(rows), update, value_only)
-            for iteration in range(self._config.num_iterations)
-            for rows in self._minibatches(len(batch), update, iteration)
-        ]
+        batch, share = learning.batch, self._config.top_entropy_quantile
+        sampler: Mapping[str, float] = {}
+        if self._anew or share < 1:
+            logp, entropy = self._scores(batch, update)
+            if self._anew:
+                batch, sampler = corrected(batch, logp, self._config)
+        steps = []
+        for iteration in range(self._config.num_iterations):
+            for numbers in self._minibatches(len(batch), update, iteration):
+                rows = batch.take(numbers)
+                if share < 1:
+                    rows = rows.of_policy_loss(maths.high_entropy(entropy[numbers], rows.mask, share))
+                steps.append(self._step(rows, update, value_only))
         with together(self._accelerator, f"adding up the figures of update {update + 1}"):
             summed = self._accelerator.reduce(sum(step.figures for step in steps), "sum")
+            of_slots, of_rows = self._accelerator.reduce(sum(step.moments for step in steps), "sum")
             largest = torch.stack([max(step.max_ratio for step in steps), steps[0].max_deviation])
             max_ratio, deviation = self._accelerator.gather(largest[None]).amax(0).tolist()
         self.learner.sync()
         norms = [step.norm for step in steps if math.isfinite(step.norm)]
         figures = dict(zip(FIGURES, (summed / len(steps)).tolist(), strict=True))
+        figures |= {"ess": effective_share(of_slots), "ess_sequence": effective_share(of_rows)}
         figures |= {"max_ratio": max_ratio, "max_first_deviation": deviation, **sampler}
         if norms:
             figures["grad_norm"] = sum(norms) / len(norms)
@@ -119,19 +131,19 @@ class Updates:
         parts = [rows.take(some) if some else rows.take([0]).without_loss() for some in numbers]
         return numbers, [part.to(accelerator.device) for part in parts]
 
-    def _with_old(self, batch: Batch, update: int) -> tuple[Batch, Mapping[str, float]]:
-        """The batch with old log-probabilities by the module that learns, as it now is; figures of the correction."""
+    def _scores(self, batch: Batch, update: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """(rows, slots) log-probabilities and entropies by the module that learns, as it now is; in every process."""
         accelerator = self._accelerator
-        logp = torch.zeros(batch.logp.shape, device=accelerator.device)
+        scores = torch.zeros(2, *batch.logp.shape, device=accelerator.device)
         with together(accelerator, f"scoring the rows of update {update + 1}"):
             for rows in self._minibatches(len(batch), update, 0):
                 numbers, parts = self._passes(batch.take(rows))
                 found = self.learner.compute([(part, None) for part in parts])
                 for some, scored in zip(numbers, found, strict=True):
                     if some:
-                        logp[[rows[i] for i in some]] = scored
-            logp = accelerator.reduce(logp, "sum")
-        return corrected(batch, logp.cpu(), self._config)
+                        scores[:, [rows[i] for i in some]] = scored
+            logp, entropy = accelerator.reduce(scores, "sum").cpu()
+        return logp, entropy
 
     def _step(self, rows: Batch, update: int, value_only: bool) -> _Step:
         """One optimizer step on `rows`."""
@@ -146,5 +158,5 @@ class Updates:
                 "lower training.phase2_rl.learning_rate and go on from the last checkpoint; if this is the first "
                 "update, its weights or its number format are broken"
             ) from None
-        figures, ratios, deviations = (torch.stack(list(found)) for found in zip(*results, strict=True))
-        return _Step(figures.sum(0), ratios.max(), deviations.max(), norm)
+        figures, moments, ratios, deviations = (torch.stack(list(found)) for found in zip(*results, strict=True))
+        return _Step(figures.sum(0), moments.sum(0), ratios.max(), deviations.max(), norm)
