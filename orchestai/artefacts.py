@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
-import io
 import json
 import os
 import platform
@@ -125,7 +124,7 @@ def check_run(state: Path, *others: Path, resume: bool) -> None:
         )
 
 
-def write_bytes(path: Path | str, data: bytes) -> None:
+def write_bytes(path: Path | str, data: bytes | memoryview) -> None:
     with replacing(path) as file:
         file.write(data)
 
@@ -196,15 +195,6 @@ def read_lines(path: Path) -> tuple[list[tuple[str, Any]], list[str]]:
                     f"{path}:{number}: not whole (its writer was cut off, or the file was damaged); skipped"
                 )
     return values, problems
-
-
-def save_torch(path: Path | str, value: Any) -> None:
-    """`torch.save`, atomically. Serialised in memory first, so that a full disk is reported as such."""
-    import torch
-
-    buffer = io.BytesIO()
-    torch.save(value, buffer)
-    write_bytes(path, buffer.getvalue())
 
 
 def save_run_info(output_dir: Path | str, config: Section, *, command: str, **facts: Any) -> None:

@@ -29,6 +29,7 @@ from orchestai.execution.executor import Executor
 from orchestai.execution.log import ExecutionLog, read_log
 from orchestai.execution.record import measured_in
 from orchestai.execution.result import Execution
+from orchestai.folder_lock import locked
 from orchestai.planner.checkpoint import is_checkpoint, load_planner, reference_of, seen_by
 from orchestai.planner.choose import planner_for
 from orchestai.planner.encoder import MINILM, TextEncoder, open_encoder
@@ -84,24 +85,25 @@ async def collect(
         reward = None if form is None else form.of(execution)
         return reward.total if isinstance(reward, Reward) else None
 
-    async with open_runtime(config, record=record) as runtime:
-        name = f"{planner}/{seed}"
-        facts = {"planner": name, "num_executions": num_executions, "data_fingerprint": data_fingerprint(tasks)}
-        level = runtime.sandbox.level
-        artefacts.save_run_info(output_dir, config, command="collect", seed=seed, sandbox_level=level, **facts)
-        with progress_bar(num_executions) as progress:
-            state = await run_collection(
-                tasks,
-                planner_for(planner, config, runtime.pool, seed),
-                runtime.executor,
-                ExecutionLog(output_dir),
-                num_executions=num_executions,
-                planner_name=name,
-                pool=runtime.pool.names,
-                seed=seed,
-                reward=worth,
-                progress=progress,
-            )
+    name = f"{planner}/{seed}"
+    with locked(output_dir, f"collect-{artefacts.fingerprint(name)}"):  # a second one would pay for the same again
+        async with open_runtime(config, record=record) as runtime:
+            facts = {"planner": name, "num_executions": num_executions, "data_fingerprint": data_fingerprint(tasks)}
+            level = runtime.sandbox.level
+            artefacts.save_run_info(output_dir, config, command="collect", seed=seed, sandbox_level=level, **facts)
+            with progress_bar(num_executions) as progress:
+                state = await run_collection(
+                    tasks,
+                    planner_for(planner, config, runtime.pool, seed),
+                    runtime.executor,
+                    ExecutionLog(output_dir),
+                    num_executions=num_executions,
+                    planner_name=name,
+                    pool=runtime.pool.names,
+                    seed=seed,
+                    reward=worth,
+                    progress=progress,
+                )
     for problem in state.problems:
         console.print(f"skipped in the log: {problem}", highlight=False, markup=False)
     console.print(

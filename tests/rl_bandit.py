@@ -17,7 +17,7 @@ from accelerate import PartialState
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from orchestai import artefacts
+from orchestai import digests
 from orchestai.config import Config, LoggingConfig, Phase2Config
 from orchestai.execution.result import Execution
 from orchestai.outcome import Scored, UnscorableLimit
@@ -229,7 +229,7 @@ def trainer(output: Path, config: Phase2Config, planner: nn.Module | None = None
         "tasks": tasks,
         "eval_tasks": TASKS,
         "output": output,
-        "save_policies": lambda path, facts: artefacts.save_torch(path, planner.state_dict()),
+        "save_policies": lambda path, facts: digests.save_torch(path, planner.state_dict()),
         "identity": identity(whole.model_dump(mode="json", include={"workers"}), config, tasks, TASKS),
         "unscorable_limit": UnscorableLimit(0.2, "execution.unscorable_limit"),
     }

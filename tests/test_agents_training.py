@@ -45,7 +45,7 @@ def test_each_way_of_sharing_weights_trains_and_is_saved_once(tmp_path, mode):
     names = {"shared_model"} if mode == "shared" else {"caller", "answerer"}
     base = {"base_model"} if mode == "adapter" else set()
     last = tmp_path / "phase2_last"
-    assert {path.name for path in last.iterdir()} == {*names, *base, "agents.json"}
+    assert {path.name for path in last.iterdir()} == {*names, *base, "agents.json", "SHA256SUMS"}
     before = open_policies(config, sample.Talk.roles).learning
     assert set(before) == names
     after = weights(last, config)
@@ -111,7 +111,7 @@ def test_a_frozen_role_is_spoken_for_and_learns_nothing(tmp_path):
         ],
     )
     sample.trainer(tmp_path, config).train()
-    assert {path.name for path in (tmp_path / "phase2_last").iterdir()} == {"caller", "agents.json"}
+    assert {path.name for path in (tmp_path / "phase2_last").iterdir()} == {"caller", "agents.json", "SHA256SUMS"}
     rollout = json.loads((tmp_path / ROLLOUTS).read_text().splitlines()[0])
     assert "[answerer] assistant:" in rollout["transcript"]
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from language_model import save_tiny_model, tiny_model, tiny_tokenizer
 
+from orchestai import digests
 from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.planner.base import SampleSpec
@@ -288,6 +289,9 @@ def test_what_cannot_be_opened_says_what_to_do(folder, tmp_path):
     with pytest.raises(UserError, match="no planner's folder"):
         load_planner(tmp_path / "empty", settings, cards)
     (tmp_path / "empty" / "orchestai.json").write_text("{}")
+    with pytest.raises(UserError, match="not written by this version"):
+        load_planner(tmp_path / "empty", settings, cards)
+    digests.write_sums(tmp_path / "empty")
     with pytest.raises(UserError, match="not a planner of this program"):
         load_planner(tmp_path / "empty", settings, cards)
     save_planner(tmp_path / "p", planner(folder), settings)

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 import torch
 
+from orchestai import digests
 from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import load_planner, save_planner
@@ -164,7 +165,7 @@ def test_a_checkpoint_brings_its_linker_along(tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), loaded.parameters(), strict=True))
     checkpoint = torch.load(tmp_path / "p.pth", weights_only=True)
     checkpoint["language_model"]["fingerprint"] = "another"
-    torch.save(checkpoint, tmp_path / "p.pth")
+    digests.save_torch(tmp_path / "p.pth", checkpoint)
     with pytest.raises(UserError, match="trained on the language model 'smollm2-135m' with other weights than here"):
         load_planner(tmp_path / "p.pth", bare, worker_cards(bare.workers))
 
@@ -174,7 +175,7 @@ def test_a_checkpoint_of_a_linker_of_another_kind_is_refused_in_one_line(tmp_pat
     save_planner(tmp_path / "p.pth", model, settings)
     checkpoint = torch.load(tmp_path / "p.pth", weights_only=True)
     checkpoint["planner"]["linker"] = {"layers": 2, "precision": "bfloat16"}
-    torch.save(checkpoint, tmp_path / "p.pth")
+    digests.save_torch(tmp_path / "p.pth", checkpoint)
     with pytest.raises(UserError, match=r"^[^\n]*another version \(linker\.layers: Extra inputs .*\); train again$"):
         load_planner(tmp_path / "p.pth", settings, worker_cards(settings.workers))
 

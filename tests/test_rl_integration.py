@@ -8,7 +8,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from orchestai import artefacts
+from orchestai import digests
 from orchestai.config import ExecutionConfig, Phase2Config, PlannerConfig
 from orchestai.execution.executor import Executor
 from orchestai.outcome import UnscorableLimit
@@ -78,7 +78,7 @@ async def test_the_planner_learns_whom_to_trust_and_what_it_costs(tmp_path, cred
             tasks=TASKS,
             eval_tasks=TASKS,
             output=tmp_path,
-            save_policies=lambda path, facts: artefacts.save_torch(path, planner.state_dict()),
+            save_policies=lambda path, facts: digests.save_torch(path, planner.state_dict()),
             identity={},
             unscorable_limit=UnscorableLimit(0.1, "execution.unscorable_limit"),
         )

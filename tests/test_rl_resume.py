@@ -19,7 +19,7 @@ import pytest
 import rl_bandit as bandit
 import torch
 
-from orchestai import artefacts
+from orchestai import digests
 from orchestai.training.rl.report import METRICS, ROLLOUTS, _append, _keep_until
 
 CHANGES = {"eval_every": 2, "num_episodes": 24 * 3, "num_iterations": 2, "num_minibatches": 2, "kl_coef": 0.01}
@@ -62,7 +62,7 @@ def killed(output: Path, policy: str, number: int, executions: int, saves: int) 
         return await bandit.execute(task, workflow, sample)
 
     def save(path: Path, facts: Any) -> None:
-        artefacts.save_torch(path, planner.state_dict())
+        digests.save_torch(path, planner.state_dict())
         count("saves")
 
     run(output, policy, planner=planner, execute=execute, save_policies=save)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from orchestai import digests
 from orchestai.config import Config, TasksConfig
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import load_planner, reference_of, save_planner
@@ -210,13 +211,15 @@ def test_what_is_no_planner_for_this_configuration_is_refused_in_one_line(checkp
     settings = config()
     cards = worker_cards(settings.workers)
     types = settings.planner.model_copy(update={"task_types": ("string", "other")})
-    torn, foreign = tmp_path / "torn.pth", tmp_path / "foreign.pth"
+    torn, other, foreign = (tmp_path / f"{name}.pth" for name in ("torn", "other", "foreign"))
     torn.write_bytes(checkpoint.read_bytes()[:1000])
+    digests.save_torch(other, {"model_state_dict": {}})
     torch.save({"model_state_dict": {}}, foreign)
     for path, use, message in (
         (tmp_path / "none.pth", settings, "no such checkpoint"),
-        (torn, settings, "not readable as a checkpoint"),
-        (foreign, settings, "not a planner checkpoint"),
+        (torn, settings, "torn.pth: damaged"),
+        (other, settings, "not a planner checkpoint"),
+        (foreign, settings, "not written by this version"),
         (checkpoint, settings.model_copy(update={"planner": types}), "trained for planner.task_types"),
     ):
         with pytest.raises(UserError, match=message) as caught:

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from orchestai import artefacts
+from orchestai import artefacts, digests
 from orchestai.agents.config import AgentConfig
 from orchestai.agents.stitching import TurnStitcher
 from orchestai.agents.tiny import tiny_chat_model, tiny_chat_tokenizer
@@ -29,6 +29,7 @@ from orchestai.tasks.seen import SeenTasks
 TINY = "tiny"
 SHARED = "shared_model"
 FORMAT = "orchestai.agents/1"
+_REMEDY = "pass another folder, or train again"
 METADATA, _BASE, _VALUE_HEAD = "agents.json", "base_model", "value_head.safetensors"
 
 
@@ -66,7 +67,7 @@ def open_policies(
         value_head: for PPO.
 
     Raises:
-        UserError: a model or the checkpoint cannot be loaded, or is for other roles or other policies.
+        UserError: a model or the checkpoint cannot be loaded, is damaged, or is for other roles or other policies.
     """
     agents = config.agents
     if strange := sorted({*agents.frozen, *agents.models} - {*roles}):
@@ -77,6 +78,7 @@ def open_policies(
     of_role = {role: SHARED if agents.policies == "shared" else role for role in learning}
     if checkpoint is not None:
         _refuse_other(checkpoint, agents.policies, of_role)
+        digests.check_sums(checkpoint, _REMEDY)
     opened: dict[str, TokenPolicy] = {}
     stitchers: dict[str, TurnStitcher] = {}
     first: tuple[PreTrainedModel, PreTrainedTokenizerBase] | None = None
@@ -101,6 +103,9 @@ def open_policies(
             gradient_checkpointing=config.model.gradient_checkpointing,
         ).eval()
         _load_value_head(opened[name], folder)
+        if folder is not None:
+            trained = {key: weight for key, weight in opened[name].named_parameters() if weight.requires_grad}
+            digests.check_finite(folder, trained)
     return Policies(opened, of_role, stitchers)
 
 
@@ -134,17 +139,20 @@ def save_policies(path: Path, policies: Policies, config: AgentConfig, facts: Ma
             **facts,
         }
         artefacts.write_json(folder / METADATA, metadata)
+        digests.write_sums(folder)
 
 
 def read_metadata(checkpoint: Path) -> dict[str, Any]:
     """What `agents.json` says.
 
     Raises:
-        UserError: there is no such folder, or it is another's.
+        UserError: there is no such folder, it is damaged, or it is another's.
     """
     before = artefacts.previous_folder(checkpoint)
     if not checkpoint.exists() and before.is_dir():
         before.rename(checkpoint)
+    if (checkpoint / METADATA).exists():
+        digests.check_sums(checkpoint, _REMEDY, METADATA)
     try:
         metadata = json.loads((checkpoint / METADATA).read_text(encoding="utf-8"))
     except FileNotFoundError:

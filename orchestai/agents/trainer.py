@@ -22,6 +22,7 @@ from orchestai.agents.rollout import AgentRollout, Attempts
 from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.workflow import AgentWorkflow, refuse_unknown_rewards
 from orchestai.errors import UserError
+from orchestai.folder_lock import locked
 from orchestai.planner.checkpoint import without_suffix
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.seen import NOTHING_SEEN, SeenTasks
@@ -79,9 +80,11 @@ class AgentTrainer:
             resume: go on with the run in the output folder.
 
         Raises:
-            UserError: as `Trainer` says, or models, workers or tasks are not there.
+            UserError: as `Trainer` says, another process trains into the folder, or models, workers or tasks are not
+                there.
         """
-        return asyncio.run(self._run(resume))
+        with locked(self.output_dir, "phase2"):
+            return asyncio.run(self._run(resume))
 
     async def _run(self, resume: bool) -> Summary:
         artefacts.check_run(self.output_dir / STATE, resume=resume)

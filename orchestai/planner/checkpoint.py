@@ -6,15 +6,12 @@ The file leaves the frozen encoder and the linker's language model out; their na
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from orchestai import artefacts
+from orchestai import artefacts, digests
 from orchestai.config import Config, PlannerConfig
 from orchestai.errors import UserError
 from orchestai.planner.echo import EchoReader
@@ -79,7 +76,7 @@ def save_planner(path: Path | str, planner: PlannerModel | LanguagePlanner, conf
         "versions": artefacts.versions(),
         **facts,
     }
-    artefacts.save_torch(path, checkpoint)
+    digests.save_torch(path, checkpoint)
 
 
 def load_planner(
@@ -92,8 +89,8 @@ def load_planner(
         value_head: give a language model one; a `PlannerModel` has one in any case.
 
     Raises:
-        UserError: there is no such checkpoint, it is no planner, or it was made for other task types, another encoder
-            or (unless `planner.allow_new_pool` is set) another pool.
+        UserError: there is no such checkpoint, it is damaged or no planner, or it was made for other task types,
+            another encoder or (unless `planner.allow_new_pool` is set) another pool.
     """
     if str(path) == BASE:
         return open_language_planner(config, cards, value_head=value_head)
@@ -113,6 +110,7 @@ def load_planner(
     except (KeyError, TypeError, ValueError) as error:
         raise other_version(path, error) from None
     _check(path, made_for, known, config, cards)
+    digests.check_finite(path, weights)
     planner = PlannerModel(
         config.planner.model_copy(update={key: getattr(made_for, key) for key in _OF_THE_WEIGHTS}),
         cards,
@@ -136,16 +134,12 @@ def read_checkpoint(path: Path | str) -> dict[str, Any]:
     """All keys of a planner's checkpoint.
 
     Raises:
-        UserError: there is no such file, or it is no planner checkpoint.
+        UserError: there is no such file, it is damaged, or it is no planner checkpoint.
     """
     try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        checkpoint = digests.load_torch(Path(path), "pass another checkpoint, or train again")
     except FileNotFoundError:
         raise UserError(f"{path}: no such checkpoint; train first, or name another") from None
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
-        raise UserError(
-            f"{path}: not readable as a checkpoint ({type(error).__name__}); pass another file, or train again"
-        ) from None
     found = checkpoint.get("format") if isinstance(checkpoint, dict) else None
     if found != FORMAT:
         raise UserError(f"{path}: not a planner checkpoint of this program (format {found!r}, not {FORMAT!r})")

@@ -11,6 +11,7 @@ from rich.progress import Progress
 
 from orchestai.config import Config
 from orchestai.errors import UserError
+from orchestai.folder_lock import locked
 from orchestai.planner.checkpoint import read_checkpoint, save_planner
 from orchestai.planner.encoder import UnreadableTextError
 from orchestai.planner.language.models import cache_dir
@@ -42,10 +43,16 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
         resume: go on after the last epoch that was finished in `output_dir`, as if nothing had happened in between.
 
     Raises:
-        UserError: the data, the configuration or the state to resume cannot be used, or the loss is no longer finite.
+        UserError: the data, the configuration or the state to resume cannot be used, another process trains into the
+            folder, or the loss is no longer finite.
     """
-    if config.planner.kind == "language":
-        return language.train(config, data=data, output_dir=output_dir, resume=resume)
+    with locked(output_dir, "phase1"):
+        train_kind = language.train if config.planner.kind == "language" else _train
+        return train_kind(config, data=data, output_dir=output_dir, resume=resume)
+
+
+def _train(config: Config, *, data: Path, output_dir: Path, resume: bool) -> Summary:
+    """Train a planner of heads."""
     settings = config.training.phase1_supervised
     check_folder(output_dir / LAST, resume=resume)
     examples = load_training_data(data, config)

@@ -7,18 +7,16 @@ those alone, and the name of the model that they belong to.
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
 from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from orchestai import artefacts
+from orchestai import artefacts, digests
 from orchestai.config import Config, PlannerConfig
 from orchestai.errors import UserError
 from orchestai.planner.language import models
@@ -27,6 +25,7 @@ from orchestai.workers.base import WorkerCard
 
 FORMAT = "orchestai.language-planner/1"
 """Says what the folder is; the number grows when older programs could not read it."""
+_REMEDY = "pass another checkpoint, or train again"
 METADATA, STATE, _VALUE_HEAD = "orchestai.json", "training_state.pt", "value_head.safetensors"
 _OF_THE_WEIGHTS = frozenset(
     {"model", "tiny", "describe", "quote", "few_shot", "lora", "max_prompt_tokens", "max_new_tokens"}
@@ -62,8 +61,9 @@ def save_language_planner(path: Path | str, planner: LanguagePlanner, config: Co
         if planner.policy.value_head is not None:
             save_file(planner.policy.value_head.state_dict(), folder / _VALUE_HEAD)
         if state:
-            artefacts.save_torch(folder / STATE, state)
+            digests.save_torch(folder / STATE, state)
         artefacts.write_json(folder / METADATA, metadata)
+        digests.write_sums(folder)
 
 
 def open_language_planner(
@@ -90,10 +90,11 @@ def load_language_planner(
         value_head: with a value head: the saved one, or else a new one.
 
     Raises:
-        UserError: the folder is no planner, or the model that its adapters belong to is not there.
+        UserError: the folder is damaged or no planner, or the model that its adapters belong to is not there.
     """
     path = Path(path)
     metadata = read_metadata(path)
+    digests.check_sums(path, _REMEDY)
     try:
         made_for = PlannerConfig(**metadata["planner"]).language
     except (KeyError, TypeError, ValueError) as error:
@@ -115,6 +116,7 @@ def load_language_planner(
     planner = LanguagePlanner(own, cards, model, tokenizer, value_head=value_head)
     if planner.policy.value_head is not None and (path / _VALUE_HEAD).exists():
         planner.policy.value_head.load_state_dict(load_file(path / _VALUE_HEAD))
+    digests.check_finite(path, {name: weight for name, weight in planner.named_parameters() if weight.requires_grad})
     return planner.eval()
 
 
@@ -122,12 +124,14 @@ def read_metadata(path: Path | str) -> dict[str, Any]:
     """What `orchestai.json` says.
 
     Raises:
-        UserError: there is no such folder, or it is no planner's.
+        UserError: there is no such folder, it is damaged, or it is no planner's.
     """
     path = Path(path)
     before = artefacts.previous_folder(path)
     if not path.exists() and before.is_dir():
         before.rename(path)
+    if (path / METADATA).exists():
+        digests.check_sums(path, _REMEDY, METADATA)
     try:
         metadata = json.loads((path / METADATA).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -147,13 +151,10 @@ def read_state(path: Path | str) -> Mapping[str, Any]:
         UserError: the folder is no planner's, or its state cannot be read.
     """
     metadata = read_metadata(path)
-    file = Path(path) / STATE
     try:
-        state = torch.load(file, map_location="cpu", weights_only=True)
+        state = digests.load_torch(Path(path) / STATE, "train again")
     except FileNotFoundError:
         raise UserError(f"{path}: holds a planner, but no state of training ({STATE}) to go on from") from None
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
-        raise UserError(f"{file}: not readable ({type(error).__name__}); train again") from None
     return {**metadata, **state}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from orchestai import artefacts
+from orchestai import digests
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
 from orchestai.tasks.suite import data_fingerprint
@@ -116,7 +115,7 @@ def save_state(path: Path, position: Position, learned: Mapping[str, Any], ident
         "learned": dict(learned),
         "rng": _generators(),
     }
-    artefacts.save_torch(path, state)
+    digests.save_torch(path, state)
 
 
 def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Position, dict[str, Any]]:
@@ -125,14 +124,11 @@ def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Position, dict[
     Raises:
         UserError: there is none, it is broken, or it belongs to another configuration or other data.
     """
+    remedy = "start a new run from its last weights (--checkpoint) in another output folder"
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = digests.load_torch(path, remedy)
     except FileNotFoundError:
         raise UserError(f"{path}: no run to resume here; start one without resuming") from None
-    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
-        raise UserError(
-            f"{path}: not a readable training state ({type(error).__name__}); start a new run in another output folder"
-        ) from None
     if not isinstance(state, dict) or state.get("state_version") != STATE_VERSION:
         found = state.get("state_version") if isinstance(state, dict) else None
         raise UserError(
@@ -140,6 +136,7 @@ def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Position, dict[
             "start a new run in another output folder"
         )
     _refuse_change(path, state["identity"], dict(identity))
+    digests.check_finite(path, state["learned"])
     _set_generators(state["rng"])
     return Position(**state["position"]), state["learned"]
 

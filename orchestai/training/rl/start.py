@@ -13,6 +13,7 @@ from rich.console import Console
 from orchestai import artefacts
 from orchestai.config import Config, Phase2Config, TasksConfig
 from orchestai.errors import UserError
+from orchestai.folder_lock import locked
 from orchestai.planner.checkpoint import fingerprint_of, load_planner, locate, reference_of, save_planner, seen_by
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.model import PlannerModel
@@ -46,8 +47,14 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
 
     Raises:
         UserError: the checkpoint, the tasks or the workers are not there, there is nothing to resume or a run to
-            overwrite, steps cannot be credited as configured, or as `Trainer` says.
+            overwrite, another process trains into the folder, steps cannot be credited as configured, or as `Trainer`
+            says.
     """
+    with locked(output_dir, "phase2"):
+        return await _train(config, checkpoint, output_dir, resume)
+
+
+async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: bool) -> Summary:
     artefacts.check_run(output_dir / STATE, resume=resume)
     phase2 = config.training.phase2_rl
     planner = load_planner(checkpoint, config, worker_cards(config.workers), value_head=phase2.algorithm == "PPO")
