@@ -174,8 +174,8 @@ def test_a_second_run_judges_what_is_new_or_changed_alone(place: Path, run: Comm
 
 
 def test_what_cannot_be_judged_is_no_failure(place: Path, run: Command) -> None:
-    """Tests that define no test say nothing about a program."""
-    write(place / "tasks.jsonl", big_task(0), big_task(1, "import unittest\n"))
+    """Tests of which none can be run say nothing about a program."""
+    write(place / "tasks.jsonl", big_task(0), big_task(1, "import unittest\n\n\ndef test_nobody_runs():\n    pass\n"))
     samples = write(place / "samples.jsonl", RIGHT, CONTINUED)
     for _ in range(2):  # it is not kept either
         said = run(samples, *SUITE, "--json", "figures.json", code=1)
