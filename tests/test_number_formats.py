@@ -6,6 +6,9 @@ import asyncio
 import json
 import logging
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,6 +78,23 @@ def test_the_first_ratios_of_a_planner_are_1(
     config = config.model_copy(update={"planner": config.planner.model_copy(update={"language": language})})
     asyncio.run(start.train(config, checkpoint=Path("base"), output_dir=tmp_path / "out"))
     assert first_row(tmp_path / "out")["max_first_deviation"] < 1e-5
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize("layout", ["ddp", "fsdp2"])
+def test_the_first_ratios_of_two_processes_are_1(tmp_path: Path, repository: Path, layout: str):
+    """FSDP2 rounded what goes into the loss to bfloat16, old log-probabilities and advantages too: ratios of 1.006."""
+    phase2 = {"loss_type": "gspo", "num_episodes": 4, "num_minibatches": 2, "kl_coef": 0.05}
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "2", "--mixed_precision", "bf16"]
+    launch += ["--config_file", str(repository / "configs/accelerate" / f"{layout}.yaml"), "--main_process_port", "0"]
+    launch += ["--cpu"] if layout == "ddp" else []
+    subprocess.run(
+        [*launch, str(repository / "tests/agents_sample.py"), str(tmp_path), json.dumps({"run": {"phase2": phase2}})],
+        env=os.environ | {"PYTHONPATH": f"{repository}{os.pathsep}{repository / 'tests'}", "OMP_NUM_THREADS": "1"},
+        check=True,
+        timeout=280,
+    )
+    assert first_row(tmp_path / "run")["max_first_deviation"] < 1e-6
 
 
 def test_a_correction_weighs_what_learns_against_what_drew(tmp_path: Path):

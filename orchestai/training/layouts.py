@@ -67,7 +67,11 @@ class Fsdp2(Layout):
     def configure(self, module: nn.Module, max_grad_norm: float) -> None:
         plugin = self.accelerator.state.fsdp_plugin
         if self.accelerator.mixed_precision == "bf16":  # Accelerate would also add gradients up, and give losses, in it
-            plugin.mixed_precision_policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+            plugin.mixed_precision_policy = MixedPrecisionPolicy(
+                torch.bfloat16,
+                torch.float32,
+                cast_forward_inputs=False,  # old log-probabilities and advantages are among them
+            )
         # Accelerate looks for the names on the outermost module, which is no model.
         if plugin.transformer_cls_names_to_wrap is None:
             plugin.transformer_cls_names_to_wrap = sorted(_blocks(module))
