@@ -1,7 +1,7 @@
 """A newcomer's typing mistakes must be answered with the key, the value and the nearest valid name."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orchestai.config import load_config
@@ -92,6 +92,7 @@ def test_a_worker_must_name_a_model_that_exists(path):
 
 
 @given(st.text(min_size=1, max_size=30))
+@example("[x=")
 def test_no_override_text_ever_crashes(repository, text):
     try:
         load_config(repository / "config.yaml", [text])

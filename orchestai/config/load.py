@@ -57,7 +57,7 @@ def _read(path: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
             raise UserError(f"override {override!r}: write it as section.key=value")
         try:
             loaded = OmegaConf.merge(loaded, OmegaConf.from_dotlist([override]))
-        except (YAMLError, OmegaConfBaseException, ValueError) as error:
+        except (YAMLError, OmegaConfBaseException, ValueError, IndexError) as error:
             raise UserError(f"override {override!r}: {' '.join(str(error).split())}") from None
     try:
         raw: Any = OmegaConf.to_container(loaded, resolve=True)
