@@ -141,6 +141,9 @@ def main() -> None:
     sets = {name: evenly(items, args.programs) for name, items in all_sets().items()}
     rows, level = compare(sets, executors, workers, args.repeat, preload)
     Console(width=WIDTH).print(table(rows, level))
+    for row in rows:
+        if row.right < row.n:
+            print(f"{row.set}: {row.executor} judged {row.right} of {row.n} rightly, so no ratio is taken of it")
     facts = {"level": level, "versions": versions(), "cpus": os.cpu_count(), "preload": preload}
     figures: dict[str, Any] = {"rows": [asdict(row) for row in rows], **ratios(rows), **facts}
     for name, ratio in ratios(rows).items():
@@ -203,8 +206,15 @@ def summary(name: str, executor: str, workers: int, items: list[Item], runs: lis
 
 
 def ratios(rows: list[Row]) -> dict[str, float | None]:
-    """Programs per second of ours over those of others, with one worker."""
-    rates = {(row.set.partition(" ")[0], row.executor): row.programs_per_s for row in rows if row.workers == 1}
+    """Programs per second of ours over those of others, with one worker; of executors that judged all of a set rightly.
+
+    To fail at once, where a module is missing for one, takes no time.
+    """
+    rates = {
+        (row.set.partition(" ")[0], row.executor): row.programs_per_s
+        for row in rows
+        if row.workers == 1 and row.right == row.n
+    }
 
     def ratio(name: str, other: str, ours: str = "ours") -> float | None:
         both = rates.get((name, ours)), rates.get((name, other))

@@ -1,12 +1,16 @@
 """benchmarks/sandbox.py on a handful of programs: what it measures of our own sandbox, without other executors."""
 
+import importlib.util
 import json
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 
 def run(repository: Path, output: Path, *options: str) -> dict[str, Any]:
@@ -14,6 +18,57 @@ def run(repository: Path, output: Path, *options: str) -> dict[str, Any]:
     command = [sys.executable, str(script), "--json", str(output), "--repeat", "1", "--workers", "1", *options]
     subprocess.run(command, check=True, capture_output=True, timeout=280)
     return json.loads(output.read_text())
+
+
+@pytest.fixture
+def benchmark(repository: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(repository / "benchmarks"))
+    spec = importlib.util.spec_from_file_location("benchmark_of_sandbox", repository / "benchmarks" / "sandbox.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("ours_right", "theirs_right", "ratio"), [(12, 12, 4.0), (12, 0, None), (12, 11, None), (11, 12, None)]
+)
+def test_a_ratio_needs_both_sides_right(
+    benchmark: ModuleType, ours_right: int, theirs_right: int, ratio: float | None
+) -> None:
+    """It printed one of a peer that failed at every program at once, for want of a module."""
+
+    def row(executor: str, rate: float, right: int) -> Any:
+        return benchmark.Row("bigcodebench-like", executor, 1, rate, 1.0, 1.0, None, right, 12)
+
+    rows = [row("ours", 8.0, ours_right), row("bigcodebench", 2.0, theirs_right)]
+    assert benchmark.ratios(rows)["ratio_bigcodebench"] == ratio
+
+
+def test_the_requirements_bring_what_they_need(repository: Path) -> None:
+    """They are installed without dependencies: a module that is missing fails the peer's programs, silently."""
+    lines = (repository / "requirements-benchmarks.txt").read_text().splitlines()
+    wanted = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    installed = [requirement.name for requirement in wanted if is_installed(requirement.name)]
+    if not installed:
+        pytest.skip("requirements-benchmarks.txt is not installed")
+    for name in set(installed) - {"bigcodebench"}:  # of that only `eval` is used
+        needs = [Requirement(line) for line in requires(name) or ()]
+        absent = [
+            need.name
+            for need in needs
+            if (need.marker is None or need.marker.evaluate({"extra": ""})) and not is_installed(need.name)
+        ]
+        assert not absent, f"{name} needs {absent}"
+
+
+def is_installed(name: str) -> bool:
+    try:
+        return bool(version(name))
+    except PackageNotFoundError:
+        return False
 
 
 @pytest.mark.slow
