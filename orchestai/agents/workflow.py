@@ -171,6 +171,7 @@ def _turn(act: Act, sampled: Sampled) -> Turn:
         group=act.group,
         truncated=not act.ended,
         token_limit=sampled.token_limit,
+        text=act.text,
     )
 
 

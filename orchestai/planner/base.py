@@ -58,6 +58,7 @@ class Plan:
         error: why there is no workflow.
         fault: the same where that is nobody's fault: then the plan is no failure, and the execution unscorable.
         usage: what was asked of models, and paid, to make the plan; None where the planner computes for itself.
+        text: the plan as it was written, where it was written as text.
         truncated: of a plan as text, whether the sampler cut it off before it ended.
     """
 
@@ -69,6 +70,7 @@ class Plan:
     fault: Unscorable | None = None
     usage: Usage | None = None
     truncated: bool = False
+    text: str = ""
 
 
 @dataclass(frozen=True)

@@ -106,9 +106,11 @@ class LanguagePlanner(TokenPolicy):
             found = read_plan(text, instruction, self._names, self.config)
         except WorkflowError as error:
             reason = str(error) if completion.ended else f"{error} (cut off after {len(completion.ids)} tokens)"
-            return Plan(None, raw_valid=False, decisions=decisions, logp=logp, error=reason, truncated=cut_off)
+            return Plan(
+                None, raw_valid=False, decisions=decisions, logp=logp, error=reason, truncated=cut_off, text=text
+            )
         whole = found.whole and completion.ended
-        return Plan(found.workflow, raw_valid=whole, decisions=decisions, logp=logp, truncated=cut_off)
+        return Plan(found.workflow, raw_valid=whole, decisions=decisions, logp=logp, truncated=cut_off, text=text)
 
     def _choose(self) -> Choose | None:
         return None if self._grammar is None else self._grammar()

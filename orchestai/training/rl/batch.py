@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from orchestai.tasks.task import Task
 from orchestai.training.rl import maths
 from orchestai.training.rl.credit import Acts, Credit, acts_of, step_advantages
 from orchestai.training.rl.critic import PER_DECISION, PER_TOKEN, advantages_and_returns, horizon
-from orchestai.training.rl.episode import Episode
+from orchestai.training.rl.episode import Episode, Turn
 from orchestai.training.rl.importance import Bound, effective_share, sampler_weights, weight_moments
 from orchestai.training.rl.maths import Counts, GroupAdvantages, Lengths, Level
 from orchestai.training.rl.recipes import Recipe
@@ -97,6 +97,13 @@ class Batch:
         return replace(self, **changed)
 
 
+class Credited(NamedTuple):
+    """What a turn's decisions in the loss were credited with: the mean of their advantages, and how many they are."""
+
+    advantage: float
+    slots: int
+
+
 @dataclass(frozen=True)
 class Learning:
     """A batch and what is to be learned from it.
@@ -108,6 +115,7 @@ class Learning:
             the mean over each trajectory's decisions.
         figures: for reports: with `sampler_correction`, how far the sampler was from the policy; with
             `overlong_buffer`, the mean penalty.
+        credited: what each turn was credited with.
         ignored: whose rewards were given, but are not what the rule of credit looks at.
     """
 
@@ -116,6 +124,7 @@ class Learning:
     flat_groups: int
     advantages: Tensor
     figures: Mapping[str, float] = field(default_factory=dict)
+    credited: Mapping[Turn, Credited] = field(default_factory=dict)
     ignored: Sequence[str] = ()
 
     @property
@@ -213,7 +222,9 @@ def make_batch(
         rollout_slots=torch.zeros(len(episodes)).index_add(0, rollouts, slots)[rollouts],
     )
     batch, of_sampler = corrected(batch, logp, config)
-    return Learning(batch, compared.groups, compared.flat, advantages, {**figures, **of_sampler}, credit.ignored(acts))
+    figures |= of_sampler
+    credited = _credited(turns, per_slot, mask, act)
+    return Learning(batch, compared.groups, compared.flat, advantages, figures, credited, credit.ignored(acts))
 
 
 def corrected(batch: Batch, logp: Tensor, config: Phase2Config) -> tuple[Batch, Mapping[str, float]]:
@@ -239,6 +250,13 @@ def corrected(batch: Batch, logp: Tensor, config: Phase2Config) -> tuple[Batch, 
         "sampler_ess": effective_share(of_slots),
         "sampler_ess_sequence": effective_share(of_rows),
     }
+
+
+def _credited(turns: Sequence[Turn], per_slot: Tensor, mask: Tensor, act: Tensor) -> dict[Turn, Credited]:
+    """What each turn was credited with, from (rows, slots) advantages and the number of each slot's turn."""
+    slots = torch.zeros(len(turns)).index_add(0, act[mask], torch.ones_like(per_slot[mask]))
+    means = torch.zeros(len(turns)).index_add(0, act[mask], per_slot[mask]) / slots.clamp(min=1)
+    return {turn: Credited(a, int(n)) for turn, a, n in zip(turns, means.tolist(), slots.tolist(), strict=True)}
 
 
 def _act_of_slot(acts: Acts, of_row: Tensor, rows: Sequence[Row]) -> Tensor:

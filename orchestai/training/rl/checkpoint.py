@@ -17,7 +17,7 @@ from orchestai.errors import UserError
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 
-STATE_VERSION = 7
+STATE_VERSION = 8
 
 
 @dataclass
@@ -29,6 +29,7 @@ class Position:
         consumed: tasks drawn from the training order.
         versions: optimiser steps taken, by policy.
         evaluated: update after which the policies were evaluated last; None before the first.
+        attempts_since_evaluation, first_gaps: see `gap`.
         start_reward: of the first evaluation; None before it.
         start_success: of the first evaluation, by task; empty where attempts have no such figure.
         best_reward: of the best evaluation (see `best`); None before the first.
@@ -42,6 +43,8 @@ class Position:
     consumed: int = 0
     versions: dict[str, int] = field(default_factory=dict)
     evaluated: int | None = None
+    attempts_since_evaluation: dict[str, list[float]] = field(default_factory=dict)
+    first_gaps: dict[str, list[float]] = field(default_factory=dict)
     start_reward: float | None = None
     start_success: dict[str, float] = field(default_factory=dict)
     best_reward: float | None = None

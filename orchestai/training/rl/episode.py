@@ -30,6 +30,7 @@ class Turn:
         group: acts with the same one are compared with each other by the rules of credit that ask for it; empty where
             nobody said.
         truncated: whether the sampler cut the act off before it ended.
+        text: what was decided, for people; empty where it is no text.
         token_limit: most tokens that it might have; None where decisions are not tokens.
     """
 
@@ -44,6 +45,7 @@ class Turn:
     group: str = ""
     truncated: bool = False
     token_limit: int | None = None
+    text: str = ""
 
     def __post_init__(self) -> None:
         shapes = {"logp": self.logp.shape, "mask": self.mask.shape, "value": self.value.shape, "step": self.step.shape}

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from orchestai.outcome import Scored, Unscorable
-from orchestai.training.rl.batch import Learning
-from orchestai.training.rl.episode import Episode
+from orchestai.training.rl.batch import Credited, Learning
+from orchestai.training.rl.episode import Episode, Turn
 from orchestai.training.rl.task_batches import Sampled
 
 
@@ -78,8 +78,13 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / max(len(values), 1)
 
 
-def sample_rows(episodes: Sequence[Episode]) -> list[dict[str, Any]]:
-    """Episodes for people to read, as JSON-ready rows."""
+def sample_rows(episodes: Sequence[Episode], learnings: Collection[Learning] = ()) -> list[dict[str, Any]]:
+    """Episodes for people to read, as JSON-ready rows.
+
+    Args:
+        learnings: what was learned from them, if anything; then each row has its `turns`.
+    """
+    credited = {turn: credit for learning in learnings for turn, credit in learning.credited.items()}
     return [
         {
             "task_id": e.task_id,
@@ -88,7 +93,30 @@ def sample_rows(episodes: Sequence[Episode]) -> list[dict[str, Any]]:
             "unscorable": e.outcome.reason if isinstance(e.outcome, Unscorable) else "",
             "valid": e.valid,
             **{name: round(value, 6) for name, value in e.metrics.items()},
+            **({"rewards": {name: reward._asdict() for name, reward in e.rewards.items()}} if e.rewards else {}),
+            **({"turns": _turn_rows(e, credited)} if learnings else {}),
             "transcript" if any(t.transcript for t in e.trajectories) else "plan": e.text,
         }
         for e in episodes
     ]
+
+
+def _turn_rows(episode: Episode, credited: Mapping[Turn, Credited]) -> list[dict[str, Any]]:
+    """The turns that a role learns from; a role's own reward is its last turn's, if that has none."""
+    rows = []
+    for trajectory in episode.trajectories:
+        for number, turn in enumerate(trajectory.turns, start=1):
+            last = number == len(trajectory.turns)
+            credit = credited.get(turn)
+            rows.append(
+                {
+                    "role": trajectory.role,
+                    "turn": number,
+                    "text": turn.text,
+                    "reward": trajectory.reward if last and turn.reward is None else turn.reward,
+                    "advantage": round(credit.advantage, 6) if credit is not None and credit.slots else None,
+                    "truncated": turn.truncated,
+                    "slots": credit.slots if credit is not None else 0,
+                }
+            )
+    return rows

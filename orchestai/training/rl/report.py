@@ -18,6 +18,7 @@ from orchestai.errors import UserError
 from orchestai.progress import LoggedProgress
 from orchestai.training.rl.best import Standing
 from orchestai.training.rl.checkpoint import Position, length_of
+from orchestai.training.rl.gap import Gap
 
 METRICS, ROLLOUTS = "phase2_metrics.jsonl", "phase2_rollouts.jsonl"
 SAMPLES_PER_UPDATE = 8
@@ -72,22 +73,25 @@ class Report:
             return
         update = position.update
         _append(self._metrics, [{"update": update, **metrics}])
-        _append(self._rollouts, [{"update": update, **sample} for sample in samples[:SAMPLES_PER_UPDATE]])
+        _append(self._rollouts, [{"update": update, **sample} for sample in samples])
         self._accelerator.log(dict(metrics), step=update)
-        self._show_plans(update, samples[:SAMPLES_PER_UPDATE])
+        self._show_plans(update, samples)
         lost = f"  unscorable {metrics['unscorable_share']:.0%}" if metrics["unscorable_share"] else ""
         shown = (
             f"reward {metrics['reward']:.2f}  success {metrics['success']:.0%}  flat {metrics['flat_group_share']:.0%}"
         )
         self._progress.update(self._line, completed=position.done(self._config), figures=shown + lost)
 
-    def evaluation(self, update: int, metrics: Mapping[str, float], standing: Standing) -> None:
+    def evaluation(
+        self, update: int, metrics: Mapping[str, float], standing: Standing, gaps: Mapping[str, Gap]
+    ) -> None:
         """The figures of an evaluation, under names that begin with `eval_`, and how it compares with those before."""
         if not self._main:
             return
         named = {f"eval_{name}": value for name, value in metrics.items()}
         if standing.success_change is not None:
             named["eval_success_change"] = standing.success_change.mean
+        named |= {f"eval_gap_{name}": gap.mean for name, gap in gaps.items()}
         _append(self._metrics, [{"update": update, **named}])
         self._accelerator.log(named, step=update)
         costs = f", {metrics['cost_usd']:.3g} USD" if "cost_usd" in metrics else ""
@@ -102,7 +106,8 @@ class Report:
             self.say(f"update {update}: {standing.passed_over}")
 
     def _show_plans(self, update: int, samples: Sequence[Mapping[str, Any]]) -> None:
-        columns = list(dict.fromkeys(key for sample in samples for key in sample))
+        nested = ("rewards", "turns")
+        columns = list(dict.fromkeys(key for sample in samples for key in sample if key not in nested))
         rows = [[sample.get(column) for column in columns] for sample in samples]
         for tracker in self._accelerator.trackers:
             if tracker.name == "wandb" and rows:

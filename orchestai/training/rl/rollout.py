@@ -229,7 +229,8 @@ class Rollout:
 
     def _measured(self, turn: Turn, plan: Plan) -> Turn:
         of_tokens = isinstance(turn.decisions, TokenDecisions)
-        return replace(turn, truncated=plan.truncated, token_limit=self._planner.max_slots if of_tokens else None)
+        limit = self._planner.max_slots if of_tokens else None
+        return replace(turn, truncated=plan.truncated, token_limit=limit, text=plan.text)
 
     def _turns(
         self, tasks: Sequence[Task], drawn: Mapping[int, Drawn], update: int, policy_version: int

@@ -25,6 +25,7 @@ from orchestai.training.rl.collector import Begun, Collector
 from orchestai.training.rl.credit import Credit
 from orchestai.training.rl.distributed import exchange, share
 from orchestai.training.rl.episode import Episode, rank_invalid
+from orchestai.training.rl.gap import growth, measure_gaps, note_attempts
 from orchestai.training.rl.metrics import (
     describe_batch,
     describe_episodes,
@@ -34,7 +35,7 @@ from orchestai.training.rl.metrics import (
 )
 from orchestai.training.rl.policy import Policy
 from orchestai.training.rl.recipes import PPO, RECIPES, Recipe
-from orchestai.training.rl.report import Report
+from orchestai.training.rl.report import SAMPLES_PER_UPDATE, Report
 from orchestai.training.rl.saving import Checkpoints
 from orchestai.training.rl.schedule import rate_factor
 from orchestai.training.rl.staleness import describe_staleness, refuse_stale
@@ -163,7 +164,8 @@ class Trainer(Generic[Begun]):
                 metrics |= {f"seconds_{name}": value for name, value in seconds.items()}
                 metrics["slots_per_second"] = metrics["slots_per_plan"] * len(attempts) / sum(seconds.values())
                 stopped = watch(position, metrics, config)
-                report.update(position, metrics, sample_rows(episodes))
+                note_attempts(position, attempts)
+                report.update(position, metrics, sample_rows(episodes[:SAMPLES_PER_UPDATE], learnings.values()))
             if asked is not None:
                 stopped = f"{asked.name}; go on with --resume (resume=True) and --output_dir {self.output}"
             if stopped:
@@ -238,7 +240,10 @@ class Trainer(Generic[Begun]):
         metrics = describe_episodes(episodes)
         standing = judge(self.position, metrics["reward"], successes(episodes))
         self.position.evaluated = self.position.update
-        report.evaluation(self.position.update, metrics, standing)
+        gaps = measure_gaps(self.position, episodes)
+        report.evaluation(self.position.update, metrics, standing, gaps)
+        if warning := growth(self.position, gaps):
+            report.say(f"update {self.position.update}: {warning}")
         self.checkpoints.save(self.position, {"validation": metrics}, best=standing.best)
 
     def _refuse_if_broken(self, episodes: Sequence[Episode], what: str) -> None:
