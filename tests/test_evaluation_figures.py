@@ -15,7 +15,7 @@ from orchestai.evaluation.metrics import bootstrap_mean, paired_difference, prop
 from orchestai.evaluation.oracle import best_of
 from orchestai.evaluation.picture import frontier
 from orchestai.evaluation.report import Difference, conclusion, difference, oracle_share, summarise
-from orchestai.evaluation.results import Result, Row
+from orchestai.evaluation.results import Result, Row, rank_invalid
 from orchestai.evaluation.sample_k import next_k
 from orchestai.workflow import Subtask, Workflow
 
@@ -231,6 +231,22 @@ def test_unscorable_tasks_are_shown_and_left_out_of_pairs() -> None:
 def test_oracle_takes_the_best_of_everything_task_by_task() -> None:
     oracle = best_of("oracle", [row("a", [1.0, 0.0]), row("b", [0.0, 1.0], cost=2.0), row("c", [], unjudged=2)])
     assert [result.reward for result in oracle.results] == [9.0, 8.0]
+
+
+def test_an_invalid_plan_is_worth_less_than_every_valid_one_for_the_same_task() -> None:
+    """In the absolute form a slow failure may be worth -40; an invalid plan beside it looked better."""
+    plan = Workflow([Subtask(id="1", instruction="x")])
+
+    def rewards(*values: float, workflow: Workflow | None) -> tuple[Result, ...]:
+        return tuple(Result(0.0, value, 0.0, 0.0, True, workflow) for value in values)
+
+    rows = [
+        Row("valid", rewards(-40.0, math.nan, 9.0, workflow=plan)),
+        Row("none", rewards(*[-1.0] * 3, workflow=None)),
+    ]
+    valid, none = rank_invalid(rows, margin=1.0)
+    assert [result.reward for result in none.results] == [-41.0, -1.0, -1.0]
+    assert valid == rows[0]
 
 
 def test_the_budget_buys_samples_rounded_up() -> None:
