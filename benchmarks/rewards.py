@@ -37,14 +37,16 @@ from orchestai.execution.executor import Executor
 from orchestai.execution.log import read_log
 from orchestai.execution.record import ExecutionRecord
 from orchestai.planner.checkpoint import load_planner, save_planner
+from orchestai.planner.model import PlannerModel
 from orchestai.rewards.reference import Reference, typical
 from orchestai.rewards.reward import AbsoluteReward, RewardForm, reward_form
 from orchestai.runtime import Runtime, open_runtime
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task
 from orchestai.training.rl.rollout import ROLE, Rollout
+from orchestai.training.rl.saving import BEST, LAST
 from orchestai.training.rl.start import split_tasks
-from orchestai.training.rl.trainer import BEST, LAST, Trainer
+from orchestai.training.rl.trainer import Trainer
 from orchestai.workers.base import Answer, Request
 from orchestai.workers.pool import WorkerPool, worker_cards
 
@@ -133,7 +135,7 @@ async def learn(config: Config, runtime: Runtime, tariff: Tariff, reward: Reward
     """Phase 2 from the checkpoint `start` into the folder `out`."""
     phase2 = config.training.phase2_rl
     planner = load_planner(start, config, worker_cards(config.workers))
-    if hasattr(planner, "learn_only"):
+    if isinstance(planner, PlannerModel):
         planner.learn_only(frozenset(phase2.explore))
     tasks, eval_tasks = split_tasks(config.tasks)
     executor = Executor(Priced(runtime.pool, tariff), runtime.sandbox, config.execution)
