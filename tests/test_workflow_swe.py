@@ -8,7 +8,6 @@ import subprocess
 import pytest
 from scripted import scripted_agents
 
-from orchestai.agents import repository_tests
 from orchestai.agents.prepare import clone, write_swe_sample
 from orchestai.agents.repository import PatchError, apply_patch, read_commit, touched_paths
 from orchestai.agents.repository_tests import run_tests
@@ -311,7 +310,7 @@ async def test_django_names_of_tests_are_understood(sandbox, sample):
 
 async def test_without_pytest_nobodys_patch_has_failed(monkeypatch):
     """It comes with the development extra alone; without it every test failed, and every patch was worth 0."""
-    monkeypatch.setattr(repository_tests, "find_spec", lambda name: None)
+    monkeypatch.setattr(Sandbox, "can_import", lambda self, module: module != "pytest")
     with Sandbox(workers=1) as sandbox, pytest.raises(UserError, match="pip install pytest"):
         await run_tests(sandbox, {"test_a.py": b"def test_one():\n    pass\n"}, ["test_a.py::test_one"])
 

@@ -15,7 +15,6 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from orchestai.agents.repository import Files
 from orchestai.errors import InfrastructureError, UserError
@@ -96,7 +95,7 @@ async def run_tests(sandbox: Sandbox, files: Files, tests: Iterable[str]) -> dic
         others = [test for test in names if test not in direct]
         numbered = {test: f"Tests.test_{number}" for number, test in enumerate(others)}
         nodes = [_node(path, names[test]) for test in others]
-        if nodes and find_spec("pytest") is None:
+        if nodes and not sandbox.can_import("pytest"):
             raise UserError(f"{path}: its tests are run by pytest, which is not installed; run: pip install pytest")
         # What a file of direct tests expects is not there to be read. Pytest is imported before there are files, one of
         # which might have its name.

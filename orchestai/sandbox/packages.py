@@ -24,8 +24,8 @@ from packaging.utils import canonicalize_name
 from orchestai.errors import UserError
 from orchestai.tasks import bigcodebench, humaneval
 
-_ALWAYS = (*bigcodebench.LIBRARIES, "math_verify", "antlr4")
-"""What suites name, and what `math_reward_fn` runs in the sandbox."""
+_ALWAYS = (*bigcodebench.LIBRARIES, "math_verify", "antlr4", "pytest")
+"""What suites name, what `math_reward_fn` runs in the sandbox, and what runs the tests of repositories."""
 _HOLD_ANSWERS = frozenset({"orchestai", canonicalize_name(humaneval.PACKAGE)})
 """Distributions that suites, recordings or this program are loaded from."""
 _METADATA = (".dist-info", ".egg-info")
