@@ -3,7 +3,15 @@
 import pytest
 
 from orchestai.outcome import Scored, Unscorable
-from orchestai.rewards.answers import exact_match, f1, f1_reward_fn, normalised, search_reward_fn, tagged_answer
+from orchestai.rewards.answers import (
+    brevity,
+    exact_match,
+    f1,
+    f1_reward_fn,
+    normalised,
+    search_reward_fn,
+    tagged_answer,
+)
 from orchestai.rewards.functions import find_reward
 from orchestai.tasks.task import Task
 
@@ -71,3 +79,10 @@ def test_rewards_go_by_the_tasks_suite():
 def test_a_question_without_an_answer_cannot_be_judged():
     task = Task(task_id="given", suite="given", instruct_prompt="Why?")
     assert search_reward_fn(task, "because", None) == Unscorable("task", "nobody knows the answer to task given")
+
+
+def test_a_text_is_not_short_for_want_of_blanks():
+    """TriviaQA's rules read `one,two` as two words, so passages copied with commas for blanks would hold the answer."""
+    for text in ("one two three four", "one,two_three\nfour."):
+        assert (brevity(text, 4), brevity(text, 2)) == (1.0, 0.5)
+    assert brevity("", 2) == 1.0

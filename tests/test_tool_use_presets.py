@@ -35,7 +35,7 @@ def test_a_preset_with_the_tiny_model_reads_the_sample_data(repository, preset, 
     monkeypatch.chdir(repository)
     path = repository / "configs" / "agents" / f"{preset}.yaml"
     config = load_agent_config("tool_use", path, ["model=tiny"])
-    assert (config.model.name, config.tasks.suite) == ("tiny", "written")
+    assert (config.model.name, config.tasks.suite) == ("data/agents/tiny", "written")
     assert len(load_suite(config.tasks.suite, config.tasks.path).split("train")) == 120
     ToolUse(ToolUse.Args(**config.agents.workflow_args), sandbox=None)
 

@@ -53,18 +53,6 @@ def test_the_seeds_scripts_are_the_command_with_the_preset(name, repository, mon
         assert (repository / preset).is_file()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_each_trains_on_its_sample_with_a_tiny_model(name, repository, monkeypatch, tmp_path):
-    monkeypatch.chdir(repository)
-    words = ["model=tiny", "tasks.limit=2", "training.phase2_rl.num_generations=2", "training.phase2_rl.num_episodes=2"]
-    config = load_agent_config(name, repository / "configs" / "agents" / f"{name}.yaml", words)
-    AgentTrainer(config=config, output_dir=tmp_path).train()
-    lines = [json.loads(line) for line in (tmp_path / "phase2_metrics.jsonl").read_text().splitlines()]
-    assert any("eval_final_success" in line for line in lines)
-    assert (tmp_path / "phase2_best").exists()
-
-
 def test_a_user_passes_a_workflow_with_its_settings_as_the_seed_does(repository):
     def code_reward_fn(task, answer, sandbox):
         return 1.0

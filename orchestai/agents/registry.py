@@ -19,7 +19,7 @@ class Entry:
     Attributes:
         target: its class, as `module:Class`.
         defaults: overrides that a run has without a file of configuration.
-        sample: overrides for a run on the small sample data, with the model `tiny`.
+        sample: overrides for a run on the small sample data, with a tiny model.
     """
 
     target: str
@@ -28,13 +28,16 @@ class Entry:
 
 
 _PACKAGE = "orchestai.agents.workflows"
+_TAUGHT = "model.name=data/agents/tiny"
+"""A tiny model that was taught how turns of the workflows look: an untrained one never calls a tool or gives a verdict.
+docs/workflows.md says how it came about."""
 WORKFLOWS: dict[str, Entry] = {
     "tool_use": Entry(
         f"{_PACKAGE}.tool_use:ToolUse",
         ("tasks.suite=triviaqa", "agents.credit=turn"),
         (
             *("tasks.suite=written", "tasks.path=data/agents/questions.jsonl"),
-            "agents.workflow_args.corpus=data/agents/corpus.jsonl",
+            *("agents.workflow_args.corpus=data/agents/corpus.jsonl", _TAUGHT, "model.max_new_tokens=48"),
         ),
     ),
     "writing": Entry(
@@ -51,7 +54,7 @@ WORKFLOWS: dict[str, Entry] = {
     "deepcoder": Entry(
         f"{_PACKAGE}.deepcoder:DeepCoder",
         ("tasks.suite=deepcoder", "agents.credit=role"),
-        ("tasks.suite=written", "tasks.path=data/agents/code.jsonl"),
+        ("tasks.suite=written", "tasks.path=data/agents/code.jsonl", _TAUGHT, "model.max_new_tokens=64"),
     ),
     "swe": Entry(
         f"{_PACKAGE}.swe:SWE",
@@ -61,12 +64,13 @@ WORKFLOWS: dict[str, Entry] = {
             "tasks.path=data/agents/swe/instances.jsonl",
             "agents.workflow_args.repositories=data/agents/swe",
             "agents.workflow_args.shown_characters=800",
+            *(_TAUGHT, "model.max_new_tokens=176"),
         ),
     ),
     "math_tool": Entry(
         f"{_PACKAGE}.maths:Maths",
         ("tasks.suite=gsm8k", "agents.credit=role", "sandbox.preload=[math_verify]"),
-        ("tasks.suite=written", "tasks.path=data/agents/maths.jsonl"),
+        ("tasks.suite=written", "tasks.path=data/agents/maths.jsonl", _TAUGHT, "model.max_new_tokens=48"),
     ),
     "search": Entry(
         f"{_PACKAGE}.search:Search",
@@ -74,7 +78,7 @@ WORKFLOWS: dict[str, Entry] = {
         (
             "tasks.suite=written",
             "tasks.path=data/agents/questions.jsonl",
-            "agents.workflow_args.corpus=data/agents/corpus.jsonl",
+            *("agents.workflow_args.corpus=data/agents/corpus.jsonl", _TAUGHT, "model.max_new_tokens=48"),
         ),
     ),
     "deep_research": Entry(
@@ -88,7 +92,7 @@ WORKFLOWS: dict[str, Entry] = {
         (
             "tasks.suite=written",
             "tasks.path=data/agents/research.jsonl",
-            "agents.workflow_args.corpus=data/agents/corpus.jsonl",
+            *("agents.workflow_args.corpus=data/agents/corpus.jsonl", _TAUGHT, "model.max_new_tokens=136"),
         ),
     ),
 }

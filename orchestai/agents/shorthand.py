@@ -25,6 +25,7 @@ _TINY = (
     f"{_PHASE2}.num_generations=4",
     f"{_PHASE2}.eval_tasks=2",
     f"{_PHASE2}.temperature=1.0",
+    f"{_PHASE2}.learning_rate=3e-4",
     "agents.epochs=null",
     "sandbox.level=auto",
 )

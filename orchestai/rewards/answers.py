@@ -22,6 +22,7 @@ from orchestai.tasks.task import Task
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _TRIVIAQA_PUNCTUATION = string.punctuation + "‘’´`"
 _WHOLE = ("yes", "no", "noanswer")
+_WORD = re.compile(r"[^\W_]+")
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
@@ -86,8 +87,11 @@ def finds_answer(text: str, task: Task, known: Iterable[str]) -> bool:
 
 
 def brevity(text: str, words: int) -> float:
-    """1 for a text of at most so many words; for a longer one their share of it, so that copying does not pay."""
-    return min(1.0, words / max(len(text.split()), 1))
+    """1 for a text of at most so many words; for a longer one their share of it, so that copying does not pay.
+
+    Words are told apart by whatever is neither letter nor digit, so that no text is short for want of blanks.
+    """
+    return min(1.0, words / max(len(_WORD.findall(text)), 1))
 
 
 def search_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> Outcome:
