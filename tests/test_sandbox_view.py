@@ -223,6 +223,18 @@ print(" ".join(listed()))
 
 
 @in_namespaces
+def test_the_server_may_write_while_it_preloads_and_programs_see_nothing_of_it() -> None:
+    """Matplotlib wants a folder for its caches, and did not import without one: no preset for BigCodeBench started."""
+    code = """
+import os, matplotlib.pyplot
+def task_func(): return os.listdir("/sandbox"), matplotlib.pyplot.get_backend().lower()
+"""
+    with Sandbox(workers=1, strictness="strict", preload=["matplotlib.pyplot"]) as sandbox:
+        report = sandbox.run(Program(code, case("self.assertEqual(task_func(), ([], 'agg'))")))
+    assert report.success, report
+
+
+@in_namespaces
 def test_our_own_code_is_not_there_to_be_read() -> None:
     code = """
 import os, sys

@@ -12,7 +12,8 @@ from pathlib import Path
 from orchestai.sandbox import interpreter
 
 SCRATCH = "/sandbox"
-"""Where every program finds an empty folder of its own; nothing else can be written."""
+"""Where every program finds an empty folder of its own, and the server one for what it preloads (matplotlib insists);
+nothing else can be written."""
 INSIDE = "/inside"
 """Where the fork server finds its own code; programs find an empty folder."""
 
@@ -115,7 +116,7 @@ def _file_system(mounts: Sequence[tuple[Path, Path]], etc: Path, empty: Path) ->
         line += ["--symlink", SCRATCH, "/tmp"]
     for device in _DEVICES:
         line += ["--dev-bind", str(device), str(device)]
-    return [*line, "--symlink", "/proc/self/fd", "/dev/fd", "--dir", SCRATCH, "--proc", "/proc"]
+    return [*line, "--symlink", "/proc/self/fd", "/dev/fd", "--tmpfs", SCRATCH, "--proc", "/proc"]
 
 
 def _covered(path: Path) -> bool:
