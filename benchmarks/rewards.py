@@ -184,7 +184,8 @@ async def pools(config: Config, run: Path, tasks: int) -> dict[str, Any]:
         first: Values | None = None
         for tariff in tariffs:
             reference = tariff.reference(records)
-            for name, reward in forms(config, reference).items():
+            for name in ("former defaults", "present"):
+                reward = forms(config, reference)[name]
                 if first is None:
                     first = await held_out(config, runtime, reward, test, start)
                 with TemporaryDirectory() as folder:
