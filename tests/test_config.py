@@ -4,7 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from orchestai.config import load_config
+from orchestai.agents.config import AgentConfig, AgentsConfig
+from orchestai.config import TasksConfig, load, load_config
 from orchestai.errors import UserError
 
 MINIMAL = """
@@ -67,6 +68,31 @@ def test_a_wrong_override_is_refused_with_its_path_value_and_fix(path, override,
     assert "\n" not in message
     for part in parts:
         assert part in message
+
+
+@pytest.mark.parametrize(
+    ("key", "instead"),
+    [
+        ("training.phase1_supervised.val_fraction", "tasks.val_fraction"),
+        ("training.phase1_supervised.test_fraction", "tasks.test_fraction"),
+        ("training.phase1_supervised.test_fold", "tasks.test_fold"),
+        ("rewards.gate_costs", "training.phase2_rl.beta"),
+    ],
+)
+def test_a_key_of_an_earlier_version_says_what_takes_its_place(path, key, instead):
+    with pytest.raises(UserError) as error:
+        load_config(path, [f"{key}=0"])
+    assert f"{key} is gone" in str(error.value)
+    assert instead in str(error.value)
+    assert "unknown key" not in str(error.value)
+
+
+def test_what_takes_the_place_of_a_moved_key_is_a_key():
+    for key in ("val_fraction", "test_fraction", "test_fold"):
+        assert key in TasksConfig.model_fields
+    assert "turn_advantage_coef" in AgentsConfig.model_fields
+    with pytest.raises(UserError, match=r"agents\.outcome_coef is gone: write agents\.turn_advantage_coef"):
+        load(AgentConfig, None, ["agents.outcome_coef=2"])
 
 
 @pytest.mark.parametrize("text", ["a: [1", "- 1\n- 2\n", "workers: {pool: {}}\n", "\t", "x: ${nowhere}\n", ""])

@@ -138,10 +138,11 @@ def test_what_could_not_be_judged_has_no_reward():
         ({"form": "relative"}, {"beta": 1.0}, "training.phase2_rl.beta are of the absolute form"),
         ({"cost_weight": 0.2}, {"gamma_latency": 1.0}, "rewards.cost_weight are of the relative form"),
         ({"cost_weight": 0.9, "latency_weight": 0.1}, {}, "add up to 1.03"),
-        ({"gate_costs": True}, {}, "rewards.gate_costs is gone"),
+        ({}, {"gamma_latency": -0.01}, "greater than or equal to 0"),
+        ({}, {"beta": -1.0}, "greater than or equal to 0"),
     ],
 )
-def test_settings_of_which_one_would_be_ignored_are_refused(rewards, weights, said):
+def test_settings_that_do_not_go_together_or_reward_costs_are_refused(rewards, weights, said):
     with pytest.raises(ValidationError, match=said):
         configuration(rewards, **weights)
 

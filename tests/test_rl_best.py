@@ -32,7 +32,9 @@ def test_one_task_of_64_may_be_chance_and_two_may_not(lost, won, is_loss):
 
 def test_a_single_task_tells_nothing_about_success():
     assert not Change(-1.0, float("inf")).is_loss
-    assert not change({"a": 0.0}, {"a": 1.0}).is_loss
+    lost = change({"a": 0.0}, {"a": 1.0})
+    assert not lost.is_loss
+    assert str(lost) == "-100.0 points, of a single task"
 
 
 def test_more_reward_with_less_success_is_passed_over_and_that_is_said():

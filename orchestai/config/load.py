@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 from yaml import YAMLError
 
+from orchestai.config.moved import MOVED
 from orchestai.config.root import Config
 from orchestai.config.workers import WorkersConfig
 from orchestai.errors import UserError
@@ -72,6 +73,8 @@ def _explain(section: type[Section], error: ValidationError, raw: Any) -> str:
     first = error.errors()[0]
     loc = [str(part) for part in first["loc"]]
     key = ".".join(loc)
+    if first["type"] == "extra_forbidden" and key in MOVED:
+        return f"{key} is gone: {MOVED[key]} (value {first['input']!r})"
     if first["type"] == "extra_forbidden":
         return f"{key}: unknown key (value {first['input']!r}){_nearest(loc[-1], _known_keys(section, loc[:-1]))}"
     if first["type"] == "missing":

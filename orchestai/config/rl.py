@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -29,16 +29,6 @@ class RewardsConfig(Section):
     """relative: what an execution typically costs; null: the median that was measured in logs, or is measured now."""
     latency_reference_ms: float | None = Field(None, gt=0)
     """relative: how long its critical path typically takes; null: likewise."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_gate(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "gate_costs" in data:
-            raise ValueError(
-                "rewards.gate_costs is gone: in the relative form no failure is ever worth more than a success; remove "
-                "it, and training.phase2_rl.beta, gamma_latency and shaped_reward with it"
-            )
-        return data
 
     @model_validator(mode="after")
     def _success_outweighs(self) -> RewardsConfig:
@@ -163,11 +153,11 @@ class RewardWeights(Section):
 
     alpha: float = Field(10.0, ge=0)
     """Reward for success."""
-    beta: float | None = None
+    beta: float | None = Field(None, ge=0)
     """absolute: reward lost per US dollar."""
-    gamma_latency: float | None = None
+    gamma_latency: float | None = Field(None, ge=0)
     """absolute: reward lost per millisecond of critical path."""
-    shaped_reward: float | None = None
+    shaped_reward: float | None = Field(None, ge=0)
     """absolute: reward per subtask that passed its own check."""
 
 

@@ -32,7 +32,8 @@ class Change:
         return self.mean < -self.error - _ROUNDING
 
     def __str__(self) -> str:
-        return f"{100 * self.mean:+.1f} ± {100 * self.error:.1f} points"
+        margin = f" ± {100 * self.error:.1f} points" if math.isfinite(self.error) else " points, of a single task"
+        return f"{100 * self.mean:+.1f}{margin}"
 
 
 @dataclass(frozen=True)
