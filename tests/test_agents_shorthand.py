@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
+from orchestai.agents.registry import WORKFLOWS
 from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents_cli import agents
 from orchestai.errors import UserError
@@ -112,3 +115,14 @@ def test_keys_that_do_not_go_together_are_named_without_the_whole_file():
     assert str(error.value).endswith(
         "agents.frozen.caller: no worker or model 'nobody' in workers.pool or workers.models"
     )
+
+
+@pytest.mark.parametrize("name", [*WORKFLOWS, "tool_use_nq"])
+def test_sample_data_is_found_from_any_working_directory(name, tmp_path, monkeypatch):
+    """A preset is found from anywhere, and with `model=tiny` it then ended with `cannot be read`."""
+    monkeypatch.chdir(tmp_path)
+    config = load_agent_config(name, None, ["model=tiny"])
+    given = config.agents.workflow_args
+    paths = [config.tasks.path, *(given[key] for key in ("corpus", "repositories") if key in given)]
+    assert all(Path(path).exists() for path in paths)
+    assert config.model.name == "tiny" or Path(config.model.name).is_dir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,7 @@ class Entry:
 
 
 _PACKAGE = "orchestai.agents.workflows"
+_SAMPLE_DATA = Path("data/agents")
 _TAUGHT = "model.name=data/agents/tiny"
 """A tiny model that was taught how turns of the workflows look: an untrained one never calls a tool or gives a verdict.
 docs/workflows.md says how it came about."""
@@ -96,6 +98,12 @@ WORKFLOWS: dict[str, Entry] = {
         ),
     ),
 }
+
+
+def with_sample_data(overrides: Iterable[str]) -> list[str]:
+    """Overrides whose `data/agents` is found from any working directory: its own, or else this checkout's."""
+    folder = _SAMPLE_DATA if _SAMPLE_DATA.is_dir() else Path(__file__).parents[2] / _SAMPLE_DATA
+    return [override.replace(f"={_SAMPLE_DATA}", f"={folder}") for override in overrides]
 
 
 def presets() -> dict[str, Path]:

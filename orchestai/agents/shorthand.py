@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestai.agents.config import AgentConfig
-from orchestai.agents.registry import WORKFLOWS, Entry, presets, unknown
+from orchestai.agents.registry import WORKFLOWS, Entry, presets, unknown, with_sample_data
 from orchestai.config import check_workers, load
 from orchestai.errors import UserError
 
@@ -58,7 +58,8 @@ def load_agent_config(name: str, path: Path | None = None, words: Sequence[str] 
     overrides = [f"agents.workflow={name}"] if name else []
     for word in words:
         overrides += _meaning(word, entry)
-    config = load(AgentConfig, path, overrides) if path else load(AgentConfig, None, [*entry.defaults, *overrides])
+    defaults = [] if path else with_sample_data(entry.defaults)
+    config = load(AgentConfig, path, [*defaults, *overrides])
     if config.workers is not None:
         check_workers(config.workers, path or "the defaults")
     return config
@@ -69,7 +70,7 @@ def _meaning(word: str, entry: Entry) -> list[str]:
     if not equals:
         raise UserError(f"{word!r}: write it as section.key=value")
     if key == "model":
-        return [*_TINY, *entry.sample] if value == "tiny" else [f"model.name={value}"]
+        return [*_TINY, *with_sample_data(entry.sample)] if value == "tiny" else [f"model.name={value}"]
     if key.startswith("workflow_args."):
         return [f"agents.{word}"]
     if key in _SAME:
