@@ -1,7 +1,7 @@
 """A newcomer's typing mistakes must be answered with the key, the value and the nearest valid name."""
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orchestai.agents.config import AgentConfig, AgentsConfig
@@ -117,6 +117,7 @@ def test_a_worker_must_name_a_model_that_exists(path):
         load_config(path)
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1, max_size=30))
 @example("[x=")
 def test_no_override_text_ever_crashes(repository, text):

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from typer.testing import CliRunner, Result
 
 from orchestai.cli import app
 from orchestai.config import Config, TasksConfig, load_config
+from orchestai.digests import save_torch
 from orchestai.errors import UserError
 from orchestai.evaluation.held_out import held_out_tasks
 from orchestai.execution.log import read_log
@@ -153,7 +153,7 @@ def test_phase_2_keeps_what_phase_1_learned_and_a_checkpoint_that_does_not_say_i
 ) -> None:
     silent = read_checkpoint(run / "checkpoints" / "phase1_best.pth")
     del silent[SEEN]
-    torch.save(silent, tmp_path / "old.pth")
+    save_torch(tmp_path / "old.pth", silent)
     phase2(load_config(run / "config.yaml", ["tasks.limit=4"]), tmp_path / "old.pth", tmp_path / "out")
     seen = seen_by(tmp_path / "out" / "phase2_best.pth")
     assert not seen.complete
