@@ -114,9 +114,23 @@ def test_the_reference_is_typical_of_what_costs_something():
     """The median of a pool of free tools and one model is 0, which would say that nothing the model does is cheap."""
     assert typical([(0.0, 0.0), (0.0, 3.0), (0.0, 5.0), (0.4, 7.0)], "here") == Reference(0.4, 5.0, "here")
     assert typical([], "here") is None
-    free = relative(reference=typical([(0.0, 0.0)], "here"))
-    assert free.of(execution(Scored(1.0), 0.0, 0.0, (None,))).total == 10.0
-    assert free.of(execution(Scored(1.0), 1e9, 1e9, (None,))).total == pytest.approx(10 - 0.5 - 0.2)
+
+
+def test_a_term_without_a_reference_is_left_out_and_that_is_said():
+    """Beside logs in which nothing cost anything, the least price took the whole weight off."""
+    free = relative(reference=typical([(0.0, 5.0)], "logs"))
+    assert free.of(execution(Scored(1.0), 1e-9, 0.0, (None,))).parts["reward_cost"] == 0.0
+    assert free.of(execution(Scored(1.0), 0.0, 5.0, (None,))).total == pytest.approx(10 - 0.1)
+    first, left_out = free.remarks()
+    assert "for latency (half of that at 5 ms)" in first
+    assert "cost" not in first
+    assert "rewards.cost_reference_usd" in left_out
+
+
+def test_terms_that_weigh_nothing_are_not_listed():
+    """`less up to 0% of it for cost (half of that at 0 USD)` was said of weights of 0."""
+    weights = {"cost_weight": 0.0, "latency_weight": 0.0, "check_weight": 0.0}
+    assert reward_form(configuration(weights), None).remarks() == ["reward: 10 per success"]
 
 
 def test_what_is_invalid_is_worth_less_than_the_worst_that_is_not():

@@ -99,6 +99,15 @@ def test_costs_are_relative_to_what_phase_1_measured_or_else_to_what_is_measured
     asyncio.run(train(longer, checkpoint=first, output_dir=tmp_path / "new", resume=True))
     assert reference_of(tmp_path / "new" / "phase2_last.pth") == measured
 
+    save_planner(first, planner, config, reward_reference=asdict(measured))
+    whole = config.model_dump()
+    whole["planner"]["allow_new_pool"] = True
+    for worker in whole["workers"]["pool"].values():
+        worker["price_per_call_usd"] = 0.25
+    priced = Config.model_validate(whole)
+    asyncio.run(train(priced, checkpoint=first, output_dir=tmp_path / "priced"))
+    assert reference_of(tmp_path / "priced" / "phase2_last.pth").cost_usd == 0.25, "free logs say nothing about prices"
+
 
 def test_updates_of_the_command_line_are_updates(tmp_path):
     """Two batches of two tasks, the second of which ends with the pass over three tasks: they were four tasks, and

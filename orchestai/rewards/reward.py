@@ -131,6 +131,7 @@ class RelativeReward(RewardForm):
 
     As c / (c + c_ref) is in [0, 1) and the weights add up to less than 1, no cost and no latency outweighs a success;
     and as it does not change with the unit of c, neither prices nor the speed of a pool have to be known beforehand.
+    A term whose reference is 0 is left out: beside nothing, the least price would cost the whole weight.
     """
 
     reference: Reference
@@ -152,11 +153,27 @@ class RelativeReward(RewardForm):
         return -self.alpha * (self.cost_weight + self.latency_weight) - self.margin
 
     def remarks(self) -> list[str]:
-        reference = self.reference
+        source = self.reference.source
+        terms = (
+            ("cost", self.cost_weight, self.reference.cost_usd, "USD", "rewards.cost_reference_usd"),
+            ("latency", self.latency_weight, self.reference.latency_ms, "ms", "rewards.latency_reference_ms"),
+        )
+        said = [
+            f"less up to {weight:.0%} of it for {name} (half of that at {usual:.3g} {unit})"
+            for name, weight, usual, unit, _ in terms
+            if weight > 0 and usual > 0
+        ]
+        if self.check_weight > 0:
+            said.append(f"{self.check_weight:.0%} of it more where all subtasks pass their own checks")
+        whole = ", ".join([f"{self.alpha:g} per success", *said])
         return [
-            f"reward: {self.alpha:g} per success, less up to {self.cost_weight:.0%} of it for cost (half of that at "
-            f"{reference.cost_usd:.3g} USD) and {self.latency_weight:.0%} for latency (half at "
-            f"{reference.latency_ms:.3g} ms); reference: {reference.source}"
+            f"reward: {whole}" + (f"; reference: {source}" if self.cost_weight or self.latency_weight else ""),
+            *(
+                f"{name} is not weighed, since it was 0 {unit} throughout ({source}): there is nothing to compare it "
+                f"with; set {key} to weigh it all the same"
+                for name, weight, usual, unit, key in terms
+                if weight > 0 and not usual > 0
+            ),
         ]
 
 
@@ -228,5 +245,5 @@ def reward_form(config: Config, measured: Reference | None) -> RewardForm | None
 
 
 def _share(value: float, reference: float) -> float:
-    """`value / (value + reference)`, and 0 for nothing."""
-    return value / (value + reference) if value > 0 else 0.0
+    """`value / (value + reference)`; 0 for nothing, and where there is nothing to compare with."""
+    return value / (value + reference) if value > 0 and reference > 0 else 0.0

@@ -18,6 +18,7 @@ from orchestai.rewards.reward import RewardForm, reward_form
 from orchestai.tasks.task import Task
 from orchestai.training.rl.distributed import interleave, on_all, share
 from orchestai.training.rl.rollout import Execute
+from orchestai.workers.pool import worker_cards
 
 Run: TypeAlias = tuple[float, float] | Unscorable
 """An execution's cost in US dollars and latency in milliseconds, or why it could not be judged."""
@@ -31,7 +32,8 @@ async def open_reward(
     """The configured reward, with the known reference or else one that is measured now.
 
     Measured is what the pool's workers, in turn, cost and take for whole tasks, each asked as a plan of one subtask: so
-    the reference does not depend on the planner, which may not be able to plan yet.
+    the reference does not depend on the planner, which may not be able to plan yet. A known reference of 0 US dollars
+    says nothing about a pool that has prices, and gives way to what is measured.
 
     Args:
         known: of the logs or the checkpoint.
@@ -41,6 +43,8 @@ async def open_reward(
     Raises:
         UserError: none of the executions could be judged.
     """
+    if known is not None and not known.cost_usd and _weighs_prices(config):
+        known = None
     form = reward_form(config, known)
     if form is not None:
         return form
@@ -75,3 +79,9 @@ async def open_reward(
             "rewards.latency_reference_ms"
         )
     return form
+
+
+def _weighs_prices(config: Config) -> bool:
+    """Whether the pool has prices that the reward compares with a reference which is not configured."""
+    asked = config.rewards.cost_weight > 0 and config.rewards.cost_reference_usd is None
+    return asked and any(card.price_usd > 0 for card in worker_cards(config.workers))
