@@ -18,7 +18,8 @@ _NAMES = ("cpu", "one_gpu", "eight_gpus")
 _PHASE2 = "training.phase2_rl"
 _FIXED = {"model_cfg": ("base",), "data_cfg": ("bigcodebench",), "run_cfg": ("default", *_NAMES)}
 _KEYS = ("evaluate_only", "checkpoint", "output_dir", "resume")
-_SIZES = ("train_batch_size", "max_steps")
+_SIZES = ("train_batch_size", "per_device_train_batch_size", "max_steps", "vllm_gpu_memory_utilization")
+_TRAINERS = ("grpo", "ppo")
 _SHORT = {"model_name_or_path": "planner.language.model", "trainer_cfg": f"{_PHASE2}.algorithm"}
 
 
@@ -43,7 +44,8 @@ class Asked:
 def understand(words: Sequence[str]) -> Asked:
     """Read short keys and dotted overrides; `@_global_` after a key means nothing.
 
-    `train_batch_size` is the number of plans of one update, and `max_steps` the number of updates.
+    `train_batch_size` is the number of plans of one update, `per_device_train_batch_size` that of one process's forward
+    pass, and, where `train_batch_size` is not given, its share of an update. `max_steps` is the number of updates.
 
     Raises:
         UserError: a key is unknown, a value is not one of those that it takes, or the presets are not here.
@@ -56,6 +58,8 @@ def understand(words: Sequence[str]) -> Asked:
         if "." in key or not equals:
             overrides.append(word)
         elif key in _SHORT:
+            if key == "trainer_cfg" and value.lower() not in _TRAINERS:
+                raise UserError(f"trainer_cfg: {value!r} is not one of {', '.join(_TRAINERS)}")
             overrides.append(f"{_SHORT[key]}={value.upper() if key == 'trainer_cfg' else value}")
         elif key in (*_FIXED, *_KEYS, *_SIZES):
             given[key] = _allowed(key, value)
@@ -89,17 +93,42 @@ def _default() -> str:
 
 
 def _sizes(given: dict[str, str], config: Config) -> list[str]:
-    """`train_batch_size` and `max_steps` as overrides of a configuration in which all else is decided."""
+    """The words of `_SIZES` as overrides of a configuration in which all else is decided."""
     phase2, overrides = config.training.phase2_rl, []
-    if "train_batch_size" in given:
-        plans = _number("train_batch_size", given)
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    key = "train_batch_size"
+    plans = _number(key, given) if key in given else None
+    if "per_device_train_batch_size" in given:
+        of_one = _number("per_device_train_batch_size", given)
+        overrides += [f"{_PHASE2}.micro_batch_size={of_one}", f"{_PHASE2}.micro_batch_tokens=null"]
+        if plans is None:
+            key, plans = "per_device_train_batch_size", of_one * processes
+        elif plans % (of_one * processes):
+            raise UserError(
+                f"train_batch_size: {plans} is no multiple of per_device_train_batch_size x processes, "
+                f"{of_one} x {processes}"
+            )
+    if plans is not None:
         if plans % phase2.num_generations:
             raise UserError(
-                f"train_batch_size: {plans} is no multiple of {_PHASE2}.num_generations, {phase2.num_generations}"
+                f"{key}: {plans} plans of an update are no multiple of {_PHASE2}.num_generations, "
+                f"{phase2.num_generations}"
             )
-        overrides.append(f"{_PHASE2}.tasks_per_update={plans // phase2.num_generations}")
+        tasks = plans // phase2.num_generations
+        overrides.append(f"{_PHASE2}.tasks_per_update={tasks}")
+        if tasks > phase2.num_episodes:  # a run shorter than one of its batches would cut the batch
+            overrides.append(f"{_PHASE2}.num_episodes={tasks}")
     if "max_steps" in given:
         overrides.append(f"{_PHASE2}.num_updates={_number('max_steps', given)}")
+    if "vllm_gpu_memory_utilization" in given:
+        backend = config.planner.language.backend
+        if backend != "vllm":
+            raise UserError(
+                f"vllm_gpu_memory_utilization: planner.language.backend is {backend}; set it to vllm, or start the "
+                "server with vllm serve --gpu-memory-utilization"
+            )
+        share = given["vllm_gpu_memory_utilization"]
+        overrides.append(f"planner.language.vllm.gpu_memory_utilization={share}")
     return overrides
 
 

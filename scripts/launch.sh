@@ -2,14 +2,14 @@
 # Phase 2 in N processes of this machine:
 #   scripts/launch.sh N [default] [LAYOUT] [WORDS of train.py]         on BigCodeBench
 #   scripts/launch.sh N CONFIG.yaml [LAYOUT] [FLAGS and KEY=VALUE overrides of orchestai train-phase2]
-# LAYOUT is a file of configs/accelerate without its ending, or offload (zero3_offload) or fsdp (fsdp2); zero3 if absent.
+# LAYOUT is a file of accelerate_configs without its ending; short: zero1, zero2, zero3 (if none is named), offload.
 #   scripts/launch.sh 8 default trainer_cfg=ppo max_steps=1000
 #   scripts/launch.sh 8 config.yaml offload --checkpoint checkpoints/phase1_best
 # Short for overrides: trainer_cfg=ppo|grpo, max_steps=N (updates), model_name_or_path=NAME.
 # MASTER_PORT: where the processes meet (29500).
 set -euo pipefail
 root="$(cd "$(dirname "$0")/.." && pwd)"
-layouts="$root/configs/accelerate"
+layouts="$root/accelerate_configs"
 
 usage() { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [[ "${1:-}" =~ ^[1-9][0-9]*$ ]] || usage
@@ -23,15 +23,16 @@ case "${1:-}" in
   *.yaml) config=$1; shift ;;
 esac
 
-layout=zero3
+layout=deepspeed_zero3
 case "${1:-}" in
-  offload) layout=zero3_offload; shift ;;
-  fsdp) layout=fsdp2; shift ;;
+  offload) layout=deepspeed_zero3_cpu_offloading; shift ;;
+  zero[123]) layout=deepspeed_$1; shift ;;
   "" | -* | *=*) ;;
   *)
     layout=$1
     if [[ ! -f "$layouts/$layout.yaml" ]]; then
-      echo "launch.sh: no layout '$layout'; there are offload, fsdp and $(cd "$layouts" && ls | sed 's/\.yaml$//' | xargs)" >&2
+      echo "launch.sh: no layout '$layout'; there are offload, zero1, zero2, zero3 and" \
+        "$(cd "$layouts" && ls | sed 's/\.yaml$//' | xargs)" >&2
       exit 2
     fi
     shift

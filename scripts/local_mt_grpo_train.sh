@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # MT-GRPO in all GPUs of this machine (or N processes):
 #   scripts/local_mt_grpo_train.sh [--config FILE] [--num_process N] [FLAGS and KEY=VALUE words of orchestai agents train]
-# FILE is configs/agents/tool_use.yaml if absent. LAYOUT: a file of configs/accelerate without its ending (zero3).
+# FILE is configs/agents/tool_use.yaml if absent. LAYOUT: a file of accelerate_configs without its ending (deepspeed_zero3).
 #   scripts/local_mt_grpo_train.sh --config configs/agents/tool_use_small.yaml --num_process 8 --output_dir runs/mt_grpo
 set -euo pipefail
 root="$(cd "$(dirname "$0")/.." && pwd)"
@@ -19,5 +19,5 @@ done
 if [[ -z "$processes" ]]; then
   processes=$(python -c 'import torch; print(max(torch.cuda.device_count(), 1))')
 fi
-exec accelerate launch --config_file "$root/configs/accelerate/${LAYOUT:-zero3}.yaml" --num_processes "$processes" \
+exec accelerate launch --config_file "$root/accelerate_configs/${LAYOUT:-deepspeed_zero3}.yaml" --num_processes "$processes" \
   --main_process_port "${MASTER_PORT:-29500}" "$root/mt_grpo_trainer.py" --config "$config" ${rest[@]+"${rest[@]}"}

@@ -81,12 +81,12 @@ def test_the_first_ratios_of_a_planner_are_1(
 
 
 @pytest.mark.distributed
-@pytest.mark.parametrize("layout", ["ddp", "fsdp2"])
+@pytest.mark.parametrize("layout", ["ddp", "fsdp"])
 def test_the_first_ratios_of_two_processes_are_1(tmp_path: Path, repository: Path, layout: str):
     """FSDP2 rounded what goes into the loss to bfloat16, old log-probabilities and advantages too: ratios of 1.006."""
     phase2 = {"loss_type": "gspo", "num_episodes": 4, "num_minibatches": 2, "kl_coef": 0.05}
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "2", "--mixed_precision", "bf16"]
-    launch += ["--config_file", str(repository / "configs/accelerate" / f"{layout}.yaml"), "--main_process_port", "0"]
+    launch += ["--config_file", str(repository / "accelerate_configs" / f"{layout}.yaml"), "--main_process_port", "0"]
     launch += ["--cpu"] if layout == "ddp" else []
     subprocess.run(
         [*launch, str(repository / "tests/agents_sample.py"), str(tmp_path), json.dumps({"run": {"phase2": phase2}})],

@@ -51,7 +51,7 @@ def test_the_script_passes_its_words_on(repository, tmp_path):
         [str(script), *words], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=True
     ).stdout
     assert "--config_file" in said
-    assert "configs/accelerate/zero3.yaml --num_processes 3" in said
+    assert "accelerate_configs/deepspeed_zero3.yaml --num_processes 3" in said
     assert said.strip().endswith("mt_grpo_trainer.py --config x.yaml --output_dir out model=tiny")
 
 

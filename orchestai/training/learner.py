@@ -80,7 +80,7 @@ class Learner:
         if settings.optimizer == "adamw_8bit" and self._layout.split_moments:
             raise UserError(
                 "training: optimizer=adamw_8bit keeps moments whole, but FSDP2 and ZeRO split them; set optimizer to "
-                "adamw, or launch with configs/accelerate/ddp.yaml"
+                "adamw, or launch with accelerate_configs/ddp.yaml"
             )
         self._max_grad_norm = settings.max_grad_norm
         learns = copy.deepcopy(planner) if self._layout.split else planner.to(accelerator.device)

@@ -21,10 +21,16 @@ EVERY = [
     pytest.mark.skipif(os.environ.get("LAYOUTS") != "all", reason="takes minutes; run it with LAYOUTS=all make test"),
 ]
 LAYOUTS = [
-    pytest.param("fsdp2", ["GRPO"], 0.5, id="fsdp2, briefly"),
+    pytest.param("fsdp", ["GRPO"], 0.5, id="fsdp, briefly"),
     *(
         pytest.param(name, list(RUNS), share, id=name, marks=EVERY)
-        for name, share in {"ddp": 1.0, "fsdp2": 0.5, "zero1": 1.0, "zero2": 1.0, "zero3": 0.5}.items()
+        for name, share in {
+            "ddp": 1.0,
+            "fsdp": 0.5,
+            "deepspeed_zero1": 1.0,
+            "deepspeed_zero2": 1.0,
+            "deepspeed_zero3": 0.5,
+        }.items()
     ),
 ]
 
@@ -33,7 +39,7 @@ def launch(repository: Path, layout: str, *arguments: str, timeout: float = 280)
     """Two processes of `scribe.py` under the configuration of that name, in float32."""
     folders = [repository, repository / "tests", repository / "tests/distributed"]
     paths = [*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])]
-    settings = str(repository / "configs/accelerate" / f"{layout}.yaml")
+    settings = str(repository / "accelerate_configs" / f"{layout}.yaml")
     command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", settings, "--num_processes", "2"]
     command += ["--mixed_precision", "no", "--main_process_port", "0", str(folders[2] / "scribe.py"), *arguments]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
@@ -84,7 +90,7 @@ def test_a_layout_gives_the_losses_of_one_process(tmp_path, repository, layout, 
 
 
 @pytest.mark.distributed
-@pytest.mark.parametrize("layout", [pytest.param("ddp", marks=EVERY), pytest.param("fsdp2", marks=EVERY)])
+@pytest.mark.parametrize("layout", [pytest.param("ddp", marks=EVERY), pytest.param("fsdp", marks=EVERY)])
 @pytest.mark.parametrize(("kind", "said"), [("die", "SIGKILL"), ("hang", "waited 5 s for the others while")])
 def test_the_others_end_where_one_dies_or_hangs(tmp_path, repository, layout, kind, said):
     """Process 1 does so amid the first update, and process 0 must not wait for ever."""

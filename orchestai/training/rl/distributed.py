@@ -42,7 +42,7 @@ def open_accelerator(
 ) -> Accelerator:
     """This process's place among those of an `accelerate launch`, with the configured trackers.
 
-    Every layout of `configs/accelerate` works on processors too, over gloo.
+    Every layout of `accelerate_configs` works on processors too, over gloo.
 
     Args:
         output: folder of trackers that write files.

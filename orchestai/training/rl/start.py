@@ -78,7 +78,7 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
     if layout_of(accelerator).split and not isinstance(planner, LanguagePlanner):
         raise UserError(
             f"{checkpoint}: a planner of heads is small, and held whole in every process; launch it with "
-            "configs/accelerate/ddp.yaml"
+            "accelerate_configs/ddp.yaml"
         )
 
     sections = config.model_dump(mode="json", include={"planner", "workers", "execution", "rewards"})

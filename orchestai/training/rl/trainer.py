@@ -89,7 +89,7 @@ class Trainer(Generic[Begun]):
         if len(policies) > 1 and not layout_of(accelerator).several:
             raise UserError(
                 f"{len(policies)} policies learn, but FSDP2 and ZeRO lay out the weights of one: set "
-                "agents.policies=shared, or launch with configs/accelerate/ddp.yaml"
+                "agents.policies=shared, or launch with accelerate_configs/ddp.yaml"
             )
         self.accelerator = accelerator
         self.policies = dict(policies)

@@ -1,0 +1,44 @@
+"""What docs/seeds.md says of the documents that the product grew from is so: every row runs its own checks."""
+
+from __future__ import annotations
+
+import pytest
+from seed_rows import CHECKS, REPOSITORY, Row, read_rows, run_check
+
+ROWS = read_rows()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _in_the_repository(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Where the seeds' commands are typed; and an `accelerate` first on the path that says what it was given."""
+    folder = tmp_path_factory.mktemp("bin")
+    stand_in = folder / "accelerate"
+    stand_in.write_text('#!/bin/sh\necho "$@"\n')
+    stand_in.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(REPOSITORY)
+        patch.setenv("SEEDS_BIN", str(folder))
+        yield
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_a_row_is_as_it_says(row: Row) -> None:
+    for check in row.checks:
+        run_check(check)
+
+
+def test_all_five_seeds_are_told_of() -> None:
+    assert {row.seed for row in ROWS} == {"000", "001", "002", "003", "004"}
+
+
+def test_what_should_work_or_be_refused_is_checked() -> None:
+    """A row without a check says in words why nothing can run: it is for later, or not meant."""
+    unchecked = [str(row) for row in ROWS if not row.checks and row.verdict not in ("later", "not meant")]
+    assert not unchecked
+    assert all(check.split()[0] in CHECKS for row in ROWS for check in row.checks)
+    assert all("refuses" in "".join(row.checks) for row in ROWS if row.verdict == "refused")
+
+
+def test_no_row_is_there_twice() -> None:
+    names = [str(row) for row in ROWS]
+    assert len(names) == len(set(names))
