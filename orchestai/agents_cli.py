@@ -25,9 +25,21 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Overrides such as model=tiny or training.phase2_rl.seed=1."),
 ]
+
+
+def _last_of(checkpoint: Path | None) -> Path | None:
+    from orchestai.planner.checkpoint import last_of
+
+    return None if checkpoint is None else last_of(checkpoint)
+
+
 Checkpoint = Annotated[
     Path | None,
-    typer.Option("--checkpoint", help="Trained agents, such as OUTPUT/phase2_best; the model itself if absent."),
+    typer.Option(
+        "--checkpoint",
+        callback=_last_of,
+        help="Trained agents, such as OUTPUT/phase2_best or OUTPUT/checkpoint_20; the model itself if absent.",
+    ),
 ]
 
 

@@ -24,14 +24,17 @@ def test_words_of_other_trainers_are_ours():
             "trainer.total_epochs=5",
             "actor_rollout_ref.actor.optim.lr=5e-6",
             "trainer.save_freq=1000",
+            "trainer.test_freq=100",
+            "n_parallel_agents=3",
             "trainer.use_amp=true",
             "ray.cluster_config.num_workers=1",
             "workflow_args.silent=true",
         ],
     )
     phase2 = config.training.phase2_rl
-    assert (phase2.tasks_per_update, phase2.learning_rate, phase2.eval_every) == (8, 5e-6, 1000)
-    assert (config.agents.epochs, config.model.mixed_precision) == (5, "bf16")
+    assert (phase2.tasks_per_update, phase2.learning_rate) == (8, 5e-6)
+    assert (phase2.save_every, phase2.keep_checkpoints, phase2.eval_every) == (1000, None, 100)
+    assert (config.agents.epochs, config.agents.concurrency, config.model.mixed_precision) == (5, 3, "bf16")
     assert config.agents.workflow_args == {"silent": True}
     for word in ("trainer.use_amp=false", "model.mixed_precision=no"):  # YAML's `no` is false
         assert load_agent_config(NAME, None, [word]).model.mixed_precision == "no"

@@ -126,8 +126,8 @@ if __name__ == "__main__":
 def test_checkpoints_are_kept_every_few_updates_and_each_can_be_gone_on_from(tmp_path):
     """Six updates; those of the second were kept too, and made room for later ones."""
     whole = run(tmp_path / "whole", "bandit", eval_every=3, save_every=2, keep_checkpoints=2)
-    kept = sorted(path.name for path in (tmp_path / "whole").glob("phase2_update_*"))
-    assert kept == ["phase2_update_000004", "phase2_update_000006"]
+    kept = sorted(path.name for path in (tmp_path / "whole").glob("checkpoint_*"))
+    assert kept == ["checkpoint_4", "checkpoint_6"]
     fourth = tmp_path / "whole" / kept[0]
     last, early = (torch.load(folder / "phase2_last.pth", weights_only=True) for folder in (tmp_path / "whole", fourth))
     assert not torch.equal(last["logits"], early["logits"]), "what is written later leaves it alone"

@@ -103,6 +103,11 @@ class Conversation:
     acts: list[Act] = field(default_factory=list)
     reward: float | None = None
 
+    @property
+    def steps(self) -> list[Act]:
+        """`acts`, by rLLM's name."""
+        return self.acts
+
     def tell(self, content: str, speaker: Speaker = "user") -> None:
         """Let the role read something."""
         self.messages.append({"role": speaker, "content": content})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,10 @@ _SAME = {
     "data.train_batch_size": f"{_PHASE2}.tasks_per_update",
     "trainer.total_epochs": "agents.epochs",
     "actor_rollout_ref.actor.optim.lr": f"{_PHASE2}.learning_rate",
-    "trainer.save_freq": f"{_PHASE2}.eval_every",
+    "trainer.test_freq": f"{_PHASE2}.eval_every",
+    "n_parallel_agents": "agents.concurrency",
 }
-"""Words of rLLM's and verl's configuration that mean the same as ours. We save when we evaluate."""
+"""Words of rLLM's and verl's configuration that mean the same as ours."""
 
 
 def load_agent_config(name: str, path: Path | None = None, words: Sequence[str] = ()) -> AgentConfig:
@@ -65,6 +67,19 @@ def load_agent_config(name: str, path: Path | None = None, words: Sequence[str] 
     return config
 
 
+def words_of(values: Mapping[str, Any] | Sequence[str]) -> list[str]:
+    """Nested values as the words that set them; a list of words is given back."""
+    if not isinstance(values, Mapping):
+        return list(values)
+    words = []
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value and not any("." in name for name in value):
+            words += [f"{key}.{word}" for word in words_of(value)]
+        else:
+            words.append(f"{key}={json.dumps(value)}")
+    return words
+
+
 def _meaning(word: str, entry: Entry) -> list[str]:
     key, equals, value = word.partition("=")
     if not equals:
@@ -80,6 +95,10 @@ def _meaning(word: str, entry: Entry) -> list[str]:
 
 def _use_amp(value: str) -> list[str]:
     return [f"model.mixed_precision={'bf16' if value.lower() == 'true' else 'no'}"]
+
+
+def _save_freq(value: str) -> list[str]:
+    return [f"{_PHASE2}.save_every={value}", f"{_PHASE2}.keep_checkpoints=null"]
 
 
 def _accumulate(value: str) -> list[str]:
@@ -100,6 +119,7 @@ def _num_workers(value: str) -> list[str]:
 
 _SPECIAL: dict[str, Callable[[str], list[Any]]] = {
     "trainer.use_amp": _use_amp,
+    "trainer.save_freq": _save_freq,
     "trainer.gradient_accumulation_steps": _accumulate,
     "ray.cluster_config.num_workers": _num_workers,
 }

@@ -19,11 +19,11 @@ from orchestai.agents.config import AgentConfig
 from orchestai.agents.policies import fingerprint_of, open_policies, save_policies, seen_by
 from orchestai.agents.registry import find
 from orchestai.agents.rollout import AgentRollout, Attempts
-from orchestai.agents.shorthand import load_agent_config
+from orchestai.agents.shorthand import load_agent_config, words_of
 from orchestai.agents.workflow import AgentWorkflow, refuse_unknown_rewards
 from orchestai.errors import UserError
 from orchestai.folder_lock import locked
-from orchestai.planner.checkpoint import without_suffix
+from orchestai.planner.checkpoint import last_of, without_suffix
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.seen import NOTHING_SEEN, SeenTasks
 from orchestai.tasks.task import Task
@@ -44,10 +44,10 @@ class AgentTrainer:
     Args:
         workflow_class: the workflow; by default the one that `config` names.
         workflow_args: settings of the workflow, instead of those in `config`; functions and tools may be among them.
-        config: a configuration, or the file of one.
+        config: a configuration, the file of one, or its values: a mapping, or overrides such as `a.b.c=value`.
         train_dataset, val_dataset: tasks to learn from, and tasks held out; by default those that `config` names.
         output_dir: folder for checkpoints, metrics and samples.
-        checkpoint: agents to start from (a folder such as OUTPUT/phase2_best).
+        checkpoint: agents to start from (a folder such as OUTPUT/phase2_best or OUTPUT/checkpoint_20).
 
     Raises:
         UserError: the configuration cannot be read, or names what is not there.
@@ -57,20 +57,22 @@ class AgentTrainer:
         self,
         workflow_class: type[AgentWorkflow] | None = None,
         workflow_args: Mapping[str, Any] | None = None,
-        config: AgentConfig | Path | str | None = None,
+        config: AgentConfig | Path | str | Mapping[str, Any] | Sequence[str] | None = None,
         train_dataset: Sequence[Task] | None = None,
         val_dataset: Sequence[Task] | None = None,
         output_dir: Path | str = "checkpoints",
         checkpoint: Path | str | None = None,
     ) -> None:
         name = f"{workflow_class.__module__}:{workflow_class.__qualname__}" if workflow_class else ""
-        if not isinstance(config, AgentConfig):
-            config = load_agent_config(name, Path(config) if config else None)
+        if isinstance(config, (str, Path)):
+            config = load_agent_config(name, Path(config))
+        elif not isinstance(config, AgentConfig):
+            config = load_agent_config(name, None, words_of(config or ()))
         self.config = config
         self.workflow_class = workflow_class or find(config.agents.workflow)
         self.workflow_args = {**config.agents.workflow_args, **(workflow_args or {})}
         self.output_dir = Path(output_dir)
-        self.checkpoint = Path(checkpoint) if checkpoint else None
+        self.checkpoint = last_of(checkpoint) if checkpoint else None
         self._train, self._val = train_dataset, val_dataset
 
     def train(self, *, resume: bool = False) -> Summary:

@@ -169,7 +169,7 @@ class WatchConfig(Section):
     eval_tasks: int = Field(64, ge=1)
     """Validation tasks per evaluation."""
     save_every: int | None = Field(None, ge=1)
-    """Updates between checkpoints that are kept, each in a folder phase2_update_N of the output folder from which one
+    """Updates between checkpoints that are kept, each in a folder checkpoint_N of the output folder from which one
     can go on; null keeps none. phase2_last and the training state are written then, and at every evaluation."""
     keep_checkpoints: int | None = Field(3, ge=1)
     """save_every: how many of these folders are kept, the latest; null keeps all."""

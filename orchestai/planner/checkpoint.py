@@ -35,6 +35,8 @@ FORMAT = "orchestai.planner/1"
 """Says what the file is; the number grows when older programs could not read it."""
 BASE = "base"
 """Instead of a checkpoint: the configured language model as it is, led by the prompt alone."""
+LAST = "phase2_last.pth"
+"""The planner, or the folder of agents (without the suffix), of the latest checkpoint of phase 2 in a folder."""
 
 _OF_THE_WEIGHTS = (
     "encoder",
@@ -146,12 +148,18 @@ def read_checkpoint(path: Path | str) -> dict[str, Any]:
     return checkpoint
 
 
+def last_of(path: Path | str) -> Path:
+    """The last policies in a folder of a run, such as `logs/checkpoint_5000`; any other path as it is."""
+    inside = (Path(path) / name for name in (LAST, without_suffix(LAST)))
+    return next((found for found in inside if found.exists()), Path(path))
+
+
 def locate(path: Path | str) -> Path:
-    """The checkpoint itself, or, where there is none, the folder of that name without `.pth`.
+    """The checkpoint itself, the last one in a folder of a run, or the folder of that name without `.pth`.
 
     So the names that commands take by default stand for both kinds of planner.
     """
-    path = Path(path)
+    path = last_of(path)
     folder = without_suffix(path)
     return folder if not path.exists() and (folder / METADATA).exists() else path
 

@@ -11,19 +11,19 @@ from accelerate import Accelerator
 
 from orchestai import artefacts
 from orchestai.config import Phase2Config
-from orchestai.planner.checkpoint import without_suffix
+from orchestai.planner.checkpoint import LAST, without_suffix
 from orchestai.training.learner import Learner
 from orchestai.training.rl.checkpoint import Position, load_state, save_state
 from orchestai.training.rl.distributed import on_main
 
-BEST, LAST, STATE = "phase2_best.pth", "phase2_last.pth", "phase2_state.pt"
-_KEPT = "phase2_update_"
+BEST, STATE = "phase2_best.pth", "phase2_state.pt"
+_KEPT = "checkpoint_"
 
 
 class Checkpoints:
     """The checkpoints of one run, in its output folder.
 
-    Every `save_every` updates they are also kept in a folder `phase2_update_N`, with the names that they have in the
+    Every `save_every` updates they are also kept in a folder `checkpoint_N`, with the names that they have in the
     output folder: `--checkpoint` takes its planner, and `--output_dir` with `--resume` goes on from it.
 
     Args:
@@ -88,7 +88,7 @@ class Checkpoints:
         on_main(self._accelerator, write, "saving checkpoints")
 
     def _keep(self, update: int) -> None:
-        with artefacts.replacing_folder(self._output / f"{_KEPT}{update:06}") as folder:
+        with artefacts.replacing_folder(self._output / f"{_KEPT}{update}") as folder:
             for name in (BEST, LAST, STATE):
                 for path in {self._output / name, without_suffix(self._output / name)}:
                     if path.exists():

@@ -14,7 +14,7 @@ from orchestai import artefacts
 from orchestai.config import Config, Phase2Config, TasksConfig
 from orchestai.errors import UserError
 from orchestai.folder_lock import locked
-from orchestai.planner.checkpoint import fingerprint_of, load_planner, locate, reference_of, save_planner, seen_by
+from orchestai.planner.checkpoint import LAST, fingerprint_of, load_planner, locate, reference_of, save_planner, seen_by
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.model import PlannerModel
 from orchestai.rewards.unit_tests import not_installed
@@ -30,7 +30,7 @@ from orchestai.training.rl.backends import open_execute, open_sampler
 from orchestai.training.rl.checkpoint import identity
 from orchestai.training.rl.distributed import on_main, open_accelerator
 from orchestai.training.rl.rollout import ROLE, Rollout
-from orchestai.training.rl.saving import BEST, LAST, STATE
+from orchestai.training.rl.saving import BEST, STATE
 from orchestai.training.rl.summary import Summary
 from orchestai.training.rl.trainer import Trainer
 from orchestai.workers.pool import worker_cards
