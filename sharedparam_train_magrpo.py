@@ -1,8 +1,5 @@
 """`train_magrpo.py` with one model that both agents share."""
 
-import sys
+from orchestai.agents_script import train
 
-from orchestai import cli
-
-sys.argv[1:1] = ["agents", "train", "writing", "agents.policies=shared"]
-cli.main()
+train("writing", "agents.policies=shared")

@@ -1,4 +1,4 @@
-"""What the scripts in `examples/multi_agent` do: a command of `orchestai agents` for a workflow, with its preset."""
+"""What scripts do that are a command of `orchestai agents` for one workflow."""
 
 from __future__ import annotations
 
@@ -15,3 +15,26 @@ def run(command: str, name: str) -> None:
     usual = _TRAINING if command == "train" else ()
     sys.argv[1:] = ["agents", command, name, "--config", f"configs/agents/{name}.yaml", *usual, *sys.argv[1:]]
     cli.main()
+
+
+def train(name: str, *words: str) -> None:
+    """`orchestai agents train NAME` and the script's own arguments, where `--key value` may stand for `key=value`."""
+    sys.argv[1:] = ["agents", "train", name, *words, *_words(sys.argv[1:])]
+    cli.main()
+
+
+def _words(arguments: list[str]) -> list[str]:
+    """`--learning_rate 1e-6` as `learning_rate=1e-6`, unless the command itself has such a flag."""
+    words: list[str] = []
+    left = iter(arguments)
+    for argument in left:
+        name, equals, value = argument.removeprefix("--").partition("=")
+        if not argument.startswith("--") or name.replace("-", "_") in _FLAGS:
+            words.append(argument)
+        else:
+            words.append(f"{name}={value if equals else next(left, '')}")
+    return words
+
+
+_FLAGS = ("config", "output_dir", "checkpoint", "resume", "help")
+"""Of `orchestai agents train`."""

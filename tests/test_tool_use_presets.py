@@ -45,7 +45,7 @@ def test_the_script_passes_its_words_on(repository, tmp_path):
     stand_in = tmp_path / "accelerate"
     stand_in.write_text('#!/bin/sh\necho "$@"\n')
     stand_in.chmod(0o755)
-    script = repository / "scripts" / "local_mt_grpo_train.sh"
+    script = repository / "local_training" / "scripts" / "local_mt_grpo_train.sh"
     words = ["--num_process", "3", "--config", "x.yaml", "--output_dir", "out", "model=tiny"]
     said = subprocess.run(
         [str(script), *words], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=True

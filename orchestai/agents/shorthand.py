@@ -8,9 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from orchestai.agents import recipe
 from orchestai.agents.config import AgentConfig
 from orchestai.agents.registry import WORKFLOWS, Entry, presets, unknown, with_sample_data
-from orchestai.config import check_workers, load
+from orchestai.config import check_workers, load, read
 from orchestai.errors import UserError
 
 _PHASE2 = "training.phase2_rl"
@@ -22,6 +25,7 @@ _TINY = (
     "model.max_new_tokens=16",
     "tasks.limit=4",
     f"{_PHASE2}.num_episodes=4",
+    f"{_PHASE2}.num_updates=null",
     f"{_PHASE2}.tasks_per_update=2",
     f"{_PHASE2}.num_generations=4",
     f"{_PHASE2}.eval_tasks=2",
@@ -46,7 +50,8 @@ def load_agent_config(name: str, path: Path | None = None, words: Sequence[str] 
 
     Args:
         name: of a workflow, or `module:Class`; empty for the one that the file names. Without a file also of a preset.
-        path: a file of configuration; without, the preset's or the workflow's defaults.
+        path: a file of configuration, or a recipe of MT-GRPO; without, the preset's or the workflow's defaults.
+        words: those of a recipe among them (`learning_rate=2e-6`); later ones win.
 
     Raises:
         UserError: the file or a word cannot be read, or a key, type or name is wrong.
@@ -55,13 +60,24 @@ def load_agent_config(name: str, path: Path | None = None, words: Sequence[str] 
         if name not in (known := presets()):
             raise unknown(name)
         path, name = known[name], ""
+    values = read(path) if path else {}
+    given: dict[str, Any] = {}
+    if path and recipe.is_recipe(values):
+        given, name, source = values, name or "tool_use", None
+        overrides = [f"agents.workflow={name}", *recipe.BASE, *recipe.recipe_words(given)]
+    else:
+        source, overrides = path, [f"agents.workflow={name}"] if name else []
     workflow = name or (load(AgentConfig, path).agents.workflow if path else "")
     entry = WORKFLOWS.get(workflow, Entry(workflow))
-    overrides = [f"agents.workflow={name}"] if name else []
     for word in words:
-        overrides += _meaning(word, entry)
+        key, _, value = word.partition("=")
+        if recipe.is_recipe_key(key):
+            given = {**given, key: yaml.safe_load(value)}
+            overrides += recipe.recipe_words({key: given[key]}, given)
+        else:
+            overrides += _meaning(word, entry)
     defaults = [] if path else with_sample_data(entry.defaults)
-    config = load(AgentConfig, path, [*defaults, *overrides])
+    config = load(AgentConfig, source, [*defaults, *overrides])
     if config.workers is not None:
         check_workers(config.workers, path or "the defaults")
     return config

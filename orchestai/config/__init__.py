@@ -1,7 +1,7 @@
 """The typed configuration: sections by concern, and how they are read."""
 
 from orchestai.config.adam import AdamConfig
-from orchestai.config.load import DEFAULT_CONFIG, check_workers, load, load_config
+from orchestai.config.load import DEFAULT_CONFIG, check_workers, load, load_config, read
 from orchestai.config.planner import (
     CACHE_DIR,
     TINY,
@@ -55,4 +55,5 @@ __all__ = [
     "check_workers",
     "load",
     "load_config",
+    "read",
 ]

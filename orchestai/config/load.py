@@ -35,14 +35,19 @@ def load_config(path: Path | str = DEFAULT_CONFIG, overrides: Sequence[str] = ()
 
 def load(section: type[S], path: Path | None, overrides: Sequence[str] = ()) -> S:
     """A configuration of another kind, likewise; without a file, from the overrides alone."""
-    raw = _read(path, overrides)
+    raw = read(path, overrides)
     try:
         return section(**raw)
     except ValidationError as error:
         raise UserError(f"{path or 'the configuration'}: {_explain(section, error, raw)}") from None
 
 
-def _read(path: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
+def read(path: Path | None, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """What a file says, with overrides, before it is validated.
+
+    Raises:
+        UserError: the file or an override cannot be read.
+    """
     try:
         loaded: Any = OmegaConf.load(path) if path else OmegaConf.create()
     except FileNotFoundError:

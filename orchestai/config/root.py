@@ -27,6 +27,8 @@ class LoggingConfig(Section):
     """Besides the console and metrics.jsonl."""
     project: str = "orchestai"
     """Name of the wandb project."""
+    entity: str | None = None
+    """The wandb team or user; null is the default of whoever is logged in (or WANDB_ENTITY)."""
 
 
 class Config(Section):

@@ -20,10 +20,11 @@ from omegaconf import OmegaConf
 from orchestai import cli
 from orchestai.agents.registry import presets
 from orchestai.agents.shorthand import load_agent_config
-from orchestai.config import load_config
+from orchestai.config import LoggingConfig, load_config
 from orchestai.errors import UserError
 from orchestai.section import Section
 from orchestai.shorthand import understand
+from orchestai.training.rl import distributed
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENT = REPOSITORY / "docs" / "seeds.md"
@@ -141,6 +142,13 @@ def shell(path: str, *words: str) -> None:
     assert done.stdout.startswith("launch ")
 
 
+def tracker(name: str) -> None:
+    """A run that asks for a tracker, where no tracker is installed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distributed, "find_spec", lambda module: None)
+        distributed.open_accelerator(None, LoggingConfig(trackers=(name,)), 60)
+
+
 def refuses(name: str, *words: str) -> None:
     """The check NAME fails for a user, with a message that names what the user wrote."""
     with pytest.raises(UserError) as error:
@@ -151,7 +159,7 @@ def refuses(name: str, *words: str) -> None:
 
 CHECKS: dict[str, Callable[..., None]] = {
     check.__name__: check
-    for check in (exists, defined, tested, config, preset, train, agents, flags, script, shell, refuses)
+    for check in (exists, defined, tested, config, preset, train, agents, flags, script, shell, tracker, refuses)
 }
 
 

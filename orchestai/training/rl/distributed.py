@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,7 +49,14 @@ def open_accelerator(
         output: folder of trackers that write files.
         timeout_s: longest that a process waits for the others in `together`.
         mixed_precision: number format in which matrices are multiplied; None leaves it to `accelerate launch`.
+
+    Raises:
+        UserError: a tracker is not installed.
     """
+    if "wandb" in logging.trackers and find_spec("wandb") is None:
+        raise UserError(
+            "logging.trackers: wandb is asked for, but not installed; pip install wandb, or take it out of the trackers"
+        )
     processors = not torch.cuda.is_available()
     launched = "LOCAL_RANK" in os.environ
     limit = {"timeout": timedelta(seconds=timeout_s) + _GRACE}
@@ -69,7 +77,7 @@ def open_accelerator(
         accelerator.state.distributed_type = DistributedType.FSDP
         accelerator.state.fsdp_plugin = FullyShardedDataParallelPlugin()
     unset_hf_deepspeed_config()  # models are opened whole in every process; `Learner` splits them
-    accelerator.init_trackers(logging.project)
+    accelerator.init_trackers(logging.project, init_kwargs={"wandb": {"entity": logging.entity}})
     return accelerator
 
 

@@ -1,0 +1,168 @@
+"""Recipes of MT-GRPO's own repository: flat keys, those of TRL's `GRPOConfig` and a few more, as words of ours."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping
+from math import ceil
+from typing import Any
+
+from orchestai.errors import UserError
+
+_PHASE2 = "training.phase2_rl"
+_log = logging.getLogger(__name__)
+
+BASE = (
+    "tasks.suite=triviaqa",
+    "agents.credit=turn",
+    "agents.workflow_args.corpus=indexes/wikipedia",
+    f"{_PHASE2}.loss_type=grpo",
+    f"{_PHASE2}.entropy_coef=0",
+)
+"""What every recipe means: questions, search, MT-GRPO."""
+_SAME = {
+    "model_name_or_path": "model.name",
+    "gradient_checkpointing": "model.gradient_checkpointing",
+    "max_completion_length": "model.max_new_tokens",
+    "dataset_name": "tasks.suite",
+    "turn_advantage_coef": "agents.turn_advantage_coef",
+    "num_train_epochs": "agents.epochs",
+    "wandb_project": "logging.project",
+    "wandb_entity": "logging.entity",
+    "beta": f"{_PHASE2}.kl_coef",
+    "warmup_steps": f"{_PHASE2}.warmup_updates",
+    "save_steps": f"{_PHASE2}.save_every",
+    "save_total_limit": f"{_PHASE2}.keep_checkpoints",
+    "eval_steps": f"{_PHASE2}.eval_every",
+    **{
+        key: f"{_PHASE2}.{key}"
+        for key in ("learning_rate", "temperature", "epsilon", "epsilon_high", "delta", "num_iterations", "loss_type")
+    },
+    **{key: f"{_PHASE2}.{key}" for key in ("weight_decay", "max_grad_norm", "seed")},
+}
+_BATCH = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_generations")
+_NO_SERVER = "agents sample with the model that learns"
+_LEFT_OUT: Mapping[str, str] = {
+    **dict.fromkeys(("use_vllm", "vllm_mode", "vllm_server_host", "vllm_server_port", "vllm_port"), _NO_SERVER),
+    "torch_dtype": "weights learn in float32; bf16 multiplies",
+    "max_prompt_length": "agents.budget.tokens limits an attempt",
+    "output_dir": "--output_dir says it",
+    **dict.fromkeys(("logging_steps", "logging_strategy", "logging_first_step", "log_completions", "run_name"), ""),
+    **dict.fromkeys(("save_strategy", "eval_strategy", "do_eval", "attn_implementation", "trust_remote_code"), ""),
+    **dict.fromkeys(("gradient_checkpointing_kwargs", "ddp_timeout", "push_to_hub", "remove_unused_columns"), ""),
+}
+"""What changes nothing here, with the reason where that may surprise."""
+
+
+def is_recipe(values: Mapping[str, Any]) -> bool:
+    """Whether a file's top level is that of a recipe."""
+    return "model_name_or_path" in values
+
+
+def is_recipe_key(key: str) -> bool:
+    return key in _SAME or key in _SPECIAL or key in _BATCH or key in _LEFT_OUT
+
+
+def recipe_words(values: Mapping[str, Any], context: Mapping[str, Any] | None = None) -> list[str]:
+    """Words such as `a.b.c=value` for keys of a recipe.
+
+    Args:
+        context: all keys that are given, where `values` are only some of them.
+
+    Raises:
+        UserError: a key is unknown, or means nothing here that could be done instead.
+    """
+    words: list[str] = []
+    left_out = []
+    for key, value in values.items():
+        if key in _SAME:
+            words.append(f"{_SAME[key]}={json.dumps(value)}")
+        elif key in _SPECIAL:
+            words += _SPECIAL[key](value)
+        elif key in _LEFT_OUT:
+            left_out.append(f"{key} ({_LEFT_OUT[key]})" if _LEFT_OUT[key] else key)
+        elif key not in _BATCH:
+            near = difflib.get_close_matches(key, [*_SAME, *_SPECIAL, *_BATCH], n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "; write a dotted key of the configuration"
+            raise UserError(f"{key}: unknown key of a recipe (value {value!r}){hint}")
+    if left_out:
+        _log.warning("of the recipe, these change nothing here: %s", ", ".join(left_out))
+    if any(key in values for key in _BATCH):
+        words += _batch(context or values)
+    return words
+
+
+def _batch(values: Mapping[str, Any]) -> list[str]:
+    """TRL's batch counts completions, over all processes; ours tasks."""
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    of_one, passes, group = (int(values.get(key, usual)) for key, usual in zip(_BATCH, (8, 1, 8), strict=True))
+    completions = of_one * passes * processes
+    tasks = ceil(completions / group)
+    if completions % group:
+        _log.warning(
+            "per_device_train_batch_size x gradient_accumulation_steps x processes are %d completions, and no multiple "
+            "of num_generations, %d: an update takes %d",
+            completions,
+            group,
+            tasks * group,
+        )
+    return [
+        f"{_PHASE2}.num_generations={group}",
+        f"{_PHASE2}.tasks_per_update={tasks}",
+        f"{_PHASE2}.micro_batch_size={of_one}",
+    ]
+
+
+def _turns(value: Any) -> list[str]:
+    return [f"agents.budget.turns={value}", f"agents.workflow_args.max_calls={max(int(value) - 1, 1)}"]
+
+
+def _steps(value: Any) -> list[str]:
+    return [f"{_PHASE2}.num_updates={value}"] if int(value) > 0 else []
+
+
+def _bf16(value: Any) -> list[str]:
+    return [f"model.mixed_precision={'bf16' if str(value).lower() == 'true' else 'no'}"]
+
+
+def _schedule(value: Any) -> list[str]:
+    return [f"{_PHASE2}.lr_schedule={str(value).removesuffix('_with_warmup')}"]
+
+
+def _trackers(value: Any) -> list[str]:
+    names = [value] if isinstance(value, str) else list(value)
+    return [f"logging.trackers={json.dumps([name for name in names if name != 'none'])}"]
+
+
+def _code(key: str, setting: str, shipped: str) -> Callable[[Any], list[str]]:
+    def name(value: Any) -> list[str]:
+        if str(value).endswith(".py"):
+            raise UserError(f"{key}={value}: name its function as module:function, or one that ships: {shipped}")
+        return [f"agents.workflow_args.{setting}={json.dumps(value)}"]
+
+    return name
+
+
+def _wanted_whole(key: str) -> Callable[[Any], list[str]]:
+    def refuse(value: Any) -> list[str]:
+        if value in (None, 0, 0.0, 1, 1.0, -1, "null", "1.0", "1"):
+            return []
+        raise UserError(f"{key}={value}: tokens are drawn from the whole distribution, the one that is learned")
+
+    return refuse
+
+
+_SPECIAL: dict[str, Callable[[Any], list[str]]] = {
+    "max_env_steps": _turns,
+    "max_steps": _steps,
+    "bf16": _bf16,
+    "lr_scheduler_type": _schedule,
+    "report_to": _trackers,
+    "reward_fn": _code("reward_fn", "reward_function", "search_reward_fn"),
+    "tools_script": _code("tools_script", "tools", "[search], with agents.workflow_args.corpus"),
+    "top_p": _wanted_whole("top_p"),
+    "top_k": _wanted_whole("top_k"),
+}
