@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from orchestai.agents.registry import WORKFLOWS
+from orchestai.agents.registry import WORKFLOWS, presets
 from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents_cli import agents
 from orchestai.errors import UserError
@@ -120,12 +120,20 @@ def test_keys_that_do_not_go_together_are_named_without_the_whole_file():
     )
 
 
-@pytest.mark.parametrize("name", [*WORKFLOWS, "tool_use_nq"])
-def test_sample_data_is_found_from_any_working_directory(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "preset", "words"),
+    [
+        *((name, None, ["model=tiny"]) for name in [*WORKFLOWS, "tool_use_nq"]),
+        ("deep_research", None, []),
+        ("", "deep_research", []),
+        ("deep_research", "deep_research", ["model=tiny"]),
+    ],
+)
+def test_sample_data_is_found_from_any_working_directory(name, preset, words, tmp_path, monkeypatch):
     """A preset is found from anywhere, and with `model=tiny` it then ended with `cannot be read`."""
     monkeypatch.chdir(tmp_path)
-    config = load_agent_config(name, None, ["model=tiny"])
+    config = load_agent_config(name, preset and presets()[preset], words)
     given = config.agents.workflow_args
     paths = [config.tasks.path, *(given[key] for key in ("corpus", "repositories") if key in given)]
     assert all(Path(path).exists() for path in paths)
-    assert config.model.name == "tiny" or Path(config.model.name).is_dir()
+    assert not words or config.model.name == "tiny" or Path(config.model.name).is_dir()

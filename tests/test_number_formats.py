@@ -119,8 +119,10 @@ def test_what_draws_otherwise_than_what_learns_is_named(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(CausalPolicy, "sample", off)
     agents_sample.trainer(tmp_path, agents_sample.settings()).train()
+    longer = agents_sample.settings(phase2={"num_episodes": 16})
+    agents_sample.trainer(tmp_path, longer).train(resume=True)
     said = capsys.readouterr().err
-    assert said.count("0.01 off 1 before any step was taken") == 1
+    assert said.count("0.01 off 1 before any step was taken") == 1, "a resumed run does not repeat it"
     assert "update 1: a ratio was" in said
 
 

@@ -149,8 +149,8 @@ def test_what_could_not_be_judged_has_no_reward():
 @pytest.mark.parametrize(
     ("rewards", "weights", "said"),
     [
-        ({"form": "relative"}, {"beta": 1.0}, "training.phase2_rl.beta are of the absolute form"),
-        ({"cost_weight": 0.2}, {"gamma_latency": 1.0}, "rewards.cost_weight are of the relative form"),
+        ({"form": "relative"}, {"beta": 1.0}, "training.phase2_rl.beta is of the absolute form"),
+        ({"cost_weight": 0.2}, {"gamma_latency": 1.0}, "rewards.cost_weight is of the relative form"),
         ({"cost_weight": 0.9, "latency_weight": 0.1}, {}, "add up to 1.03"),
         ({}, {"gamma_latency": -0.01}, "greater than or equal to 0"),
         ({}, {"beta": -1.0}, "greater than or equal to 0"),

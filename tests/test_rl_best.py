@@ -6,7 +6,7 @@ import pytest
 import rl_bandit as bandit
 import torch
 
-from orchestai.training.rl.best import Change, change, judge
+from orchestai.training.rl.best import ENOUGH, change, judge
 from orchestai.training.rl.checkpoint import Position
 from orchestai.training.rl.trainer import Summary
 
@@ -30,11 +30,28 @@ def test_one_task_of_64_may_be_chance_and_two_may_not(lost, won, is_loss):
     assert change({**before, **flips}, before).is_loss == is_loss
 
 
-def test_a_single_task_tells_nothing_about_success():
-    assert not Change(-1.0, float("inf")).is_loss
-    lost = change({"a": 0.0}, {"a": 1.0})
-    assert not lost.is_loss
-    assert str(lost) == "-100.0 points, of a single task"
+@pytest.mark.parametrize(("tasks", "kept"), [(1, True), (2, True), (ENOUGH - 1, True), (ENOUGH, False)])
+def test_of_few_tasks_no_loss_counts_as_chance(tasks, kept):
+    """One pair has no standard error, so that any loss of success passed for the best."""
+    solved = {str(i): 1.0 for i in range(tasks)}
+    position = Position()
+    judge(position, 0.5, solved)
+    lost = judge(position, 0.9, {**solved, "0": 0.0})
+    assert (lost.success_change.is_loss, lost.best) == (kept, not kept)
+    assert bool(lost.passed_over) == kept
+    assert judge(position, 0.95, solved).best
+
+
+def test_a_single_task_has_no_standard_error():
+    assert str(change({"a": 0.0}, {"a": 1.0})) == "-100.0 points, of a single task"
+
+
+def test_too_few_validation_tasks_are_said_once_at_the_start(tmp_path, capsys):
+    for folder, tasks, said in (("few", ENOUGH - 1, 1), ("enough", ENOUGH, 0)):
+        trainer = bandit.trainer(tmp_path / folder, bandit.settings(num_episodes=24, eval_every=1, eval_tasks=tasks))
+        asyncio.run(trainer.train())
+        words = " ".join(capsys.readouterr().err.split())
+        assert words.count("raise training.phase2_rl.eval_tasks") == said
 
 
 def test_more_reward_with_less_success_is_passed_over_and_that_is_said():

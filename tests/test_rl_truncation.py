@@ -159,6 +159,15 @@ def test_only_the_act_that_was_cut_off_is_left_out_of_a_dialogue():
     assert found.worthwhile
 
 
+def test_what_was_cut_off_moves_no_advantage_of_a_critic():
+    """PPO's advantages are brought to mean 0 and variance 1 over what is learned from: 1, 1, 0, 0, by hand."""
+    episodes = episode(1.0, turn(2)), episode(0.0, turn(2)), episode(5.0, turn(4, truncated=True))
+    batch = learning(*episodes, algorithm="PPO", mask_truncated=True).batch
+    deviations = 0.5 / (1 / 3) ** 0.5
+    assert batch.advantages[batch.mask].tolist() == pytest.approx([deviations] * 2 + [-deviations] * 2)
+    assert not batch.advantages[2].any()
+
+
 @pytest.mark.parametrize("algorithm", ["GRPO", "PPO"])
 def test_nothing_is_learned_where_all_that_differs_was_cut_off(algorithm):
     cut, other = episode(1.0, turn(4, truncated=True)), episode(0.0, turn(4, truncated=True))

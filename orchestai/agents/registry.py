@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from orchestai.agents.workflow import AgentWorkflow
 from orchestai.errors import UserError
@@ -100,10 +101,13 @@ WORKFLOWS: dict[str, Entry] = {
 }
 
 
-def with_sample_data(overrides: Iterable[str]) -> list[str]:
-    """Overrides whose `data/agents` is found from any working directory: its own, or else this checkout's."""
-    folder = _SAMPLE_DATA if _SAMPLE_DATA.is_dir() else Path(__file__).parents[2] / _SAMPLE_DATA
-    return [override.replace(f"={_SAMPLE_DATA}", f"={folder}") for override in overrides]
+def find_sample_data(values: Mapping[str, Any]) -> list[str]:
+    """Overrides for those values, by key, that lie in `data/agents` where the working directory has no such folder."""
+    if _SAMPLE_DATA.is_dir():
+        return []
+    within = {key: Path(str(value)) for key, value in values.items()}
+    checkout = Path(__file__).parents[2]
+    return [f"{key}={checkout / path}" for key, path in within.items() if path.is_relative_to(_SAMPLE_DATA)]
 
 
 def presets() -> dict[str, Path]:

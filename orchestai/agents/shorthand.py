@@ -12,7 +12,7 @@ import yaml
 
 from orchestai.agents import recipe
 from orchestai.agents.config import AgentConfig
-from orchestai.agents.registry import WORKFLOWS, Entry, presets, unknown, with_sample_data
+from orchestai.agents.registry import WORKFLOWS, Entry, find_sample_data, presets, unknown
 from orchestai.config import check_workers, load, read
 from orchestai.errors import UserError
 
@@ -76,8 +76,10 @@ def load_agent_config(name: str, path: Path | None = None, words: Sequence[str] 
             overrides += recipe.recipe_words({key: given[key]}, given)
         else:
             overrides += _meaning(word, entry)
-    defaults = [] if path else with_sample_data(entry.defaults)
-    config = load(AgentConfig, source, [*defaults, *overrides])
+    overrides = [*(() if path else entry.defaults), *overrides]
+    config = load(AgentConfig, source, overrides)
+    if elsewhere := find_sample_data(_paths(config)):
+        config = load(AgentConfig, source, [*overrides, *elsewhere])
     if config.workers is not None:
         check_workers(config.workers, path or "the defaults")
     return config
@@ -96,12 +98,18 @@ def words_of(values: Mapping[str, Any] | Sequence[str]) -> list[str]:
     return words
 
 
+def _paths(config: AgentConfig) -> dict[str, Any]:
+    """What may name a file or a folder, by key."""
+    of_workflow = {f"agents.workflow_args.{key}": value for key, value in config.agents.workflow_args.items()}
+    return {"tasks.path": config.tasks.path, "model.name": config.model.name, **of_workflow}
+
+
 def _meaning(word: str, entry: Entry) -> list[str]:
     key, equals, value = word.partition("=")
     if not equals:
         raise UserError(f"{word!r}: write it as section.key=value")
     if key == "model":
-        return [*_TINY, *with_sample_data(entry.sample)] if value == "tiny" else [f"model.name={value}"]
+        return [*_TINY, *entry.sample] if value == "tiny" else [f"model.name={value}"]
     if key.startswith("workflow_args."):
         return [f"agents.{word}"]
     if key in _SAME:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -197,17 +198,21 @@ def choose_form(rewards: RewardsConfig, weights: RewardWeights) -> RewardsConfig
     form = rewards.form or ("absolute" if absolute else "relative")
     if form == "relative" and absolute:
         raise ValueError(
-            f"rewards.form is relative, but {' and '.join(absolute)} are of the absolute form; remove them and weigh "
-            "cost and latency by rewards.cost_weight and latency_weight, or set rewards.form=absolute"
+            f"rewards.form is relative, but {_are(absolute)} of the absolute form; weigh cost and "
+            "latency by rewards.cost_weight and latency_weight instead, or set rewards.form=absolute"
         )
     default = RewardsConfig()
     relative = [f"rewards.{key}" for key in _RELATIVE if getattr(rewards, key) != getattr(default, key)]
     if form == "absolute" and relative:
         raise ValueError(
-            f"{' and '.join(relative)} are of the relative form of the reward, but "
+            f"{_are(relative)} of the relative form of the reward, but "
             f"{' and '.join(absolute) or 'rewards.form'} asks for the absolute one; remove one or the other"
         )
     return rewards.model_copy(update={"form": form})
+
+
+def _are(keys: Sequence[str]) -> str:
+    return f"{' and '.join(keys)} {'is' if len(keys) == 1 else 'are'}"
 
 
 _ABSOLUTE = ("beta", "gamma_latency", "shaped_reward")

@@ -76,7 +76,8 @@ class OpenAIGenerator:
         try:
             reply, latency_ms = await self._ask(prompt, params, sample)
         except PassingError as fault:
-            raise InfrastructureError(fault.kind, f"{self._named(fault)} after {self._tries} tries") from fault
+            tries = "1 try" if self._tries == 1 else f"{self._tries} tries"
+            raise InfrastructureError(fault.kind, f"{self._named(fault)} after {tries}") from fault
         except InfrastructureError as fault:
             raise InfrastructureError(fault.kind, self._named(fault)) from fault
         except WorkerError as error:

@@ -182,13 +182,15 @@ def make_batch(
     values = _stack([row.value for row in rows]).float()
     act = _act_of_slot(acts, of_row, rows)
     advantages = compared.values.float()
+    truncated = torch.tensor([turn.truncated for turn in turns])
+    in_loss = mask & ~truncated[act] if config.mask_truncated else mask
     if recipe.baseline == "critic":
         row_numbers = torch.tensor([n for some in split for n in range(len(some))])
         earned = (credit.rewards(acts) / credit.unit).float()
         ahead = horizon(config, PER_TOKEN if isinstance(rows[0].decisions, TokenDecisions) else PER_DECISION)
         per_slot, returns = advantages_and_returns(earned, act, of_row, row_numbers, mask, values, ahead)
         advantages = _mean_of_slots(per_slot, mask, of_row, len(known))
-        per_slot = maths.whiten(per_slot, mask)
+        per_slot = maths.whiten(per_slot, in_loss)
     else:
         per_slot, returns = torch.where(mask, advantages[act], 0.0), torch.zeros_like(values)
         if config.credit == "step":
@@ -199,19 +201,17 @@ def make_batch(
             )
             advantages = _mean_of_slots(per_slot, mask, of_row, len(known))
     if config.mask_truncated:
-        truncated = torch.tensor([turn.truncated for turn in turns])
-        mask = mask & ~truncated[act]
         advantages = without_truncated(advantages, truncated, acts)
     rollouts = torch.tensor([i for i, _ in known])[of_row]
     logp = _stack([row.logp for row in rows]).float()
-    slots = mask.float().sum(1)
+    slots = in_loss.float().sum(1)
     batch = Batch(
         tasks=tuple(tasks[episodes[i].task_id] for i in rollouts.tolist()),
         decisions=tuple(row.decisions for row in rows),
         max_slots=max_slots,
         logp=logp,
         sampler_logp=_stack([row.sampler_logp for row in rows]).float(),
-        mask=mask,
+        mask=in_loss,
         values=values,
         weights=torch.ones_like(logp),
         advantages=per_slot,
@@ -223,7 +223,7 @@ def make_batch(
     )
     batch, of_sampler = corrected(batch, logp, config)
     figures |= of_sampler
-    credited = _credited(turns, per_slot, mask, act)
+    credited = _credited(turns, per_slot, in_loss, act)
     return Learning(batch, compared.groups, compared.flat, advantages, figures, credited, credit.ignored(acts))
 
 

@@ -1,8 +1,9 @@
 """The rule of the best checkpoint.
 
 Best is the highest validation reward among the checkpoints whose validation success is not below that of the policy
-that training began with by more than one standard error of the paired difference per task. Where attempts have no
-figure `success`, as those of some agents, reward alone decides.
+that training began with by more than one standard error of the paired difference per task. Of fewer than `ENOUGH` tasks
+that error is not known well enough (of one, not at all), so that success must not be below it at all. Where attempts
+have no figure `success`, as those of some agents, reward alone decides.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from orchestai.outcome import Scored
 from orchestai.training.rl.checkpoint import Position
 from orchestai.training.rl.episode import Episode
 
+ENOUGH = 8
+"""Validation tasks of which a standard error is believed: of 8 differences it is itself known to about a quarter."""
 _ROUNDING = 1e-9
 
 
@@ -25,11 +28,12 @@ class Change:
 
     mean: float
     error: float
+    tasks: int
 
     @property
     def is_loss(self) -> bool:
-        """Whether less is left than chance explains, by one standard error."""
-        return self.mean < -self.error - _ROUNDING
+        """Whether less is left than chance explains, by one standard error; of too few tasks, whether less is left."""
+        return self.mean < -(self.error if self.tasks >= ENOUGH else 0.0) - _ROUNDING
 
     def __str__(self) -> str:
         margin = f" ± {100 * self.error:.1f} points" if math.isfinite(self.error) else " points, of a single task"
@@ -64,7 +68,8 @@ def change(now: Mapping[str, float], before: Mapping[str, float]) -> Change | No
     pairs = [now[task] - before[task] for task in now if task in before]
     if not pairs:
         return None
-    return Change(fmean(pairs), stdev(pairs) / math.sqrt(len(pairs)) if len(pairs) > 1 else math.inf)
+    n = len(pairs)
+    return Change(fmean(pairs), stdev(pairs) / math.sqrt(n) if n > 1 else math.inf, n)
 
 
 def judge(position: Position, reward: float, success: Mapping[str, float]) -> Standing:
@@ -78,8 +83,8 @@ def judge(position: Position, reward: float, success: Mapping[str, float]) -> St
     passed_over = ""
     if more and lost:
         passed_over = (
-            f"reward {reward:.3f} is the highest so far, but success changed by {changed} since the start, more than "
-            f"one standard error below it; the best stays that of update {position.best_update}"
+            f"reward {reward:.3f} is the highest so far, but success changed by {changed} since the start, which "
+            f"counts as a loss; the best stays that of update {position.best_update}"
         )
     if best:
         position.best_reward, position.best_update = reward, position.update

@@ -37,6 +37,7 @@ class Position:
         best_update: after which it was.
         flat_updates: last updates in a row in which nothing could be learned.
         certain_updates, invalid_updates: likewise, in which the entropy was too low, or too many plans were invalid.
+        ratio_warned: whether it was said that what draws and what learns compute differently.
     """
 
     update: int = 0
@@ -53,6 +54,7 @@ class Position:
     flat_updates: int = 0
     certain_updates: int = 0
     invalid_updates: int = 0
+    ratio_warned: bool = False
 
     def done(self, config: Phase2Config) -> int:
         """Of `length_of(config)`."""

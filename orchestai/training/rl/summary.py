@@ -75,4 +75,4 @@ class Summary:
     def refuse_unchanged(self) -> None:
         """Raise UserError if no weight changed at all."""
         if not any(self.steps.values()):
-            raise UserError(self.complaint)
+            raise UserError("training ended with the weights that it began with, for the reason said above")

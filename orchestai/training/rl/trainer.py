@@ -18,7 +18,7 @@ from orchestai.rewards.reward import invalid_margin
 from orchestai.tasks.task import Task
 from orchestai.training.layouts import layout_of
 from orchestai.training.rl.batch import Learning, make_batch, plan_credit
-from orchestai.training.rl.best import judge, successes
+from orchestai.training.rl.best import ENOUGH, judge, successes
 from orchestai.training.rl.checkpoint import Position, length_of
 from orchestai.training.rl.collapse import watch
 from orchestai.training.rl.collector import Begun, Collector
@@ -104,7 +104,6 @@ class Trainer(Generic[Begun]):
         self.position = Position(versions=dict.fromkeys(self.policies, 0))
         self._unscorable_limit = unscorable_limit
         self.batches = TaskBatches(accelerator, collector, config, self.recipe, self.tasks, self._telling)
-        self._warned = False
         self.updates = {
             name: Updates(accelerator, policy, self.recipe, config) for name, policy in self.policies.items()
         }
@@ -212,8 +211,8 @@ class Trainer(Generic[Begun]):
 
     def _warn_of_ratios(self, report: Report, figures: Mapping[str, float]) -> None:
         off = figures.get("max_first_deviation", 0.0)
-        if not self._warned and self.config.on_policy and off > _DEVIATION:
-            self._warned = True
+        if not self.position.ratio_warned and self.config.on_policy and off > _DEVIATION:
+            self.position.ratio_warned = True
             report.say(
                 f"update {self.position.update + 1}: a ratio was {off:.2g} off 1 before any step was taken, more than "
                 f"{_DEVIATION:g}: what draws and what learns compute differently; compute in float32 without TF32 "
@@ -239,6 +238,13 @@ class Trainer(Generic[Begun]):
         episodes = rank_invalid(episodes, invalid_margin(self.config.alpha))
         metrics = describe_episodes(episodes)
         standing = judge(self.position, metrics["reward"], successes(episodes))
+        compared = standing.success_change.tasks if standing.success_change else ENOUGH
+        if self.position.evaluated is None and compared < ENOUGH:
+            report.say(
+                f"success is compared on {compared} validation task{'s' if compared != 1 else ''}, too few to tell a "
+                f"loss from chance, so that what loses any cannot become the best; have {ENOUGH} or more: raise "
+                f"training.phase2_rl.eval_tasks (now {self.config.eval_tasks}) or tasks.val_fraction, or add tasks"
+            )
         self.position.evaluated = self.position.update
         gaps = measure_gaps(self.position, episodes)
         report.evaluation(self.position.update, metrics, standing, gaps)
