@@ -21,6 +21,8 @@ from orchestai.training.rl.checkpoint import Position, length_of
 from orchestai.training.rl.gap import Gap
 
 METRICS, ROLLOUTS = "phase2_metrics.jsonl", "phase2_rollouts.jsonl"
+_ALSO_CALLED = {"success": "success_rate", "cost_usd": "avg_cost", "latency_ms": "avg_latency"}
+"""Names under which trackers get these figures too, as many dashboards call them."""
 SAMPLES_PER_UPDATE = 8
 """Plans that the file of rollouts keeps of each update."""
 
@@ -74,7 +76,8 @@ class Report:
         update = position.update
         _append(self._metrics, [{"update": update, **metrics}])
         _append(self._rollouts, [{"update": update, **sample} for sample in samples])
-        self._accelerator.log(dict(metrics), step=update)
+        also = {name: metrics[figure] for figure, name in _ALSO_CALLED.items() if figure in metrics}
+        self._accelerator.log({**metrics, **also}, step=update)
         self._show_plans(update, samples)
         lost = f"  unscorable {metrics['unscorable_share']:.0%}" if metrics["unscorable_share"] else ""
         shown = (
