@@ -75,23 +75,47 @@ def recipe_words(values: Mapping[str, Any], context: Mapping[str, Any] | None = 
     Raises:
         UserError: a key is unknown, or means nothing here that could be done instead.
     """
-    words: list[str] = []
-    left_out = []
-    for key, value in values.items():
-        if key in _SAME:
-            words.append(f"{_SAME[key]}={json.dumps(value)}")
-        elif key in _SPECIAL:
-            words += _SPECIAL[key](value)
-        elif key in _LEFT_OUT:
-            left_out.append(f"{key} ({_LEFT_OUT[key]})" if _LEFT_OUT[key] else key)
-        elif key not in _BATCH:
-            near = difflib.get_close_matches(key, [*_SAME, *_SPECIAL, *_BATCH], n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else "; write a dotted key of the configuration"
-            raise UserError(f"{key}: unknown key of a recipe (value {value!r}){hint}")
-    if left_out:
-        _log.warning("of the recipe, these change nothing here: %s", ", ".join(left_out))
+    words = translate(
+        {key: values[key] for key in values if key not in _BATCH}, _SAME, _SPECIAL, _LEFT_OUT, "the recipe"
+    )
     if any(key in values for key in _BATCH):
         words += _batch(context or values)
+    return words
+
+
+def translate(
+    values: Mapping[str, Any],
+    same: Mapping[str, str],
+    special: Mapping[str, Callable[[Any], list[str]]],
+    left_out: Mapping[str, str],
+    source: str,
+) -> list[str]:
+    """Words of ours for another program's keys.
+
+    Args:
+        same: keys that mean the same as ours.
+        special: what else keys mean.
+        left_out: keys that change nothing here, with a reason or none; they are named in a warning.
+        source: of the values, for the warning.
+
+    Raises:
+        UserError: a key is unknown, or its value cannot be meant.
+    """
+    words: list[str] = []
+    named = []
+    for key, value in values.items():
+        if key in same:
+            words.append(f"{same[key]}={json.dumps(value)}")
+        elif key in special:
+            words += special[key](value)
+        elif key in left_out:
+            named.append(f"{key} ({left_out[key]})" if left_out[key] else key)
+        else:
+            near = difflib.get_close_matches(key, [*same, *special], n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "; write a dotted key of the configuration"
+            raise UserError(f"{key}: unknown key (value {value!r}){hint}")
+    if named:
+        _log.warning("of %s, these change nothing here: %s", source, ", ".join(named))
     return words
 
 
@@ -132,7 +156,7 @@ def _schedule(value: Any) -> list[str]:
     return [f"{_PHASE2}.lr_schedule={str(value).removesuffix('_with_warmup')}"]
 
 
-def _trackers(value: Any) -> list[str]:
+def trackers(value: Any) -> list[str]:
     names = [value] if isinstance(value, str) else list(value)
     return [f"logging.trackers={json.dumps([name for name in names if name != 'none'])}"]
 
@@ -146,11 +170,16 @@ def _code(key: str, setting: str, shipped: str) -> Callable[[Any], list[str]]:
     return name
 
 
-def _wanted_whole(key: str) -> Callable[[Any], list[str]]:
+def wanted_whole(key: str) -> Callable[[Any], list[str]]:
+    """Refuses to draw tokens from less than the whole distribution."""
+
     def refuse(value: Any) -> list[str]:
-        if value in (None, 0, 0.0, 1, 1.0, -1, "null", "1.0", "1"):
+        if value in (None, 0, 1, -1):
             return []
-        raise UserError(f"{key}={value}: tokens are drawn from the whole distribution, the one that is learned")
+        raise UserError(
+            f"{key}={value}: what it cuts off has probability 0 in the samples, but not in what is learned from them, "
+            f"so the gradient would be another policy's; set {key}=null, and {_PHASE2}.temperature lower instead"
+        )
 
     return refuse
 
@@ -160,9 +189,9 @@ _SPECIAL: dict[str, Callable[[Any], list[str]]] = {
     "max_steps": _steps,
     "bf16": _bf16,
     "lr_scheduler_type": _schedule,
-    "report_to": _trackers,
+    "report_to": trackers,
     "reward_fn": _code("reward_fn", "reward_function", "search_reward_fn"),
     "tools_script": _code("tools_script", "tools", "[search], with agents.workflow_args.corpus"),
-    "top_p": _wanted_whole("top_p"),
-    "top_k": _wanted_whole("top_k"),
+    "top_p": wanted_whole("top_p"),
+    "top_k": wanted_whole("top_k"),
 }

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from orchestai.agents import recipe
+from orchestai.agents import comlrl, recipe
 from orchestai.agents.config import AgentConfig
 from orchestai.agents.registry import WORKFLOWS, Entry, find_sample_data, presets, unknown
 from orchestai.config import check_workers, load, read
@@ -50,7 +50,8 @@ def load_agent_config(name: str, path: Path | None = None, words: Sequence[str] 
 
     Args:
         name: of a workflow, or `module:Class`; empty for the one that the file names. Without a file also of a preset.
-        path: a file of configuration, or a recipe of MT-GRPO; without, the preset's or the workflow's defaults.
+        path: a file of configuration, a recipe of MT-GRPO, or a file of CoMLRL; without, the preset's or the
+            workflow's defaults.
         words: those of a recipe among them (`learning_rate=2e-6`); later ones win.
 
     Raises:
@@ -62,11 +63,18 @@ def load_agent_config(name: str, path: Path | None = None, words: Sequence[str] 
         path, name = known[name], ""
     values = read(path) if path else {}
     given: dict[str, Any] = {}
-    if path and recipe.is_recipe(values):
+    source = path
+    if recipe.is_recipe(values):
         given, name, source = values, name or "tool_use", None
-        overrides = [f"agents.workflow={name}", *recipe.BASE, *recipe.recipe_words(given)]
+        theirs = [*recipe.BASE, *recipe.recipe_words(given)]
+    elif comlrl.is_comlrl(values):
+        name, source = name or "writing", None
+        said = [word for word in words if word.partition(".")[0] in comlrl.SECTIONS]
+        words = [word for word in words if word not in said]
+        theirs = [*comlrl.BASE, *comlrl.comlrl_words(read(path, said))]
     else:
-        source, overrides = path, [f"agents.workflow={name}"] if name else []
+        theirs = []
+    overrides = [*([f"agents.workflow={name}"] if name else []), *theirs]
     workflow = name or (load(AgentConfig, path).agents.workflow if path else "")
     entry = WORKFLOWS.get(workflow, Entry(workflow))
     for word in words:
