@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestai.outcome import Unscorable
-from orchestai.sandbox import Limits, Program, Sandbox
+from orchestai.sandbox import Limits, Program, Report, Sandbox
 from orchestai.sandbox.inside import census
 
 LIMITS = Limits(wall_s=6, load_s=5, test_s=3, memory_mb=512)
@@ -41,7 +41,7 @@ def run(programs: list[dict[str, Any]], isolation: str = "split") -> Iterator[di
                 held = program.get("isolation", isolation)
                 report = sandbox.run(Program(code, tests, program["entry_point"], held))
                 seconds = time.monotonic() - start
-                faults = list(_faults(program, report.passed, report.total, seconds))
+                faults = list(_faults(program, report, seconds))
                 if report.status == "infra_error" or (
                     program["expect"].get("scored") and isinstance(report.outcome(), Unscorable)
                 ):
@@ -74,10 +74,12 @@ def _comes_to(at_rest: int, sandbox: Sandbox) -> bool:
     return True
 
 
-def _faults(program: dict[str, Any], passed: int, total: int, seconds: float) -> Iterator[str]:
-    expect = program["expect"]
+def _faults(program: dict[str, Any], report: Report, seconds: float) -> Iterator[str]:
+    expect, passed, total = program["expect"], report.passed, report.total
     if total != expect["total"] or (expect["passed"] is not None and passed != expect["passed"]):
         yield f"{passed} of {total} tests passed, not {expect['passed']} of {expect['total']}"
+    if "status" in expect and report.status != expect["status"]:
+        yield f"ended as {report.status} ({report.reason}), not as {expect['status']}"
     if seconds > 2 * LIMITS.wall_s + 2:  # twice, for a machine that is busy with something else
         yield f"the verdict took {seconds:.1f} s"
 
