@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import json
 from dataclasses import replace
@@ -44,6 +45,22 @@ class Counting:
 
     async def close(self) -> None:
         return None
+
+
+async def test_a_request_that_fails_after_its_asker_left_is_no_traceback() -> None:
+    """A collection that was given up printed some below its error, of requests that were on their way."""
+    cached, said = Cached(model := Counting(InfrastructureError("server", "down")), None), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["message"]))
+    asker = asyncio.ensure_future(cached.generate(PROMPT, SAMPLED, 0))
+    while not model.asked:
+        await asyncio.sleep(0)
+    (request,) = cached._in_flight.values()
+    asker.cancel()
+    await asyncio.wait([asker, request])
+    assert asker.cancelled()
+    del asker, request  # asyncio speaks when it forgets them
+    gc.collect()
+    assert said == []
 
 
 def test_a_key_covers_everything_that_an_answer_depends_on() -> None:

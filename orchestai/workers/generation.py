@@ -125,7 +125,7 @@ class Cached:
         if task is None:
             task = asyncio.ensure_future(self._ask(key, prompt, params, sample))
             self._in_flight[key] = task
-            task.add_done_callback(lambda _: self._in_flight.pop(key, None))
+            task.add_done_callback(lambda done: self._landed(key, done))
         return await asyncio.shield(task)
 
     async def check(self) -> None:
@@ -139,6 +139,11 @@ class Cached:
         await self._inner.close()
         if self._cache is not None:
             self._cache.close()
+
+    def _landed(self, key: str, task: asyncio.Task[Completion]) -> None:
+        self._in_flight.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # taken note of: those who asked may all have left, and asyncio would print a traceback
 
     async def _ask(self, key: str, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
         completion = await self._inner.generate(prompt, params, sample)
