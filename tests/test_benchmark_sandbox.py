@@ -49,11 +49,11 @@ def test_a_ratio_needs_both_sides_right(
 
 def test_the_requirements_bring_what_they_need(repository: Path) -> None:
     """They are installed without dependencies: a module that is missing fails the peer's programs, silently."""
-    lines = (repository / "requirements-benchmarks.txt").read_text().splitlines()
+    lines = (repository / "benchmarks" / "requirements.txt").read_text().splitlines()
     wanted = [Requirement(line) for line in lines if line and not line.startswith("#")]
     installed = [requirement.name for requirement in wanted if is_installed(requirement.name)]
     if not installed:
-        pytest.skip("requirements-benchmarks.txt is not installed")
+        pytest.skip("benchmarks/requirements.txt is not installed")
     for name in set(installed) - {"bigcodebench"}:  # of that only `eval` is used
         needs = [Requirement(line) for line in requires(name) or ()]
         absent = [

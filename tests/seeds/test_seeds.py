@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+from fnmatch import fnmatch
+
 import pytest
 from seed_rows import CHECKS, REPOSITORY, Row, read_rows, run_check
 
@@ -42,3 +46,18 @@ def test_what_should_work_or_be_refused_is_checked() -> None:
 def test_no_row_is_there_twice() -> None:
     names = [str(row) for row in ROWS]
     assert len(names) == len(set(names))
+
+
+def test_the_readme_names_all_that_lies_at_the_top() -> None:
+    """Whoever clones it finds what was asked for, and beside it little, which is explained."""
+    listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("this is no checkout of git")
+    entries = {line.partition("/")[0] for line in listed.stdout.splitlines()}
+    text = (REPOSITORY / "README.md").read_text()
+    table = text.partition("## What lies where")[2].partition("\n## ")[0]
+    patterns = [name.rstrip("/") for name in re.findall(r"`([^`]+)`", table)]
+    usual = {"LICENSE", "README.md"}
+    unnamed = {name for name in entries - usual if not name.startswith(".")}
+    assert not {name for name in unnamed if not any(fnmatch(name, pattern) for pattern in patterns)}
+    assert len(entries) < 30
