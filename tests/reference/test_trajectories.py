@@ -15,20 +15,23 @@ from .families import FAMILIES
 from .record import PLANS, TRAJECTORIES
 from .trajectory import environment, plans, record
 
-TOLERANCE = 1e-3
-"""Relative distance that roundings of another processor or version may bring about in these few steps."""
+TOLERANCE = 5e-4
+"""Distance, relative above 1, that other roundings may bring about; with AVX2, and with neither, it was up to 9e-5."""
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_training_takes_the_recorded_steps(family: str, tmp_path: Path) -> None:
     recorded = json.loads((TRAJECTORIES / f"{family}.json").read_text())
+    tolerance = 0.0 if environment() == recorded["environment"] else TOLERANCE
     steps = record(family, tmp_path / "run")
-    if environment() == recorded["environment"]:
-        assert steps == recorded["steps"], "renew it with python -m tests.reference.record if this is on purpose"
-        return
     assert [row.keys() for row in steps] == [row.keys() for row in recorded["steps"]]
-    for step, row in zip(steps, recorded["steps"], strict=True):
-        assert step == pytest.approx(row, rel=TOLERANCE, abs=TOLERANCE)
+    others = [
+        f"step {i}: {name} was {before[name]!r}, is {now[name]!r}"
+        for i, (before, now) in enumerate(zip(recorded["steps"], steps, strict=True))
+        for name in before
+        if not abs(now[name] - before[name]) <= tolerance * max(1.0, abs(before[name]))
+    ]
+    assert not others, "if this is on purpose, renew them: python -m tests.reference.record"
 
 
 def test_a_checkpoint_of_an_earlier_version_plans_the_same(tmp_path: Path) -> None:
