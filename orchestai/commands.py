@@ -171,10 +171,10 @@ async def evaluate(
     if not planners:
         raise UserError(f"neither {phase1} nor {phase2} exists; train first, or pass --phase1 and --checkpoint")
     held_out = held_out_tasks(splits, {name: seen_by(path) for name, path in paths.items()})
-    known = {phase1: is_checkpoint(phase1), phase2: is_checkpoint(phase2), logs: logs.exists()}
+    known = {phase1: is_checkpoint(phase1), phase2: is_checkpoint(phase2), logs: bool(records)}
     for what, path in (("phase 1", phase1), ("phase 2", phase2), ("the baselines that learn from logs", logs)):
         if not known[path]:
-            console.print(f"{path}: not there; evaluating without {what}", highlight=False, markup=False)
+            console.print(f"{path}: nothing there; evaluating without {what}", highlight=False, markup=False)
     # Before the work, so that a folder that cannot be written costs no evaluation.
     facts = {"phase1": str(phase1), "phase2": str(phase2), "logs": str(logs)}
     artefacts.save_run_info(output.parent, config, command="evaluate", **facts)

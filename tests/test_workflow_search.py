@@ -9,7 +9,7 @@ from scripted import scripted_agents
 
 from orchestai.agents.workflows.research import Research
 from orchestai.agents.workflows.search import Search
-from orchestai.errors import UserError
+from orchestai.errors import InfrastructureError, UserError
 from orchestai.outcome import Scored
 from orchestai.sandbox import Sandbox
 from orchestai.tasks import load_suite
@@ -162,6 +162,26 @@ async def test_tasks_without_passages_need_a_corpus(sandbox, tmp_path):
     episode = await search(sandbox, ["<query>river France</query>"], ["The Seine."], [ANSWER], task, corpus=corpus)
     assert episode.outcome == Scored(1.0)
     assert episode.metrics["retrieval_recall"] == 1
+
+
+def look_up(query: str) -> list[object]:
+    """A search engine: a text by itself, and one with a name; it is down for one query."""
+    if query == "down":
+        raise ConnectionError("refused")
+    return ["Nothing to see.", {"id": "p1", "title": "Paris", "text": PASSAGES[1]["text"]}, "never shown"]
+
+
+@pytest.mark.parametrize("tool", [look_up, "test_workflow_search:look_up"])
+async def test_a_search_tool_of_the_user_finds_passages(sandbox, tool):
+    """Also where the tasks bring passages of their own. What it cannot find, nobody has missed."""
+    settings = {"search_tool": tool, "passages": 2}
+    episode = await search(sandbox, ["<query>river</query>"], ["The Seine."], [ANSWER], **settings)
+    assert episode.outcome == Scored(1.0)
+    assert "Nothing to see." in episode.text
+    assert "never shown" not in episode.text
+    assert episode.metrics["retrieval_recall"] == 0.5
+    with pytest.raises(InfrastructureError, match=r"search_tool look_up: ConnectionError: refused"):
+        await search(sandbox, ["<query>down</query>"], [], [], **settings)
 
 
 # --- research ------------------------------------------------------------------------------------------------------

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from orchestai import artefacts
 from orchestai.agents.tools.tool import CallFailedError, in_thread
-from orchestai.errors import UserError
+from orchestai.errors import InfrastructureError, UserError
 from orchestai.tasks.records import read_file
 
 _WORD = r"(?u)\b\w+\b"
@@ -133,6 +134,42 @@ class SearchIndex:
         return [Passage(**self._passages[int(i)]) for i in ranked if scores[i] > 0]
 
 
+class SearchFunction:
+    """Passages that a function of the user's finds, such as one that asks a search engine.
+
+    Args:
+        function: from a query to its results, the best first: texts, or mappings with `text` and perhaps `id` and
+            `title`. It is called in threads.
+    """
+
+    def __init__(self, function: Callable[[str], Iterable[Any]]) -> None:
+        self._function = function
+        self._found: dict[str, Passage] = {}
+
+    def passage(self, name: str) -> Passage | None:
+        """The passage with an id, if it was found before."""
+        return self._found.get(name)
+
+    def search(self, query: str, k: int) -> list[Passage]:
+        """The first `k` results. One without an id is called by its text's digest, so that it is the same next time.
+
+        Raises:
+            InfrastructureError: the function raised, or gave something else than results.
+        """
+        try:
+            results = [self._passage(result) for result in islice(self._function(query), k)]
+        except Exception as error:
+            name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
+            raise InfrastructureError("tool", f"search_tool {name}: {type(error).__name__}: {error}") from error
+        self._found |= {passage.id: passage for passage in results}
+        return results
+
+    def _passage(self, result: Any) -> Passage:
+        known = {"text": result} if isinstance(result, str) else dict(result)
+        text = str(known["text"])
+        return Passage(str(known.get("id") or artefacts.fingerprint(text)), str(known.get("title") or ""), text)
+
+
 class Search:
     """Finds passages.
 
@@ -149,7 +186,7 @@ class Search:
         "required": ["query"],
     }
 
-    def __init__(self, index: SearchIndex, *, k: int = 3, passage_chars: int = 500) -> None:
+    def __init__(self, index: SearchIndex | SearchFunction, *, k: int = 3, passage_chars: int = 500) -> None:
         self._index = index
         self._k = k
         self._passage_chars = passage_chars

@@ -14,7 +14,7 @@ from orchestai.agents.conversation import Conversation
 from orchestai.agents.markup import all_tagged, shown, verdict, verdict_reward
 from orchestai.agents.tools import describe, use_tools
 from orchestai.agents.tools.search import Search as SearchTool
-from orchestai.agents.tools.search import SearchIndex
+from orchestai.agents.tools.search import SearchFunction, SearchIndex
 from orchestai.agents.workflow import Agents
 from orchestai.agents.workflows.search import Library
 from orchestai.outcome import Unscorable
@@ -134,7 +134,7 @@ def _facts(task: Task, report: str) -> list[str]:
     return [answer for answer in task.answers if stated(answer, report)][:1] or list(task.answers[:1])
 
 
-def _cited(report: str, index: SearchIndex) -> dict[str, str]:
+def _cited(report: str, index: SearchIndex | SearchFunction) -> dict[str, str]:
     """The passages that a report cites and that exist."""
     passages = {name: index.passage(name) for name in cited_ids(report)}
     return {name: passage.whole for name, passage in passages.items() if passage is not None}

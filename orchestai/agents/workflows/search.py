@@ -6,16 +6,17 @@ Passages come from the task itself where it brings some (`details["passages"]`, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ImportString
 
 from orchestai.agents.conversation import Act, Conversation
 from orchestai.agents.markup import all_tagged, shown, tagged
-from orchestai.agents.tools.search import Passage, SearchIndex, open_index
+from orchestai.agents.tools.search import Passage, SearchFunction, SearchIndex, open_index
 from orchestai.agents.workflow import Agents, AgentWorkflow
 from orchestai.errors import UserError
 from orchestai.outcome import Unscorable
@@ -40,23 +41,34 @@ class Library(AgentWorkflow):
     class Args(Section):
         corpus: Path | None = None
         """A corpus (.jsonl) or the folder of an index of one; not needed where tasks bring their passages."""
+        search_tool: ImportString[Callable[[str], Iterable[Any]]] | None = None
+        """What finds passages instead: a function from a query to texts, or `module:function`."""
 
     args: Args
 
-    def index(self, task: Task) -> SearchIndex:
+    def index(self, task: Task) -> SearchIndex | SearchFunction:
         """What can be searched for a task.
 
         Raises:
             UserError: neither the task nor the settings say what.
         """
+        if self.args.search_tool is not None:
+            return self._search_tool
         if passages := task.details.get("passages"):
             return SearchIndex.build([Passage(str(i), each["title"], each["text"]) for i, each in enumerate(passages)])
         return self._corpus
 
     @cached_property
+    def _search_tool(self) -> SearchFunction:
+        assert self.args.search_tool is not None
+        return SearchFunction(self.args.search_tool)
+
+    @cached_property
     def _corpus(self) -> SearchIndex:
         if self.args.corpus is None:
-            raise UserError("the tasks bring no passages; set agents.workflow_args.corpus to a corpus or an index")
+            raise UserError(
+                "the tasks bring no passages; set agents.workflow_args.corpus to a corpus or an index, or search_tool"
+            )
         return open_index(self.args.corpus)
 
 
