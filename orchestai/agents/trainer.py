@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from orchestai.agents.registry import find
 from orchestai.agents.rollout import AgentRollout, Attempts
 from orchestai.agents.shorthand import load_agent_config, words_of
 from orchestai.agents.workflow import AgentWorkflow, refuse_unknown_rewards
+from orchestai.agents.workflows.single import SingleAgent
 from orchestai.errors import UserError
 from orchestai.folder_lock import locked
 from orchestai.planner.checkpoint import last_of, without_suffix
@@ -48,6 +49,7 @@ class AgentTrainer:
         train_dataset, val_dataset: tasks to learn from, and tasks held out; by default those that `config` names.
         output_dir: folder for checkpoints, metrics and samples.
         checkpoint: agents to start from (a folder such as OUTPUT/phase2_best or OUTPUT/checkpoint_20).
+        agent_class, env_class, agent_args, env_args: one agent in an environment instead of a workflow (`SingleAgent`).
 
     Raises:
         UserError: the configuration cannot be read, or names what is not there.
@@ -62,7 +64,16 @@ class AgentTrainer:
         val_dataset: Sequence[Task] | None = None,
         output_dir: Path | str = "checkpoints",
         checkpoint: Path | str | None = None,
+        agent_class: Callable[..., Any] | None = None,
+        env_class: Callable[..., Any] | None = None,
+        agent_args: Mapping[str, Any] | None = None,
+        env_args: Mapping[str, Any] | None = None,
     ) -> None:
+        if agent_class is not None or env_class is not None:
+            workflow_class, workflow_args = _single(
+                workflow_class, workflow_args, agent_class=agent_class, env_class=env_class
+            )
+            workflow_args |= {"agent_args": dict(agent_args or {}), "env_args": dict(env_args or {})}
         name = f"{workflow_class.__module__}:{workflow_class.__qualname__}" if workflow_class else ""
         if isinstance(config, (str, Path)):
             config = load_agent_config(name, Path(config))
@@ -166,6 +177,17 @@ class AgentTrainer:
         sections = self.config.model_dump(mode="json", include={"agents", "model", "workers"})
         sections["agents"]["workflow_args"] = {name: _named(value) for name, value in self.workflow_args.items()}
         return sections
+
+
+def _single(
+    workflow_class: type[AgentWorkflow] | None, workflow_args: Mapping[str, Any] | None, **classes: Any
+) -> tuple[type[AgentWorkflow], dict[str, Any]]:
+    """The workflow of one agent, with its settings."""
+    if workflow_class is not None or None in classes.values():
+        raise UserError(
+            "agent_class and env_class go together, and without workflow_class: one agent acts in one environment"
+        )
+    return SingleAgent, {**(workflow_args or {}), **classes}
 
 
 def _named(setting: Any) -> Any:
