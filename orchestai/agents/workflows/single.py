@@ -9,6 +9,7 @@ which gives the action.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pydantic import Field, ImportString
@@ -43,9 +44,8 @@ class SingleAgent(AgentWorkflow):
         given = {"task_id": task.task_id, "question": task.instruction, **task.details, **args.env_args}
         if task.answers:
             given["ground_truth"] = task.answers[0]
-        environment = await _call(
-            lambda: getattr(args.env_class, "from_dict", lambda all: args.env_class(**all))(given)
-        )
+        from_dict = getattr(args.env_class, "from_dict", None)
+        environment = await _call(lambda: from_dict(given) if from_dict else args.env_class(**given))
         agent = args.agent_class(**args.agent_args)
         agent.reset()
         observation, info = await _call(environment.reset)
@@ -58,7 +58,7 @@ class SingleAgent(AgentWorkflow):
             act = await role.act()
             action = agent.update_from_model(act.text)
             chosen = getattr(action, "action", action)
-            observation, reward, *ends, info = await _call(lambda chosen=chosen: environment.step(chosen))
+            observation, reward, *ends, info = await _call(partial(environment.step, chosen))
             done = any(ends)
             agent.update_from_env(observation, reward, done, info)
             rewards.append(float(reward))
