@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+import agents_sample
 import pytest
 import torch
+from pydantic import ValidationError
 from test_rl_rows import TASKS, dialogue, turn
 
 from orchestai.config import Phase2Config
@@ -14,7 +17,7 @@ from orchestai.outcome import Scored, Unscorable
 from orchestai.training.rl import maths
 from orchestai.training.rl.batch import make_batch
 from orchestai.training.rl.credit import Credit, acts_of
-from orchestai.training.rl.episode import Episode, Trajectory
+from orchestai.training.rl.episode import Episode, NamedReward, Trajectory
 from orchestai.training.rl.example import worked_example
 from orchestai.training.rl.recipes import PPO, RECIPES
 
@@ -43,6 +46,37 @@ def test_outcome_ignores_what_roles_and_acts_earned():
 def test_role_takes_the_trajectory_s_reward_before_the_episode_s():
     episodes = attempt([0.3, 0.1], 1.0, own=4.0), attempt([0.0], 0.0, own=None)
     assert advantages(Credit("role"), *episodes) == [2.0, 2.0, -2.0]
+
+
+def test_named_rewards_are_told_apart_where_each_is_compared_by_itself():
+    """GDPO by hand: a = 1, 0, 0, 0 and b = 0, 2, 2, 0 with weight 0.5, so three attempts have the sum 1. The fourth has
+    no names, as one that spent its budget; a fifth could not be judged, and a second group is flat."""
+    half, third = 0.5, (1 / 3) ** 0.5
+    summed = [0.75 / half - 0.5 * 0.5 / third] + [-0.25 / half + 0.5 * 0.5 / third] * 2 + [-0.5 - 0.5 * 0.5 / third]
+    deviation = (sum(value**2 for value in summed) / 5) ** 0.5
+    named = [{"a": NamedReward(a), "b": NamedReward(b, 0.5)} for a, b in ((1.0, 0.0), (0.0, 2.0), (0.0, 2.0))]
+    episodes = [replace(attempt([None], 1.0), rewards=rewards) for rewards in named]
+    episodes += [attempt([None], 0.0), replace(attempt([None], 0.0), outcome=Unscorable("server", "down"))]
+    episodes += [replace(one, group_id="u") for one in episodes[1:3]]
+    config = Phase2Config(loss_type="grpo")
+    found = {
+        apart: make_batch(episodes, TASKS, RECIPES["grpo"], config, 20, Credit("outcome", decoupled=apart))
+        for apart in (False, True)
+    }
+    assert found[False].advantages[:4].tolist() == pytest.approx([0.5] * 3 + [-1.5], abs=1e-3)
+    expected = [value / deviation for value in summed] + [0.0, 0.0]
+    assert found[True].advantages.tolist() == pytest.approx(expected, abs=1e-3)
+    assert (found[True].groups, found[True].flat_groups) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("agents", "phase2", "error"),
+    [({"credit": "joint"}, {}, ValidationError), ({}, {"algorithm": "PPO"}, UserError)],
+)
+def test_rewards_are_not_compared_one_by_one_where_advantages_are_none_of_a_group(tmp_path, agents, phase2, error):
+    apart = {"multi_objective_aggregation": "normalize_then_sum", **agents}
+    with pytest.raises(error, match="normalize_then_sum"):
+        agents_sample.trainer(tmp_path, agents_sample.settings(**apart, phase2=phase2)).train()
 
 
 @pytest.mark.parametrize("rule", ["outcome", "role", "turn", "return_to_go"])

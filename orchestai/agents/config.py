@@ -102,6 +102,10 @@ class AgentsConfig(Section):
     """credit return_to_go: discount per turn."""
     reward_weights: dict[str, float] = Field(default={})
     """What each of a workflow's named rewards weighs in an episode's; 1 where it is not named here."""
+    multi_objective_aggregation: Literal["sum_then_normalize", "normalize_then_sum"] = "sum_then_normalize"
+    """Several named rewards: `sum_then_normalize` compares their weighted sum within the group (GRPO).
+    `normalize_then_sum` compares each by itself, in its standard deviations, and sums that (GDPO, arXiv 2601.05242);
+    for algorithms in standard deviations of the group, with credit `outcome`, `role` or `turn`."""
     budget: BudgetConfig = BudgetConfig()
     """What one attempt may spend."""
     concurrency: int = Field(64, ge=1)
@@ -116,7 +120,17 @@ class AgentsConfig(Section):
         return UnscorableLimit(self.unscorable_limit, "agents.unscorable_limit")
 
     def credit_rule(self) -> Credit:
-        return Credit(self.credit, turn_advantage_coef=self.turn_advantage_coef, gamma=self.gamma)
+        apart = self.multi_objective_aggregation == "normalize_then_sum"
+        return Credit(self.credit, turn_advantage_coef=self.turn_advantage_coef, gamma=self.gamma, decoupled=apart)
+
+    @model_validator(mode="after")
+    def _sums_of_outcomes(self) -> AgentsConfig:
+        if self.multi_objective_aggregation == "normalize_then_sum" and self.credit not in ("outcome", "role", "turn"):
+            raise ValueError(
+                "multi_objective_aggregation=normalize_then_sum is about rewards of episodes, and "
+                f"credit={self.credit} adds or compares others with them; set agents.credit to outcome, role or turn"
+            )
+        return self
 
 
 class AgentTrainingConfig(Section):

@@ -16,7 +16,7 @@ from orchestai.planner.base import AnyDecisions
 from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.tasks.task import Task
 from orchestai.training.rl import maths
-from orchestai.training.rl.credit import Acts, Credit, acts_of, step_advantages
+from orchestai.training.rl.credit import Acts, Credit, acts_of, decoupled, step_advantages
 from orchestai.training.rl.critic import PER_DECISION, PER_TOKEN, advantages_and_returns, horizon
 from orchestai.training.rl.episode import Episode, Turn
 from orchestai.training.rl.importance import Bound, effective_share, sampler_weights, weight_moments
@@ -158,10 +158,12 @@ def make_batch(
     Raises:
         UserError: the rule is not for PPO.
     """
+    credit = credit or plan_credit(config)
+    if credit.decoupled:
+        episodes = decoupled(episodes)
     known = [(i, t) for i, e in enumerate(episodes) if isinstance(e.outcome, Scored) for t in e.trajectories if t.turns]
     if not known:
         return Learning(None, 0, 0, torch.zeros(0, dtype=torch.float64))
-    credit = credit or plan_credit(config)
     acts = acts_of([(episodes[i], trajectory) for i, trajectory in known])
     turns = [turn for _, trajectory in known for turn in trajectory.turns]
     figures: dict[str, float] = {}
@@ -172,6 +174,9 @@ def make_batch(
         figures["reward_overlong"] = float(acts.shaping.mean())
 
     def compare(rewards: Tensor, group_ids: Tensor, unit_ids: Tensor | None) -> GroupAdvantages:
+        if credit.decoupled:
+            everything = torch.ones(len(rewards), dtype=torch.bool)
+            return maths.group_advantages(rewards, group_ids, everything, unit_ids=unit_ids, scale="batch")
         return _compare(recipe, rewards, group_ids, unit_ids)
 
     compared = credit.advantages(acts, compare)

@@ -6,8 +6,9 @@ in standard deviations or not, ...) is up to the algorithm; which rewards, and w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
@@ -124,12 +125,14 @@ class Credit:
         turn_advantage_coef: turn: weight of an act's own advantage beside the outcome's, in acts before the last.
         gamma: return_to_go: discount per turn.
         unit: rewards are divided by it before a critic learns to foresee them.
+        decoupled: whether an episode's named rewards are compared one by one (`decoupled`).
     """
 
     rule: RuleName = "role"
     turn_advantage_coef: float = 1.0
     gamma: float = 1.0
     unit: float = 1.0
+    decoupled: bool = False
 
     def advantages(self, acts: Acts, compare: Compare) -> GroupAdvantages:
         """(acts,) advantages; groups without any are flat."""
@@ -173,6 +176,36 @@ class Credit:
             f"agents.credit: {self.rule} compares acts with each other, which PPO's critic does not; choose outcome, "
             "role, turn or return_to_go, or training.phase2_rl.algorithm=GRPO"
         )
+
+
+def decoupled(episodes: Sequence[Episode]) -> list[Episode]:
+    """Episodes worth the weighted sum of their named rewards in standard deviations above the group's mean, each alone.
+
+    GDPO: Liu et al. 2026 (arXiv 2601.05242). Summed first, different rewards with the same sum cannot be told apart,
+    and one of a large spread hides the others. The paper divides the sum by its deviation over the batch, which is left
+    to whoever compares these outcomes. A reward that an attempt lacks is in no mean and no deviation of it; an attempt
+    without any, such as one that spent its budget, has its outcome for each.
+    """
+    weights = {name: reward.weight for episode in episodes for name, reward in episode.rewards.items()} or {"": 1.0}
+    number = {group: i for i, group in enumerate(dict.fromkeys(episode.group_id for episode in episodes))}
+    groups = torch.tensor([number[episode.group_id] for episode in episodes], dtype=torch.long)
+    worth = torch.zeros(len(episodes), dtype=torch.float64)
+    for name, weight in weights.items():
+        values = torch.tensor([_reward_of(episode, name) for episode in episodes], dtype=torch.float64)
+        worth += weight * maths.group_advantages(values, groups, ~values.isnan()).values
+    return [
+        replace(episode, outcome=Scored(value)) if isinstance(episode.outcome, Scored) else episode
+        for episode, value in zip(episodes, worth.tolist(), strict=True)
+    ]
+
+
+def _reward_of(episode: Episode, name: str) -> float:
+    """NaN where it has none."""
+    if not isinstance(episode.outcome, Scored):
+        return math.nan
+    if not episode.rewards:
+        return episode.outcome.value
+    return episode.rewards[name].value if name in episode.rewards else math.nan
 
 
 def outcome(acts: Acts, compare: Compare) -> GroupAdvantages:

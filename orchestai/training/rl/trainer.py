@@ -97,6 +97,12 @@ class Trainer(Generic[Begun]):
         self.config = config
         self.recipe = choose_recipe(config)
         self.credit = credit or plan_credit(config)
+        if self.credit.decoupled and self.recipe.baseline != "group_scaled":
+            raise UserError(
+                "agents.multi_objective_aggregation: normalize_then_sum needs an algorithm whose advantages are in "
+                "standard deviations of the group; set training.phase2_rl.algorithm=GRPO and loss_type to grpo, dapo, "
+                "gspo or cispo, or leave it out"
+            )
         self.tasks = list(tasks)
         self._by_id = {task.task_id: task for task in self.tasks}
         self.eval_tasks = list(eval_tasks[: config.eval_tasks])
