@@ -1,5 +1,5 @@
 """`train_magrpo.py` with one model that both agents share."""
 
-from orchestai.agents_script import train
+from orchestai.cli.agent_scripts import train
 
 train("writing", "agents.policies=shared")

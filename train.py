@@ -1,5 +1,7 @@
 """`python train.py [KEY=VALUE]...`: phase 2 on BigCodeBench, from a preset. See docs/bigcodebench.md."""
 
-from orchestai import cli
+import sys
 
-cli.run(cli.train)
+from orchestai.cli import main
+
+main(["train", *sys.argv[1:]])

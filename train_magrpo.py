@@ -1,5 +1,5 @@
 """`python train_magrpo.py --config FILE ...` is `orchestai agents train writing --config FILE ...`."""
 
-from orchestai.agents_script import train
+from orchestai.cli.agent_scripts import train
 
 train("writing")

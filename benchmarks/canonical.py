@@ -26,10 +26,10 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
-from orchestai import artefacts
 from orchestai.outcome import Unscorable
 from orchestai.rewards.unit_tests import isolation
 from orchestai.sandbox import Isolation, Limits, Program, Report, Sandbox
+from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task
 
@@ -78,7 +78,7 @@ def main() -> None:
         name = " ".join(part for part in (args.suite, args.isolation) if part)
         unexplained = [task_id for task_id, found in failures.items() if not found["cause"]]
         figures = {"groups": counts, "unexplained": unexplained, "failures": failures}
-        artefacts.write_json(args.json, known | {name: figures | facts})
+        artifacts.write_json(args.json, known | {name: figures | facts})
 
 
 def needing(tasks: list[Task], libraries: tuple[str, ...]) -> list[Task]:
@@ -139,7 +139,7 @@ def show(suite: str, counts: dict[str, dict[str, int]], failures: dict[str, dict
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:
-    return artefacts.versions() | {package: version(package) for package in packages}
+    return artifacts.versions() | {package: version(package) for package in packages}
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from orchestai import artefacts
+from orchestai.storage import artifacts
 
 RATIO_COMPLETION = 64
 """Tokens of the completions that `ratio_trl` is about."""
@@ -85,7 +85,7 @@ def main() -> None:
     trl = version("trl") if find_spec("trl") else None
     Console().print(table(rows, f"{args.model}, {args.threads} threads, TRL {trl}"))
     if args.json:
-        artefacts.write_json(args.json, report(rows) | {"model": args.model, "threads": args.threads, "trl": trl})
+        artifacts.write_json(args.json, report(rows) | {"model": args.model, "threads": args.threads, "trl": trl})
 
 
 def measure(side: str, model: str, setting: Setting, steps: int, threads: int) -> Figures:

@@ -28,8 +28,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from orchestai.config import ModelConfig
-from orchestai.planner.language.causal import CausalPolicy
-from orchestai.workers import weights
+from orchestai.lm import weights
+from orchestai.lm.causal import CausalPolicy
 
 SIDES = ("ours", "trl", "trl stock")
 GROUP = 8

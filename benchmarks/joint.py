@@ -19,18 +19,18 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from orchestai import artefacts
 from orchestai.config import Config, load_config
-from orchestai.evaluation.metrics import Values, bootstrap_mean, paired_difference
-from orchestai.evaluation.runner import Runner
+from orchestai.data.prepare_plans import prepare_plans
+from orchestai.data.readers import READERS
+from orchestai.evaluation.statistics import Values, bootstrap_mean, paired_difference
+from orchestai.evaluation.systems.runner import Runner
+from orchestai.execution.runtime import open_runtime
 from orchestai.planner.checkpoint import load_planner, reference_of
-from orchestai.runtime import open_runtime
+from orchestai.storage import artifacts
 from orchestai.tasks.splits import open_splits
-from orchestai.training.open_reward import open_reward
-from orchestai.training.phase1 import LAST
-from orchestai.training.prepare_plans import prepare_plans
-from orchestai.training.readers import READERS
-from orchestai.training.supervised import train
+from orchestai.training.rl.open_reward import open_reward
+from orchestai.training.supervised.run import LAST
+from orchestai.training.supervised.train import train
 from orchestai.workers.pool import worker_cards
 
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "plans.yaml"
@@ -79,11 +79,11 @@ def main() -> None:
         facts = {
             "difference": lost.to_dict(),
             "command": f"python benchmarks/joint.py COMPOSITION PLANS --seeds {args.seeds}{overrides}",
-            "data_fingerprint": {name: artefacts.fingerprint(file.read_text()) for name, file in data.items()},
+            "data_fingerprint": {name: artifacts.fingerprint(file.read_text()) for name, file in data.items()},
             "config": config.model_dump(mode="json", include={"planner": True, "training": {"phase1_supervised"}}),
-            "versions": artefacts.versions(),
+            "versions": artifacts.versions(),
         }
-        artefacts.write_json(args.json, figures | facts)
+        artifacts.write_json(args.json, figures | facts)
 
 
 def solved_by(config: Config, seed: int, data: Path, folder: Path) -> Values:
@@ -95,7 +95,7 @@ def solved_by(config: Config, seed: int, data: Path, folder: Path) -> Values:
         resume = (folder / LAST).exists()
         train(config.model_copy(update={"training": training}), data=data, output_dir=folder, resume=resume)
         solved = asyncio.run(execute(config, folder / LAST))
-        with artefacts.replacing(done) as file:
+        with artifacts.replacing(done) as file:
             np.save(file, solved)
     values: Values = np.load(done)
     return values

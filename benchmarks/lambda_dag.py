@@ -19,15 +19,15 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from orchestai import artefacts
 from orchestai.config import Config, Phase1Config, load_config
-from orchestai.planner.base import SampleSpec
-from orchestai.planner.encoder import TextEncoder
-from orchestai.planner.model import PlannerModel
+from orchestai.planner.slots.encoder import TextEncoder
+from orchestai.planner.slots.model import PlannerModel
+from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task
-from orchestai.training.dataset import WorkflowDataset
-from orchestai.training.imitation import Imitation
+from orchestai.training.supervised.dataset import WorkflowDataset
+from orchestai.training.supervised.slot_planner import Imitation
+from orchestai.types import SampleSpec
 from orchestai.workers.pool import worker_cards
 
 FIGURES = ("raw_validity", "sampled_validity", "edge_f1", "edge_precision", "edge_recall", "exact_decomposition")
@@ -62,7 +62,7 @@ def main() -> None:
             runs.append({"lambda_dag": lambda_dag, "seed": seed, **{name: figures[name] for name in FIGURES}})
     Console().print(table(runs, args.lambdas))
     if args.json:
-        artefacts.write_json(args.json, {"examples": args.examples, "epochs": args.epochs, "runs": runs})
+        artifacts.write_json(args.json, {"examples": args.examples, "epochs": args.epochs, "runs": runs})
 
 
 def reference_plans(tasks: Sequence[Task], config: Config, seed: int) -> WorkflowDataset:

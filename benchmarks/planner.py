@@ -28,13 +28,13 @@ from rich.progress import track
 from rich.table import Table
 from torch.utils.data import default_collate
 
-from orchestai import artefacts
 from orchestai.config import PlannerConfig
-from orchestai.planner.base import DecisionKind, SampleSpec
-from orchestai.planner.model import PlannerModel
-from orchestai.planner.targets import PlanTargets
+from orchestai.planner.slots.model import PlannerModel
+from orchestai.planner.slots.targets import PlanTargets
+from orchestai.storage import artifacts
 from orchestai.tasks.task import Task
-from orchestai.training.dataset import WorkflowDataset
+from orchestai.training.supervised.dataset import WorkflowDataset
+from orchestai.types import DecisionKind, SampleSpec
 from orchestai.workers.base import WorkerCard
 
 WORDS = ("sort", "list", "count", "words", "then", "from", "the", "input", "take", "result", "number", "add", "date")
@@ -80,7 +80,7 @@ def main() -> None:
             rows.append((setting, process.apply(measure, (setting, args.seconds))))
     Console().print(table(rows))
     if args.json:
-        artefacts.write_json(args.json, [asdict(setting) | asdict(figures) for setting, figures in rows])
+        artifacts.write_json(args.json, [asdict(setting) | asdict(figures) for setting, figures in rows])
 
 
 def measure(setting: Setting, seconds: float) -> Figures:

@@ -21,17 +21,17 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestai import artefacts
 from orchestai.config import Config, Phase1Config, TasksConfig, load_config
-from orchestai.evaluation.evaluate_plans import PlansEvaluation, evaluate_plans
-from orchestai.evaluation.plan_scores import SAME_STEP, sentence_embedder
+from orchestai.data.prepare_plans import prepare_plans
+from orchestai.data.readers import READERS
+from orchestai.data.training_file import examples_fingerprint, load_training_data
+from orchestai.evaluation.plans.evaluate import PlansEvaluation, evaluate_plans
+from orchestai.evaluation.plans.metrics import SAME_STEP, sentence_embedder
 from orchestai.planner.checkpoint import load_planner
-from orchestai.planner.encoder import MINILM, open_encoder
-from orchestai.training.data_format import examples_fingerprint, load_training_data
-from orchestai.training.phase1 import LAST
-from orchestai.training.prepare_plans import prepare_plans
-from orchestai.training.readers import READERS
-from orchestai.training.supervised import train
+from orchestai.planner.slots.encoder import MINILM, open_encoder
+from orchestai.storage import artifacts
+from orchestai.training.supervised.run import LAST
+from orchestai.training.supervised.train import train
 from orchestai.workers.pool import worker_cards
 
 TRAININGS: dict[str, tuple[int, tuple[tuple[str, str], ...]]] = {
@@ -83,9 +83,9 @@ def main() -> None:
             "cpu_seconds_of_training": seconds,
             "data_fingerprint": fingerprints,
             "same_step": SAME_STEP,
-            "versions": artefacts.versions(),
+            "versions": artifacts.versions(),
         }
-        artefacts.write_json(args.json, {**figures, **facts})
+        artifacts.write_json(args.json, {**figures, **facts})
 
 
 def prepared(folder: Path, output: Path, name: str, readers: Sequence[tuple[str, str]], config: Config) -> Path:

@@ -17,12 +17,12 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from orchestai import artefacts
 from orchestai.config import Config, load_config
-from orchestai.evaluation.oracle import canonical_steps, is_right
+from orchestai.evaluation.systems.oracle import canonical_steps, is_right
 from orchestai.execution.executor import Executor
 from orchestai.execution.request import build_request
-from orchestai.runtime import open_runtime
+from orchestai.execution.runtime import open_runtime
+from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
 from orchestai.tasks.composition.operations import OPERATIONS
 from orchestai.tasks.examples import clean
@@ -52,8 +52,8 @@ def main() -> None:
     Console().print(table)
     print(f"done well by some and badly by others: {len(split)} of {len(shares)}; by nobody: {len(hopeless)}")
     if args.json is not None:
-        facts = {"config": config.model_dump(mode="json"), "versions": artefacts.versions()}
-        artefacts.write_json(args.json, {"split": split, "hopeless": hopeless, "right": shares, **facts})
+        facts = {"config": config.model_dump(mode="json"), "versions": artifacts.versions()}
+        artifacts.write_json(args.json, {"split": split, "hopeless": hopeless, "right": shares, **facts})
 
 
 async def measure(config: Config) -> dict[str, dict[str, float]]:

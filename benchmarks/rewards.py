@@ -29,23 +29,23 @@ from accelerate import Accelerator
 from rich.console import Console
 from rich.table import Table
 
-from orchestai import artefacts
 from orchestai.config import Config, load_config
-from orchestai.evaluation.metrics import Values, mean, paired_difference
-from orchestai.evaluation.runner import Runner
+from orchestai.evaluation.statistics import Values, mean, paired_difference
+from orchestai.evaluation.systems.runner import Runner
 from orchestai.execution.executor import Executor
 from orchestai.execution.log import read_log
 from orchestai.execution.record import ExecutionRecord
+from orchestai.execution.reward import AbsoluteReward, RewardForm, reward_form
+from orchestai.execution.reward_reference import Reference, typical
+from orchestai.execution.runtime import Runtime, open_runtime
 from orchestai.planner.checkpoint import load_planner, save_planner
-from orchestai.planner.model import PlannerModel
-from orchestai.rewards.reference import Reference, typical
-from orchestai.rewards.reward import AbsoluteReward, RewardForm, reward_form
-from orchestai.runtime import Runtime, open_runtime
+from orchestai.planner.slots.model import PlannerModel
+from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task
-from orchestai.training.rl.rollout import ROLE, Rollout
-from orchestai.training.rl.saving import BEST, LAST
-from orchestai.training.rl.start import split_tasks
+from orchestai.training.rl.monitoring.saving import BEST, LAST
+from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
+from orchestai.training.rl.setup import split_tasks
 from orchestai.training.rl.trainer import Trainer
 from orchestai.workers.base import Answer, Request
 from orchestai.workers.pool import WorkerPool, worker_cards
@@ -238,8 +238,8 @@ def main() -> None:
     found = asyncio.run(work)
     Console(width=120).print(_pools_table(found) if args.what == "pools" else _validity_table(found))
     if args.json is not None:
-        facts = {"config": config.model_dump(mode="json"), "versions": artefacts.versions()}
-        artefacts.write_json(args.json, {**found, **facts})
+        facts = {"config": config.model_dump(mode="json"), "versions": artifacts.versions()}
+        artifacts.write_json(args.json, {**found, **facts})
 
 
 def _pools_table(found: Mapping[str, Any]) -> Table:

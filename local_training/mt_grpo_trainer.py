@@ -1,5 +1,5 @@
 """`python mt_grpo_trainer.py --config FILE [--key value]...` is `orchestai agents train tool_use --config FILE ...`."""
 
-from orchestai.agents_script import train
+from orchestai.cli.agent_scripts import train
 
 train("tool_use")

@@ -1,5 +1,7 @@
 """`python scripts/collect_training_data.py ...` is `orchestai collect ...`."""
 
-from orchestai import cli
+import sys
 
-cli.run(cli.collect)
+from orchestai.cli import main
+
+main(["collect", *sys.argv[1:]])

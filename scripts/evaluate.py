@@ -1,5 +1,7 @@
 """`python scripts/evaluate.py ...` is `orchestai evaluate ...`."""
 
-from orchestai import cli
+import sys
 
-cli.run(cli.evaluate)
+from orchestai.cli import main
+
+main(["evaluate", *sys.argv[1:]])

@@ -1,5 +1,7 @@
 """`python scripts/prepare_training_data.py ...` is `orchestai prepare ...`."""
 
-from orchestai import cli
+import sys
 
-cli.run(cli.prepare)
+from orchestai.cli import main
+
+main(["prepare", *sys.argv[1:]])

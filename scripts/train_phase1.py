@@ -1,5 +1,7 @@
 """`python scripts/train_phase1.py ...` is `orchestai train-phase1 ...`."""
 
-from orchestai import cli
+import sys
 
-cli.run(cli.train_phase1)
+from orchestai.cli import main
+
+main(["train-phase1", *sys.argv[1:]])

@@ -1,5 +1,7 @@
 """`python scripts/train_phase2.py ...` is `orchestai train-phase2 ...`."""
 
-from orchestai import cli
+import sys
 
-cli.run(cli.train_phase2)
+from orchestai.cli import main
+
+main(["train-phase2", *sys.argv[1:]])

@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from orchestai.agents.config import AgentConfig
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.config.agents import AgentConfig
+from orchestai.config.section import Section
 from orchestai.errors import InfrastructureError
-from orchestai.section import Section
 from orchestai.tasks.task import Task
-from orchestai.training.rl.episode import Episode
+from orchestai.types import Episode
 
 TASKS = [Task(task_id=str(i), suite="sample", instruct_prompt=f"Say {word}.") for i, word in enumerate("abcdef")]
 

@@ -19,9 +19,9 @@ from language_model import tiny_model
 from safetensors.torch import load_file
 
 from orchestai.config import LoraConfig
-from orchestai.planner.language import models
-from orchestai.planner.language.causal import CausalPolicy
-from orchestai.planner.language.sampling import Completion
+from orchestai.lm import loading
+from orchestai.lm.causal import CausalPolicy
+from orchestai.lm.sampling import Completion
 
 LORA = LoraConfig(rank=2, targets=("q_proj", "v_proj"))
 
@@ -65,7 +65,7 @@ class Engine:
         assert name not in self.adapters, "vLLM refuses a name that it knows"
         assert json.loads((Path(path) / "adapter_config.json").read_text())["r"] == LORA.rank
         model = tiny_model()
-        models.load_adapter(model, LORA, Path(path))
+        loading.load_adapter(model, LORA, Path(path))
         self.adapters[name] = CausalPolicy(model.eval(), frozenset({0}))
         if "deaf" in self.faults:
             self.adapters[name] = CausalPolicy(tiny_model(), frozenset({0}))

@@ -17,19 +17,19 @@ from accelerate import PartialState
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from orchestai import digests
 from orchestai.config import Config, LoggingConfig, Phase2Config
 from orchestai.execution.result import Execution
+from orchestai.execution.reward import RewardForm, reward_form
+from orchestai.execution.reward_reference import Reference
 from orchestai.outcome import Scored, UnscorableLimit
-from orchestai.planner.base import Decisions, Plan, SampleSpec, Scores
-from orchestai.planner.language.tokens import TokenDecisions
-from orchestai.rewards.reference import Reference
-from orchestai.rewards.reward import RewardForm, reward_form
+from orchestai.planner.base import Plan
+from orchestai.storage import digests
 from orchestai.tasks.task import Task
-from orchestai.training.rl.checkpoint import identity
-from orchestai.training.rl.distributed import open_accelerator
-from orchestai.training.rl.rollout import ROLE, Rollout
+from orchestai.training.distributed import open_accelerator
+from orchestai.training.rl.monitoring.checkpoint import identity
+from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
 from orchestai.training.rl.trainer import Trainer
+from orchestai.types import Decisions, SampleSpec, Scores, TokenDecisions
 from orchestai.workflow import Subtask, Workflow
 
 WORKERS, STEPS, KINDS = 4, 3, 6

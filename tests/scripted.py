@@ -11,9 +11,10 @@ from typing import TypeAlias
 
 import torch
 
-from orchestai.agents.conversation import Act, Message, Sampled
+from orchestai.agents.conversation import Act, Sampled
 from orchestai.agents.workflow import Agents
 from orchestai.tasks.task import Task
+from orchestai.types import Message
 
 END = 256
 Script: TypeAlias = Sequence[str | Exception] | Callable[[Sequence[Message]], str]

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from orchestai.agents.registry import WORKFLOWS, presets
 from orchestai.agents.shorthand import load_agent_config
-from orchestai.agents_cli import agents
+from orchestai.cli.agents import agents
 from orchestai.errors import UserError
 
 NAME = "agents_sample:Talk"

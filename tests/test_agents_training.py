@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 from orchestai.agents.policies import open_policies, seen_by
 from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.trainer import AgentTrainer
-from orchestai.agents_cli import agents
+from orchestai.cli.agents import agents
 from orchestai.errors import UserError
 from orchestai.evaluation import agents as evaluation
 from orchestai.tasks.splits import open_splits
-from orchestai.training.rl.report import METRICS, ROLLOUTS
+from orchestai.training.rl.monitoring.report import METRICS, ROLLOUTS
 
 MODES = ("shared", "adapter", "separate")
 

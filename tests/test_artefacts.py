@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from orchestai.artefacts import fingerprint, replacing, write_json
 from orchestai.errors import UserError
+from orchestai.storage.artifacts import fingerprint, replacing, write_json
 
 
 def test_a_failure_half_way_keeps_the_old_file_and_leaves_nothing_behind(tmp_path):

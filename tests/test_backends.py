@@ -18,17 +18,17 @@ from language_model import tiny_model
 
 from orchestai.config import VllmConfig
 from orchestai.errors import UserError
-from orchestai.planner.language import models
-from orchestai.planner.language.backends import vllm_server
-from orchestai.planner.language.backends.base import Backend, SampleSettings
-from orchestai.planner.language.backends.canary import Canary
-from orchestai.planner.language.backends.local import LocalBackend
-from orchestai.planner.language.backends.recording import Recorder, Recording, Replay
-from orchestai.planner.language.backends.vllm_engine import VllmEngine
-from orchestai.planner.language.backends.vllm_server import VllmServer
-from orchestai.planner.language.backends.weights import Folders, writer
-from orchestai.planner.language.causal import CausalPolicy
-from orchestai.training.rl.sampler import BackendSampler
+from orchestai.lm import loading
+from orchestai.lm.backends import vllm_server
+from orchestai.lm.backends.base import Backend, SampleSettings
+from orchestai.lm.backends.canary import Canary
+from orchestai.lm.backends.replay import Recorder, Recording, Replay
+from orchestai.lm.backends.transformers_model import LocalBackend
+from orchestai.lm.backends.vllm_engine import VllmEngine
+from orchestai.lm.backends.vllm_server import VllmServer
+from orchestai.lm.backends.weights import Folders, writer
+from orchestai.lm.causal import CausalPolicy
+from orchestai.training.rl.rollouts.sampler import BackendSampler
 
 PROMPTS = [torch.tensor([40, 50, 60]), torch.tensor([40, 50, 60]), torch.tensor([7, 8])]
 SEEDS = [1, 2, 3]
@@ -39,7 +39,7 @@ ENDS = frozenset({0})
 def policy(*, adapters: bool) -> CausalPolicy:
     model = tiny_model()
     if adapters:
-        models.add_adapter(model, LORA)
+        loading.add_adapter(model, LORA)
     return CausalPolicy(model.eval(), ENDS)
 
 

@@ -10,12 +10,12 @@ import pytest
 from orchestai.config import PlannerConfig
 from orchestai.errors import InfrastructureError
 from orchestai.outcome import Unscorable
-from orchestai.planner.assignment import FixedAssignment, RandomAssignment
+from orchestai.planner.baselines.assignment import FixedAssignment, RandomAssignment
+from orchestai.planner.baselines.few_shot import FewShotPlanner, parse_plan
+from orchestai.planner.baselines.heuristic import HeuristicPlanner
+from orchestai.planner.baselines.random import RandomPlanner
+from orchestai.planner.baselines.reference import ReferencePlanner, WholePlanner
 from orchestai.planner.clauses import clauses, guess_type
-from orchestai.planner.few_shot import FewShotPlanner, parse_plan
-from orchestai.planner.heuristic import HeuristicPlanner
-from orchestai.planner.random_planner import RandomPlanner
-from orchestai.planner.reference import ReferencePlanner, WholePlanner
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Completion, Usage, WorkerCard, WorkerError
 from orchestai.workers.generation import Prompt, SamplingParams

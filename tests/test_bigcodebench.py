@@ -12,12 +12,12 @@ import pytest
 from language_model import save_tiny_model
 
 from orchestai.config import Config, PlannerConfig, load_config
+from orchestai.config.aliases import PRESETS, understand
 from orchestai.errors import UserError
 from orchestai.planner.language.examples import worked_examples
 from orchestai.planner.language.plan_text import Read, read_plan, write_plan
 from orchestai.planner.language.prompt import describe
-from orchestai.shorthand import PRESETS, understand
-from orchestai.training.rl.start import split_tasks, train
+from orchestai.training.rl.setup import split_tasks, train
 from orchestai.training.rl.trainer import choose_recipe
 from orchestai.training.rl.validate import VALIDATION, validate
 from orchestai.workers.pool import worker_cards

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestai.agents.config import AgentConfig, AgentsConfig
 from orchestai.config import TasksConfig, load, load_config
+from orchestai.config.agents import AgentConfig, AgentsConfig
 from orchestai.errors import UserError
 
 MINIMAL = """

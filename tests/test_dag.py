@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
-from orchestai.planner.dag import acyclicity, is_acyclic, likeliest_edges, repair
+from orchestai.planner.slots.dag import acyclicity, is_acyclic, likeliest_edges, repair
 
 
 def penalty(graph: Tensor, steps: int | None = None) -> Tensor:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestai.demo import Stages
+from orchestai.cli.demo import Stages
 from orchestai.errors import UserError
 
 

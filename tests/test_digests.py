@@ -14,14 +14,14 @@ import pytest
 import torch
 from language_model import save_tiny_model
 
-from orchestai import digests
 from orchestai.agents.policies import open_policies, save_policies
 from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import load_planner, save_planner
 from orchestai.planner.language.checkpoint import open_language_planner, read_state
-from orchestai.planner.model import PlannerModel
-from orchestai.training.rl.checkpoint import Position, load_state, save_state
+from orchestai.planner.slots.model import PlannerModel
+from orchestai.storage import digests
+from orchestai.training.rl.monitoring.checkpoint import Position, load_state, save_state
 from orchestai.workers.pool import worker_cards
 
 POOL = {"sums": {"kind": "tool", "tool": "calculator", "card": "Does sums."}}

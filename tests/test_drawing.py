@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from orchestai.training.drawing import draw
+from orchestai.training.supervised.mixture_sampling import draw
 
 SOURCES = ["large"] * 900 + ["middle"] * 100 + ["small"] * 9
 

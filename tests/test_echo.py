@@ -10,9 +10,9 @@ from transformers import AutoModel, AutoTokenizer
 
 from orchestai.config import CACHE_DIR
 from orchestai.errors import UserError
-from orchestai.planner.echo import EchoReader, open_echo
-from orchestai.planner.encoder import UnreadableTextError
-from orchestai.workers import weights
+from orchestai.lm import weights
+from orchestai.planner.slots.encoder import UnreadableTextError
+from orchestai.planner.slots.step_encoder import EchoReader, open_echo
 
 LAYER = 6
 TEXT = "Make tea\nStep 1. Boil water\nStep 2. Take a cup"

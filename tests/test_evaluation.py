@@ -13,19 +13,19 @@ import pytest
 
 from orchestai.config import Config, WorkersConfig
 from orchestai.errors import FaultKind, InfrastructureError, UserError
-from orchestai.evaluation.baselines import ORACLE, SAMPLE_K, ReassignedPlanner
-from orchestai.evaluation.credit import trials
-from orchestai.evaluation.evaluate import evaluate
-from orchestai.evaluation.oracle import Hindsight, canonical_steps
-from orchestai.evaluation.results import Row
-from orchestai.evaluation.runner import Runner
+from orchestai.evaluation.systems.baselines import ORACLE, SAMPLE_K, ReassignedPlanner
+from orchestai.evaluation.systems.evaluate import evaluate
+from orchestai.evaluation.systems.oracle import Hindsight, canonical_steps
+from orchestai.evaluation.systems.results import Row
+from orchestai.evaluation.systems.runner import Runner
+from orchestai.evaluation.systems.worker_credit import trials
 from orchestai.execution.executor import Executor
 from orchestai.execution.record import ExecutionRecord
+from orchestai.execution.reward import AbsoluteReward
 from orchestai.outcome import Unscorable
-from orchestai.planner.assignment import FixedAssignment, RandomAssignment
 from orchestai.planner.base import Plan
-from orchestai.planner.reference import ReferencePlanner
-from orchestai.rewards.reward import AbsoluteReward
+from orchestai.planner.baselines.assignment import FixedAssignment, RandomAssignment
+from orchestai.planner.baselines.reference import ReferencePlanner
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.composition.operations import BY_NAME
 from orchestai.tasks.task import Task

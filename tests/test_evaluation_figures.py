@@ -8,15 +8,15 @@ import random
 import numpy as np
 import pytest
 
-from orchestai.evaluation.assignments import NearestAssignment, PriorAssignment
-from orchestai.evaluation.credit import Trial, infer_right
-from orchestai.evaluation.decomposition import compare
-from orchestai.evaluation.metrics import bootstrap_mean, paired_difference, proportion
-from orchestai.evaluation.oracle import best_of
-from orchestai.evaluation.picture import frontier
-from orchestai.evaluation.report import Difference, conclusion, difference, oracle_share, summarise
-from orchestai.evaluation.results import Result, Row, rank_invalid
-from orchestai.evaluation.sample_k import next_k
+from orchestai.evaluation.plans.decomposition import compare
+from orchestai.evaluation.statistics import bootstrap_mean, paired_difference, proportion
+from orchestai.evaluation.systems.assignments import NearestAssignment, PriorAssignment
+from orchestai.evaluation.systems.oracle import best_of
+from orchestai.evaluation.systems.plot import frontier
+from orchestai.evaluation.systems.report import Difference, conclusion, difference, oracle_share, summarise
+from orchestai.evaluation.systems.results import Result, Row, rank_invalid
+from orchestai.evaluation.systems.sample_k import next_k
+from orchestai.evaluation.systems.worker_credit import Trial, infer_right
 from orchestai.workflow import Subtask, Workflow
 
 NAN = math.nan

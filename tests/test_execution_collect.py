@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestai.config import ExecutionConfig
+from orchestai.data.collect import Collected, collect, progress_bar
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.execution.collect import Collected, collect, progress_bar
 from orchestai.execution.executor import Executor
 from orchestai.execution.log import ExecutionLog, read_log
 from orchestai.execution.result import Execution

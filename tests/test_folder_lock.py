@@ -16,12 +16,12 @@ import pytest
 
 from orchestai.cli import main
 from orchestai.errors import UserError
-from orchestai.folder_lock import locked
+from orchestai.storage.folder_lock import locked
 
 _HOLD = """
 import sys, time
 from pathlib import Path
-from orchestai.folder_lock import locked
+from orchestai.storage.folder_lock import locked
 with locked(Path(sys.argv[1]), sys.argv[2]):
     print("held", flush=True)
     time.sleep(600)

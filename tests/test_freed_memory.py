@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from orchestai.sandbox.inside.census import resident_bytes
-from orchestai.training.freed_memory import FreedMemory
+from orchestai.training.malloc_trim import FreedMemory
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc gives memory back"

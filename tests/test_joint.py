@@ -21,7 +21,7 @@ from orchestai.agents.joint import (
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.outcome import Scored, Unscorable
 from orchestai.tasks.task import Task
-from orchestai.training.rl.episode import Episode
+from orchestai.types import Episode
 
 TASK = Task(task_id="t", suite="s", instruct_prompt="go")
 

@@ -24,10 +24,10 @@ from transformers import (
 )
 
 from orchestai.errors import UserError
-from orchestai.planner.language import likelihood
-from orchestai.planner.language.causal import CausalPolicy, TokenScores
-from orchestai.planner.language.token_policy import TokenPolicy
-from orchestai.planner.language.tokens import TokenDecisions
+from orchestai.lm import log_probs
+from orchestai.lm.causal import CausalPolicy, TokenScores
+from orchestai.lm.token_policy import TokenPolicy
+from orchestai.types import TokenDecisions
 
 _SIZE = {
     "vocab_size": 50,
@@ -144,8 +144,8 @@ def test_permuted_rows_give_permuted_scores() -> None:
 
 
 def test_loss_and_gradients_hold_where_the_logits_are_computed_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(likelihood, "_HELD", 7 * 50)
-    monkeypatch.setattr(likelihood, "_PIECE", 3)
+    monkeypatch.setattr(log_probs, "_HELD", 7 * 50)
+    monkeypatch.setattr(log_probs, "_PIECE", 3)
     assert_same(llama(), *rows_of(GROUPS["several"]), temperature=1.3)
 
 
@@ -153,7 +153,7 @@ def test_derivatives_of_the_likelihood_are_right() -> None:
     logits = torch.randn(5, 7, dtype=torch.float64, requires_grad=True)
     targets = torch.tensor([0, 6, 3, 3, 1])
     weights = torch.rand(2, 5)
-    logp, entropy = likelihood._Likelihood.apply(logits, targets, 0.7)
+    logp, entropy = log_probs._Likelihood.apply(logits, targets, 0.7)
     (found,) = torch.autograd.grad((weights[0] * logp + weights[1] * entropy).sum(), logits)
     plain = (logits / 0.7).log_softmax(-1)
     expected_loss = weights[0] * plain.gather(-1, targets[:, None])[:, 0] - weights[1] * (plain.exp() * plain).sum(-1)

@@ -15,7 +15,7 @@ from orchestai.errors import UserError
 from orchestai.planner.checkpoint import load_planner, save_planner
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.planner.language.plan_text import Read
-from orchestai.training.rl import start
+from orchestai.training.rl import setup
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
 
@@ -39,7 +39,7 @@ def config(folder: Path, lora: dict[str, int] | None = None, **phase2: object) -
 
 
 def run(settings: Config, checkpoint: Path, output: Path, *, resume: bool = False):
-    return asyncio.run(start.train(settings, checkpoint=checkpoint, output_dir=output, resume=resume))
+    return asyncio.run(setup.train(settings, checkpoint=checkpoint, output_dir=output, resume=resume))
 
 
 @pytest.mark.parametrize(

@@ -9,18 +9,18 @@ import pytest
 import torch
 from language_model import save_tiny_model, tiny_model, tiny_tokenizer
 
-from orchestai import digests
 from orchestai.config import Config
 from orchestai.errors import UserError
-from orchestai.planner.base import SampleSpec
 from orchestai.planner.checkpoint import fingerprint_of, is_checkpoint, load_planner, save_planner
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.planner.language.plan_text import write_plan
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.language.prompt import PromptTooLongError, PromptWriter
-from orchestai.planner.language.teaching import ImpossibleParents, completion_logits
 from orchestai.planner.language.tiny import tiny_tokenizer as learned_tokenizer
+from orchestai.storage import digests
 from orchestai.tasks.task import Task
+from orchestai.training.supervised.dag_loss import ImpossibleParents, completion_logits
+from orchestai.types import SampleSpec
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
 

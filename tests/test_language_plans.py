@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from test_language_training import config
 
+from orchestai.data.readers.plan import SourcePlan, SourceStep
+from orchestai.data.training_file import save_training_data
 from orchestai.planner.base import Plan
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.planner.language.plan_text import read_plan, write_plan
 from orchestai.planner.language.prompt import describe
-from orchestai.training.data_format import save_training_data
-from orchestai.training.lessons import make_lesson
-from orchestai.training.readers.plan import SourcePlan, SourceStep
-from orchestai.training.supervised import train
+from orchestai.training.supervised.tokenized_examples import make_lesson
+from orchestai.training.supervised.train import train
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
 

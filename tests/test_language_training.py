@@ -11,18 +11,18 @@ from accelerate import Accelerator
 from language_model import save_tiny_model
 from test_supervised import STEPS, example, examples, interrupted_after, metrics
 
-from orchestai import commands
+from orchestai.cli import commands
 from orchestai.config import Config
+from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
 from orchestai.errors import UserError
+from orchestai.execution.reward_reference import Reference
 from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import load_planner, reference_of
 from orchestai.planner.language.checkpoint import open_language_planner
-from orchestai.rewards.reference import Reference
-from orchestai.training.data_format import Rewards, TrainingExample, save_training_data
-from orchestai.training.language import LanguageImitation
-from orchestai.training.lessons import make_lesson, workflow_of
-from orchestai.training.plan_figures import plan_figures
-from orchestai.training.supervised import train
+from orchestai.training.supervised.language_planner import LanguageImitation
+from orchestai.training.supervised.plan_metrics import plan_figures
+from orchestai.training.supervised.tokenized_examples import make_lesson, workflow_of
+from orchestai.training.supervised.train import train
 from orchestai.workers.pool import worker_cards
 
 

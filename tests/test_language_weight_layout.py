@@ -11,9 +11,9 @@ from peft import LoraConfig
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from orchestai.planner.language import weight_layout
-from orchestai.planner.language.causal import CausalPolicy
-from orchestai.planner.language.weight_layout import blocked_weights
+from orchestai.lm import weight_layout
+from orchestai.lm.causal import CausalPolicy
+from orchestai.lm.weight_layout import blocked_weights
 
 PROMPTS = [torch.arange(first, first + 7) for first in (1, 1, 20)]
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestai.planner.length_batches import length_batches
+from orchestai.lm.length_batches import length_batches
 
 
 @given(st.dictionaries(st.integers(0, 50), st.integers(0, 9)), st.integers(1, 7))

@@ -8,17 +8,17 @@ from collections import Counter
 import pytest
 import torch
 
-from orchestai import digests
 from orchestai.config import Config
+from orchestai.data.readers.plan import SourcePlan, SourceStep
+from orchestai.data.training_file import TrainingExample, save_training_data
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import load_planner, save_planner
-from orchestai.planner.dag import best_expected_edges
-from orchestai.planner.model import PlannerModel
-from orchestai.training.data_format import TrainingExample, save_training_data
-from orchestai.training.dataset import WorkflowDataset
-from orchestai.training.imitation import Imitation
-from orchestai.training.readers.plan import SourcePlan, SourceStep
-from orchestai.training.supervised import train
+from orchestai.planner.slots.dag import best_expected_edges
+from orchestai.planner.slots.model import PlannerModel
+from orchestai.storage import digests
+from orchestai.training.supervised.dataset import WorkflowDataset
+from orchestai.training.supervised.slot_planner import Imitation
+from orchestai.training.supervised.train import train
 from orchestai.workers.pool import worker_cards
 
 WORDS = ("boil water", "take a cup", "call a friend", "open the door", "feed the cat")

@@ -13,17 +13,17 @@ import torch
 from language_model import tiny_model, tiny_tokenizer
 from torch import Tensor, nn
 
-from orchestai.agents.conversation import Act, Message, Sampled
+from orchestai.agents.conversation import Act, Sampled
 from orchestai.agents.joint import History, JointArgs, JointWorkflow, Judgement
 from orchestai.agents.workflow import Agents
 from orchestai.config import Phase2Config
-from orchestai.planner.language.causal import CausalPolicy
+from orchestai.lm.causal import CausalPolicy
 from orchestai.tasks.task import Task
+from orchestai.training.rl.algorithms.credit import Credit
+from orchestai.training.rl.algorithms.objective import Objective
+from orchestai.training.rl.algorithms.recipes import RECIPES
 from orchestai.training.rl.batch import make_batch
-from orchestai.training.rl.credit import Credit
-from orchestai.training.rl.episode import Episode, Trajectory
-from orchestai.training.rl.objective import Objective
-from orchestai.training.rl.recipes import RECIPES
+from orchestai.types import Episode, Message, Trajectory
 
 TASK = Task(task_id="t", suite="s", instruct_prompt="ab")
 PROMPTS = {"left": [30, 31], "right": [32, 33, 34]}

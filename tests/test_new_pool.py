@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from orchestai.config import Config
+from orchestai.data.training_file import Rewards, Targets, TrainingExample, save_training_data
 from orchestai.planner.checkpoint import load_planner
-from orchestai.training.data_format import Rewards, Targets, TrainingExample, save_training_data
-from orchestai.training.supervised import train
+from orchestai.training.supervised.train import train
 from orchestai.workers.pool import worker_cards
 
 STEPS = {

@@ -27,10 +27,10 @@ from orchestai.agents.registry import find
 from orchestai.agents.shorthand import load_agent_config
 from orchestai.config import AdamConfig
 from orchestai.errors import UserError
-from orchestai.planner.language.causal import CausalPolicy
-from orchestai.planner.language.token_policy import TokenPolicy
+from orchestai.lm.causal import CausalPolicy
+from orchestai.lm.token_policy import TokenPolicy
 from orchestai.training.learner import _SKIPS, Learner, NotFiniteError
-from orchestai.training.rl import start
+from orchestai.training.rl import setup
 
 FORMATS: dict[str, dict[str, Any]] = {
     "float32": {},
@@ -76,7 +76,7 @@ def test_the_first_ratios_of_a_planner_are_1(
         **config.planner.language.model_dump(exclude=FORMATS[name].keys()), **FORMATS[name]
     )
     config = config.model_copy(update={"planner": config.planner.model_copy(update={"language": language})})
-    asyncio.run(start.train(config, checkpoint=Path("base"), output_dir=tmp_path / "out"))
+    asyncio.run(setup.train(config, checkpoint=Path("base"), output_dir=tmp_path / "out"))
     assert first_row(tmp_path / "out")["max_first_deviation"] < 1e-5
 
 

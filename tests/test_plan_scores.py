@@ -16,16 +16,16 @@ from typer.testing import CliRunner
 
 from orchestai.cli import app
 from orchestai.config import Config
-from orchestai.evaluation import graphs
-from orchestai.evaluation.evaluate_plans import evaluate_plans
-from orchestai.evaluation.plan_scores import METRICS, PlannedGraph, score_plan, sentence_embedder
+from orchestai.data.readers.plan import SourcePlan, SourceStep
+from orchestai.data.training_file import save_training_data
+from orchestai.evaluation.plans import graphs
+from orchestai.evaluation.plans.evaluate import evaluate_plans
+from orchestai.evaluation.plans.metrics import METRICS, PlannedGraph, score_plan, sentence_embedder
 from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import save_planner
-from orchestai.planner.encoder import MINILM, open_encoder
-from orchestai.planner.model import PlannerModel
+from orchestai.planner.slots.encoder import MINILM, open_encoder
+from orchestai.planner.slots.model import PlannerModel
 from orchestai.tasks.seen import SeenTasks
-from orchestai.training.data_format import save_training_data
-from orchestai.training.readers.plan import SourcePlan, SourceStep
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
 

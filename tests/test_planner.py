@@ -9,14 +9,14 @@ import torch
 from torch.nn import functional as F
 
 from orchestai.config import PlannerConfig
-from orchestai.planner.base import Decisions, SampleSpec
-from orchestai.planner.dag import is_acyclic
-from orchestai.planner.decisions import Chooser, SlotLayout
-from orchestai.planner.encoder import TextEncoder
-from orchestai.planner.model import PlannerModel
-from orchestai.planner.targets import IGNORE, NO_WORKER, token_spans
+from orchestai.planner.slots.dag import is_acyclic
+from orchestai.planner.slots.decisions import Chooser, SlotLayout
+from orchestai.planner.slots.encoder import TextEncoder
+from orchestai.planner.slots.model import PlannerModel
+from orchestai.planner.slots.targets import IGNORE, NO_WORKER, token_spans
 from orchestai.tasks.examples import clean
 from orchestai.tasks.task import Task
+from orchestai.types import Decisions, SampleSpec
 from orchestai.workers.base import WorkerCard
 
 CONFIG = PlannerConfig(d_model=32, num_layers=1, max_subtasks=4, max_tokens=128)

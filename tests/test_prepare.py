@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 
 from orchestai.config import Config, load_config
+from orchestai.data.augment import augment, recover
+from orchestai.data.prepare import prepare
+from orchestai.data.training_file import TrainingExample, load_training_data, logged_reference, meta_path
 from orchestai.errors import UserError
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
+from orchestai.execution.reward_reference import Reference
 from orchestai.outcome import Scored
-from orchestai.rewards.reference import Reference
 from orchestai.tasks.composition.generate import SPLITS, generate, generate_pairs
 from orchestai.tasks.composition.graph import INPUT, Composition, Node
 from orchestai.tasks.composition.operations import OPERATIONS
@@ -26,9 +29,6 @@ from orchestai.tasks.examples import clean, parse_calls
 from orchestai.tasks.splits import TaskSplits
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
-from orchestai.training.augment import augment, recover
-from orchestai.training.data_format import TrainingExample, load_training_data, logged_reference, meta_path
-from orchestai.training.prepare import prepare
 from orchestai.workflow import Workflow
 
 CONFIG = """

@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 
 from orchestai.cli import app
 from orchestai.config import Config, TasksConfig
+from orchestai.data.prepare_plans import prepare_plans
+from orchestai.data.readers import READERS, find_reader
+from orchestai.data.readers.plan import SourcePlan, SourceStep, UnusablePlanError
+from orchestai.data.readers.tools import tool_lines
+from orchestai.data.training_file import load_training_data
 from orchestai.errors import UserError
 from orchestai.tasks.splits import part_of
-from orchestai.training.data_format import load_training_data
-from orchestai.training.prepare_plans import prepare_plans
-from orchestai.training.readers import READERS, find_reader
-from orchestai.training.readers.plan import SourcePlan, SourceStep, UnusablePlanError
-from orchestai.training.readers.tools import tool_lines
 
 POOL = {"calculator": {"kind": "tool", "tool": "calculator", "card": "Adds."}}
 CONFIG = Config(workers={"pool": POOL}, planner={"max_subtasks": 20})
@@ -252,7 +252,7 @@ def test_the_command_writes_examples_and_counts_what_it_left_out(tmp_path):
 
 def test_a_reader_of_ones_own(tmp_path, monkeypatch):
     (tmp_path / "my_reader.py").write_text(
-        "from orchestai.training.readers.plan import SourcePlan, SourceStep\n"
+        "from orchestai.data.readers.plan import SourcePlan, SourceStep\n"
         "def read(path):\n"
         "    yield SourcePlan('1', 'mine', 'CC0', 'task', (SourceStep('a', 'words'),), frozenset())\n"
     )

@@ -9,7 +9,7 @@ import pytest
 
 from orchestai.agents.shorthand import load_agent_config
 from orchestai.config import load_config
-from orchestai.training.rl.recipes import RECIPES
+from orchestai.training.rl.algorithms.recipes import RECIPES
 
 
 def rows(repository: Path) -> dict[str, list[str]]:

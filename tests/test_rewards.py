@@ -10,10 +10,10 @@ from pydantic import ValidationError
 from orchestai.config import Config
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
+from orchestai.execution.reward import AbsoluteReward, RelativeReward, Reward, invalid_reward, reward_form
+from orchestai.execution.reward_reference import Reference, typical
 from orchestai.outcome import Scored, Unscorable
 from orchestai.rewards.functions import score
-from orchestai.rewards.reference import Reference, typical
-from orchestai.rewards.reward import AbsoluteReward, RelativeReward, Reward, invalid_reward, reward_form
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task

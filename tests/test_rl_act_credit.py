@@ -14,17 +14,17 @@ from test_rl_rows import TASKS, dialogue, turn
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
 from orchestai.outcome import Scored, Unscorable
-from orchestai.training.rl import maths
+from orchestai.training.rl.algorithms import formulas
+from orchestai.training.rl.algorithms.credit import Credit, acts_of
+from orchestai.training.rl.algorithms.recipes import PPO, RECIPES
+from orchestai.training.rl.algorithms.worked_example import worked_example
 from orchestai.training.rl.batch import make_batch
-from orchestai.training.rl.credit import Credit, acts_of
-from orchestai.training.rl.episode import Episode, NamedReward, Trajectory
-from orchestai.training.rl.example import worked_example
-from orchestai.training.rl.recipes import PPO, RECIPES
+from orchestai.types import Episode, NamedReward, Trajectory
 
 
 def mean_centred(rewards, group_ids, unit_ids):
     everything = torch.ones_like(group_ids).bool()
-    return maths.group_advantages(rewards, group_ids, everything, unit_ids=unit_ids, scale="none")
+    return formulas.group_advantages(rewards, group_ids, everything, unit_ids=unit_ids, scale="none")
 
 
 def attempt(rewards: list[float | None], outcome: float, own: float | None = None, role: str = "a") -> Episode:
@@ -108,7 +108,7 @@ def test_mt_grpo_with_two_turns():
     The coefficient weighs the turn, not the outcome: the first act gets z_outcome + 0.5 z_turn (-z + 0.5 z and
     z - 0.5 z), the last z_outcome alone (-z and z).
     """
-    compare = lambda rewards, ids, _: maths.group_advantages(rewards, ids, torch.ones_like(ids).bool(), eps=0.0)  # noqa: E731
+    compare = lambda rewards, ids, _: formulas.group_advantages(rewards, ids, torch.ones_like(ids).bool(), eps=0.0)  # noqa: E731
     z = 1 / math.sqrt(2)
     episodes = attempt([1.0, None], 0.0), attempt([0.0, None], 1.0)
     found = advantages(Credit("turn", turn_advantage_coef=0.5), *episodes, compare=compare)

@@ -16,12 +16,12 @@ from test_rl_start import configuration
 
 from orchestai.config import Config
 from orchestai.errors import UserError
+from orchestai.lm.backends.replay import Recording
 from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import save_planner
-from orchestai.planner.language.backends.recording import Recording
 from orchestai.planner.language.planner import LanguagePlanner
-from orchestai.planner.language.tokens import TokenDecisions
-from orchestai.training.rl.start import train
+from orchestai.training.rl.setup import train
+from orchestai.types import TokenDecisions
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
 

@@ -6,8 +6,8 @@ import pytest
 import rl_bandit as bandit
 import torch
 
-from orchestai.training.rl.best import ENOUGH, change, judge
-from orchestai.training.rl.checkpoint import Position
+from orchestai.training.rl.monitoring.best import ENOUGH, change, judge
+from orchestai.training.rl.monitoring.checkpoint import Position
 from orchestai.training.rl.trainer import Summary
 
 

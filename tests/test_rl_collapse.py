@@ -10,8 +10,8 @@ import rl_bandit as bandit
 
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
-from orchestai.training.rl.checkpoint import Position
-from orchestai.training.rl.report import Report
+from orchestai.training.rl.monitoring.checkpoint import Position
+from orchestai.training.rl.monitoring.report import Report
 from orchestai.training.rl.trainer import Summary
 
 

@@ -7,7 +7,7 @@ import torch
 
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
-from orchestai.training.rl.credit import step_advantages
+from orchestai.training.rl.algorithms.credit import step_advantages
 from orchestai.training.rl.trainer import choose_recipe
 
 

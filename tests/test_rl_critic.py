@@ -9,15 +9,13 @@ import rl_bandit as bandit
 import torch
 
 from orchestai.config import Phase2Config
+from orchestai.lm.value_head import ValueHead
 from orchestai.outcome import Scored
-from orchestai.planner.base import Decisions
-from orchestai.planner.language.tokens import TokenDecisions
-from orchestai.planner.value_head import ValueHead
 from orchestai.tasks.task import Task
+from orchestai.training.rl.algorithms.critic import VALUE_STEP
+from orchestai.training.rl.algorithms.recipes import PPO
 from orchestai.training.rl.batch import make_batch
-from orchestai.training.rl.critic import VALUE_STEP
-from orchestai.training.rl.episode import Episode, Trajectory, Turn
-from orchestai.training.rl.recipes import PPO
+from orchestai.types import Decisions, Episode, TokenDecisions, Trajectory, Turn
 
 TASKS = {"t": Task(task_id="t", suite="s", instruct_prompt="")}
 NOTHING = torch.zeros(0)

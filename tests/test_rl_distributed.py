@@ -12,7 +12,7 @@ import pytest
 import rl_bandit as bandit
 
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.training.rl import distributed
+from orchestai.training import distributed
 
 UNEVEN = {"num_episodes": 15, "tasks_per_update": 5, "num_generations": 3, "num_minibatches": 4, "micro_batch_size": 2}
 RUNS = {

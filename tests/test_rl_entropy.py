@@ -8,7 +8,7 @@ import pytest
 import rl_bandit as bandit
 import torch
 
-from orchestai.training.rl import maths
+from orchestai.training.rl.algorithms import formulas
 
 
 def speller(uncertain: int) -> bandit.Speller:
@@ -28,10 +28,10 @@ def train(output, policy: bandit.Speller, **changes) -> bandit.Speller:
 def test_high_entropy_by_hand():
     """Of four slots the upper half; equal ones at the threshold come in together; what does not exist never does."""
     entropy, mask = torch.tensor([[0.1, 0.9, 0.5], [9.0, 0.5, 0.2]]), torch.tensor([[True] * 3, [False, True, False]])
-    assert maths.high_entropy(entropy, mask, 0.3).tolist() == [[False, True, False], [False, False, False]]
-    assert maths.high_entropy(entropy, mask, 0.5).tolist() == [[False, True, True], [False, True, False]]
-    assert torch.equal(maths.high_entropy(entropy, mask, 1.0), mask)
-    assert not maths.high_entropy(entropy, mask & False, 0.5).any()
+    assert formulas.high_entropy(entropy, mask, 0.3).tolist() == [[False, True, False], [False, False, False]]
+    assert formulas.high_entropy(entropy, mask, 0.5).tolist() == [[False, True, True], [False, True, False]]
+    assert torch.equal(formulas.high_entropy(entropy, mask, 1.0), mask)
+    assert not formulas.high_entropy(entropy, mask & False, 0.5).any()
 
 
 @pytest.mark.parametrize("place", [0, 1])

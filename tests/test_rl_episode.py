@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from orchestai.outcome import Scored, Unscorable
-from orchestai.planner.base import Decisions
-from orchestai.training.rl.episode import Episode, Trajectory, Turn
+from orchestai.types import Decisions, Episode, Trajectory, Turn
 
 NOTHING = torch.zeros(0)
 DECISIONS = Decisions(1, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING)

@@ -7,9 +7,9 @@ import rl_bandit as bandit
 
 from orchestai.execution.result import Execution
 from orchestai.outcome import Scored, Unscorable
-from orchestai.training.rl.checkpoint import Position
-from orchestai.training.rl.episode import Episode
-from orchestai.training.rl.gap import growth, measure_gaps, note_attempts
+from orchestai.training.rl.monitoring.checkpoint import Position
+from orchestai.training.rl.monitoring.generalization_gap import growth, measure_gaps, note_attempts
+from orchestai.types import Episode
 
 
 def attempts(*rewards: float, first: int = 0, success: bool = True) -> list[Episode]:

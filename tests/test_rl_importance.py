@@ -9,7 +9,7 @@ import pytest
 import rl_bandit as bandit
 import torch
 
-from orchestai.training.rl.importance import effective_share, weight_moments
+from orchestai.training.rl.algorithms.importance import effective_share, weight_moments
 
 
 def share(weights: list[list[float]], mask: torch.Tensor, level: str) -> float:

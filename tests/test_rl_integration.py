@@ -8,15 +8,15 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from orchestai import digests
 from orchestai.config import ExecutionConfig, Phase2Config, PlannerConfig
 from orchestai.execution.executor import Executor
+from orchestai.execution.reward import AbsoluteReward
 from orchestai.outcome import UnscorableLimit
-from orchestai.planner.model import PlannerModel
-from orchestai.rewards.reward import AbsoluteReward
+from orchestai.planner.slots.model import PlannerModel
 from orchestai.sandbox import Sandbox
+from orchestai.storage import digests
 from orchestai.tasks.task import Task
-from orchestai.training.rl.rollout import Rollout
+from orchestai.training.rl.rollouts.rollout import Rollout
 from orchestai.training.rl.trainer import Trainer
 from orchestai.workers.base import Answer, Request, WorkerCard
 

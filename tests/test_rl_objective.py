@@ -8,12 +8,11 @@ import torch
 from torch import nn
 
 from orchestai.config import Phase2Config
-from orchestai.planner.base import Scores
-from orchestai.planner.language.tokens import TokenDecisions
+from orchestai.training.rl.algorithms.importance import effective_share
+from orchestai.training.rl.algorithms.objective import FIGURES, Objective
+from orchestai.training.rl.algorithms.recipes import PPO, RECIPES
 from orchestai.training.rl.batch import Batch
-from orchestai.training.rl.importance import effective_share
-from orchestai.training.rl.objective import FIGURES, Objective
-from orchestai.training.rl.recipes import PPO, RECIPES
+from orchestai.types import Scores, TokenDecisions
 
 
 class Fixed(nn.Module):

@@ -13,9 +13,9 @@ from test_rl_trainer import killed_at, train
 
 from orchestai.errors import UserError
 from orchestai.outcome import Scored, Unscorable
-from orchestai.training.rl.episode import Episode, Trajectory, Turn
-from orchestai.training.rl.report import ROLLOUTS
-from orchestai.training.rl.staleness import describe_staleness, refuse_stale
+from orchestai.training.rl.monitoring.report import ROLLOUTS
+from orchestai.training.rl.rollouts.staleness import describe_staleness, refuse_stale
+from orchestai.types import Episode, Trajectory, Turn
 
 AHEAD = {"on_policy": False}
 

@@ -21,14 +21,13 @@ import torch
 from torch import Tensor, nn
 
 from orchestai.config import Phase2Config
-from orchestai.planner.base import Scores
-from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.tasks.task import Task
-from orchestai.training.rl import maths
+from orchestai.training.rl.algorithms import formulas
+from orchestai.training.rl.algorithms.importance import sampler_weights
+from orchestai.training.rl.algorithms.objective import Objective
+from orchestai.training.rl.algorithms.recipes import RECIPES
 from orchestai.training.rl.batch import Batch
-from orchestai.training.rl.importance import sampler_weights
-from orchestai.training.rl.objective import Objective
-from orchestai.training.rl.recipes import RECIPES
+from orchestai.types import Scores, TokenDecisions
 
 KINDS = ["grpo", "dr_grpo", "dapo", "bnpo", "gspo", "cispo"]
 MAX_SLOTS = 11
@@ -146,7 +145,7 @@ def ours(kind: str, drawn: Drawn, **settings: Any) -> tuple[Tensor, Tensor, Tens
         rollout_slots=mask.sum(1),
     )
     if config.top_entropy_quantile < 1:
-        batch = batch.of_policy_loss(maths.high_entropy(drawn.entropy, mask, config.top_entropy_quantile))
+        batch = batch.of_policy_loss(formulas.high_entropy(drawn.entropy, mask, config.top_entropy_quantile))
     loss = Objective(policy, RECIPES[kind], config)(batch, batch.counts()).loss
     loss.backward()
     gradient = policy.entropy.grad
@@ -245,7 +244,7 @@ def test_the_slots_of_highest_entropy_are_those_of_trl(trl, share):
         drawn = Drawn(seed)
         for entropy in (drawn.entropy, (3 * drawn.entropy).round()):
             expected = trl.GRPOTrainer.get_high_entropy_mask(me, entropy, drawn.mask, 1 - share)
-            found = maths.high_entropy(entropy, drawn.mask, share)
+            found = formulas.high_entropy(entropy, drawn.mask, share)
             assert torch.equal(found, expected)
 
 
@@ -310,7 +309,7 @@ def test_advantages_are_those_of_trl(trainer, scale):
     batches += [torch.tensor([1.0, 1, 1, 1, 0, 0, 0, 1]), torch.tensor([1.0, math.nan, 0, 3, math.nan, 2, 2, 5])]
     for rewards in batches:
         expected = generated(trainer, rewards)["advantages"]
-        found = maths.group_advantages(rewards, group_ids, ~rewards.isnan(), scale=scale)
+        found = formulas.group_advantages(rewards, group_ids, ~rewards.isnan(), scale=scale)
         assert torch.allclose(found.values, expected, atol=1e-9)
 
 
@@ -339,4 +338,4 @@ def test_whitening_is_that_of_trls_ppo(trl):
     ppo = pytest.importorskip("trl.experimental.ppo.ppo_trainer", reason="TRL dropped PPO after 1.12")
     drawn = Drawn(0)
     expected = ppo.masked_whiten(drawn.logp, drawn.mask)
-    assert torch.allclose(maths.whiten(drawn.logp, drawn.mask)[drawn.mask], expected[drawn.mask], atol=1e-9)
+    assert torch.allclose(formulas.whiten(drawn.logp, drawn.mask)[drawn.mask], expected[drawn.mask], atol=1e-9)

@@ -8,7 +8,8 @@ import rl_bandit as bandit
 import torch
 
 from orchestai.outcome import Scored
-from orchestai.training.rl.episode import Episode, rank_invalid
+from orchestai.training.rl.algorithms.invalid_plans import rank_invalid
+from orchestai.types import Episode
 
 PRICE_USD, LATENCY_MS = 0.4, 900.0
 """Of one step."""

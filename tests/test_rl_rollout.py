@@ -8,11 +8,11 @@ import torch
 
 from orchestai.errors import InfrastructureError
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
+from orchestai.execution.reward import REWARD_PARTS
 from orchestai.outcome import Scored, Unscorable
 from orchestai.planner.base import Plan
-from orchestai.rewards.reward import REWARD_PARTS
-from orchestai.training.rl.metrics import describe_episodes
-from orchestai.training.rl.rollout import Rollout, row_seed
+from orchestai.training.rl.monitoring.metrics import describe_episodes
+from orchestai.training.rl.rollouts.rollout import Rollout, row_seed
 
 
 def rollout(execute=bandit.execute, planner=None, concurrency=4, **changes) -> Rollout:

@@ -9,17 +9,16 @@ from hypothesis import strategies as st
 from language_model import tiny_model, tiny_tokenizer
 
 from orchestai.config import Phase2Config
+from orchestai.lm.token_policy import TokenPolicy
 from orchestai.outcome import Scored
-from orchestai.planner.language.token_policy import TokenPolicy
-from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.tasks.task import Task
-from orchestai.training.rl import rows
+from orchestai.training.rl.algorithms.credit import Credit
+from orchestai.training.rl.algorithms.objective import Objective
 from orchestai.training.rl.batch import make_batch
-from orchestai.training.rl.credit import Credit
-from orchestai.training.rl.episode import Episode, Trajectory, Turn
-from orchestai.training.rl.objective import Objective
-from orchestai.training.rl.rows import BETWEEN, rows_of
+from orchestai.training.rl.rollouts import rows
+from orchestai.training.rl.rollouts.rows import BETWEEN, rows_of
 from orchestai.training.rl.trainer import choose_recipe
+from orchestai.types import Episode, TokenDecisions, Trajectory, Turn
 
 END = 0
 TASKS = {"t": Task(task_id="t", suite="s", instruct_prompt="")}

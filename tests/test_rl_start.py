@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 from orchestai.cli import app
 from orchestai.config import Config
 from orchestai.errors import UserError
+from orchestai.execution.reward_reference import Reference
 from orchestai.planner.checkpoint import load_planner, reference_of, save_planner
-from orchestai.planner.model import PlannerModel
-from orchestai.rewards.reference import Reference
+from orchestai.planner.slots.model import PlannerModel
 from orchestai.tasks.seen import SeenTasks
 from orchestai.tasks.task import Task
-from orchestai.training.rl.start import split_tasks, train
+from orchestai.training.rl.setup import split_tasks, train
 from orchestai.workers.pool import worker_cards
 
 

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from orchestai.config import Phase2Config
 from orchestai.outcome import Scored
-from orchestai.planner.language.tokens import TokenDecisions
+from orchestai.training.rl.algorithms.objective import Objective
+from orchestai.training.rl.algorithms.recipes import PPO, RECIPES
 from orchestai.training.rl.batch import make_batch
-from orchestai.training.rl.episode import Episode, Trajectory, Turn
-from orchestai.training.rl.objective import Objective
-from orchestai.training.rl.parts import passes
-from orchestai.training.rl.recipes import PPO, RECIPES
+from orchestai.training.rl.microbatches import passes
 from orchestai.training.rl.trainer import Summary, choose_recipe
+from orchestai.types import Episode, TokenDecisions, Trajectory, Turn
 
 BY_ID = {task.task_id: task for task in bandit.TASKS}
 SPELLER = bandit.Speller()

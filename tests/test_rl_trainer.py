@@ -12,7 +12,7 @@ import torch
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import Execution
 from orchestai.outcome import Scored
-from orchestai.training.rl.recipes import RECIPES
+from orchestai.training.rl.algorithms.recipes import RECIPES
 from orchestai.training.rl.trainer import Summary
 
 ALGORITHMS = [("PPO", "dapo"), *(("GRPO", kind) for kind in RECIPES if kind != "bnpo")]  # bnpo is dapo

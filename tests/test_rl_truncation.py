@@ -10,16 +10,15 @@ import rl_bandit as bandit
 import torch
 
 from orchestai.config import Phase2Config
+from orchestai.lm.backends.vllm_engine import completion
 from orchestai.outcome import Scored
-from orchestai.planner.language.backends.vllm_engine import completion
-from orchestai.planner.language.tokens import TokenDecisions
-from orchestai.training.rl import maths
+from orchestai.training.rl.algorithms import formulas
+from orchestai.training.rl.algorithms.credit import Credit
+from orchestai.training.rl.algorithms.objective import Objective
 from orchestai.training.rl.batch import make_batch
-from orchestai.training.rl.credit import Credit
-from orchestai.training.rl.episode import Episode, Trajectory, Turn
-from orchestai.training.rl.metrics import describe_batch
-from orchestai.training.rl.objective import Objective
+from orchestai.training.rl.monitoring.metrics import describe_batch
 from orchestai.training.rl.trainer import choose_recipe
+from orchestai.types import Episode, TokenDecisions, Trajectory, Turn
 
 BY_ID = {task.task_id: task for task in bandit.TASKS}
 LIMIT = bandit.Speller.LONGEST
@@ -60,8 +59,8 @@ def test_the_punishment_is_that_of_dapo():
     """By hand: a limit of 100 and a buffer of 20 tokens."""
     lengths = torch.tensor([0.0, 80, 81, 90, 100, 30])
     limits, truncated = torch.full((6,), 100.0), torch.tensor([False] * 5 + [True])
-    assert maths.overlong(lengths, limits, truncated, 20).tolist() == pytest.approx([0, 0, -0.05, -0.5, -1, -1])
-    assert maths.overlong(torch.tensor([3.0]), torch.tensor([6.0]), truncated[:1], 20).tolist() == [-0.5]
+    assert formulas.overlong(lengths, limits, truncated, 20).tolist() == pytest.approx([0, 0, -0.05, -0.5, -1, -1])
+    assert formulas.overlong(torch.tensor([3.0]), torch.tensor([6.0]), truncated[:1], 20).tolist() == [-0.5]
 
 
 def test_the_punishment_is_that_of_trl():
@@ -70,7 +69,7 @@ def test_the_punishment_is_that_of_trl():
     lengths = list(range(52))
     expected = theirs(completion_ids=[[0] * length for length in lengths])
     limits, truncated = torch.full((52,), 50.0), torch.tensor(lengths) > 50
-    found = maths.overlong(torch.tensor(lengths, dtype=torch.float64), limits, truncated, 7)
+    found = formulas.overlong(torch.tensor(lengths, dtype=torch.float64), limits, truncated, 7)
     assert found.tolist() == pytest.approx(expected, abs=1e-12)
 
 

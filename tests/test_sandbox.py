@@ -8,7 +8,7 @@ from sandbox_programs import ADD, ADD_TESTS, case
 from orchestai.errors import UserError
 from orchestai.outcome import Scored, Unscorable
 from orchestai.sandbox import Limits, Program, Report, Sandbox
-from orchestai.sandbox.inventory import list_tests
+from orchestai.sandbox.static.test_discovery import list_tests
 
 both = pytest.mark.parametrize("isolation", ["split", "shared"])
 

@@ -98,7 +98,7 @@ def task_func():
 def test_assertions_count_where_this_process_drops_its_own():
     script = """
 import marshal
-from orchestai.sandbox.inventory import packed
+from orchestai.sandbox.static.test_discovery import packed
 exec(marshal.loads(packed("assert 1 == 2", (), "f"))[1])
 """
     done = subprocess.run([sys.executable, "-O", "-c", script], capture_output=True, text=True, check=False)

@@ -12,7 +12,7 @@ from orchestai.sandbox import Limits, Program, Sandbox
 from orchestai.sandbox.bubblewrap import Bubblewrap
 from orchestai.sandbox.inside import census
 from orchestai.sandbox.levels import find_namespaces
-from orchestai.sandbox.self_contained import is_self_contained
+from orchestai.sandbox.static.self_contained import is_self_contained
 
 namespaces = pytest.mark.skipif(
     sys.platform != "linux" or not isinstance(find_namespaces(), Bubblewrap), reason=f"{find_namespaces()}"

@@ -15,7 +15,7 @@ import sandbox_hostile
 
 from orchestai.config import ExecutionConfig
 from orchestai.execution.executor import Executor
-from orchestai.rewards.reward import AbsoluteReward
+from orchestai.execution.reward import AbsoluteReward
 from orchestai.sandbox import Sandbox
 from orchestai.sandbox.bubblewrap import Bubblewrap
 from orchestai.sandbox.levels import find_namespaces

@@ -6,8 +6,8 @@ import unittest
 import pytest
 
 from orchestai.sandbox import Limits, Program, Sandbox
-from orchestai.sandbox.inventory import list_tests
-from orchestai.sandbox.twins import make_twins
+from orchestai.sandbox.static.negated_tests import make_twins
+from orchestai.sandbox.static.test_discovery import list_tests
 
 HEAD = "import unittest\nclass TestCases(unittest.TestCase):\n    def test(self):\n"
 

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from orchestai.cli import main
 from orchestai.errors import UserError
-from orchestai.evaluation.metrics import pass_at_k
-from orchestai.evaluation.samples import read_samples
-from orchestai.evaluation.scorecard import Lost, Score
-from orchestai.evaluation.verdicts import verdict_path
+from orchestai.evaluation.samples.files import read_samples
+from orchestai.evaluation.samples.scorecard import Lost, Score
+from orchestai.evaluation.samples.verdicts import verdict_path
+from orchestai.evaluation.statistics import pass_at_k
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task
 

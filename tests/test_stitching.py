@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from orchestai.agents.stitching import TurnStitcher
 from orchestai.errors import UserError
+from orchestai.lm.chat_rendering import TurnStitcher
 
 CHATML = """\
 {%- for message in messages %}

@@ -10,18 +10,18 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from orchestai import digests
 from orchestai.config import Config, TasksConfig
+from orchestai.data.training_file import Rewards, Targets, TrainingExample, save_training_data
 from orchestai.errors import UserError
+from orchestai.execution.reward_reference import Reference
 from orchestai.planner.checkpoint import load_planner, reference_of, save_planner
-from orchestai.planner.model import PlannerModel
-from orchestai.planner.targets import IGNORE, NO_WORKER
-from orchestai.rewards.reference import Reference
+from orchestai.planner.slots.model import PlannerModel
+from orchestai.planner.slots.targets import IGNORE, NO_WORKER
+from orchestai.storage import digests
 from orchestai.tasks.splits import divide
-from orchestai.training.data_format import Rewards, Targets, TrainingExample, save_training_data
-from orchestai.training.dataset import LengthGroupedBatches, WorkflowDataset
-from orchestai.training.imitation import Imitation
-from orchestai.training.supervised import split_examples, train
+from orchestai.training.supervised.dataset import LengthGroupedBatches, WorkflowDataset
+from orchestai.training.supervised.slot_planner import Imitation
+from orchestai.training.supervised.train import split_examples, train
 from orchestai.workers.pool import worker_cards
 
 STEPS = {"sort the list": 1, "count its words": 0, "double the number": 2, "spell the date": 4}

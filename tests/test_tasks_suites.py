@@ -11,7 +11,7 @@ import pytest
 
 from orchestai.errors import UserError
 from orchestai.tasks import load_suite
-from orchestai.tasks.assertions import as_test_case
+from orchestai.tasks.code.assertions import as_test_case
 from orchestai.tasks.examples import parse_calls
 
 RECORD = {

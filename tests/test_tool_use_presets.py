@@ -9,7 +9,7 @@ from orchestai.agents.registry import find
 from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.tools import open_index
 from orchestai.agents.workflows.tool_use import ToolUse
-from orchestai.agents_cli import agents
+from orchestai.cli.agents import agents
 from orchestai.errors import UserError
 from orchestai.tasks.suites import load_suite
 from orchestai.tasks.task import Task

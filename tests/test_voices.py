@@ -8,15 +8,15 @@ import pytest
 import torch
 from language_model import tiny_model, tiny_tokenizer
 
-from orchestai.agents.batcher import Batcher
 from orchestai.agents.budget import Budget, BudgetConfig, BudgetExceededError
+from orchestai.agents.chat_models import ModelVoice, PolicyVoice, Seeds, WorkerVoice
 from orchestai.agents.conversation import Conversation
-from orchestai.agents.stitching import TurnStitcher
-from orchestai.agents.voices import ModelVoice, PolicyVoice, Seeds, WorkerVoice
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.planner.language.backends.base import SampleSettings
-from orchestai.planner.language.backends.local import LocalBackend
-from orchestai.planner.language.causal import CausalPolicy
+from orchestai.lm.backends.base import SampleSettings
+from orchestai.lm.backends.transformers_model import LocalBackend
+from orchestai.lm.batcher import Batcher
+from orchestai.lm.causal import CausalPolicy
+from orchestai.lm.chat_rendering import TurnStitcher
 from orchestai.workers.base import Answer, Completion, WorkerError
 from orchestai.workers.generation import SamplingParams
 

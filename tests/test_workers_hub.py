@@ -12,7 +12,7 @@ from huggingface_hub import constants
 from language_model import save_tiny_model
 
 from orchestai.errors import UserError
-from orchestai.workers.hub import locate
+from orchestai.lm.hub import locate
 
 KEY = "planner.language.model"
 

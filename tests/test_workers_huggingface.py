@@ -12,7 +12,8 @@ from language_model import save_tiny_model
 
 from orchestai.config import ModelConfig
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.workers import huggingface, weights
+from orchestai.lm import weights
+from orchestai.workers import huggingface
 from orchestai.workers.decoding import Decoder
 from orchestai.workers.generation import Prompt, SamplingParams
 from orchestai.workers.huggingface import HuggingFaceGenerator

@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-from orchestai import cli
 from orchestai.agents.prepare import SUITES, prepare
 from orchestai.agents.registry import WORKFLOWS, find
 from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.agents.workflows.deepcoder import DeepCoder
+from orchestai.cli import agent_scripts
 from orchestai.errors import UserError
 from orchestai.tasks import load_suite
 
@@ -44,7 +44,7 @@ def test_presets_hold_what_their_workflow_knows(name, words, repository, monkeyp
 @pytest.mark.parametrize("name", NAMES)
 def test_the_seeds_scripts_are_the_command_with_the_preset(name, repository, monkeypatch):
     called = []
-    monkeypatch.setattr(cli, "main", lambda: called.append(sys.argv[1:]))
+    monkeypatch.setattr(agent_scripts, "main", called.append)
     for script, command in zip(NAMES[name], ("train", "evaluate"), strict=True):
         monkeypatch.setattr(sys, "argv", ["script", "data.train_batch_size=16"])
         runpy.run_path(str(repository / "examples" / "multi_agent" / script))

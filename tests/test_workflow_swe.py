@@ -9,9 +9,9 @@ import pytest
 from scripted import scripted_agents
 
 from orchestai.agents.prepare import clone, write_swe_sample
-from orchestai.agents.repository import PatchError, apply_patch, read_commit, touched_paths
-from orchestai.agents.repository_tests import run_tests
-from orchestai.agents.sample_repository import make_repository
+from orchestai.agents.repositories.repository import PatchError, apply_patch, read_commit, touched_paths
+from orchestai.agents.repositories.run_tests import run_tests
+from orchestai.agents.repositories.sample import make_repository
 from orchestai.agents.workflow import attempt
 from orchestai.agents.workflows.swe import SWE
 from orchestai.errors import UserError

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestai.agents.config import AgentConfig
 from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.workflows.writing import WritingArgs
+from orchestai.config.agents import AgentConfig
 
 PRESETS = (
     "magrpo_arxiv",

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from small_llama import small_llama
 
-from orchestai import artefacts
-from orchestai.agents.config import AgentConfig
 from orchestai.agents.joint import History, JointArgs, JointWorkflow, Judgement
 from orchestai.agents.trainer import AgentTrainer
+from orchestai.config.agents import AgentConfig
+from orchestai.storage import artifacts
 from orchestai.tasks.task import Task
 
 LETTERS = "abcd"
@@ -159,7 +159,7 @@ def main() -> None:
         around = "" if spread is None else f" +- {spread:.3f}"
         print(f"{name}: {statistics.mean(last):.3f}{around} of the optimum; {[round(x, 3) for x in last]}", flush=True)
     if options.json:
-        artefacts.write_json(options.json, {"versions": artefacts.versions(), "variants": results})
+        artifacts.write_json(options.json, {"versions": artifacts.versions(), "variants": results})
 
 
 if __name__ == "__main__":

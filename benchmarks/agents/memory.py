@@ -21,12 +21,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from orchestai import artefacts
-from orchestai.agents.config import AgentConfig
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.config.agents import AgentConfig
+from orchestai.storage import artifacts
 from orchestai.tasks.task import Task
-from orchestai.training.rl.episode import Episode
+from orchestai.types import Episode
 
 MODES = ("separate", "shared", "adapter")
 TINY = {"hidden": 512, "layers": 8, "heads": 8}
@@ -100,8 +100,8 @@ def main() -> None:
     Console().print(table)
     if asked.json:
         tiny = {"tiny": TINY} if asked.model == "tiny" else {}
-        artefacts.write_json(
-            asked.json, {"model": asked.model, **tiny, "modes": found, "versions": artefacts.versions()}
+        artifacts.write_json(
+            asked.json, {"model": asked.model, **tiny, "modes": found, "versions": artifacts.versions()}
         )
 
 

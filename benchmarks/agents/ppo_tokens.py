@@ -31,12 +31,12 @@ from rich.console import Console
 from rich.table import Table
 from small_llama import END, small_llama
 
-from orchestai import artefacts
-from orchestai.agents.config import AgentConfig
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.config.agents import AgentConfig
+from orchestai.storage import artifacts
 from orchestai.tasks.task import Task
-from orchestai.training.rl.episode import Episode
+from orchestai.types import Episode
 
 ASKED, ANSWERS, FILLER = "abcd", "ABCDEFGH", "."
 LENGTH = 384
@@ -161,7 +161,7 @@ def main() -> None:
     Console(width=120).print(table)
     if options.json:
         found = {"updates": options.updates, "warm_start": options.warm_start, "settings": results}
-        artefacts.write_json(options.json, {"versions": artefacts.versions(), "seeds": list(options.seeds), **found})
+        artifacts.write_json(options.json, {"versions": artifacts.versions(), "seeds": list(options.seeds), **found})
 
 
 if __name__ == "__main__":

@@ -15,17 +15,17 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestai import artefacts
-from orchestai.agents.cast import Cast
-from orchestai.agents.config import AgentConfig
+from orchestai.agents.agent_factory import Cast
 from orchestai.agents.policies import open_policies
 from orchestai.agents.workflow import attempt
 from orchestai.agents.workflows.tool_use import ToolUse
+from orchestai.config.agents import AgentConfig
 from orchestai.outcome import Scored
 from orchestai.sandbox import Sandbox
+from orchestai.storage import artifacts
 from orchestai.tasks.suites import load_suite
 from orchestai.tasks.task import Task
-from orchestai.training.rl.episode import Episode
+from orchestai.types import Episode
 
 _SHOWN = ("success", "f1", "tagged", "calls", "retrieved")
 
@@ -90,7 +90,7 @@ def main() -> None:
     name = path.name if path.is_absolute() else path
     words = f"--suite {options.suite} --path {name} --output {options.output}"
     command = f"python benchmarks/agents/question_answering.py {words}"
-    artefacts.write_text(options.output, report(command, options.model, options.corpus, tasks, episodes))
+    artifacts.write_text(options.output, report(command, options.model, options.corpus, tasks, episodes))
     print(options.output)
 
 

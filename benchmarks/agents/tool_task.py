@@ -31,15 +31,15 @@ from rich.console import Console
 from rich.table import Table
 from small_llama import END, UNKNOWN, small_llama
 
-from orchestai import artefacts
-from orchestai.agents.config import AgentConfig
 from orchestai.agents.conversation import Act
 from orchestai.agents.tools import ToolResult, use_tools
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.config.agents import AgentConfig
 from orchestai.rewards.answers import tagged_answer
+from orchestai.storage import artifacts
 from orchestai.tasks.task import Task
-from orchestai.training.rl.episode import Episode
+from orchestai.types import Episode
 
 KEYS, VALUES = "abcdefghijklmnop", "ABCDEFGHIJKLMNOP"
 RULES = ("turn", "outcome", "return_to_go")
@@ -216,7 +216,7 @@ def main() -> None:
         around = "" if half is None else f" +- {half:.3f}"
         console.print(f"turn above outcome, all updates, seed by seed: {mean:.3f}{around}")
     if options.json:
-        artefacts.write_json(options.json, {"versions": artefacts.versions(), "seeds": list(options.seeds), **found})
+        artifacts.write_json(options.json, {"versions": artifacts.versions(), "seeds": list(options.seeds), **found})
 
 
 if __name__ == "__main__":

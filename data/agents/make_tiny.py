@@ -18,17 +18,18 @@ from pathlib import Path
 
 import torch
 
-from orchestai.agents.config import AgentConfig
-from orchestai.agents.conversation import Act, Message
+from orchestai.agents.conversation import Act
 from orchestai.agents.policies import open_policies
 from orchestai.agents.registry import find, presets
 from orchestai.agents.shorthand import load_agent_config
-from orchestai.agents.stitching import TurnStitcher
 from orchestai.agents.trainer import open_stage
 from orchestai.agents.workflow import Agents, attempt
-from orchestai.planner.language.token_policy import TokenPolicy
+from orchestai.config.agents import AgentConfig
+from orchestai.lm.chat_rendering import TurnStitcher
+from orchestai.lm.token_policy import TokenPolicy
 from orchestai.tasks.splits import open_splits
 from orchestai.tasks.task import Task
+from orchestai.types import Message
 
 HERE = Path(__file__).parent
 ATTEMPTS, STEPS, PROMPTS_PER_STEP = 12, 3000, 2

@@ -8,29 +8,14 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from pydantic import Field
-
+from orchestai.config.agents import BudgetConfig
 from orchestai.errors import InfrastructureError
-from orchestai.section import Section
 
 T = TypeVar("T")
 
 
 class BudgetExceededError(Exception):
     """An attempt has no turns, tokens, time or context left; the message says which. It ends, and is worth nothing."""
-
-
-class BudgetConfig(Section):
-    """Limits of one attempt at a task, all its roles together; null sets none."""
-
-    turns: int | None = Field(None, ge=1)
-    """Most turns. An attempt that asks for another has failed."""
-    tokens: int | None = Field(None, ge=1)
-    """Most tokens written. The turn that spends the last is cut off; an attempt that asks for another has failed."""
-    timeout_s: float | None = Field(None, gt=0)
-    """Seconds. An attempt whose calls of tools alone take longer has failed, since its roles chose to make them. One
-    that takes longer only because it waits for a model (the engine is busy with other attempts, or down) is
-    unscorable: how much a role may write is what `tokens` limits."""
 
 
 class Budget:

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Protocol
 
 from orchestai.agents.budget import Budget
+from orchestai.types import Message, Speaker
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Speaker: TypeAlias = Literal["system", "user", "assistant", "tool"]
-
-
-class Message(TypedDict):
-    """One message of a chat, as chat templates read it."""
-
-    role: Speaker
-    content: str
 
 
 @dataclass(frozen=True, eq=False)

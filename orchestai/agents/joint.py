@@ -20,11 +20,11 @@ from pydantic import Field
 from orchestai.agents.budget import BudgetExceededError
 from orchestai.agents.conversation import Act
 from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.config.section import Section
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.outcome import Outcome, Scored, Unscorable
-from orchestai.section import Section
 from orchestai.tasks.task import Task
-from orchestai.training.rl.episode import Episode
+from orchestai.types import Episode
 
 Mode: TypeAlias = Literal["aligned", "cross"]
 History: TypeAlias = Sequence[Sequence[str]]

@@ -15,15 +15,15 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from orchestai import artefacts, digests
-from orchestai.agents.config import AgentConfig
-from orchestai.agents.stitching import TurnStitcher
 from orchestai.agents.tiny import tiny_chat_model, tiny_chat_tokenizer
 from orchestai.config import LoraConfig
+from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
+from orchestai.lm import loading
+from orchestai.lm.chat_rendering import TurnStitcher
+from orchestai.lm.token_policy import TokenPolicy
 from orchestai.planner.checkpoint import without_suffix
-from orchestai.planner.language import models
-from orchestai.planner.language.token_policy import TokenPolicy
+from orchestai.storage import artifacts, digests
 from orchestai.tasks.seen import SeenTasks
 
 TINY = "tiny"
@@ -119,7 +119,7 @@ def save_policies(path: Path, policies: Policies, config: AgentConfig, facts: Ma
     Raises:
         UserError: the folder cannot be written.
     """
-    with artefacts.replacing_folder(without_suffix(path)) as folder, models.quietly():
+    with artifacts.replacing_folder(without_suffix(path)) as folder, loading.quietly():
         for name, policy in policies.learning.items():
             policy.model.save_pretrained(folder / name)
             policy.tokenizer.save_pretrained(folder / name)
@@ -135,10 +135,10 @@ def save_policies(path: Path, policies: Policies, config: AgentConfig, facts: Ma
             "policies": config.agents.policies,
             "of_role": dict(policies.of_role),
             "config": config.model_dump(mode="json"),
-            "versions": artefacts.versions(),
+            "versions": artifacts.versions(),
             **facts,
         }
-        artefacts.write_json(folder / METADATA, metadata)
+        artifacts.write_json(folder / METADATA, metadata)
         digests.write_sums(folder)
 
 
@@ -148,7 +148,7 @@ def read_metadata(checkpoint: Path) -> dict[str, Any]:
     Raises:
         UserError: there is no such folder, it is damaged, or it is another's.
     """
-    before = artefacts.previous_folder(checkpoint)
+    before = artifacts.previous_folder(checkpoint)
     if not checkpoint.exists() and before.is_dir():
         before.rename(checkpoint)
     if (checkpoint / METADATA).exists():
@@ -191,11 +191,11 @@ def _refuse_other(checkpoint: Path, policies: str, of_role: Mapping[str, str]) -
 
 def _open(config: AgentConfig, name: str, folder: Path | None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     if folder is not None and folder.is_dir():
-        return models.read_model(str(folder), config.model)
+        return loading.read_model(str(folder), config.model)
     if name == TINY:
         return _fresh_tiny(config)
     known = config.workers.models if config.workers else {}
-    return models.read_model(models.find_source(name, known, config.cache_dir, "model.model"), config.model)
+    return loading.read_model(loading.find_source(name, known, config.cache_dir, "model.model"), config.model)
 
 
 def _fresh_tiny(config: AgentConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -204,7 +204,7 @@ def _fresh_tiny(config: AgentConfig) -> tuple[PreTrainedModel, PreTrainedTokeniz
     end = tokenizer.eos_token_id
     assert isinstance(end, int)
     tiny: nn.Module = tiny_chat_model(config.model.tiny, len(tokenizer), end, config.training.phase2_rl.seed)
-    tiny.to(dtype=models.DTYPES[config.model.dtype])
+    tiny.to(dtype=loading.DTYPES[config.model.dtype])
     return cast(PreTrainedModel, tiny), tokenizer
 
 
@@ -215,11 +215,11 @@ def _with_adapter(base: PreTrainedModel, config: AgentConfig, folder: Path | Non
     model = copy.deepcopy(base, shared)
     lora = config.model.lora or LoraConfig()
     if folder is not None:
-        models.load_adapter(model, lora, folder)
+        loading.load_adapter(model, lora, folder)
         return model
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.training.phase2_rl.seed)
-        models.add_adapter(model, lora)
+        loading.add_adapter(model, lora)
     return model
 
 

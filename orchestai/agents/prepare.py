@@ -14,9 +14,9 @@ from typing import Annotated
 
 import typer
 
-from orchestai.agents.sample_repository import make_repository
-from orchestai.artefacts import write_text
+from orchestai.agents.repositories.sample import make_repository
 from orchestai.errors import UserError
+from orchestai.storage.artifacts import write_text
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task
 from orchestai.tasks.written import write_tasks

@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestai.agents.cast import Cast
+from orchestai.agents.agent_factory import Cast
 from orchestai.agents.policies import Policies
 from orchestai.agents.workflow import AgentWorkflow
 from orchestai.config import Phase2Config
 from orchestai.tasks.task import Task
-from orchestai.training.rl.collector import Episodes
-from orchestai.training.rl.episode import Episode
-from orchestai.training.rl.rollout import row_seed
-from orchestai.training.rl.scoring import with_scores
+from orchestai.training.rl.rollouts.collector import Episodes
+from orchestai.training.rl.rollouts.rollout import row_seed
+from orchestai.training.rl.rollouts.scoring import with_scores
+from orchestai.types import Episode
 
 
 @dataclass(frozen=True, eq=False)

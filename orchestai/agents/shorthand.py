@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 
 from orchestai.agents import comlrl, recipe
-from orchestai.agents.config import AgentConfig
 from orchestai.agents.registry import WORKFLOWS, Entry, find_sample_data, presets, unknown
 from orchestai.config import check_workers, load, read
+from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
 
 _PHASE2 = "training.phase2_rl"

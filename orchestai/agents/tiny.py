@@ -6,7 +6,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from orchestai.agents.config import TinyChatConfig
+from orchestai.config.agents import TinyChatConfig
 
 _START, _END = "<|im_start|>", "<|im_end|>"
 CHATML = (

@@ -13,28 +13,29 @@ from typing import Any
 from pydantic import ValidationError
 from rich.console import Console
 
-from orchestai import artefacts
-from orchestai.agents.cast import Cast
-from orchestai.agents.config import AgentConfig
+from orchestai.agents.agent_factory import Cast
 from orchestai.agents.policies import fingerprint_of, open_policies, save_policies, seen_by
 from orchestai.agents.registry import find
 from orchestai.agents.rollout import AgentRollout, Attempts
 from orchestai.agents.shorthand import load_agent_config, words_of
 from orchestai.agents.workflow import AgentWorkflow, refuse_unknown_rewards
 from orchestai.agents.workflows.single import SingleAgent
+from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
-from orchestai.folder_lock import locked
 from orchestai.planner.checkpoint import last_of, without_suffix
 from orchestai.sandbox import Sandbox
+from orchestai.storage import artifacts
+from orchestai.storage.folder_lock import locked
 from orchestai.tasks.seen import NOTHING_SEEN, SeenTasks
 from orchestai.tasks.task import Task
-from orchestai.training.formats import autocast_format
-from orchestai.training.rl.checkpoint import identity
-from orchestai.training.rl.distributed import on_main, open_accelerator
-from orchestai.training.rl.example import worked_example
-from orchestai.training.rl.saving import BEST, STATE
-from orchestai.training.rl.start import split_tasks
-from orchestai.training.rl.summary import Summary
+from orchestai.training.distributed import on_main, open_accelerator
+from orchestai.training.dtypes import autocast_format
+from orchestai.training.rl.algorithms.credit import Credit
+from orchestai.training.rl.algorithms.worked_example import worked_example
+from orchestai.training.rl.monitoring.checkpoint import identity
+from orchestai.training.rl.monitoring.saving import BEST, STATE
+from orchestai.training.rl.monitoring.summary import Summary
+from orchestai.training.rl.setup import split_tasks
 from orchestai.training.rl.trainer import Trainer, choose_recipe
 from orchestai.workers.pool import WorkerPool
 
@@ -100,7 +101,7 @@ class AgentTrainer:
             return asyncio.run(self._run(resume))
 
     async def _run(self, resume: bool) -> Summary:
-        artefacts.check_run(self.output_dir / STATE, resume=resume)
+        artifacts.check_run(self.output_dir / STATE, resume=resume)
         config = self.config
         phase2 = config.training.phase2_rl
         before = NOTHING_SEEN if self.checkpoint is None else seen_by(self.checkpoint)
@@ -126,7 +127,12 @@ class AgentTrainer:
         for name, stitcher in policies.stitchers.items():
             if stitcher.forks:
                 console.print(f"{name}: every turn is read anew, since {stitcher.forks}", highlight=False)
-        credit = config.agents.credit_rule()
+        credit = Credit(
+            config.agents.credit,
+            turn_advantage_coef=config.agents.turn_advantage_coef,
+            gamma=config.agents.gamma,
+            decoupled=config.agents.multi_objective_aggregation == "normalize_then_sum",
+        )
         console.print(worked_example(credit, choose_recipe(phase2), phase2, roles))
         same = {
             **identity(self._deciding(), phase2, tasks, eval_tasks),
@@ -151,7 +157,7 @@ class AgentTrainer:
             facts = {"seed": phase2.seed, "sandbox_level": stage.sandbox.level, "identity": same}
             on_main(
                 accelerator,
-                lambda: artefacts.save_run_info(self.output_dir, config, command="agents", **facts),
+                lambda: artifacts.save_run_info(self.output_dir, config, command="agents", **facts),
                 "beginning",
             )
             try:

@@ -11,14 +11,13 @@ import torch
 
 from orchestai.agents.budget import Budget, BudgetExceededError
 from orchestai.agents.conversation import Act, Conversation, Sampled, Voice
+from orchestai.config.section import Section
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.outcome import Outcome, Scored, Unscorable
-from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.sandbox import Sandbox
-from orchestai.section import Section
 from orchestai.tasks.task import Task
-from orchestai.training.rl.episode import Episode, NamedReward, Trajectory, Turn
-from orchestai.training.rl.rows import rows_of
+from orchestai.training.rl.rollouts.rows import rows_of
+from orchestai.types import Episode, NamedReward, TokenDecisions, Trajectory, Turn
 
 
 class Agents:

@@ -3,6 +3,7 @@
 from orchestai.config.adam import AdamConfig
 from orchestai.config.load import DEFAULT_CONFIG, check_workers, load, load_config, read
 from orchestai.config.planner import (
+    BASE,
     CACHE_DIR,
     TINY,
     LanguageConfig,
@@ -26,6 +27,7 @@ from orchestai.config.supervised import Phase1Config
 from orchestai.config.workers import ModelConfig, WorkerConfig, WorkersConfig
 
 __all__ = [
+    "BASE",
     "CACHE_DIR",
     "DEFAULT_CONFIG",
     "TINY",

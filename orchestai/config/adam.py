@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from orchestai.section import Section
+from orchestai.config.section import Section
 
 
 class AdamConfig(Section):

@@ -14,9 +14,9 @@ from yaml import YAMLError
 
 from orchestai.config.moved import MOVED
 from orchestai.config.root import Config
+from orchestai.config.section import Section
 from orchestai.config.workers import WorkersConfig
 from orchestai.errors import UserError
-from orchestai.section import Section
 
 DEFAULT_CONFIG = Path("config.yaml")
 S = TypeVar("S", bound=Section)

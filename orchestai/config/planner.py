@@ -8,9 +8,11 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from orchestai.config.formats import MixedPrecision, WeightFormat
-from orchestai.section import Section
+from orchestai.config.section import Section
 
 TINY = "tiny"
+BASE = "base"
+"""Instead of a checkpoint: the configured language model as it is, led by the prompt alone."""
 CACHE_DIR = Path(".cache/orchestai")
 """Where packaged models are converted to, unless `workers.cache_dir` names another folder."""
 

@@ -9,9 +9,9 @@ from pydantic import Field, model_validator
 from orchestai.config.planner import PlannerConfig
 from orchestai.config.rl import Phase2Config, RewardsConfig, choose_form
 from orchestai.config.running import ExecutionConfig, SandboxConfig, TasksConfig
+from orchestai.config.section import Section
 from orchestai.config.supervised import Phase1Config
 from orchestai.config.workers import WorkersConfig
-from orchestai.section import Section
 
 
 class TrainingConfig(Section):

@@ -7,8 +7,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from orchestai.config.section import Section
 from orchestai.outcome import UnscorableLimit
-from orchestai.section import Section
 
 
 class TasksConfig(Section):

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from orchestai.config.planner import CACHE_DIR
-from orchestai.section import Section
+from orchestai.config.section import Section
 
 
 class ModelConfig(Section):

@@ -12,21 +12,21 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from orchestai import artefacts
-from orchestai.agents.cast import Cast
-from orchestai.agents.config import AgentConfig
+from orchestai.agents.agent_factory import Cast
 from orchestai.agents.policies import fingerprint_of, open_policies, seen_by
 from orchestai.agents.registry import find
 from orchestai.agents.rollout import AgentRollout
 from orchestai.agents.trainer import open_stage
+from orchestai.config.agents import AgentConfig
 from orchestai.evaluation.held_out import held_out_tasks
-from orchestai.evaluation.metrics import Interval, bootstrap_mean
+from orchestai.evaluation.statistics import Interval, bootstrap_mean
 from orchestai.outcome import Scored, UnscorableCounts
+from orchestai.storage import artifacts
 from orchestai.tasks.splits import open_splits
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
-from orchestai.training.rl.episode import Episode
-from orchestai.training.rl.metrics import sample_rows
+from orchestai.training.rl.monitoring.metrics import sample_rows
+from orchestai.types import Episode
 
 
 async def evaluate(config: AgentConfig, *, checkpoint: Path | None, output: Path) -> dict[str, Interval]:
@@ -65,10 +65,10 @@ async def evaluate(config: AgentConfig, *, checkpoint: Path | None, output: Path
         "fingerprint": None if checkpoint is None else fingerprint_of(checkpoint),
         "model": config.model.name,
         "data_fingerprint": data_fingerprint(tasks),
-        "versions": artefacts.versions(),
+        "versions": artifacts.versions(),
         "episodes": sample_rows(episodes),
     }
-    artefacts.write_json(output, report)
+    artifacts.write_json(output, report)
     return found
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from orchestai import artefacts
 from orchestai.errors import UserError
 from orchestai.execution.record import SCHEMA_VERSION, ExecutionRecord, PlannerOutputs, RunOutputs
 from orchestai.execution.result import Execution
+from orchestai.storage import artifacts
 
 
 class ExecutionLog:
@@ -44,7 +44,7 @@ class ExecutionLog:
             UserError: it could not be written; the file is then as it was before.
         """
         line = record.model_copy(update={"run_id": self.run_id}).model_dump_json().encode() + b"\n"
-        artefacts.append(self.path, line)
+        artifacts.append(self.path, line)
 
     def log_execution(
         self,
@@ -104,7 +104,7 @@ def read_log(paths: Path | str | Sequence[Path | str]) -> LogContents:
     contents = LogContents()
     for path in [paths] if isinstance(paths, str | Path) else paths:
         for file in _files(Path(path)):
-            lines, problems = artefacts.read_lines(file)
+            lines, problems = artifacts.read_lines(file)
             contents.problems.extend(problems)
             for where, line in lines:
                 _read_line(line, where, contents)

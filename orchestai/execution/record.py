@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from orchestai.errors import FaultKind
 from orchestai.execution.result import Attempt, Execution
+from orchestai.execution.reward_reference import Reference, typical
 from orchestai.outcome import Outcome, Scored, Unscorable
-from orchestai.rewards.reference import Reference, typical
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Usage
 from orchestai.workflow import Subtask, Workflow

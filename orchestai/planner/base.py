@@ -4,44 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from orchestai.outcome import Unscorable
-from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.tasks.task import Task
+from orchestai.types import AnyDecisions, DecisionKind, SampleSpec, Scores
 from orchestai.workers.base import Usage
 from orchestai.workflow import Workflow
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-DecisionKind: TypeAlias = Literal["stop", "span", "type", "worker", "fallback", "edge"]
-"""What can be decided: to go on or stop, a subtask's words, its type, worker and fallbacks, and who needs whom."""
-
-
-@dataclass(frozen=True, eq=False)
-class Decisions:
-    """Everything that was decided for one plan of n subtasks. Small CPU tensors.
-
-    Attributes:
-        length: n, at least 1.
-        spans: (n, 2) int64; first and last token of each subtask's words, both inclusive.
-        types: (n,) int64; indices into `planner.task_types`.
-        workers: (n,) int64; indices into the pool of W workers.
-        fallbacks: (n, F) int64; indices into the pool, W meaning none (and then none follows).
-        edges: (n, n) bool; entry [i, j] says that subtask j depends on subtask i. As chosen, before repair.
-    """
-
-    length: int
-    spans: Tensor
-    types: Tensor
-    workers: Tensor
-    fallbacks: Tensor
-    edges: Tensor
-
-
-AnyDecisions: TypeAlias = Decisions | TokenDecisions
-"""What was decided for one plan: by the heads of `PlannerModel`, or token by token by a language model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,44 +43,6 @@ class Plan:
     usage: Usage | None = None
     truncated: bool = False
     text: str = ""
-
-
-@dataclass(frozen=True)
-class SampleSpec:
-    """How plans are sampled.
-
-    Attributes:
-        explore: kinds of decision that are sampled; the others are taken greedily.
-        temperature: divides the logits of sampled decisions.
-        seeds: one per task, so that a sample depends neither on the rest of its batch nor on the process.
-    """
-
-    explore: frozenset[DecisionKind]
-    temperature: float
-    seeds: Sequence[int]
-
-
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """What a trainable planner thinks of given decisions; every tensor is (rows, slots).
-
-    For `Decisions` the slots are, for each of `max_subtasks` steps: stop, start, end, type, worker, and each fallback;
-    then all ordered pairs of steps [i, j], row by row, whatever the batch. For `TokenDecisions` they are the tokens of
-    the completion, as many as the longest row of the batch has.
-
-    Attributes:
-        logp: log-probability of the decision, 0 where `mask` is False. With gradient.
-        entropy: of the distribution that it was drawn from, 0 where `mask` is False. With gradient.
-        value: expected return before the decision, for PPO; 0 where `mask` is False. With gradient.
-        mask: bool; the explored decisions that exist. A decision without alternatives is none.
-        step: (slots,) int64; the step that a slot decides about, -1 for pairs and tokens.
-    """
-
-    logp: Tensor
-    entropy: Tensor
-    value: Tensor
-    mask: Tensor
-    step: Tensor
 
 
 class Planner(Protocol):

@@ -11,11 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from orchestai import artefacts, digests
-from orchestai.config import Config, PlannerConfig
+from orchestai.config import BASE, Config, PlannerConfig
 from orchestai.errors import UserError
-from orchestai.planner.echo import EchoReader
-from orchestai.planner.encoder import TextEncoder
+from orchestai.execution.reward_reference import Reference
+from orchestai.lm.loading import cache_dir
 from orchestai.planner.language.checkpoint import (
     METADATA,
     load_language_planner,
@@ -24,17 +23,16 @@ from orchestai.planner.language.checkpoint import (
     read_metadata,
     save_language_planner,
 )
-from orchestai.planner.language.models import cache_dir
 from orchestai.planner.language.planner import LanguagePlanner
-from orchestai.planner.model import PlannerModel
-from orchestai.rewards.reference import Reference
+from orchestai.planner.slots.encoder import TextEncoder
+from orchestai.planner.slots.model import PlannerModel
+from orchestai.planner.slots.step_encoder import EchoReader
+from orchestai.storage import artifacts, digests
 from orchestai.tasks.seen import NOTHING_SEEN, SeenTasks
 from orchestai.workers.base import WorkerCard
 
 FORMAT = "orchestai.planner/1"
 """Says what the file is; the number grows when older programs could not read it."""
-BASE = "base"
-"""Instead of a checkpoint: the configured language model as it is, led by the prompt alone."""
 LAST = "phase2_last.pth"
 """The planner, or the folder of agents (without the suffix), of the latest checkpoint of phase 2 in a folder."""
 
@@ -75,7 +73,7 @@ def save_planner(path: Path | str, planner: PlannerModel | LanguagePlanner, conf
         "task_types": list(planner.config.task_types),
         "cards": [asdict(card) for card in planner.cards],
         **{part: {"name": model.name, "fingerprint": model.fingerprint} for part, model in _frozen(planner).items()},
-        "versions": artefacts.versions(),
+        "versions": artifacts.versions(),
         **facts,
     }
     digests.save_torch(path, checkpoint)

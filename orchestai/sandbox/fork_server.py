@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.sandbox.account import add_account
 from orchestai.sandbox.bubblewrap import INSIDE, NOBODY, SCRATCH, Bubblewrap
 from orchestai.sandbox.inside.wire import ChannelClosedError, LineReader, send_line
-from orchestai.sandbox.inventory import packed
 from orchestai.sandbox.packages import Packages
 from orchestai.sandbox.program import Limits, Program
-from orchestai.sandbox.self_contained import is_self_contained
+from orchestai.sandbox.static.self_contained import is_self_contained
+from orchestai.sandbox.static.test_discovery import packed
+from orchestai.sandbox.test_report import add_account
 
 _INSIDE = Path(__file__).parent / "inside"
 _BOOT = """

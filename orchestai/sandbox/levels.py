@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
 from orchestai.sandbox.fork_server import ForkServer, SlotLostError
-from orchestai.sandbox.inventory import list_tests
 from orchestai.sandbox.program import Limits, Program
+from orchestai.sandbox.static.test_discovery import list_tests
 
 _PROBES = Program(
     code="""\

@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from orchestai.errors import UserError
-from orchestai.tasks import bigcodebench, humaneval
+from orchestai.tasks.code import bigcodebench, humaneval
 
 _ALWAYS = (*bigcodebench.LIBRARIES, "math_verify", "antlr4", "pytest")
 """What suites name, what `math_reward_fn` runs in the sandbox, and what runs the tests of repositories."""

@@ -12,9 +12,9 @@ from typing import Any
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox.bubblewrap import Bubblewrap
 from orchestai.sandbox.fork_server import ForkServer, SlotLostError
-from orchestai.sandbox.inventory import list_tests
 from orchestai.sandbox.packages import Packages
 from orchestai.sandbox.program import Limits, Program
+from orchestai.sandbox.static.test_discovery import list_tests
 
 _TRIES = 3
 _SELDOM_NEEDED = ("shutil", "tempfile", "unittest.mock")

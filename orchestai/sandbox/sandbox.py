@@ -20,12 +20,12 @@ from orchestai.config import SandboxConfig
 from orchestai.errors import InfrastructureError
 from orchestai.sandbox.fences import unfenced
 from orchestai.sandbox.fork_server import SlotLostError
-from orchestai.sandbox.inventory import free_names, list_tests, packed
 from orchestai.sandbox.levels import Level, Strictness, choose_level
 from orchestai.sandbox.packages import find_packages
 from orchestai.sandbox.pool import ServerPool
 from orchestai.sandbox.program import Limits, Program, Report, TestVerdict
-from orchestai.sandbox.twins import in_likeness, make_twins
+from orchestai.sandbox.static.negated_tests import in_likeness, make_twins
+from orchestai.sandbox.static.test_discovery import free_names, list_tests, packed
 
 _RUNS_DATA = re.compile(r"\b(pickle|joblib|shelve|dill|marshal|runpy|exec|eval|import_module|__import__)\b")
 """Of tests that may run what a program has written to a file."""

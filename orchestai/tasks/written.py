@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from orchestai.artefacts import write_text
 from orchestai.errors import UserError
+from orchestai.storage.artifacts import write_text
 from orchestai.tasks.records import read_file, to_tasks
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task

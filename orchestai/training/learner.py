@@ -14,11 +14,11 @@ from torch import nn
 
 from orchestai.config import AdamConfig
 from orchestai.errors import UserError
-from orchestai.training.formats import check_formats
-from orchestai.training.freed_memory import FreedMemory
+from orchestai.training.distributed import together
+from orchestai.training.dtypes import check_formats
 from orchestai.training.layouts import layout_of
+from orchestai.training.malloc_trim import FreedMemory
 from orchestai.training.optimizers import open_optimizer
-from orchestai.training.rl.distributed import together
 
 
 class Weights(Protocol):

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from orchestai.config import ModelConfig
 from orchestai.errors import InfrastructureError
-from orchestai.workers import weights
+from orchestai.lm import weights
 from orchestai.workers.base import Completion
 from orchestai.workers.decoding import CancelledDecodingError, Decoder, Reply, Row
 from orchestai.workers.generation import Prompt, SamplingParams, seed

@@ -20,8 +20,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from orchestai.artefacts import append, write_bytes
 from orchestai.errors import UserError
+from orchestai.storage.artifacts import append, write_bytes
 from orchestai.workers.base import Completion
 from orchestai.workers.generation import Generator, Prompt, SamplingParams, generation_key
 

@@ -6,7 +6,7 @@ import ast
 import re
 
 from orchestai.sandbox.fences import parses
-from orchestai.sandbox.inventory import free_names
+from orchestai.sandbox.static.test_discovery import free_names
 
 IMPORTS: dict[str, str] = {
     "math": "import math",

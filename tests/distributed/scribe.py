@@ -23,15 +23,15 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from orchestai.config import LoraConfig
+from orchestai.data.training_file import save_training_data
 from orchestai.errors import InfrastructureError
-from orchestai.planner.base import Plan, SampleSpec, Scores
-from orchestai.planner.language import models
-from orchestai.planner.language.causal import CausalPolicy
-from orchestai.planner.language.tokens import TokenDecisions
+from orchestai.lm import loading
+from orchestai.lm.causal import CausalPolicy
+from orchestai.planner.base import Plan
 from orchestai.tasks.task import Task
-from orchestai.training.data_format import save_training_data
 from orchestai.training.learner import Learner
-from orchestai.training.supervised import train as train_phase1
+from orchestai.training.supervised.train import train as train_phase1
+from orchestai.types import SampleSpec, Scores, TokenDecisions
 from orchestai.workflow import Subtask, Workflow
 
 LONGEST = 4
@@ -47,7 +47,7 @@ class Scribe(nn.Module):
         super().__init__()
         model = tiny_model()
         if lora:
-            models.add_adapter(model, LoraConfig(rank=4))
+            loading.add_adapter(model, LoraConfig(rank=4))
         self.policy = CausalPolicy(model, frozenset({0}), value_head=value_head)
 
     def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
@@ -77,7 +77,7 @@ class Scribe(nn.Module):
         return sum(len(row.prompt) + len(row.completion) for row in decisions)
 
     def reference(self) -> AbstractContextManager[object] | None:
-        return models.reference(self.policy.model) if models.has_adapter(self.policy.model) else None
+        return loading.reference(self.policy.model) if loading.has_adapter(self.policy.model) else None
 
 
 SETTINGS = {

@@ -21,10 +21,10 @@ from orchestai import cli
 from orchestai.agents.registry import presets
 from orchestai.agents.shorthand import load_agent_config
 from orchestai.config import LoggingConfig, load_config
+from orchestai.config.aliases import understand
+from orchestai.config.section import Section
 from orchestai.errors import UserError
-from orchestai.section import Section
-from orchestai.shorthand import understand
-from orchestai.training.rl import distributed
+from orchestai.training import distributed
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENT = REPOSITORY / "docs" / "seeds.md"

@@ -9,9 +9,10 @@ import agents_sample as sample
 import pytest
 from typer.testing import CliRunner
 
-from orchestai import agents_script, cli
+from orchestai import cli
 from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.trainer import AgentTrainer
+from orchestai.cli import agent_scripts
 from orchestai.errors import UserError
 
 WORDS = ["model=tiny", "training.phase2_rl.num_episodes=4", "trainer.save_freq=1", "sandbox.level=process"]
@@ -20,13 +21,13 @@ WORDS = ["model=tiny", "training.phase2_rl.num_episodes=4", "trainer.save_freq=1
 def type_script(monkeypatch: pytest.MonkeyPatch, command: str, *words: str) -> None:
     """Run the script for `command` of deepcoder; what it exits with is its exit code."""
 
-    def main() -> None:
-        result = CliRunner().invoke(cli.app, agents_script.sys.argv[1:])
+    def main(argv: list[str]) -> None:
+        result = CliRunner().invoke(cli.app, argv)
         assert result.exception is None, result.output
 
-    monkeypatch.setattr(cli, "main", main)
-    monkeypatch.setattr(agents_script.sys, "argv", ["script", *words])
-    agents_script.run(command, "deepcoder")
+    monkeypatch.setattr(agent_scripts, "main", main)
+    monkeypatch.setattr(agent_scripts.sys, "argv", ["script", *words])
+    agent_scripts.run(command, "deepcoder")
 
 
 @pytest.mark.slow

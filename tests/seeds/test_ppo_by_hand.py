@@ -16,13 +16,13 @@ from orchestai.config import Phase2Config, PlannerConfig
 from orchestai.errors import InfrastructureError
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
 from orchestai.outcome import Scored, Unscorable
-from orchestai.planner.base import SampleSpec
-from orchestai.planner.encoder import TextEncoder
-from orchestai.planner.model import PlannerModel
+from orchestai.planner.slots.encoder import TextEncoder
+from orchestai.planner.slots.model import PlannerModel
 from orchestai.tasks.task import Task
-from orchestai.training.rl.checkpoint import Position
 from orchestai.training.rl.loop import ModelSelector, compute_gae, compute_reward
-from orchestai.training.rl.report import Report
+from orchestai.training.rl.monitoring.checkpoint import Position
+from orchestai.training.rl.monitoring.report import Report
+from orchestai.types import SampleSpec
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import Subtask, Workflow
 

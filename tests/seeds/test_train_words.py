@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestai.config import Phase2Config
+from orchestai.config.aliases import understand
 from orchestai.errors import UserError
-from orchestai.shorthand import understand
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,5 @@
 """Evaluation of the workflow `deepcoder`: `orchestai agents evaluate` with its preset and the words given here."""
 
-from orchestai.agents_script import run
+from orchestai.cli.agent_scripts import run
 
 run("evaluate", "deepcoder")

@@ -1,5 +1,5 @@
 """Training of the workflow `deepcoder`: `orchestai agents train` with its preset and the words given here."""
 
-from orchestai.agents_script import run
+from orchestai.cli.agent_scripts import run
 
 run("train", "deepcoder")

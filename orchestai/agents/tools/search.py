@@ -13,9 +13,9 @@ from typing import Any
 import bm25s
 import numpy as np
 
-from orchestai import artefacts
 from orchestai.agents.tools.tool import CallFailedError, in_thread
 from orchestai.errors import InfrastructureError, UserError
+from orchestai.storage import artifacts
 from orchestai.tasks.records import read_file
 
 _WORD = r"(?u)\b\w+\b"
@@ -106,10 +106,10 @@ class SearchIndex:
         Raises:
             UserError: it cannot be written.
         """
-        with artefacts.replacing_folder(folder) as unfinished:
+        with artifacts.replacing_folder(folder) as unfinished:
             corpus = [self._passages[i] for i in range(len(self))]
             self._retriever.save(str(unfinished), corpus=corpus, show_progress=False)
-            artefacts.write_json(unfinished / _ABOUT, {"format": _FORMAT, "passages": len(self)})
+            artifacts.write_json(unfinished / _ABOUT, {"format": _FORMAT, "passages": len(self)})
 
     def __len__(self) -> int:
         return len(self._passages)
@@ -167,7 +167,7 @@ class SearchFunction:
     def _passage(self, result: Any) -> Passage:
         known = {"text": result} if isinstance(result, str) else dict(result)
         text = str(known["text"])
-        return Passage(str(known.get("id") or artefacts.fingerprint(text)), str(known.get("title") or ""), text)
+        return Passage(str(known.get("id") or artifacts.fingerprint(text)), str(known.get("title") or ""), text)
 
 
 class Search:

@@ -14,16 +14,16 @@ from pydantic import Field
 from orchestai.agents.conversation import Act, Conversation
 from orchestai.agents.markup import program, shown
 from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.config.section import Section
 from orchestai.errors import InfrastructureError
 from orchestai.outcome import Unscorable
 from orchestai.rewards.functions import RewardFunction, find_reward, score
 from orchestai.sandbox import Program, Report
 from orchestai.sandbox.examples import example_tests
-from orchestai.section import Section
-from orchestai.tasks.deepcoder import as_function
+from orchestai.tasks.code.deepcoder import as_function
 from orchestai.tasks.examples import parse_calls
 from orchestai.tasks.task import Task
-from orchestai.training.rl.episode import Episode
+from orchestai.types import Episode
 
 _GENERATOR = "You write correct Python. Reply with the whole program in one ```python block."
 _TEST_RUNNER = "You read a program and what its tests said. Say in a few sentences what is wrong and how to repair it."

@@ -13,10 +13,10 @@ from orchestai.agents.tools import describe, use_tools
 from orchestai.agents.tools.calculator import Calculator
 from orchestai.agents.tools.python import Python
 from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.config.section import Section
 from orchestai.rewards.functions import RewardFunction, find_reward, score
-from orchestai.section import Section
 from orchestai.tasks.task import Task
-from orchestai.training.rl.episode import Episode
+from orchestai.types import Episode
 
 _ANALYSER = "You plan how to solve a maths problem: the quantities, and the steps that compute them. Do not compute."
 _EXECUTOR = r"You solve maths problems with tools. End with the final answer as \boxed{answer}."

@@ -21,7 +21,7 @@ from orchestai.outcome import Unscorable
 from orchestai.rewards.answers import brevity
 from orchestai.rewards.citations import ReportFigures, cited_ids, judge_report, stated
 from orchestai.tasks.task import Task
-from orchestai.training.rl.episode import Episode
+from orchestai.types import Episode
 
 _PLANNER = "You divide a question for researchers. Reply with a few questions: <question>words</question>."
 _SEARCHER = (

@@ -18,14 +18,14 @@ from orchestai.agents.conversation import Act, Conversation
 from orchestai.agents.markup import all_tagged, shown, tagged
 from orchestai.agents.tools.search import Passage, SearchFunction, SearchIndex, open_index
 from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.config.section import Section
 from orchestai.errors import UserError
 from orchestai.outcome import Unscorable
 from orchestai.rewards.answers import brevity, finds_answer, holds_answer
 from orchestai.rewards.citations import content_words
 from orchestai.rewards.functions import RewardFunction, find_reward, score
-from orchestai.section import Section
 from orchestai.tasks.task import Task
-from orchestai.training.rl.episode import Episode
+from orchestai.types import Episode
 
 _OPTIMISER = "You write search queries for a question, each short and about one thing: <query>words</query>."
 _SEARCHER = "You read passages for a question. Note in one or two sentences what they say that helps to answer it."

@@ -16,10 +16,10 @@ from pydantic import Field, ImportString
 
 from orchestai.agents.tools.tool import in_thread
 from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.config.section import Section
 from orchestai.errors import InfrastructureError
-from orchestai.section import Section
 from orchestai.tasks.task import Task
-from orchestai.training.rl.episode import Episode
+from orchestai.types import Episode
 
 
 class SingleAgent(AgentWorkflow):

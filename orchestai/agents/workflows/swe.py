@@ -16,13 +16,13 @@ from pydantic import Field
 
 from orchestai.agents.conversation import Conversation
 from orchestai.agents.markup import all_tagged, shown, verdict, verdict_reward
-from orchestai.agents.repository import Files, PatchError, apply_patch, read_commit, touched_paths
-from orchestai.agents.repository_tests import TestResult, place, run_tests
+from orchestai.agents.repositories.repository import Files, PatchError, apply_patch, read_commit, touched_paths
+from orchestai.agents.repositories.run_tests import TestResult, place, run_tests
 from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.config.section import Section
 from orchestai.errors import UserError
-from orchestai.section import Section
 from orchestai.tasks.task import Task
-from orchestai.training.rl.episode import Episode
+from orchestai.types import Episode
 
 _ANALYSER = (
     "You read an issue of a Python repository and find where it lies. Say in a few sentences what to change, "

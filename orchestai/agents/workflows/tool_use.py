@@ -11,16 +11,16 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from orchestai.agents.conversation import Act, Speaker
+from orchestai.agents.conversation import Act
 from orchestai.agents.tools import Calculator, FunctionTool, Python, Search, Tool, ToolResult, use_tools
 from orchestai.agents.workflow import Agents
 from orchestai.agents.workflows.search import Library
+from orchestai.config.section import Section
 from orchestai.rewards.answers import f1, finds_answer, tagged_answer
 from orchestai.rewards.functions import RewardFunction, find_reward, score
 from orchestai.sandbox import Sandbox
-from orchestai.section import Section
 from orchestai.tasks.task import Task
-from orchestai.training.rl.episode import Episode
+from orchestai.types import Episode, Speaker
 
 _SYSTEM = (
     "You answer questions. First call a tool to look up what you need. When you know the answer, give it in as few "

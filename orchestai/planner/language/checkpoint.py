@@ -16,11 +16,12 @@ from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from orchestai import artefacts, digests
 from orchestai.config import Config, PlannerConfig
 from orchestai.errors import UserError
-from orchestai.planner.language import models
+from orchestai.lm import loading
+from orchestai.planner.language.open_model import open_model, source
 from orchestai.planner.language.planner import LanguagePlanner
+from orchestai.storage import artifacts, digests
 from orchestai.workers.base import WorkerCard
 
 FORMAT = "orchestai.language-planner/1"
@@ -51,18 +52,18 @@ def save_language_planner(path: Path | str, planner: LanguagePlanner, config: Co
         "planner": planner.config.model_dump(mode="json"),
         "task_types": list(planner.config.task_types),
         "cards": [asdict(card) for card in planner.cards],
-        "versions": artefacts.versions(),
+        "versions": artifacts.versions(),
         **plain,
     }
-    with artefacts.replacing_folder(path) as folder:
-        with models.quietly():
+    with artifacts.replacing_folder(path) as folder:
+        with loading.quietly():
             planner.model.save_pretrained(folder)
         planner.tokenizer.save_pretrained(folder)
         if planner.policy.value_head is not None:
             save_file(planner.policy.value_head.state_dict(), folder / _VALUE_HEAD)
         if state:
             digests.save_torch(folder / STATE, state)
-        artefacts.write_json(folder / METADATA, metadata)
+        artifacts.write_json(folder / METADATA, metadata)
         digests.write_sums(folder)
 
 
@@ -77,7 +78,7 @@ def open_language_planner(
     Raises:
         UserError: as `open_model` and `LanguagePlanner` say.
     """
-    model, tokenizer = models.open_model(config, cards, texts)
+    model, tokenizer = open_model(config, cards, texts)
     return LanguagePlanner(config.planner, cards, model, tokenizer, value_head=value_head).eval()
 
 
@@ -108,10 +109,10 @@ def load_language_planner(
     settings = config.planner.language.model_copy(update=kept)
     own = config.planner.model_copy(update={"language": settings})
     if made_for.lora is None:
-        model, tokenizer = models.read_model(str(path), settings)
+        model, tokenizer = loading.read_model(str(path), settings)
     else:
-        model, _ = models.read_model(models.source(config.model_copy(update={"planner": own})), settings)
-        models.load_adapter(model, made_for.lora, path)
+        model, _ = loading.read_model(source(config.model_copy(update={"planner": own})), settings)
+        loading.load_adapter(model, made_for.lora, path)
         tokenizer = AutoTokenizer.from_pretrained(path)
     planner = LanguagePlanner(own, cards, model, tokenizer, value_head=value_head)
     if planner.policy.value_head is not None and (path / _VALUE_HEAD).exists():
@@ -127,7 +128,7 @@ def read_metadata(path: Path | str) -> dict[str, Any]:
         UserError: there is no such folder, it is damaged, or it is no planner's.
     """
     path = Path(path)
-    before = artefacts.previous_folder(path)
+    before = artifacts.previous_folder(path)
     if not path.exists() and before.is_dir():
         before.rename(path)
     if (path / METADATA).exists():

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from orchestai.config import PlannerConfig
 from orchestai.errors import UserError
-from orchestai.planner.language.sampling import Choose
+from orchestai.lm.sampling import Choose
 from orchestai.workers.base import WorkerCard
 
 

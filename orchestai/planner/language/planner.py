@@ -8,15 +8,15 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from orchestai.config import PlannerConfig
-from orchestai.planner.base import Plan, SampleSpec
+from orchestai.lm.length_batches import length_batches
+from orchestai.lm.sampling import Choose, Completion
+from orchestai.lm.token_policy import TokenPolicy
+from orchestai.planner.base import Plan
 from orchestai.planner.language.constrained import plan_grammar
 from orchestai.planner.language.plan_text import read_plan
 from orchestai.planner.language.prompt import PromptTooLongError, PromptWriter
-from orchestai.planner.language.sampling import Choose, Completion
-from orchestai.planner.language.token_policy import TokenPolicy
-from orchestai.planner.language.tokens import TokenDecisions
-from orchestai.planner.length_batches import length_batches
 from orchestai.tasks.task import Task
+from orchestai.types import SampleSpec, TokenDecisions
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import WorkflowError
 

@@ -9,8 +9,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from orchestai.config import PlannerConfig
+from orchestai.lm.weights import SMOLLM2, source
 from orchestai.workers.base import WorkerCard
-from orchestai.workers.weights import SMOLLM2, source
 
 _END = "<|end|>"
 _NUMBERS = 32

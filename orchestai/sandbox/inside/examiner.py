@@ -1,8 +1,8 @@
 """T, the process of a slot that runs the tests: kept for the next program where it is as good as new.
 
-Self-contained tests (see `orchestai.sandbox.self_contained`) change nothing that outlasts them, and look at nothing
-that those before them could have changed. So one process runs the tests of many such programs, one after the other.
-All other tests get a process that has run none, and it ends with them.
+Self-contained tests (see `orchestai.sandbox.static.self_contained`) change nothing that outlasts them, and look at
+nothing that those before them could have changed. So one process runs the tests of many such programs, one after the
+other. All other tests get a process that has run none, and it ends with them.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from orchestai import artefacts
 from orchestai.errors import UserError
+from orchestai.storage import artifacts
 from orchestai.tasks.composition.generate import SPLITS, generate_pairs
 from orchestai.tasks.composition.mutants import measure
 from orchestai.tasks.composition.operations import OPERATIONS
@@ -28,13 +28,13 @@ def main(
     if output is not None:
         for name, members in pairs.items():
             lines = "".join(task.model_dump_json(exclude_defaults=True) + "\n" for task, _ in members)
-            artefacts.write_text(output / f"{name}.jsonl", lines)
+            artifacts.write_text(output / f"{name}.jsonl", lines)
             typer.echo(f"{len(members)} tasks -> {output / f'{name}.jsonl'}")
     if stats or json_path is not None:
         found = count(pairs, OPERATIONS) | {"mutants": measure(pairs["test"][:mutated], OPERATIONS).to_dict()}
         typer.echo(json.dumps(found, indent=2))
         if json_path is not None:
-            artefacts.write_json(json_path, found)
+            artifacts.write_json(json_path, found)
 
 
 def run() -> None:

@@ -12,18 +12,16 @@ from torch.nn.utils.rnn import pad_sequence
 
 from orchestai.config import Phase2Config
 from orchestai.outcome import Scored
-from orchestai.planner.base import AnyDecisions
-from orchestai.planner.language.tokens import TokenDecisions
 from orchestai.tasks.task import Task
-from orchestai.training.rl import maths
-from orchestai.training.rl.credit import Acts, Credit, acts_of, decoupled, step_advantages
-from orchestai.training.rl.critic import PER_DECISION, PER_TOKEN, advantages_and_returns, horizon
-from orchestai.training.rl.episode import Episode, Turn
-from orchestai.training.rl.importance import Bound, effective_share, sampler_weights, weight_moments
-from orchestai.training.rl.maths import Counts, GroupAdvantages, Lengths, Level
-from orchestai.training.rl.recipes import Recipe
-from orchestai.training.rl.rows import BETWEEN, Row, rows_of
-from orchestai.training.rl.truncation import overlong_rewards, without_truncated
+from orchestai.training.rl.algorithms import formulas
+from orchestai.training.rl.algorithms.credit import Acts, Credit, acts_of, decoupled, step_advantages
+from orchestai.training.rl.algorithms.critic import PER_DECISION, PER_TOKEN, advantages_and_returns, horizon
+from orchestai.training.rl.algorithms.formulas import Counts, GroupAdvantages, Lengths, Level
+from orchestai.training.rl.algorithms.importance import Bound, effective_share, sampler_weights, weight_moments
+from orchestai.training.rl.algorithms.recipes import Recipe
+from orchestai.training.rl.algorithms.truncation import overlong_rewards, without_truncated
+from orchestai.training.rl.rollouts.rows import BETWEEN, Row, rows_of
+from orchestai.types import AnyDecisions, Episode, TokenDecisions, Turn
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +174,7 @@ def make_batch(
     def compare(rewards: Tensor, group_ids: Tensor, unit_ids: Tensor | None) -> GroupAdvantages:
         if credit.decoupled:
             everything = torch.ones(len(rewards), dtype=torch.bool)
-            return maths.group_advantages(rewards, group_ids, everything, unit_ids=unit_ids, scale="batch")
+            return formulas.group_advantages(rewards, group_ids, everything, unit_ids=unit_ids, scale="batch")
         return _compare(recipe, rewards, group_ids, unit_ids)
 
     compared = credit.advantages(acts, compare)
@@ -195,7 +193,7 @@ def make_batch(
         ahead = horizon(config, PER_TOKEN if isinstance(rows[0].decisions, TokenDecisions) else PER_DECISION)
         per_slot, returns = advantages_and_returns(earned, act, of_row, row_numbers, mask, values, ahead)
         advantages = _mean_of_slots(per_slot, mask, of_row, len(known))
-        per_slot = maths.whiten(per_slot, in_loss)
+        per_slot = formulas.whiten(per_slot, in_loss)
     else:
         per_slot, returns = torch.where(mask, advantages[act], 0.0), torch.zeros_like(values)
         if config.credit == "step":
@@ -287,14 +285,14 @@ def _compare(recipe: Recipe, rewards: Tensor, group_ids: Tensor, unit_ids: Tenso
     """Advantages by the recipe's baseline; for a critic, only the group's figures are of use."""
     everything = torch.ones(len(rewards), dtype=torch.bool)
     if recipe.baseline == "leave_one_out":
-        return maths.rloo(rewards, group_ids, everything, unit_ids=unit_ids)
+        return formulas.rloo(rewards, group_ids, everything, unit_ids=unit_ids)
     if recipe.baseline == "batch":
-        groups = maths.group_advantages(rewards, group_ids, everything, unit_ids=unit_ids, scale="none")
+        groups = formulas.group_advantages(rewards, group_ids, everything, unit_ids=unit_ids, scale="none")
         whole = torch.zeros_like(group_ids)
-        together = maths.group_advantages(rewards, whole, everything, unit_ids=unit_ids, scale="none")
+        together = formulas.group_advantages(rewards, whole, everything, unit_ids=unit_ids, scale="none")
         return groups._replace(values=together.values)
-    scale: maths.Scale = "group" if recipe.baseline == "group_scaled" else "none"
-    return maths.group_advantages(rewards, group_ids, everything, unit_ids=unit_ids, scale=scale)
+    scale: formulas.Scale = "group" if recipe.baseline == "group_scaled" else "none"
+    return formulas.group_advantages(rewards, group_ids, everything, unit_ids=unit_ids, scale=scale)
 
 
 def _credit_steps(episodes: Sequence[Episode], acts: Acts) -> Tensor:

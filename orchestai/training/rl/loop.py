@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from orchestai.errors import InfrastructureError
+from orchestai.execution.reward import AbsoluteReward, Judged
 from orchestai.outcome import Unscorable
-from orchestai.planner.base import AnyDecisions, DecisionKind, TrainablePlanner
-from orchestai.rewards.reward import AbsoluteReward, Judged
+from orchestai.planner.base import TrainablePlanner
 from orchestai.tasks.task import Task
-from orchestai.training.rl import maths
+from orchestai.training.rl.algorithms import formulas
+from orchestai.types import AnyDecisions, DecisionKind
 
 
 def compute_reward(
@@ -54,7 +55,7 @@ def compute_gae(
     given, foreseen = (torch.as_tensor(one, dtype=torch.float32) for one in (rewards, values))
     rows = torch.atleast_2d(given)
     every = torch.ones_like(rows, dtype=torch.bool)
-    advantages, _ = maths.gae(rows, torch.atleast_2d(foreseen), every, gamma, lambda_gae)
+    advantages, _ = formulas.gae(rows, torch.atleast_2d(foreseen), every, gamma, lambda_gae)
     return advantages.reshape(given.shape)
 
 
@@ -97,9 +98,9 @@ class ModelSelector:
             advantages, returns: (plans, slots), or (plans, 1) where all decisions of a plan have the same.
         """
         scores = self._planner.score(states, actions, explore=self._explore, temperature=self._temperature)
-        ratio = maths.policy_ratio(scores.logp, old_log_probs, scores.mask)
-        bounds = maths.Bounds(clip_epsilon, clip_epsilon)
-        policy = maths.policy_loss("clip", scores.logp, ratio, advantages, bounds)
+        ratio = formulas.policy_ratio(scores.logp, old_log_probs, scores.mask)
+        bounds = formulas.Bounds(clip_epsilon, clip_epsilon)
+        policy = formulas.policy_loss("clip", scores.logp, ratio, advantages, bounds)
         losses = {
             "policy_loss": policy[scores.mask].mean(),
             "value_loss": ((scores.value - returns) ** 2)[scores.mask].mean(),

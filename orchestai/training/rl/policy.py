@@ -9,8 +9,9 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from orchestai.planner.base import AnyDecisions, DecisionKind, Scores, TrainablePlanner
+from orchestai.planner.base import TrainablePlanner
 from orchestai.tasks.task import Task
+from orchestai.types import AnyDecisions, DecisionKind, Scores
 
 
 class Policy(Protocol):

@@ -13,36 +13,37 @@ from accelerate import Accelerator
 
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
+from orchestai.execution.reward import invalid_margin
 from orchestai.outcome import UnscorableCounts, UnscorableLimit
-from orchestai.rewards.reward import invalid_margin
 from orchestai.tasks.task import Task
+from orchestai.training.distributed import exchange, share
 from orchestai.training.layouts import layout_of
+from orchestai.training.rl.algorithms.credit import Credit
+from orchestai.training.rl.algorithms.invalid_plans import rank_invalid
+from orchestai.training.rl.algorithms.recipes import PPO, RECIPES, Recipe
 from orchestai.training.rl.batch import Learning, make_batch, plan_credit
-from orchestai.training.rl.best import ENOUGH, judge, successes
-from orchestai.training.rl.checkpoint import Position, length_of
-from orchestai.training.rl.collapse import watch
-from orchestai.training.rl.collector import Begun, Collector
-from orchestai.training.rl.credit import Credit
-from orchestai.training.rl.distributed import exchange, share
-from orchestai.training.rl.episode import Episode, rank_invalid
-from orchestai.training.rl.gap import growth, measure_gaps, note_attempts
-from orchestai.training.rl.metrics import (
+from orchestai.training.rl.monitoring.best import ENOUGH, judge, successes
+from orchestai.training.rl.monitoring.checkpoint import Position, length_of
+from orchestai.training.rl.monitoring.early_stopping import watch
+from orchestai.training.rl.monitoring.generalization_gap import growth, measure_gaps, note_attempts
+from orchestai.training.rl.monitoring.metrics import (
     describe_batch,
     describe_episodes,
     describe_policies,
     describe_sampling,
     sample_rows,
 )
+from orchestai.training.rl.monitoring.report import SAMPLES_PER_UPDATE, Report
+from orchestai.training.rl.monitoring.saving import Checkpoints
+from orchestai.training.rl.monitoring.summary import Summary
 from orchestai.training.rl.policy import Policy
-from orchestai.training.rl.recipes import PPO, RECIPES, Recipe
-from orchestai.training.rl.report import SAMPLES_PER_UPDATE, Report
-from orchestai.training.rl.saving import Checkpoints
+from orchestai.training.rl.rollouts.collector import Begun, Collector
+from orchestai.training.rl.rollouts.staleness import describe_staleness, refuse_stale
+from orchestai.training.rl.rollouts.task_batches import TaskBatches, all_episodes
 from orchestai.training.rl.schedule import rate_factor
-from orchestai.training.rl.staleness import describe_staleness, refuse_stale
 from orchestai.training.rl.stop_signals import StopSignals
-from orchestai.training.rl.summary import Summary
-from orchestai.training.rl.task_batches import TaskBatches, all_episodes
 from orchestai.training.rl.update import Updates
+from orchestai.types import Episode
 
 _DEVIATION = 1e-3
 """Largest distance of a ratio from 1 at an update's first step that rounding explains, on policy."""

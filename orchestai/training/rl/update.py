@@ -12,17 +12,17 @@ from accelerate import Accelerator
 
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
-from orchestai.training.formats import is_exact
+from orchestai.training.distributed import together
+from orchestai.training.dtypes import is_exact
 from orchestai.training.learner import Learner, NotFiniteError
-from orchestai.training.rl import maths
+from orchestai.training.rl.algorithms import formulas
+from orchestai.training.rl.algorithms.critic import value_rates
+from orchestai.training.rl.algorithms.importance import effective_share
+from orchestai.training.rl.algorithms.objective import FIGURES, Objective
+from orchestai.training.rl.algorithms.recipes import Recipe
 from orchestai.training.rl.batch import Batch, Learning, corrected
-from orchestai.training.rl.critic import value_rates
-from orchestai.training.rl.distributed import together
-from orchestai.training.rl.importance import effective_share
-from orchestai.training.rl.objective import FIGURES, Objective
-from orchestai.training.rl.parts import passes
+from orchestai.training.rl.microbatches import passes
 from orchestai.training.rl.policy import Policy
-from orchestai.training.rl.recipes import Recipe
 
 
 class Updated(NamedTuple):
@@ -95,7 +95,7 @@ class Updates:
             for numbers in self._minibatches(len(batch), update, iteration):
                 rows = batch.take(numbers)
                 if share < 1:
-                    rows = rows.of_policy_loss(maths.high_entropy(entropy[numbers], rows.mask, share))
+                    rows = rows.of_policy_loss(formulas.high_entropy(entropy[numbers], rows.mask, share))
                 steps.append(self._step(rows, update, value_only))
         with together(self._accelerator, f"adding up the figures of update {update + 1}"):
             summed = self._accelerator.reduce(sum(step.figures for step in steps), "sum")

@@ -7,19 +7,19 @@ from pathlib import Path
 
 from rich.console import Console
 
-from orchestai import artefacts
 from orchestai.config import Config, LoggingConfig
 from orchestai.errors import UserError
+from orchestai.execution.reward import invalid_margin
+from orchestai.execution.runtime import open_runtime
 from orchestai.planner.checkpoint import fingerprint_of, load_planner, reference_of, seen_by
-from orchestai.rewards.reward import invalid_margin
-from orchestai.runtime import open_runtime
+from orchestai.storage import artifacts
 from orchestai.tasks.suite import data_fingerprint
-from orchestai.training.open_reward import open_reward
-from orchestai.training.rl.distributed import interleave, on_all, open_accelerator, share
-from orchestai.training.rl.episode import rank_invalid
-from orchestai.training.rl.metrics import describe_episodes, sample_rows
-from orchestai.training.rl.rollout import Rollout
-from orchestai.training.rl.start import split_tasks
+from orchestai.training.distributed import interleave, on_all, open_accelerator, share
+from orchestai.training.rl.algorithms.invalid_plans import rank_invalid
+from orchestai.training.rl.monitoring.metrics import describe_episodes, sample_rows
+from orchestai.training.rl.open_reward import open_reward
+from orchestai.training.rl.rollouts.rollout import Rollout
+from orchestai.training.rl.setup import split_tasks
 from orchestai.workers.pool import worker_cards
 
 VALIDATION = "validation.json"
@@ -64,11 +64,11 @@ async def validate(config: Config, *, checkpoint: Path, output_dir: Path | None 
             "fingerprint": fingerprint,
             "data_fingerprint": data_fingerprint(tasks),
             "sandbox_level": level,
-            "versions": artefacts.versions(),
+            "versions": artifacts.versions(),
         }
         written = ""
         if output_dir is not None:
-            artefacts.write_json(output_dir / VALIDATION, {**metrics, "tasks": len(tasks), **facts, "plans": rows})
+            artifacts.write_json(output_dir / VALIDATION, {**metrics, "tasks": len(tasks), **facts, "plans": rows})
             written = f"; written: {output_dir / VALIDATION}"
         lost = f", {metrics['unscorable_share']:.1%} unscorable" if metrics["unscorable_share"] else ""
         Console(stderr=True).print(

@@ -1,0 +1,98 @@
+"""Who speaks for each role: weights that learn, sampled in batches over all conversations, or workers that do not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from orchestai.agents.budget import Budget
+from orchestai.agents.chat_models import ModelVoice, PolicyVoice, Seeds, WorkerVoice
+from orchestai.agents.conversation import Voice
+from orchestai.agents.policies import Policies
+from orchestai.agents.workflow import Agents
+from orchestai.config.agents import AgentConfig
+from orchestai.errors import UserError
+from orchestai.lm.backends.base import SampleSettings
+from orchestai.lm.backends.transformers_model import LocalBackend
+from orchestai.lm.batcher import Batcher
+from orchestai.tasks.task import Task
+from orchestai.workers.generation import SamplingParams
+from orchestai.workers.pool import WorkerPool
+
+
+class Cast:
+    """Gives the agents of each attempt their voices.
+
+    Args:
+        pool: of the frozen roles; None where there are none.
+
+    Attributes:
+        weights: held while policies are sampled, and by whoever changes their weights.
+    """
+
+    def __init__(self, config: AgentConfig, policies: Policies, pool: WorkerPool | None = None) -> None:
+        self.weights = asyncio.Lock()
+        self._config = config
+        self._policies = policies
+        self._pool = pool
+        self._backends = {name: LocalBackend(policy.policy) for name, policy in policies.learning.items()}
+        self._batchers = {
+            name: Batcher(backend, weights=self.weights, max_rows=config.model.max_rows)
+            for name, backend in self._backends.items()
+        }
+
+    def agents(self, task: Task, *, seed: int, attempt: int, temperature: float) -> Agents:
+        """Those who act in one attempt at a task.
+
+        Args:
+            seed: of all that they sample.
+            attempt: its number among those at the same task; workers that do not learn answer each anew.
+            temperature: of those that learn; 0 takes the likeliest token.
+
+        The agents' `begin` raises UserError for a role that the workflow does not name among its `roles`.
+        """
+        seeds = Seeds(seed)
+
+        def voice(role: str) -> Voice:
+            if role in self._config.agents.frozen:
+                return self._frozen(self._config.agents.frozen[role], attempt)
+            return self._learning(role, seeds, temperature)
+
+        agents = self._config.agents
+        return Agents(task, voice, Budget(agents.budget), agents.reward_weights)
+
+    async def sync(self, versions: Mapping[str, int]) -> None:
+        """See `Collector.sync`."""
+        for name, backend in self._backends.items():
+            await backend.sync(lambda folder: None, versions[name])
+
+    async def close(self) -> None:
+        for batcher in self._batchers.values():
+            await batcher.close()
+
+    def _learning(self, role: str, seeds: Seeds, temperature: float) -> Voice:
+        name = self._policies.of_role.get(role)
+        if name is None:
+            known = ", ".join([*self._policies.of_role, *self._config.agents.frozen])
+            raise UserError(
+                f"the workflow begins a conversation of {role!r}, but its roles are {known}; add it to them"
+            )
+        policy = self._policies.learning[name]
+        return PolicyVoice(
+            name,
+            role,
+            self._batchers[name],
+            self._policies.stitchers[name],
+            policy.tokenizer,
+            SampleSettings(temperature, self._config.model.max_new_tokens),
+            seeds,
+            context=policy.policy.context,
+        )
+
+    def _frozen(self, name: str, attempt: int) -> Voice:
+        assert self._pool is not None
+        assert self._config.workers is not None
+        if name in self._config.workers.pool:
+            return WorkerVoice(name, self._pool, name, attempt)
+        params = SamplingParams(max_new_tokens=self._config.model.max_new_tokens)
+        return ModelVoice(name, self._pool.generator(name), params, attempt)

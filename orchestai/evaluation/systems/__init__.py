@@ -1,0 +1,1 @@
+"""Planners and baselines, compared on the same tasks."""

@@ -1,0 +1,80 @@
+"""The rows that a trained planner is compared with."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from orchestai.config import Config
+from orchestai.evaluation.systems.assignments import Embed, NearestAssignment, PriorAssignment
+from orchestai.evaluation.systems.worker_credit import Trial
+from orchestai.planner.base import Plan, Planner
+from orchestai.planner.baselines.assignment import Assignment, FixedAssignment, RandomAssignment, assign, randomness
+from orchestai.planner.baselines.heuristic import HeuristicPlanner
+from orchestai.planner.baselines.reference import ReferencePlanner, WholePlanner
+from orchestai.tasks.task import Task
+from orchestai.workers.base import WorkerCard
+
+WHOLE = "whole: "
+"""Rows of one worker asked for the whole task are named so, before the worker's name."""
+WHOLE_CASCADE = "whole: cascade"
+HEURISTIC = "heuristic planner"
+RANDOM, CHEAPEST, PRIOR, NEAREST = "random workers", "cheapest worker", "per-type prior", "kNN"
+CASCADE, REFERENCE, SAMPLE_K, ORACLE = "cascade per step", "reference + prior", "sample-k-and-check", "oracle"
+
+
+class ReassignedPlanner:
+    """Decompositions that another planner made, with the workers that `assignment` chooses.
+
+    Args:
+        plans: that planner's plans by task id; a missing workflow stays missing.
+    """
+
+    def __init__(self, plans: Mapping[str, Plan], assignment: Assignment, seed: int = 0) -> None:
+        self._plans = plans
+        self._assignment = assignment
+        self._seed = seed
+
+    def plan(self, tasks: Sequence[Task]) -> list[Plan]:
+        return [self._reassigned(self._plans[task.task_id], task) for task in tasks]
+
+    def _reassigned(self, plan: Plan, task: Task) -> Plan:
+        if plan.workflow is None:
+            return plan
+        workflow = assign(plan.workflow, self._assignment, randomness(self._seed, task))
+        return dataclasses.replace(plan, workflow=workflow, decisions=None, logp=None)
+
+
+def whole_rows(config: Config) -> dict[str, Planner]:
+    """Every worker asked for the whole task, then the cascade, cheap to strong."""
+    rows: dict[str, Planner] = {f"{WHOLE}{name}": WholePlanner(name) for name in config.workers.pool}
+    if cascade := config.workers.cascade:
+        rows[WHOLE_CASCADE] = WholePlanner(cascade[0], cascade[1:])
+    return rows
+
+
+def step_rows(
+    config: Config, cards: Sequence[WorkerCard], plans: Mapping[str, Plan], log: Sequence[Trial], embed: Embed
+) -> dict[str, Planner]:
+    """Other choices of workers for given decompositions, then other decompositions.
+
+    The random, per-type and kNN rows may use as many fallbacks as the planner; the cascade asks all of its workers.
+    What learns from logs is left out where there are none.
+    """
+    fallbacks = config.planner.max_fallbacks
+    cheapest = min(cards, key=lambda card: card.price_usd)
+    choices: dict[str, Assignment] = {
+        RANDOM: RandomAssignment(tuple(card.name for card in cards), fallbacks),
+        CHEAPEST: FixedAssignment((cheapest.name,)),
+    }
+    if log:
+        choices[PRIOR] = PriorAssignment(log, fallbacks)
+        choices[NEAREST] = NearestAssignment(log, embed, fallbacks)
+    if config.workers.cascade:
+        choices[CASCADE] = FixedAssignment(config.workers.cascade)
+    rows: dict[str, Planner] = {name: ReassignedPlanner(plans, choice) for name, choice in choices.items()}
+    if config.workers.cascade:
+        rows[HEURISTIC] = HeuristicPlanner(config.workers.cascade, config.planner)
+    if log:
+        rows[REFERENCE] = ReferencePlanner(PriorAssignment(log, fallbacks))
+    return rows

@@ -1,0 +1,266 @@
+"""Compares planners with every baseline on the same tasks, by paired differences."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from orchestai.config import Config
+from orchestai.errors import UserError
+from orchestai.evaluation.held_out import HeldOut
+from orchestai.evaluation.statistics import mean
+from orchestai.evaluation.systems import baselines, plot
+from orchestai.evaluation.systems.assignments import Embed
+from orchestai.evaluation.systems.oracle import Hindsight, best_of
+from orchestai.evaluation.systems.report import (
+    Difference,
+    Summary,
+    conclusion,
+    decompositions,
+    difference,
+    oracle_share,
+    summarise,
+)
+from orchestai.evaluation.systems.results import Row, rank_invalid
+from orchestai.evaluation.systems.runner import Runner
+from orchestai.evaluation.systems.sample_k import OpenExecutor, SampleK, sample_k, strongest_sampler
+from orchestai.evaluation.systems.table import table
+from orchestai.evaluation.systems.worker_credit import trials
+from orchestai.execution.executor import Executor
+from orchestai.execution.record import ExecutionRecord
+from orchestai.execution.reward import RewardForm
+from orchestai.planner.base import Plan, Planner
+from orchestai.planner.slots.encoder import TextEncoder, UnreadableTextError
+from orchestai.progress import LoggedProgress
+from orchestai.storage import artifacts
+from orchestai.tasks.splits import task_hash
+from orchestai.tasks.task import Task
+from orchestai.workers.base import WorkerCard
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The figures of one evaluation.
+
+    Attributes:
+        planners: names of the evaluated planners, in the order given; the last is the one that is spoken of.
+        differences: of each planner to every row before it or beside it.
+        oracle_shares: mean reward of each planner over the oracle's.
+        decompositions: closeness of each planner's plans to the reference.
+        facts: how the figures came about: task fingerprint, derived baselines, configuration, versions.
+        remarks: what a reader must know about the tasks, a line each.
+    """
+
+    planners: tuple[str, ...]
+    summaries: tuple[Summary, ...]
+    differences: tuple[Difference, ...]
+    oracle_shares: dict[str, float | None]
+    decompositions: dict[str, dict[str, float]]
+    facts: dict[str, Any]
+    remarks: tuple[str, ...] = ()
+
+    def on(self, held_out: HeldOut[Task]) -> Evaluation:
+        """The same figures, saying which tasks they are on."""
+        facts = {**self.facts, "held_out": held_out.to_dict(lambda task: task.task_id)}
+        return replace(self, facts=facts, remarks=tuple(held_out.remarks()))
+
+    @property
+    def ours(self) -> str:
+        return self.planners[-1]
+
+    @property
+    def conclusion(self) -> str:
+        """Lines that say what was learned, after those on the tasks."""
+        said = conclusion(self.planners, self.summaries, self.differences, self.oracle_shares)
+        return "\n".join([*self.remarks, said])
+
+    def table(self) -> Table:
+        first = self.summaries[0]
+        title = f"{first.n} {first.suite} tasks"
+        return table(self.ours, self.summaries, self.differences, title)
+
+    def write(self, path: Path | str) -> None:
+        """Write the figures to `path` (JSON), and beside it the picture (.png) and the table with conclusion (.txt).
+
+        Raises:
+            UserError: a file cannot be written.
+        """
+        path = Path(path)
+        artifacts.write_json(path, self.to_dict())
+        plot.draw(path.with_suffix(".png"), self.planners, self.summaries)
+        page = Console(width=200, file=io.StringIO(), record=True)
+        page.print(self.table())
+        artifacts.write_text(path.with_suffix(".txt"), f"{page.export_text()}\n{self.conclusion}\n")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "rows": [asdict(summary) for summary in self.summaries],
+            "differences": [compared.to_dict() for compared in self.differences],
+            "oracle_shares": self.oracle_shares,
+            "decompositions": self.decompositions,
+            "conclusion": self.conclusion.split("\n"),
+            **self.facts,
+        }
+
+
+async def evaluate(
+    config: Config,
+    planners: Mapping[str, Planner],
+    tasks: Sequence[Task],
+    executor: Executor,
+    *,
+    reward: RewardForm,
+    cards: Sequence[WorkerCard],
+    embed: Embed,
+    records: Sequence[ExecutionRecord] = (),
+    open_executor: OpenExecutor | None = None,
+    console: Console | None = None,
+) -> Evaluation:
+    """Run the planners and all baselines on `tasks`.
+
+    Args:
+        planners: by row name; the first one's decompositions are given to the baselines that choose workers alone, the
+            last one is compared with every other row.
+        reward: what an execution is worth.
+        cards: of the pool.
+        embed: reads subtasks for the kNN baseline.
+        records: logged executions, for the baselines that learn by counting; those of `tasks` themselves are not used,
+            and without any others these rows are left out.
+        open_executor: for sample-k-and-check, whose worker is not in the pool; without it that row is left out.
+        console: where the progress bar is shown.
+
+    Raises:
+        UserError: there is nothing to evaluate, or more executions are unscorable than `execution.unscorable_limit`
+            allows.
+    """
+    if not tasks or not planners:
+        raise UserError("evaluate: no tasks or no planners; choose another tasks.eval_split, or pass a checkpoint")
+    known = _of_other_tasks(records, tasks)
+    names = [card.name for card in cards]
+    log = [t for t in trials(known, reward) if t.worker in names]
+    runner = Runner(executor, config, tasks, reward)
+    facts: dict[str, Any] = {}
+    with _bar(console) as progress:
+        bar = _Bar(progress, len(tasks))
+        rows = await _run(runner, planners, bar)
+        plans = {task.task_id: _plan_of(rows[0], i) for i, task in enumerate(tasks)}
+        others = baselines.whole_rows(config) | baselines.step_rows(config, cards, plans, log, embed)
+        rows += await _run(runner, others, bar)
+        sampled = await _sampled(config, rows, len(planners) - 1, tasks, open_executor, bar, reward)
+        if sampled is not None:
+            rows.append(sampled.row)
+            facts["sample_k"] = {"worker": sampled.worker, "k": sampled.k, "budget_usd": sampled.budget_usd}
+        hindsight = Hindsight(executor, names, reward, config.execution.concurrency)
+        found = await hindsight.plans(tasks, bar.start(baselines.ORACLE))
+        informed = await runner.run("hindsight", found, bar.start(baselines.ORACLE))
+    *rows, informed = rank_invalid([*rows, informed], reward.margin)
+    oracle = best_of(baselines.ORACLE, [*rows, informed])
+    trained = rows[: len(planners)]
+    suite = tasks[0].suite
+    return Evaluation(
+        planners=tuple(planners),
+        summaries=tuple(summarise(row, suite) for row in [*rows, oracle]),
+        differences=_differences(trained, [*rows, oracle]),
+        oracle_shares={row.name: oracle_share(row, oracle) for row in trained},
+        decompositions=decompositions(trained, tasks),
+        facts=facts
+        | {
+            "suite": suite,
+            "tasks_fingerprint": artifacts.fingerprint([task.model_dump(mode="json") for task in tasks]),
+            "log_executions": len(known),
+            "reward": asdict(reward),
+            "config": config.model_dump(mode="json"),
+            "versions": artifacts.versions(),
+        },
+    )
+
+
+def embedder(encoder: TextEncoder) -> Embed:
+    """Unit vectors by `encoder`; of a text that it cannot take, the zero vector, which is near to nothing."""
+
+    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors = np.zeros((len(texts), encoder.width), dtype=np.float32)
+        for i, text in enumerate(texts):
+            try:
+                vectors[i] = encoder.embed([text])[0].numpy()
+            except UnreadableTextError:
+                continue
+        return vectors
+
+    return embed
+
+
+def _of_other_tasks(records: Sequence[ExecutionRecord], tasks: Sequence[Task]) -> list[ExecutionRecord]:
+    """Without the executions of tasks that are evaluated on: the baselines must not have seen them."""
+    evaluated = {task_hash(task.instruction) for task in tasks}
+    return [record for record in records if task_hash(record.instruction) not in evaluated]
+
+
+def _plan_of(row: Row, i: int) -> Plan:
+    return Plan(workflow=row.results[i].workflow, raw_valid=row.results[i].raw_valid)
+
+
+def _differences(trained: Sequence[Row], rows: Sequence[Row]) -> tuple[Difference, ...]:
+    """The last trained planner to every other row, and each trained one to those trained before it."""
+    pairs = [(trained[-1], row) for row in rows if row is not trained[-1]]
+    pairs += [(of, to) for i, of in enumerate(trained[:-1]) for to in trained[:i]]
+    return tuple(difference(of, to) for of, to in pairs)
+
+
+async def _run(runner: Runner, planners: Mapping[str, Planner], bar: _Bar) -> list[Row]:
+    rows = []
+    for name, planner in planners.items():
+        rows.append(await runner.row(name, planner, bar.start(name)))
+        runner.refuse_if_broken()
+    return rows
+
+
+async def _sampled(
+    config: Config,
+    rows: Sequence[Row],
+    ours: int,
+    tasks: Sequence[Task],
+    open_executor: OpenExecutor | None,
+    bar: _Bar,
+    reward: RewardForm,
+) -> SampleK | None:
+    """Sample-k-and-check at the mean cost of row `ours`."""
+    name = strongest_sampler(config)
+    if name is None or open_executor is None:
+        return None
+    asked_whole = next(row for row in rows if row.name == baselines.WHOLE + name)
+    budget_usd = mean(rows[ours].values("cost_usd"))
+    return await sample_k(config, asked_whole, budget_usd, tasks, open_executor, bar.start, reward)
+
+
+def _bar(console: Console | None) -> Progress:
+    columns = (TextColumn("evaluate"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return LoggedProgress(*columns, TextColumn("{task.description}"), console=console, disable=console is None)
+
+
+class _Bar:
+    """A bar that goes once over the tasks for each row."""
+
+    def __init__(self, progress: Progress, tasks: int) -> None:
+        self._progress = progress
+        self._tasks = tasks
+        self._line: TaskID = progress.add_task("", total=tasks)
+        self._rows = 0
+
+    def start(self, row: str) -> Callable[[], None]:
+        """Begin a row; call the result after each of its tasks."""
+        self._rows += 1
+        self._progress.reset(self._line, total=self._tasks, description=f"row {self._rows}: {row}")
+        return lambda: self._progress.advance(self._line)

@@ -1,0 +1,153 @@
+"""The best plan in hindsight, from below: what somebody who saw the hidden tests beforehand could at least have had."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+
+from orchestai.errors import InfrastructureError
+from orchestai.evaluation.systems.results import Result, Row
+from orchestai.execution.assembler import assemble
+from orchestai.execution.executor import Executor
+from orchestai.execution.request import build_request
+from orchestai.execution.reward import RewardForm
+from orchestai.outcome import Unscorable
+from orchestai.planner.base import Plan
+from orchestai.rewards.unit_tests import judge
+from orchestai.sandbox.examples import passes_examples
+from orchestai.tasks.composition.operations import OPERATIONS
+from orchestai.tasks.examples import clean
+from orchestai.tasks.task import Task
+from orchestai.workers.base import Answer, Request, WorkerError
+from orchestai.workflow import Subtask
+
+
+class Hindsight:
+    """Finds, for reference decompositions, a worker per subtask whose answer is right, at the lowest price.
+
+    An answer is right where the program that has it in place of one canonical step, all other steps being canonical,
+    passes the hidden tests. The price is what the answer's cost and latency would take off the reward of a plan without
+    other steps.
+    """
+
+    def __init__(self, executor: Executor, workers: Sequence[str], reward: RewardForm, concurrency: int) -> None:
+        self._executor = executor
+        self._workers = tuple(workers)
+        self._reward = reward
+        self._slots = asyncio.Semaphore(concurrency)
+        self._answers: dict[tuple[str, str, str], asyncio.Task[Answer | Unscorable | None]] = {}
+
+    async def plans(self, tasks: Sequence[Task], advance: Callable[[], None]) -> list[Plan]:
+        """One plan per task; without a workflow where no worker is right on some subtask, or no one knows the steps.
+
+        Where no worker is known to be right and one could not be asked or judged, the plan has a `fault`.
+        """
+
+        async def one(task: Task) -> Plan:
+            async with self._slots:
+                plan = await self._plan(task)
+            advance()
+            return plan
+
+        jobs = [asyncio.ensure_future(one(task)) for task in tasks]
+        try:
+            return list(await asyncio.gather(*jobs))
+        finally:
+            for job in (*jobs, *self._answers.values()):
+                job.cancel()
+
+    async def _plan(self, task: Task) -> Plan:
+        canonical = canonical_steps(task)
+        if task.reference is None or canonical is None:
+            return Plan(workflow=None, raw_valid=False, error="the steps of this task are not known")
+        chosen = await asyncio.gather(*(self._best(task, subtask, canonical) for subtask in task.reference.subtasks))
+        changes = {}
+        for subtask, worker in zip(task.reference.subtasks, chosen, strict=True):
+            if isinstance(worker, Unscorable):
+                return Plan(workflow=None, raw_valid=False, error=worker.reason, fault=worker)
+            if worker is None:
+                return Plan(workflow=None, raw_valid=False, error=f"no worker is right on subtask {subtask.id}")
+            changes[subtask.id] = {"worker": worker, "fallback": ()}
+        return Plan(workflow=task.reference.replace(changes), raw_valid=True)
+
+    async def _best(self, task: Task, subtask: Subtask, canonical: Mapping[str, str]) -> str | Unscorable | None:
+        """The cheapest worker that is right; why it is not known where there may be one, None where there is none."""
+        assert task.reference is not None
+        request = build_request(task, task.reference, subtask, kind="dataflow")
+        answers = await asyncio.gather(*(self._answer(worker, request) for worker in self._workers))
+        offers = [
+            (self._price(a), worker, a)
+            for worker, a in zip(self._workers, answers, strict=True)
+            if isinstance(a, Answer)
+        ]
+        faults = [answer for answer in answers if isinstance(answer, Unscorable)]
+        for _, worker, answer in sorted(offers, key=lambda offer: offer[0]):
+            try:
+                if await is_right(self._executor, task, subtask, answer.text, canonical):
+                    return worker
+            except InfrastructureError as error:
+                faults.append(Unscorable.of(error))
+        return faults[0] if faults else None
+
+    async def _answer(self, worker: str, request: Request) -> Answer | Unscorable | None:
+        """The worker's answer if it has one that passes the visible examples; equal requests are asked once."""
+        key = (worker, request.instruction, str(request.signature))
+        if key not in self._answers:
+            self._answers[key] = asyncio.ensure_future(self._ask(worker, request))
+        return await self._answers[key]
+
+    async def _ask(self, worker: str, request: Request) -> Answer | Unscorable | None:
+        try:
+            answer = await self._executor.pool.answer(worker, request)
+            passed = answer.passed_examples
+            if passed is None and request.signature is not None and request.examples:
+                passed = await passes_examples(self._executor.sandbox, answer.text, request.signature, request.examples)
+        except WorkerError:
+            return None
+        except InfrastructureError as error:
+            return Unscorable.of(error)
+        return None if passed is False else answer
+
+    def _price(self, answer: Answer) -> float:
+        return self._reward.cost(answer.cost_usd) + self._reward.latency(answer.latency_ms)
+
+
+async def is_right(executor: Executor, task: Task, subtask: Subtask, source: str, canonical: Mapping[str, str]) -> bool:
+    """Whether `source` may take the place of a subtask's canonical step.
+
+    Args:
+        canonical: of `canonical_steps`.
+
+    Raises:
+        InfrastructureError: the sandbox could not judge it.
+    """
+    assert task.reference is not None
+    program = assemble(task, task.reference, {**canonical, subtask.id: source}, "dataflow")
+    report = await judge(executor.sandbox, task, program)
+    return report.total > 0 and report.passed == report.total
+
+
+def canonical_steps(task: Task) -> dict[str, str] | None:
+    """Subtask id -> canonical source of `step`, for reference decompositions of the composition suite; else None."""
+    if task.reference is None:
+        return None
+    known = _canonical_by_words()
+    if any(clean(subtask.instruction) not in known for subtask in task.reference.subtasks):
+        return None
+    return {subtask.id: known[clean(subtask.instruction)] for subtask in task.reference.subtasks}
+
+
+@cache
+def _canonical_by_words() -> dict[str, str]:
+    return {clean(phrasing.span): operation.source for operation in OPERATIONS for phrasing in operation.phrasings}
+
+
+def best_of(name: str, rows: Sequence[Row]) -> Row:
+    """For each task the result with the highest reward among `rows`: a lower bound of the best plan in hindsight."""
+
+    def worth(result: Result) -> float:
+        return -math.inf if math.isnan(result.reward) else result.reward
+
+    return Row(name, tuple(max(results, key=worth) for results in zip(*(row.results for row in rows), strict=True)))

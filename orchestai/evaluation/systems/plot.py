@@ -1,0 +1,183 @@
+"""The evaluation as a picture: cost against success."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import cos, radians, sin
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
+from matplotlib.text import Annotation
+from matplotlib.transforms import Bbox
+
+from orchestai.evaluation.systems.baselines import ORACLE, WHOLE
+from orchestai.evaluation.systems.report import Summary
+from orchestai.storage.artifacts import write_bytes
+
+
+@dataclass(frozen=True)
+class _Style:
+    meaning: str
+    colour: str
+    marker: str
+    size: float
+
+
+_OURS = _Style("trained planner", "#c1272d", "D", 9.0)
+_OTHER = _Style("other ways to split and assign", "#1f4e9c", "o", 6.5)
+_WHOLE = _Style("asked for the whole task", "#7a7a7a", "s", 6.0)
+_ORACLE = _Style("best in hindsight", "#2e7d32", "*", 11.0)
+_FRONTIER = "#b0b0b0"
+_FREE = 0.3
+"""Rows that cost nothing are drawn at this share of the cheapest row's cost, since the axis is logarithmic."""
+_ANGLES = (0, 180, 45, 135, -45, -135, 90, -90, 22, 158, -22, -158)
+_DISTANCES = (10, 18, 28, 40, 54, 70, 90, 112)
+_HALO = [withStroke(linewidth=2.5, foreground="white")]
+
+
+def draw(path: Path | str, ours: Sequence[str], summaries: Sequence[Summary]) -> None:
+    """Write a PNG: mean cost per task (log axis) against success with 95 % intervals, and the frontier.
+
+    The frontier joins the rows, other than the oracle, that no cheaper row equals in success.
+
+    Args:
+        ours: names of the rows to set off.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    figure = Figure(figsize=(11, 7), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    drawn = [s for s in summaries if s.success is not None and s.cost_usd is not None]
+    if drawn:
+        _points(axes, set(ours), drawn)
+    axes.set_xlabel("mean cost per task, USD (log scale)")
+    axes.set_ylabel("tasks solved, % (all hidden tests pass)")
+    axes.set_title(f"Cost and success on {drawn[0].n} {drawn[0].suite} tasks" if drawn else "Nothing could be judged")
+    axes.grid(alpha=0.25)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    write_bytes(path, buffer.getvalue())
+
+
+def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The (cost, success) points, by cost, that no other equals or betters at the same or lower cost."""
+    best: list[tuple[float, float]] = []
+    for cost, success in sorted(set(points), key=lambda point: (point[0], -point[1])):
+        if not best or success > best[-1][1]:
+            best.append((cost, success))
+    return best
+
+
+def _points(axes: Axes, ours: set[str], drawn: Sequence[Summary]) -> None:
+    floor = _FREE * min((s.cost_usd for s in drawn if s.cost_usd), default=1.0)
+    places = {s.name: (max(s.cost_usd or 0.0, floor), 100 * (s.success or 0.0)) for s in drawn}
+    axes.set_xscale("log")
+    edge = frontier([place for name, place in places.items() if name != ORACLE])
+    edge.append((10 * max(cost for cost, _ in places.values()), edge[-1][1]))
+    axes.plot(*zip(*edge, strict=True), color=_FRONTIER, linewidth=1, linestyle="--", drawstyle="steps-post", zorder=1)
+    for summary in drawn:
+        (cost, success), style = places[summary.name], _style(summary.name, ours)
+        low, high = (100 * (end or 0.0) for end in summary.success_ci)
+        axes.errorbar(
+            cost,
+            success,
+            yerr=[[max(0.0, success - low)], [max(0.0, high - success)]],
+            fmt=style.marker,
+            color=style.colour,
+            markersize=style.size,
+            elinewidth=1,
+            capsize=2,
+            zorder=3,
+        )
+    low, high = min(x for x, _ in places.values()), max(x for x, _ in places.values())
+    axes.set_xlim(low / 2.5, high * 4)
+    top = max(100 * (s.success_ci[1] or 0.0) for s in drawn)
+    axes.set_ylim(-0.06 * top - 1, 1.08 * top + 1)
+    axes.legend(handles=_legend({_style(name, ours) for name in places}), loc="upper left", frameon=False)
+    _label(axes, ours, places)
+
+
+def _legend(styles: set[_Style]) -> list[Line2D]:
+    points = [
+        Line2D([], [], color=style.colour, marker=style.marker, linestyle="", label=style.meaning)
+        for style in (_OURS, _OTHER, _WHOLE, _ORACLE)
+        if style in styles
+    ]
+    return [*points, Line2D([], [], color=_FRONTIER, linestyle="--", label="no cheaper row solves as many")]
+
+
+def _label(axes: Axes, ours: set[str], places: dict[str, tuple[float, float]]) -> None:
+    """Name every point where its name covers neither a point nor another name; far names get a line to their point."""
+    figure = axes.get_figure()
+    assert isinstance(figure, Figure)
+    figure.canvas.draw()
+    half = max(style.size for style in (_OURS, _OTHER, _WHOLE, _ORACLE)) * figure.dpi / 72 / 2
+    pixels = {name: axes.transData.transform(place) for name, place in places.items()}
+    taken = [Bbox.from_extents(x - half, y - half, x + half, y + half) for x, y in pixels.values()]
+    taken += [box for container in axes.containers if (box := container.get_children()[-1].get_window_extent())]
+    inside = axes.get_window_extent()
+    for name in sorted(places, key=lambda name: (name not in ours, -places[name][1])):
+        label = axes.annotate(
+            name,
+            places[name],
+            xytext=(0, 0),
+            textcoords="offset points",
+            fontsize=9,
+            color=_style(name, ours).colour,
+            path_effects=_HALO,
+            fontweight="bold" if name in ours else "normal",
+            va="center",
+            zorder=4,
+            arrowprops={"arrowstyle": "-", "color": "#999999", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 4},
+        )
+        taken.append(_settle(label, taken, inside))
+
+
+def _settle(label: Annotation, taken: Sequence[Bbox], inside: Bbox) -> Bbox:
+    """Move the label to the nearest place where it covers least; the box that it then takes."""
+    best: tuple[float, tuple[float, float], str, Bbox] | None = None
+    for distance, angle in product(_DISTANCES, _ANGLES):
+        x, y = distance * cos(radians(angle)), distance * sin(radians(angle))
+        side = "left" if x > 1 else "right" if x < -1 else "center"
+        label.set(position=(x, y), ha=side)
+        box = _text_box(label)
+        covered = sum(_overlap(box, other) for other in taken)
+        outside = box.width * box.height - _overlap(box, inside)
+        if best is None or covered + outside < best[0] - 1:
+            best = (covered + outside, (x, y), side, box)
+        if covered + outside < 1:
+            break
+    assert best is not None
+    label.set(position=best[1], ha=best[2])
+    return best[3]
+
+
+def _text_box(label: Annotation) -> Bbox:
+    """The text's box in pixels, without its line, and a little air."""
+    figure = label.get_figure()
+    assert isinstance(figure, Figure)
+    label.update_positions(figure.canvas.get_renderer())  # type: ignore[attr-defined]
+    box = super(Annotation, label).get_window_extent()
+    return box.padded(2)
+
+
+def _overlap(one: Bbox, other: Bbox) -> float:
+    shared = Bbox.intersection(one, other)
+    return 0.0 if shared is None else shared.width * shared.height
+
+
+def _style(name: str, ours: set[str]) -> _Style:
+    if name in ours:
+        return _OURS
+    if name == ORACLE:
+        return _ORACLE
+    return _WHOLE if name.startswith(WHOLE) else _OTHER

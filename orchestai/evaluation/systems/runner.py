@@ -1,0 +1,113 @@
+"""Runs the plans of many planners on the same tasks; equal plans of one task run once."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+
+from orchestai.config import Config
+from orchestai.evaluation.systems.results import Result, Row
+from orchestai.execution.executor import Executor
+from orchestai.execution.result import Execution
+from orchestai.execution.reward import RewardForm
+from orchestai.outcome import Unscorable, UnscorableCounts, refuse_lasting
+from orchestai.planner.base import Plan, Planner
+from orchestai.storage.artifacts import fingerprint
+from orchestai.tasks.task import Task
+from orchestai.workers.base import Usage
+from orchestai.workflow import Workflow
+
+
+class Runner:
+    """Executes plans and remembers what it executed.
+
+    Args:
+        reward: what an execution is worth.
+    """
+
+    def __init__(self, executor: Executor, config: Config, tasks: Sequence[Task], reward: RewardForm) -> None:
+        self.tasks = tuple(tasks)
+        self._reward = reward
+        self._executor = executor
+        self._config = config
+        self._slots = asyncio.Semaphore(config.execution.concurrency)
+        self._known: dict[str, asyncio.Task[Execution]] = {}
+        self._faults: list[Unscorable] = []
+
+    async def row(self, name: str, planner: Planner, advance: Callable[[], None]) -> Row:
+        """Plan all tasks, run the plans and call `advance` after each."""
+        plans = await asyncio.to_thread(planner.plan, self.tasks)
+        return await self.run(name, plans, advance)
+
+    async def run(self, name: str, plans: Sequence[Plan], advance: Callable[[], None]) -> Row:
+        """Run one plan per task."""
+
+        async def one(task: Task, plan: Plan) -> Result:
+            result = await self._result(task, plan)
+            advance()
+            return result
+
+        jobs = [asyncio.ensure_future(one(task, plan)) for task, plan in zip(self.tasks, plans, strict=True)]
+        try:
+            return Row(name, tuple(await asyncio.gather(*jobs)))
+        finally:
+            for job in (*jobs, *self._known.values()):
+                job.cancel()
+
+    async def _result(self, task: Task, plan: Plan) -> Result:
+        usage = plan.usage or Usage()
+        if plan.fault is not None:
+            refuse_lasting(plan.fault, "plans")
+            self._faults.append(plan.fault)
+            return _unjudged(plan, plan.fault)
+        if plan.workflow is None:
+            floor = self._reward.invalid().total
+            return Result(0.0, floor, usage.cost_usd, usage.latency_ms, plan.raw_valid, None)
+        execution = _with_planning(await self._execute(task, plan.workflow), usage)
+        worth = self._reward.of(execution)
+        if isinstance(worth, Unscorable):
+            return _unjudged(plan, worth)
+        return Result(
+            success=float(execution.success),
+            reward=worth.total,
+            cost_usd=execution.total_cost,
+            latency_ms=execution.total_latency_ms,
+            raw_valid=plan.raw_valid,
+            workflow=plan.workflow,
+        )
+
+    async def _execute(self, task: Task, workflow: Workflow) -> Execution:
+        key = fingerprint([task.task_id, workflow.to_dict()])
+        if key not in self._known:
+            self._known[key] = asyncio.ensure_future(self._in_turn(task, workflow))
+        return await self._known[key]
+
+    async def _in_turn(self, task: Task, workflow: Workflow) -> Execution:
+        async with self._slots:
+            execution = await self._executor.execute(task, workflow)
+        refuse_lasting(execution.outcome, "executions")
+        return execution
+
+    def refuse_if_broken(self) -> None:
+        """Stop where figures would be about the infrastructure, not about plans.
+
+        Raises:
+            UserError: more of all executions so far are unscorable than `execution.unscorable_limit` allows.
+        """
+        counts = UnscorableCounts([*self._faults, *(job.result().outcome for job in self._known.values())])
+        self._config.execution.limit().check(counts, "executions")
+
+
+def _unjudged(plan: Plan, why: Unscorable) -> Result:
+    return Result(math.nan, math.nan, math.nan, math.nan, plan.raw_valid, plan.workflow, why.reason)
+
+
+def _with_planning(execution: Execution, usage: Usage) -> Execution:
+    """The execution, which also costs what its plan has cost, and waits for it."""
+    return execution.model_copy(
+        update={
+            "total_cost": execution.total_cost + usage.cost_usd,
+            "total_latency_ms": execution.total_latency_ms + usage.latency_ms,
+        }
+    )

@@ -1,0 +1,249 @@
+"""The reward of an execution: success, less its cost and latency, plus what its subtasks achieved.
+
+It comes in two forms, `rewards.form`. Both rank what succeeded above what failed at the same price, and every invalid
+plan below every valid one that it is compared with.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from orchestai.config import Config
+from orchestai.execution.reward_reference import Reference, settle
+from orchestai.outcome import Outcome, Unscorable
+
+REWARD_PARTS = ("reward_success", "reward_cost", "reward_latency", "reward_checks", "reward_invalid")
+INVALID_MARGIN = 0.1
+"""By how much of a success the worst valid plan outranks an invalid one."""
+_TELLING = 0.1
+"""A term of the absolute form is warned of where a typical execution loses this share of a success to it."""
+
+
+class JudgedStep(Protocol):
+    """What the reward reads of a `SubtaskResult`."""
+
+    @property
+    def passed_check(self) -> bool | None: ...
+    @property
+    def cost_usd(self) -> float: ...
+
+
+class Judged(Protocol):
+    """What the reward reads of an `Execution`."""
+
+    @property
+    def outcome(self) -> Outcome: ...
+    @property
+    def total_cost(self) -> float: ...
+    @property
+    def total_latency_ms(self) -> float: ...
+    @property
+    def results(self) -> Sequence[JudgedStep]: ...
+
+
+@dataclass(frozen=True)
+class Reward:
+    """What one execution earned.
+
+    Attributes:
+        parts: the terms by the names `REWARD_PARTS`.
+        steps: the part of the total that each subtask earned alone, by its check and its cost.
+    """
+
+    parts: Mapping[str, float]
+    steps: tuple[float, ...] = ()
+
+    @property
+    def total(self) -> float:
+        return sum(self.parts.values())
+
+
+@dataclass(frozen=True)
+class RewardForm(ABC):
+    """Turns executions into rewards.
+
+    Attributes:
+        alpha: reward of a success.
+        success: what counts as one, see `rewards.success`.
+        reference: of a typical execution; None where nothing was measured and nothing has to be.
+    """
+
+    alpha: float
+    success: Literal["fraction", "all"]
+    reference: Reference | None
+
+    @abstractmethod
+    def cost(self, usd: float) -> float:
+        """Reward lost to an execution's cost."""
+
+    @abstractmethod
+    def latency(self, ms: float) -> float:
+        """Reward lost to an execution's latency."""
+
+    @abstractmethod
+    def check(self, steps: int) -> float:
+        """Reward of one passed check in a plan of so many subtasks."""
+
+    @property
+    @abstractmethod
+    def floor(self) -> float:
+        """Reward of an invalid plan beside which no valid one did worse."""
+
+    @abstractmethod
+    def remarks(self) -> list[str]:
+        """What a user should know before training: what is weighed how, and what is dangerous about it."""
+
+    @property
+    def margin(self) -> float:
+        """Least distance of an invalid plan to the valid ones."""
+        return invalid_margin(self.alpha)
+
+    def of(self, execution: Judged) -> Reward | Unscorable:
+        """The reward, or why there is none: what could not be judged keeps its reason."""
+        if isinstance(execution.outcome, Unscorable):
+            return execution.outcome
+        fraction = execution.outcome.value
+        cost, check = self.cost(execution.total_cost), self.check(len(execution.results))
+        per_usd = cost / execution.total_cost if execution.total_cost else 0.0
+        checks = [check * (result.passed_check is True) for result in execution.results]
+        terms = (
+            self.alpha * (fraction if self.success == "fraction" else float(fraction >= 1.0)),
+            -cost,
+            -self.latency(execution.total_latency_ms),
+            sum(checks),
+            0.0,
+        )
+        steps = (earned - per_usd * result.cost_usd for earned, result in zip(checks, execution.results, strict=True))
+        return Reward(dict(zip(REWARD_PARTS, terms, strict=True)), tuple(steps))
+
+    def invalid(self) -> Reward:
+        """The reward of a plan that could not be executed, as long as no valid one did worse (`invalid_reward`)."""
+        return Reward({**dict.fromkeys(REWARD_PARTS, 0.0), "reward_invalid": self.floor})
+
+
+@dataclass(frozen=True)
+class RelativeReward(RewardForm):
+    """`alpha * (success - w_c c / (c + c_ref) - w_l l / (l + l_ref) + w_k * share of subtasks whose check passed)`.
+
+    As c / (c + c_ref) is in [0, 1) and the weights add up to less than 1, no cost and no latency outweighs a success;
+    and as it does not change with the unit of c, neither prices nor the speed of a pool have to be known beforehand.
+    A term whose reference is 0 is left out: beside nothing, the least price would cost the whole weight.
+    """
+
+    reference: Reference
+    cost_weight: float
+    latency_weight: float
+    check_weight: float
+
+    def cost(self, usd: float) -> float:
+        return self.alpha * self.cost_weight * _share(usd, self.reference.cost_usd)
+
+    def latency(self, ms: float) -> float:
+        return self.alpha * self.latency_weight * _share(ms, self.reference.latency_ms)
+
+    def check(self, steps: int) -> float:
+        return self.alpha * self.check_weight / max(steps, 1)
+
+    @property
+    def floor(self) -> float:
+        return -self.alpha * (self.cost_weight + self.latency_weight) - self.margin
+
+    def remarks(self) -> list[str]:
+        source = self.reference.source
+        terms = (
+            ("cost", self.cost_weight, self.reference.cost_usd, "USD", "rewards.cost_reference_usd"),
+            ("latency", self.latency_weight, self.reference.latency_ms, "ms", "rewards.latency_reference_ms"),
+        )
+        said = [
+            f"less up to {weight:.0%} of it for {name} (half of that at {usual:.3g} {unit})"
+            for name, weight, usual, unit, _ in terms
+            if weight > 0 and usual > 0
+        ]
+        if self.check_weight > 0:
+            said.append(f"{self.check_weight:.0%} of it more where all subtasks pass their own checks")
+        whole = ", ".join([f"{self.alpha:g} per success", *said])
+        return [
+            f"reward: {whole}" + (f"; reference: {source}" if self.cost_weight or self.latency_weight else ""),
+            *(
+                f"{name} is not weighed, since it was 0 {unit} throughout ({source}): there is nothing to compare it "
+                f"with; set {key} to weigh it all the same"
+                for name, weight, usual, unit, key in terms
+                if weight > 0 and not usual > 0
+            ),
+        ]
+
+
+@dataclass(frozen=True)
+class AbsoluteReward(RewardForm):
+    """`alpha * success - beta * cost_usd - gamma_latency * latency_ms + shaped_reward * checks passed`.
+
+    The reference serves warnings alone.
+    """
+
+    beta: float
+    gamma_latency: float
+    shaped_reward: float
+
+    def cost(self, usd: float) -> float:
+        return self.beta * usd
+
+    def latency(self, ms: float) -> float:
+        return self.gamma_latency * ms
+
+    def check(self, steps: int) -> float:
+        return self.shaped_reward
+
+    @property
+    def floor(self) -> float:
+        return -self.margin
+
+    def remarks(self) -> list[str]:
+        found = [f"reward: absolute, {self.alpha:g} per success"]
+        usd, ms = (self.reference.cost_usd, self.reference.latency_ms) if self.reference else (None, None)
+        terms = (("beta", self.beta, "USD", usd), ("gamma_latency", self.gamma_latency, "ms of latency", ms))
+        for key, rate, unit, usual in terms:
+            if rate <= 0:
+                continue
+            said = f"training.phase2_rl.{key}={rate:g}: {self.alpha / rate:.3g} {unit} take away what a success gives"
+            if usual is None:
+                found.append(f"{said}; mind that executions cost less, or leave it out for rewards.form=relative")
+            elif rate * usual >= _TELLING * self.alpha:
+                found.append(
+                    f"warning: {said}, and an execution typically needs {usual:.3g}, so training may give up success "
+                    "for it; lower it, or leave it out for rewards.form=relative"
+                )
+            else:
+                found.append(said)
+        return found
+
+
+def invalid_margin(alpha: float) -> float:
+    """Least distance of an invalid plan to the valid ones, where a success is worth `alpha`."""
+    return INVALID_MARGIN * (alpha or 1.0)
+
+
+def invalid_reward(floor: float, margin: float, valid: Iterable[float]) -> float:
+    """What an invalid plan is worth beside `valid` ones: the floor, or the margin less than the worst of them."""
+    return min(floor, min(valid, default=math.inf) - margin)
+
+
+def reward_form(config: Config, measured: Reference | None) -> RewardForm | None:
+    """The configured form; None where it compares with a reference, and that is neither measured nor configured."""
+    weights, rewards = config.training.phase2_rl, config.rewards
+    if rewards.form == "absolute":
+        rates = (weights.beta or 0.0, weights.gamma_latency or 0.0, weights.shaped_reward or 0.0)
+        return AbsoluteReward(weights.alpha, rewards.success, measured, *rates)
+    reference = settle(rewards, measured)
+    if reference is None:
+        return None
+    weighed = (rewards.cost_weight, rewards.latency_weight, rewards.check_weight)
+    return RelativeReward(weights.alpha, rewards.success, reference, *weighed)
+
+
+def _share(value: float, reference: float) -> float:
+    """`value / (value + reference)`; 0 for nothing, and where there is nothing to compare with."""
+    return value / (value + reference) if value > 0 and reference > 0 else 0.0

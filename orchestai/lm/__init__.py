@@ -1,0 +1,1 @@
+"""The language-model runtime that planner, agents and workers share."""

@@ -1,0 +1,71 @@
+"""What samples completions for training: tokens in, tokens and their log-probabilities out, under known weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from orchestai.lm.sampling import Completion
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WriteWeights: TypeAlias = "Callable[[Path], None]"
+"""Writes the weights into a new folder, as `save_pretrained` does; where adapters learn, those alone."""
+
+
+@dataclass(frozen=True)
+class SampleSettings:
+    """How completions are drawn. Nothing else shapes the distribution: what is cut off could not be learned from.
+
+    Attributes:
+        temperature: divides the logits; 0 takes the likeliest token.
+        max_new_tokens: where a completion is cut off.
+    """
+
+    temperature: float
+    max_new_tokens: int
+
+
+@dataclass(frozen=True, eq=False)
+class Generation:
+    """Completions, one per prompt and in their order.
+
+    Attributes:
+        policy_version: of the weights that wrote them; -1 before the first `sync`.
+    """
+
+    completions: list[Completion]
+    policy_version: int
+
+
+class Backend(Protocol):
+    """Writes completions with weights that follow those that learn.
+
+    The caller never lets `generate` and `sync` overlap, so that no completion is written by two versions.
+    """
+
+    async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:
+        """One completion per prompt; the log-probabilities are those at the sampling temperature.
+
+        Args:
+            prompts: per row (tokens,) int64, at least one token.
+            seeds: one per row; the same seed, prompt and weights give the same completion as far as the engine's
+                rounding does not depend on its batch.
+
+        Raises:
+            UserError: the engine cannot be reached, or refuses the request.
+        """
+        ...
+
+    async def sync(self, write: WriteWeights, policy_version: int) -> None:
+        """Take over the present weights; what is generated later is stamped with `policy_version`.
+
+        Raises:
+            UserError: the engine did not take them.
+        """
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,100 @@
+"""Are the engine's weights those that learn? A fixed prompt is continued by the engine and scored by the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from orchestai.errors import UserError
+from orchestai.lm.backends.base import Backend, SampleSettings
+from orchestai.lm.causal import CausalPolicy
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from orchestai.lm.sampling import Completion
+
+_ROWS, _TOKENS = 4, 32
+_CLEAR = 3.0
+"""How many tolerances two sets of weights must differ by to be told apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class Canary:
+    """Judges an engine by what it writes, sampled as in training, so that everything between the weights and a
+    completion's log-probabilities is checked: weights, adapters, caches of prompts, temperature, and cut-off tails.
+
+    Attributes:
+        prompt: (tokens,) int64; always the same.
+        temperature: that of training.
+        tolerance: most nats per token by which engine and policy may differ, on average.
+    """
+
+    policy: CausalPolicy
+    prompt: Tensor
+    temperature: float
+    tolerance: float
+
+    async def check(self, backend: Backend) -> float:
+        """The mean distance of the log-probabilities, in nats per token.
+
+        Raises:
+            UserError: it is more than the tolerance.
+        """
+        written = await self._write(backend)
+        gap = self._gap(written, [one.logp for one in written])
+        if not gap <= self.tolerance:
+            raise UserError(
+                f"planner.language.backend: the engine gives what it writes other probabilities than the planner does "
+                f"({gap:.3g} nats per token apart on average, planner.language.vllm.canary_tolerance="
+                f"{self.tolerance:g}): its weights are stale or of another model, or it cuts off the tails of the "
+                "distribution; restart it as docs/rollouts.md says, and compare number formats"
+            )
+        return gap
+
+    async def disturb(self, backend: Backend) -> float:
+        """How strongly `disturbed` must change the weights for the change to be seen, now that the engine has them.
+
+        Raises:
+            UserError: no change can be seen.
+        """
+        written = await self._write(backend)
+        for strength in (0.1 * 2**n for n in range(12)):
+            with self.disturbed(strength):
+                if self._gap(written, [one.logp for one in written]) > _CLEAR * self.tolerance:
+                    return strength
+        raise UserError(
+            f"planner.language.vllm.canary_tolerance={self.tolerance:g} is so wide that other weights would not be "
+            "noticed; lower it"
+        )
+
+    @contextmanager
+    def disturbed(self, strength: float) -> Iterator[None]:
+        """Other weights while the block lasts: the last parameter that learns is changed."""
+        parameter = next(p for p in reversed(list(self.policy.model.parameters())) if p.requires_grad)
+        kept = parameter.detach().clone()
+        ramp = torch.linspace(-1, 1, kept.shape[-1], device=kept.device, dtype=kept.dtype)
+        with torch.no_grad():
+            parameter.copy_(kept * (1 + strength) + strength * ramp)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                parameter.copy_(kept)
+
+    async def _write(self, backend: Backend) -> list[Completion]:
+        settings = SampleSettings(self.temperature, _TOKENS)
+        return (await backend.generate([self.prompt] * _ROWS, range(_ROWS), settings)).completions
+
+    def _gap(self, written: list[Completion], logp: list[Tensor]) -> float:
+        own = self._score(written)
+        return float(torch.cat([(a - b).abs() for a, b in zip(own, logp, strict=True)]).mean())
+
+    @torch.no_grad()
+    def _score(self, written: list[Completion]) -> list[Tensor]:
+        logp = self.policy.score([self.prompt] * len(written), [one.ids for one in written], self.temperature).logp
+        return [row[: len(one.ids)].cpu() for row, one in zip(logp, written, strict=True)]

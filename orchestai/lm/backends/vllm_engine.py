@@ -1,0 +1,162 @@
+"""Backend `vllm`: an engine of vLLM in this process (the extra `gpu`)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from orchestai.config import LoraConfig, VllmConfig
+from orchestai.errors import UserError
+from orchestai.lm.backends.base import Generation, SampleSettings, WriteWeights
+from orchestai.lm.backends.weights import Folders
+from orchestai.lm.sampling import Completion
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+T = TypeVar("T")
+
+
+class VllmEngine:
+    """Weights reach the engine as a folder: through `reload_weights`, or as an adapter under a new name.
+
+    One thread does all that touches the engine, since a thread has its own idea of which GPU is the current one.
+
+    Args:
+        model: name or folder of the model; without its adapters.
+        dtype: number format, such as `bfloat16`.
+        lora: the adapters that are learned; None where the whole model is.
+        end_ids: tokens that end a completion.
+        context: most tokens of a prompt with its completion.
+        processes: of the whole run; each has its own engine.
+
+    Raises:
+        UserError: vLLM is not installed.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        config: VllmConfig,
+        folders: Folders,
+        *,
+        dtype: str,
+        lora: LoraConfig | None,
+        end_ids: frozenset[int],
+        context: int,
+        processes: int,
+    ) -> None:
+        try:
+            import vllm
+            from vllm.lora.request import LoRARequest
+        except ImportError:
+            raise UserError(
+                "planner.language.backend: vllm is not installed; run: pip install 'orchestai[gpu]', or set the "
+                "backend to transformers"
+            ) from None
+        options: dict[str, Any] = {}
+        if lora is not None:
+            options |= {"enable_lora": True, "max_lora_rank": lora.rank, "max_loras": 1}
+        if processes > 1:
+            options["distributed_executor_backend"] = "external_launcher"
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vllm")
+        self._llm: Any = self._thread.submit(
+            vllm.LLM,
+            model=model,
+            dtype=dtype,
+            tensor_parallel_size=config.tensor_parallel_size,
+            gpu_memory_utilization=config.gpu_memory_utilization,
+            max_model_len=context,
+            logprobs_mode="processed_logprobs",
+            generation_config="vllm",
+            **options,
+        ).result()
+        self._make_params: Any = vllm.SamplingParams
+        self._make_lora: Any = LoRARequest if lora is not None else None
+        self._lora: Any = None
+        self._folders = folders
+        self._end_ids = sorted(end_ids)
+        self._version = -1
+
+    async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:
+        version = self._version
+        return Generation(await self._do(lambda: self._generate(prompts, seeds, settings)), version)
+
+    def _generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> list[Completion]:
+        params = [
+            self._make_params(
+                temperature=settings.temperature,
+                max_tokens=settings.max_new_tokens,
+                seed=seed,
+                logprobs=0,
+                stop_token_ids=self._end_ids,
+                detokenize=False,
+            )
+            for seed in seeds
+        ]
+        outputs = self._llm.generate(
+            [{"prompt_token_ids": prompt.tolist()} for prompt in prompts],
+            params,
+            lora_request=self._lora,
+            use_tqdm=False,
+        )
+        return [self._completion(output.outputs[0]) for output in outputs]
+
+    def _completion(self, output: Any) -> Completion:
+        ids = list(output.token_ids)
+        logp = [step[i].logprob for i, step in zip(ids, output.logprobs, strict=True)]
+        return completion(ids, logp, output.finish_reason)
+
+    async def sync(self, write: WriteWeights, policy_version: int) -> None:
+        folder = self._folders.next(policy_version)
+        write(folder)
+        if self._make_lora is None:
+            await self._do(lambda: self._reload(folder))
+        else:
+            # What the cache knows of a prompt counts for one adapter alone, so a new one needs no reset.
+            self._lora = self._make_lora(folder.name, self._folders.count, str(folder))
+        self._folders.keep(folder)
+        self._version = policy_version
+
+    def _reload(self, folder: Path) -> None:
+        self._llm.collective_rpc("reload_weights", kwargs={"weights_path": str(folder)})
+        self._llm.reset_prefix_cache()
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def close(self) -> None:
+        del self._llm
+        self._thread.shutdown()
+        self._folders.clear()
+
+
+def completion(ids: Sequence[int], logp: Sequence[float | None], finish_reason: str | None) -> Completion:
+    """What an engine sent, as tensors. A log-probability that is not finite is the engine's, and refused.
+
+    Args:
+        finish_reason: `stop` after an end token; else it was cut off.
+
+    Raises:
+        UserError: there is one that is not finite, or not one per token.
+    """
+    if len(ids) != len(logp):
+        raise UserError(
+            f"planner.language.backend: the engine sent {len(ids)} tokens, but {len(logp)} log-probabilities"
+        )
+    if not all(value is not None and math.isfinite(value) for value in logp):
+        raise UserError(
+            "planner.language.backend: the engine's log-probabilities are not finite, so what it writes is noise; its "
+            "weights or its number format are broken: go on from an earlier checkpoint, or compute in bfloat16"
+        )
+    return Completion(
+        torch.tensor(ids, dtype=torch.long),
+        torch.tensor(logp, dtype=torch.float32),
+        finish_reason == "stop",
+    )

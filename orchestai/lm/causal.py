@@ -1,0 +1,158 @@
+"""A causal language model as a policy over tokens: samples completions and says how likely given ones are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from orchestai.errors import UserError
+from orchestai.lm import attention, sampling
+from orchestai.lm.log_probs import likelihood
+from orchestai.lm.packing import pack
+from orchestai.lm.sampling import Choose, Completion
+from orchestai.lm.value_head import ValueHead
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True, eq=False)
+class TokenScores:
+    """What a policy thinks of given completions; every tensor is (rows, tokens of the longest completion).
+
+    Attributes:
+        logp: float32; log-probability of the token at the given temperature, 0 where `mask` is False. With gradient.
+        entropy: float32; of the distribution of the token, 0 where `mask` is False. With gradient.
+        value: float32; expected return before the token; 0 where `mask` is False, and everywhere without a value
+            head. With gradient.
+        mask: bool; the tokens that exist. From lengths only.
+    """
+
+    logp: Tensor
+    entropy: Tensor
+    value: Tensor
+    mask: Tensor
+
+
+class CausalPolicy(nn.Module):
+    """Wraps a causal language model, adapters of peft included. Rows with equal prompts share their computation.
+
+    The model's attention is replaced (see `attention`); called by itself it works as before. On the first use it is
+    verified that rows computed together are what they are alone.
+
+    Attributes:
+        model: the model; its own weights (or adapters) are what is learned.
+        end_ids: tokens that end a completion.
+        value_head: float32; None unless asked for; zero at first.
+        context: most tokens of a prompt with its completion; None where the model sets no limit.
+        autocast: the number format in which sampling and scoring multiply; None for that of the weights.
+    """
+
+    def __init__(self, model: PreTrainedModel, end_ids: frozenset[int], *, value_head: bool = False) -> None:
+        """
+        Raises:
+            UserError: the model is of a kind that cannot be computed in packed form.
+        """
+        super().__init__()
+        self.model = model
+        self.end_ids = end_ids
+        config = model.config.get_text_config()
+        self.context: int | None = getattr(config, "max_position_embeddings", None)
+        self._vocabulary: int = config.vocab_size
+        self._verified = False
+        self.autocast: torch.dtype | None = None
+        attention.prepare(model)
+        self.value_head: ValueHead | None = None
+        if value_head:
+            self.value_head = ValueHead(config.hidden_size, 1, device=model.device)
+
+    def forward(self, prompts: Sequence[Tensor], completions: Sequence[Tensor], temperature: float) -> TokenScores:
+        """`score`, for wrappers that distribute a module and need its calls to go through them."""
+        return self.score(prompts, completions, temperature)
+
+    def score(self, prompts: Sequence[Tensor], completions: Sequence[Tensor], temperature: float) -> TokenScores:
+        """How likely each token of each completion is after its prompt. With gradient.
+
+        Args:
+            prompts: per row (tokens,) int64, at least one token; rows with equal prompts share one copy.
+            completions: per row (tokens,) int64; may be empty.
+            temperature: positive; divides the logits.
+
+        Raises:
+            UserError: a row is longer than the context, the logits are not finite, or the model is unsuitable.
+        """
+        self._check_lengths([len(p) + len(c) for p, c in zip(prompts, completions, strict=True)], "with its completion")
+        self._verify()
+        packing = pack(prompts, completions, self.model.device)
+        head: Any = self.model.get_output_embeddings()
+        with self._format():
+            hidden = attention.read(self.model, packing.ids, packing.positions, packing)[packing.sources]
+            logp, entropy = likelihood(head, hidden, packing.targets, temperature, self._vocabulary)
+        if not logp.isfinite().all():
+            raise UserError(
+                "planner.language: the log-probabilities of completions are not finite; the model's weights are "
+                "broken: go back to an earlier checkpoint, with a lower learning rate or gradient norm"
+            )
+        shape = (len(prompts), max(map(len, completions)))
+
+        def rows(values: Tensor) -> Tensor:
+            return values.new_zeros(shape).index_put((packing.rows, packing.slots), values)
+
+        value = torch.zeros_like(logp)
+        if self.value_head is not None:
+            with torch.autocast(hidden.device.type, enabled=False):
+                value = self.value_head(hidden)[:, 0].float()
+        return TokenScores(rows(logp), rows(entropy), rows(value), mask=rows(torch.ones_like(logp)).bool())
+
+    def sample(
+        self,
+        prompts: Sequence[Tensor],
+        seeds: Sequence[int],
+        *,
+        temperature: float,
+        max_new_tokens: int,
+        choose: Choose | None = None,
+    ) -> list[Completion]:
+        """One completion per row; no gradient, no dropout. A row's result depends on its own prompt and seed alone.
+
+        Args:
+            prompts: per row (tokens,) int64, at least one token; equal prompts are read once.
+            seeds: one per row.
+            temperature: divides the logits; 0 takes the likeliest token.
+            max_new_tokens: where a completion is cut off, if the context's end does not come first.
+            choose: constrains what may be written.
+
+        Raises:
+            UserError: a prompt leaves no room in the context, the logits are not finite, or the model is unsuitable.
+        """
+        self._check_lengths([len(prompt) + 1 for prompt in prompts], "with one token to write")
+        self._verify()
+        limits = [
+            max_new_tokens if self.context is None else min(max_new_tokens, self.context - len(prompt))
+            for prompt in prompts
+        ]
+        with attention.without_dropout(self.model), self._format():
+            return sampling.sample(self.model, self.end_ids, prompts, seeds, temperature, limits, choose)
+
+    def _format(self) -> AbstractContextManager[object]:
+        return nullcontext() if self.autocast is None else torch.autocast(self.model.device.type, self.autocast)
+
+    def _check_lengths(self, lengths: Sequence[int], what: str) -> None:
+        if self.context is not None and max(lengths) > self.context:
+            raise UserError(
+                f"planner.language: a prompt {what} has {max(lengths)} tokens, but the model's context is "
+                f"{self.context}; shorten the instruction, the few-shot examples or max_prompt_tokens, or take a model "
+                "with a longer context"
+            )
+
+    def _verify(self) -> None:
+        """Compare packed with single rows once; not at once, since weights may be spread over processes later."""
+        if not self._verified:
+            attention.verify(self.model, self._vocabulary)
+            self._verified = True

@@ -1,0 +1,204 @@
+"""Reads language models from a folder or the hub, with adapters where they are asked for."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
+
+from orchestai.config import CACHE_DIR, Config, LoraConfig, ModelConfig
+from orchestai.errors import UserError
+from orchestai.lm import weights
+
+ADAPTER, REFERENCE = "default", "reference"
+_ADAPTER_FILE = "adapter_model.safetensors"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class Format(Protocol):
+    """How a model is to be loaded."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def load_in_4bit(self) -> bool: ...
+
+
+def read_model(path: str, settings: Format) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Model and tokenizer from a folder, or a name on the hub.
+
+    Raises:
+        UserError: they cannot be loaded.
+    """
+    options: dict[str, Any] = {"dtype": DTYPES[settings.dtype]}
+    if settings.load_in_4bit:
+        options |= _four_bits()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path)
+        with quietly():
+            model = AutoModelForCausalLM.from_pretrained(path, **options)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"cannot load the model {path!r}: {reason}") from error
+    return model, tokenizer
+
+
+def find_source(name: str, known: Mapping[str, ModelConfig], cache_dir: Path, key: str) -> str:
+    """What `from_pretrained` takes for a model by name, which `known` may hold; `key` is the setting that names it.
+
+    Raises:
+        UserError: there is no such model, or the name is of a model behind a server.
+    """
+    if name in known:
+        if known[name].kind != "huggingface":
+            raise UserError(
+                f"{key}: {name!r} is asked through {known[name].kind}; only a model of kind huggingface can be trained"
+            )
+        name = known[name].name
+    return weights.source(name, cache_dir, key)
+
+
+def cache_dir(config: Config) -> Path:
+    return config.workers.cache_dir or CACHE_DIR
+
+
+def add_adapter(model: PreTrainedModel, lora: LoraConfig) -> None:
+    """Freeze the model and give it adapters to learn, in float32; they change nothing at first."""
+    import peft
+
+    targets: str | list[str] = list(lora.targets)
+    if targets == ["all-linear"]:
+        targets = "all-linear"
+    model.add_adapter(
+        peft.LoraConfig(
+            r=lora.rank,
+            lora_alpha=lora.alpha,  # type: ignore[arg-type]
+            lora_dropout=lora.dropout,
+            target_modules=targets,
+            task_type="CAUSAL_LM",
+        ),
+        ADAPTER,
+    )
+    set_adapter_format(model)
+
+
+def load_adapter(model: PreTrainedModel, lora: LoraConfig, folder: Path) -> None:
+    """Give the model the adapter that `save_pretrained` wrote, to be used or trained on, in full precision.
+
+    Raises:
+        UserError: it cannot be read, or does not fit the model.
+    """
+    from peft import set_peft_model_state_dict
+
+    add_adapter(model, lora)
+    try:
+        saved = load_file(folder / _ADAPTER_FILE)
+        named = {name.removeprefix("base_model.model."): tensor for name, tensor in saved.items()}
+        found: Any = set_peft_model_state_dict(model, named, ADAPTER)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise UserError(f"{folder}: its adapter cannot be loaded: {str(error).splitlines()[0]}") from error
+    missing = [name for name in found.missing_keys if f".{ADAPTER}." in name]
+    if missing or found.unexpected_keys:
+        raise UserError(f"{folder}: its adapter is for another model ({[*missing, *found.unexpected_keys][0]})")
+
+
+def set_adapter_format(model: PreTrainedModel) -> None:
+    """Adapters, and nothing else, learn, in float32 whatever the model's own number format is."""
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(f".{ADAPTER}." in name)
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+
+
+def has_adapter(model: PreTrainedModel) -> bool:
+    return bool(getattr(model, "_hf_peft_config_loaded", False))
+
+
+def keep_reference(model: PreTrainedModel) -> None:
+    """Keep a frozen copy of the adapter as it is now, to which `reference` goes back."""
+    configs: Any = model.peft_config  # type: ignore[attr-defined]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Already found a `peft_config`")  # a second adapter is wanted
+        model.add_adapter(configs[ADAPTER], REFERENCE)
+    with torch.no_grad():
+        parameters = dict(model.named_parameters())
+        for name, parameter in parameters.items():
+            if f".{REFERENCE}." in name:
+                parameter.data = parameters[name.replace(f".{REFERENCE}.", f".{ADAPTER}.")].detach().clone()
+    model.set_adapter(ADAPTER)
+    set_adapter_format(model)
+
+
+@contextmanager
+def reference(model: PreTrainedModel) -> Iterator[None]:
+    """The model that `keep_reference` kept, or the one without adapter where it kept none, while the block lasts."""
+    from peft.functional import set_adapter
+
+    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    kept = REFERENCE in model.peft_config  # type: ignore[attr-defined]
+    if kept:
+        set_adapter(model, REFERENCE, inference_mode=True)
+    else:
+        model.disable_adapters()
+    try:
+        yield
+    finally:
+        if kept:
+            set_adapter(model, ADAPTER)
+        else:
+            model.enable_adapters()
+        for parameter in learned:
+            parameter.requires_grad_(True)
+
+
+def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """The tokens that end a text, by the model's generation settings and by its tokenizer.
+
+    Raises:
+        UserError: there is none, so no plan would ever end.
+    """
+    configured = model.generation_config.eos_token_id if model.generation_config is not None else None
+    ends = [configured] if isinstance(configured, int) else list(configured or ())
+    found = frozenset(i for i in [*ends, tokenizer.eos_token_id] if i is not None)
+    if not found or tokenizer.eos_token_id is None:
+        raise UserError("planner.language.model: its tokenizer has no end-of-sequence token; choose another model")
+    return found
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without transformers' progress bars."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _four_bits() -> dict[str, Any]:
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise UserError("planner.language.load_in_4bit: bitsandbytes is not installed; run: pip install bitsandbytes")
+    if not torch.cuda.is_available():
+        raise UserError("planner.language.load_in_4bit: needs a GPU, and torch sees none; set it to false")
+    from transformers import BitsAndBytesConfig
+
+    quantised = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+        bnb_4bit_quant_storage=torch.bfloat16,
+    )
+    return {"quantization_config": quantised, "dtype": torch.bfloat16, "device_map": {"": torch.cuda.current_device()}}

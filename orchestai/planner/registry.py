@@ -1,0 +1,62 @@
+"""The planner that a command line names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from orchestai.config import Config
+from orchestai.errors import UserError
+from orchestai.planner.base import Planner
+from orchestai.planner.baselines.assignment import FixedAssignment, RandomAssignment
+from orchestai.planner.baselines.few_shot import FewShotPlanner
+from orchestai.planner.baselines.heuristic import HeuristicPlanner
+from orchestai.planner.baselines.random import RandomPlanner
+from orchestai.planner.baselines.reference import ReferencePlanner, WholePlanner
+from orchestai.planner.checkpoint import is_checkpoint, load_planner
+from orchestai.workers.pool import WorkerPool, planner_prices
+
+NAMES = "reference, random, heuristic, llm, base, reference:WORKER, whole:WORKER or the path of a checkpoint"
+
+
+def planner_for(name: str, config: Config, pool: WorkerPool, seed: int) -> Callable[[int], Planner]:
+    """What makes the planner of a repetition: `reference` and `random` draw anew for each, the others repeat.
+
+    Args:
+        name: `reference` (reference decomposition, random workers), `random`, `heuristic`, `llm`, `reference:WORKER`
+            (every subtask to one worker), `whole:WORKER` (the task as one subtask), `base` (the configured language
+            model before any training here), or the path of a checkpoint.
+
+    Raises:
+        UserError: no planner or worker has this name, or nothing says what the `llm` planner's model costs.
+    """
+    kind, _, worker = name.partition(":")
+    if worker and kind in ("reference", "whole"):
+        if worker not in pool.names:
+            raise UserError(f"--planner {name}: no worker {worker!r}; the pool has {', '.join(pool.names)}")
+        fixed = ReferencePlanner(FixedAssignment((worker,))) if kind == "reference" else WholePlanner(worker)
+        return lambda repetition: fixed
+    if name == "reference":
+        assignment = RandomAssignment(tuple(pool.names), config.planner.max_fallbacks)
+        return lambda repetition: ReferencePlanner(assignment, seed=_mixed(seed, repetition))
+    if name == "random":
+        return lambda repetition: RandomPlanner(pool.names, config.planner, seed=_mixed(seed, repetition))
+    single = _single(name, config, pool)
+    return lambda repetition: single
+
+
+def _single(name: str, config: Config, pool: WorkerPool) -> Planner:
+    if name == "heuristic":
+        return HeuristicPlanner(config.workers.cascade or pool.names, config.planner)
+    if name == "llm":
+        if config.workers.planner_model is None:
+            raise UserError("--planner llm: workers.planner_model names no model; set it to a key of workers.models")
+        prices = planner_prices(config.workers)
+        return FewShotPlanner(pool.generator(config.workers.planner_model), pool.cards, config.planner, prices)
+    if is_checkpoint(name):
+        return load_planner(Path(name), config, pool.cards)
+    raise UserError(f"--planner {name}: neither a checkpoint nor one of {NAMES}")
+
+
+def _mixed(seed: int, repetition: int) -> int:
+    return seed * 1_000_003 + repetition

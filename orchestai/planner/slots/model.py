@@ -1,0 +1,359 @@
+"""The small planner: a frozen text encoder, a decoder that points at the words of steps, a selector of workers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from orchestai.config import CACHE_DIR, PlannerConfig
+from orchestai.errors import UserError
+from orchestai.lm.length_batches import length_batches
+from orchestai.planner.base import Plan
+from orchestai.planner.slots.dag import best_expected_edges, is_acyclic, repair
+from orchestai.planner.slots.decisions import STRUCTURE, Chooser, DecisionBatch, explored
+from orchestai.planner.slots.decoder import Structure, StructureDecoder
+from orchestai.planner.slots.edge_predictor import StepLinker
+from orchestai.planner.slots.encoder import EncodedText, TextEncoder, UnreadableTextError, open_encoder
+from orchestai.planner.slots.losses import LinkOutputs, PlannerOutputs, link_loss, supervised_loss
+from orchestai.planner.slots.reader import InstructionReader, Memory
+from orchestai.planner.slots.scoring import score
+from orchestai.planner.slots.selector import WorkerSelector
+from orchestai.planner.slots.step_encoder import open_echo
+from orchestai.planner.slots.targets import IGNORE, PlanTargets, existing_steps, given_decisions, token_spans
+from orchestai.tasks.examples import clean
+from orchestai.tasks.task import Task
+from orchestai.types import AnyDecisions, DecisionKind, Decisions, SampleSpec, Scores
+from orchestai.workers.base import WorkerCard
+from orchestai.workflow import Subtask, Workflow
+
+NO_LINKER = "planner.linker: null, but steps are given; set planner.linker.language_model=smollm2-135m and train"
+
+
+class PlannerModel(nn.Module):
+    """Turns instructions into workflows for the workers that `cards` describe.
+
+    Its parameters know nothing of the pool's names or size, and the encoder's weights are not among them.
+
+    Args:
+        encoder: in place of the configured one.
+        cache_dir: where packaged models are converted to.
+
+    Raises:
+        UserError: the encoder, or the language model of the linker, cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        config: PlannerConfig,
+        cards: Sequence[WorkerCard],
+        encoder: TextEncoder | None = None,
+        cache_dir: Path = CACHE_DIR,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.cards = tuple(cards)
+        self.encoder = encoder or open_encoder(config.encoder, config.max_tokens, config.encoder_layer)
+        features = card_features(self.cards, self.encoder)
+        self.card_features: Tensor
+        self.register_buffer("card_features", features, persistent=False)
+        self.reader = InstructionReader(self.encoder.width, config)
+        self.decoder = StructureDecoder(config)
+        self.selector = WorkerSelector(features.shape[1], config)
+        self.echo = self.linker = None
+        if (settings := config.linker) is not None:
+            self.echo = open_echo(settings.language_model, settings.language_layer, cache_dir)
+            self.linker = StepLinker(self.echo.width, self.encoder.width // 2, settings, config.max_subtasks)
+
+    def forward(self, instructions: Sequence[str], targets: PlanTargets | None = None) -> PlannerOutputs:
+        """Outputs along the plans in `targets`, or, without them, along the model's own plans of `max_subtasks` steps.
+
+        Raises:
+            UnreadableTextError: an instruction is empty or too long.
+        """
+        memory = self._read([self.encoder.encode(instruction) for instruction in instructions])
+        if targets is not None:
+            plans = given_decisions(
+                targets, memory.offsets, len(self.config.task_types), len(self.cards), self.config.max_fallbacks
+            )
+        else:
+            with torch.no_grad():
+                chooser = Chooser(None, len(instructions), self.decoder.layout, memory.mask.device)
+                structure = self.decoder.decode(memory, chooser, stops=False)
+                plans = self.selector.select(memory, self.card_features, structure, chooser)
+        logits = self.decoder(memory, plans)
+        selection = self.selector(memory, self.card_features, plans)
+        return PlannerOutputs(
+            subtask_embeddings=logits.steps,
+            task_types=logits.types,
+            model_selections=selection.workers,
+            workflow_graph=logits.edges.sigmoid(),
+            edge_logits=logits.edges,
+            parent_counts=logits.parent_counts,
+            go_on=logits.go_on,
+            span_starts=logits.start,
+            span_ends=logits.end,
+            fallback=selection.fallbacks,
+            token_offsets=memory.offsets,
+        )
+
+    def link(self, instructions: Sequence[str], targets: PlanTargets) -> LinkOutputs:
+        """Outputs for steps that the instructions list, at `targets["spans"]`.
+
+        Raises:
+            UnreadableTextError: an instruction is empty or too long, or a step has no words.
+            UserError: `planner.linker` is not configured.
+        """
+        if self.linker is None or self.echo is None:
+            raise UserError(NO_LINKER)
+        texts = [self.encoder.encode(instruction) for instruction in instructions]
+        offsets = pad_sequence([text.offsets.to(self.card_features.device) for text in texts], batch_first=True)
+        steps = existing_steps(targets)
+        spans = token_spans(targets["spans"][:, : steps.shape[1]], offsets)
+        rows = zip(instructions, targets["spans"].tolist(), steps.sum(-1).tolist(), strict=True)
+        read = [self.echo.read(text, row[:count]) for text, row, count in rows]
+        known = pad_sequence([one.to(steps.device, torch.float32) for one in read], batch_first=True)
+        logits = self.linker(known, texts, spans, steps)
+        return LinkOutputs(edge_logits=logits, workflow_graph=logits.sigmoid())
+
+    def compute_link_loss(self, outputs: LinkOutputs, targets: PlanTargets, lambda_dag: float) -> dict[str, Tensor]:
+        """See `link_loss`."""
+        return link_loss(outputs, targets, lambda_dag)
+
+    def compute_supervised_loss(
+        self, outputs: PlannerOutputs, targets: PlanTargets, lambda_dag: float
+    ) -> dict[str, Tensor]:
+        """See `supervised_loss`."""
+        return supervised_loss(outputs, targets, lambda_dag)
+
+    def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
+        """Plan greedily, or sample as `sample` says. A task that cannot be read gets a plan without a workflow."""
+        return self.plan_instructions([task.instruction for task in tasks], sample=sample)
+
+    @torch.no_grad()
+    def plan_instructions(self, instructions: Sequence[str], *, sample: SampleSpec | None = None) -> list[Plan]:
+        """`plan` for bare instructions."""
+        if sample is not None and len(sample.seeds) != len(instructions):
+            raise ValueError(f"{len(instructions)} instructions, but {len(sample.seeds)} seeds")
+        plans: dict[int, Plan] = {}
+        readable: dict[int, EncodedText] = {}
+        for i, instruction in enumerate(instructions):
+            try:
+                readable[i] = self.encoder.encode(instruction)
+            except UnreadableTextError as error:
+                plans[i] = Plan(workflow=None, raw_valid=False, error=str(error))
+        with self._without_dropout():
+            for rows in length_batches({i: len(text) for i, text in readable.items()}):
+                part = None if sample is None else replace(sample, seeds=[sample.seeds[i] for i in rows])
+                texts = [instructions[i] for i in rows]
+                plans.update(zip(rows, self._plan(texts, [readable[i] for i in rows], part), strict=True))
+        return [plans[i] for i in range(len(instructions))]
+
+    @torch.no_grad()
+    def plan_steps(self, instructions: Sequence[str], steps: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]:
+        """Plan steps that are given: their edges by the linker, their types and workers as for any other step.
+
+        Plans are greedy and have no decisions: nothing is learned from them but by imitation.
+
+        Args:
+            steps: for each instruction the [start, end) character offsets of the steps in it.
+
+        Raises:
+            UserError: `planner.linker` is not configured.
+        """
+        plans: dict[int, Plan] = {}
+        for i, (instruction, spans) in enumerate(zip(instructions, steps, strict=True)):
+            try:
+                self.read_steps(instruction, spans)
+            except UnreadableTextError as error:
+                plans[i] = Plan(workflow=None, raw_valid=False, error=str(error))
+        readable = {i: len(instruction) for i, instruction in enumerate(instructions) if i not in plans}
+        with self._without_dropout():
+            for rows in length_batches(readable):
+                made = self._plan_steps([instructions[i] for i in rows], [steps[i] for i in rows])
+                plans.update(zip(rows, made, strict=True))
+        return [plans[i] for i in range(len(instructions))]
+
+    def read_steps(self, instruction: str, spans: Sequence[tuple[int, int]]) -> None:
+        """See whether steps can be planned; what was read of them is kept for it.
+
+        Raises:
+            UnreadableTextError: the instruction is empty or too long, or there are no steps, too many, or one without
+                words.
+            UserError: `planner.linker` is not configured.
+        """
+        if self.echo is None:
+            raise UserError(NO_LINKER)
+        if not spans:
+            raise UnreadableTextError("no steps are given")
+        if len(spans) > self.config.max_subtasks:
+            raise UnreadableTextError(f"{len(spans)} steps, but planner.max_subtasks is {self.config.max_subtasks}")
+        offsets = self.encoder.encode(instruction).offsets
+        tokens = token_spans(torch.tensor([list(spans)]), offsets[None])[0]
+        for number, (first, last) in enumerate(tokens.tolist(), start=1):
+            if last < first:
+                raise UnreadableTextError(f"step {number} has no words")
+        self.echo.read(instruction, spans)
+
+    def score(
+        self,
+        tasks: Sequence[Task],
+        decisions: Sequence[AnyDecisions],
+        *,
+        explore: frozenset[DecisionKind],
+        temperature: float,
+    ) -> Scores:
+        """Log-probabilities of `decisions` under the present weights, without dropout.
+
+        Equal to `Plan.logp` under the same weights and temperature, up to rounding (1e-5).
+
+        Raises:
+            TypeError: a language model made a decision.
+        """
+        known = [one for one in decisions if isinstance(one, Decisions)]
+        if len(known) < len(decisions):
+            raise TypeError("heads score their own decisions, not tokens")
+        with self._without_dropout():
+            memory = self._read([self.encoder.encode(task.instruction) for task in tasks])
+            given = DecisionBatch.collate(known, memory.mask.device)
+            structure = self.decoder(memory, given) if explore & STRUCTURE else None
+            selection = self.selector(memory, self.card_features, given)
+        layout = self.decoder.layout
+        mask = explored(given, memory.lengths, len(self.cards), explore, layout)
+        return score(structure, selection, given, mask, temperature, layout)
+
+    @property
+    def max_slots(self) -> int:
+        """Slots of every row."""
+        return self.decoder.layout.slots
+
+    def cost(self, decisions: Sequence[AnyDecisions]) -> int:
+        """Slots of so many rows."""
+        return len(decisions) * self.max_slots
+
+    def reference(self) -> None:
+        """What was learned cannot be switched off."""
+
+    def learn_only(self, explore: frozenset[DecisionKind]) -> None:
+        """Keep steps and edges as they are, unless one of the kinds that make them up is in `explore`.
+
+        Kinds share weights: those of steps and edges learn together, and so do workers and fallbacks.
+        """
+        structural = bool(explore & STRUCTURE)
+        for part in (self.reader, self.decoder):
+            part.requires_grad_(structural)
+
+    def _plan(
+        self, instructions: Sequence[str], encoded: Sequence[EncodedText], sample: SampleSpec | None
+    ) -> list[Plan]:
+        layout, device = self.decoder.layout, self.card_features.device
+        chooser = Chooser(sample, len(encoded), layout, device)
+        if sample is not None and sample.explore & STRUCTURE:
+            memory = self._read(encoded)
+            structure = self.decoder.decode(memory, chooser)
+        else:
+            distinct, place = _distinct(encoded)
+            memory = self._read(distinct)
+            structure = self.decoder.decode(memory, Chooser(None, len(distinct), layout, device))[place]
+            memory = memory[place]
+        batch = self.selector.select(memory, self.card_features, structure, chooser)
+        logp = None
+        if sample is not None:
+            mask = explored(batch, memory.lengths, len(self.cards), sample.explore, layout)
+            logp = (chooser.logp * mask).cpu()
+        edge_logits = structure.edge_logits.cpu()
+        return [
+            self._finished(instruction, text, row, edge_logits[i], None if logp is None else logp[i])
+            for i, (instruction, text, row) in enumerate(zip(instructions, encoded, batch.rows(), strict=True))
+        ]
+
+    def _plan_steps(self, instructions: Sequence[str], given: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]:
+        device = self.card_features.device
+        spans = [torch.tensor(row, device=device).view(-1, 2) for row in given]
+        targets = PlanTargets(
+            lengths=torch.tensor([len(row) for row in given], device=device),
+            spans=pad_sequence(spans, batch_first=True, padding_value=IGNORE),
+        )
+        logits = self.link(instructions, targets)["edge_logits"]
+        texts = [self.encoder.encode(instruction) for instruction in instructions]
+        memory = self._read(texts)
+        none = len(self.config.task_types), len(self.cards), self.config.max_fallbacks
+        asked = given_decisions(targets, memory.offsets, *none)
+        structure = Structure(
+            lengths=asked.lengths,
+            spans=asked.spans,
+            types=self.decoder.types(asked.spans, memory).argmax(-1),
+            edges=best_expected_edges(logits, asked.steps),
+            edge_logits=logits,
+        )
+        chooser = Chooser(None, len(instructions), self.decoder.layout, device)
+        batch = self.selector.select(memory, self.card_features, structure, chooser)
+        return [
+            replace(self._finished(instruction, text, row, logits[i].cpu(), None), decisions=None)
+            for i, (instruction, text, row) in enumerate(zip(instructions, texts, batch.rows(), strict=True))
+        ]
+
+    def _finished(
+        self, instruction: str, text: EncodedText, row: Decisions, edge_logits: Tensor, logp: Tensor | None
+    ) -> Plan:
+        """The plan that was decided, with as many of its edges as a DAG can have."""
+        edges = repair(row.edges, edge_logits[: row.length, : row.length])
+        return Plan(
+            workflow=self._workflow(instruction, text, row, edges),
+            raw_valid=is_acyclic(row.edges),
+            decisions=row,
+            logp=logp,
+        )
+
+    def _workflow(self, instruction: str, text: EncodedText, row: Decisions, edges: Tensor) -> Workflow:
+        names = [card.name for card in self.cards]
+        subtasks = []
+        for i in range(row.length):
+            first, last = row.spans[i].tolist()
+            span = int(text.offsets[first, 0]), int(text.offsets[last, 1])
+            subtasks.append(
+                Subtask(
+                    id=str(i + 1),
+                    instruction=clean(instruction[slice(*span)]),
+                    task_type=self.config.task_types[int(row.types[i])],
+                    worker=names[int(row.workers[i])],
+                    depends_on=tuple(str(parent + 1) for parent in edges[:, i].nonzero().flatten().tolist()),
+                    fallback=tuple(names[w] for w in row.fallbacks[i].tolist() if w < len(names)),
+                    span=span,
+                )
+            )
+        return Workflow(subtasks)
+
+    def _read(self, encoded: Sequence[EncodedText]) -> Memory:
+        """The memory of the texts; one that occurs several times is read once."""
+        distinct, place = _distinct(encoded)
+        return self.reader(distinct, self.card_features.device)[place]
+
+    @contextmanager
+    def _without_dropout(self) -> Iterator[None]:
+        training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(training)
+
+
+def _distinct(encoded: Sequence[EncodedText]) -> tuple[list[EncodedText], Tensor]:
+    """The different texts, and (texts,) each one's place among them."""
+    distinct = {id(text): text for text in encoded}
+    place = {key: i for i, key in enumerate(distinct)}
+    return list(distinct.values()), torch.tensor([place[id(text)] for text in encoded])
+
+
+def card_features(cards: Sequence[WorkerCard], encoder: TextEncoder) -> Tensor:
+    """(W, encoder width + 2) features: the card's words, the logarithm of its price, and whether it is a tool."""
+    words = encoder.embed([card.text for card in cards]) * math.sqrt(encoder.width)
+    facts = [[(math.log10(card.price_usd + 1e-8) + 5) / 2, float(card.kind == "tool")] for card in cards]
+    return torch.cat([words, torch.tensor(facts)], -1)

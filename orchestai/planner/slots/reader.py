@@ -1,0 +1,71 @@
+"""Reading: token features of a frozen encoder become the memory that plans are decoded from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from orchestai.config import PlannerConfig
+from orchestai.planner.slots.encoder import EncodedText
+from orchestai.planner.slots.layers import EncoderLayer
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What the decoder sees of b instructions of at most t tokens.
+
+    Attributes:
+        words: (b, t, d) the encoder's features, projected: what the words mean, with little of what is around them.
+        tokens: (b, t, d) the same after tokens saw each other: what part each plays in the instruction.
+        mask: (b, t) bool; the tokens that exist.
+        offsets: (b, t, 2) [start, end) character offsets of the tokens; zeros where there is none.
+    """
+
+    words: Tensor
+    tokens: Tensor
+    mask: Tensor
+    offsets: Tensor
+
+    @property
+    def lengths(self) -> Tensor:
+        """(b,) tokens of each instruction."""
+        return self.mask.sum(-1)
+
+    @property
+    def positions(self) -> Tensor:
+        """(t,) 0, 1, ..."""
+        return torch.arange(self.mask.shape[1], device=self.mask.device)
+
+    def inside(self, spans: Tensor) -> Tensor:
+        """(b, n, 2) first and last tokens give (b, n, t) bool: the tokens from the one to the other, both inclusive."""
+        first, last = spans[..., None].unbind(-2)
+        return (first <= self.positions) & (self.positions <= last)
+
+    def __getitem__(self, rows: Tensor) -> Memory:
+        return Memory(self.words[rows], self.tokens[rows], self.mask[rows], self.offsets[rows])
+
+
+class InstructionReader(nn.Module):
+    """Projects the encoder's features and lets tokens see each other and their distances."""
+
+    def __init__(self, encoder_width: int, config: PlannerConfig) -> None:
+        super().__init__()
+        self.project = nn.Sequential(nn.LayerNorm(encoder_width), nn.Linear(encoder_width, config.d_model))
+        self.layers = nn.ModuleList(
+            EncoderLayer(config.d_model, config.num_heads, config.dropout) for _ in range(config.num_layers)
+        )
+        self.norm = nn.LayerNorm(config.d_model)
+
+    def forward(self, texts: Sequence[EncodedText], device: torch.device) -> Memory:
+        raw = pad_sequence([text.features.to(device, torch.float32) for text in texts], batch_first=True)
+        lengths = torch.tensor([len(text) for text in texts], device=device)
+        mask = torch.arange(raw.shape[1], device=device) < lengths[:, None]
+        words = tokens = self.project(raw)
+        for layer in self.layers:
+            tokens = layer(tokens, mask[:, None, None])
+        offsets = pad_sequence([text.offsets.to(device) for text in texts], batch_first=True)
+        return Memory(words, self.norm(tokens), mask, offsets)

@@ -1,0 +1,135 @@
+"""What a frozen language model knows of steps, read from an instruction that it is shown twice.
+
+A causal model has seen the words before a word alone. Shown the text again, it has seen all of it: the second reading
+of a step depends on the task and on every other step ("echo embeddings", Springer et al. 2024, arXiv 2402.15449).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TypeAlias
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModel, AutoTokenizer
+
+from orchestai.errors import UserError
+from orchestai.lm import weights
+from orchestai.lm.loading import quietly
+from orchestai.planner.slots.encoder import UnreadableTextError
+
+_KEY = "planner.linker.language_model"
+_BETWEEN = "\n\n"
+_CACHED = 20_000
+
+Spans: TypeAlias = "tuple[tuple[int, int], ...]"
+
+
+class EchoReader:
+    """A frozen causal language model. Not a module of the planner: its weights are neither trained nor stored there.
+
+    Instructions are read one at a time, so that what is read never depends on a batch. What was read of the latest
+    20,000 (some 14 kB each with SmolLM2 and six steps) is kept in memory.
+
+    Args:
+        name: `smollm2-135m`, or a name or path of a model of Llama's kind with a fast tokenizer.
+        layer: the layer whose output is read; later ones are not computed.
+        cache_dir: where the packaged model is converted to.
+
+    Attributes:
+        width: numbers per step: of its last token, and of the mean of its tokens.
+
+    Raises:
+        UserError: there is no such model or layer.
+    """
+
+    def __init__(self, name: str, layer: int, cache_dir: Path) -> None:
+        self.name = name
+        path = weights.source(name, cache_dir, _KEY)
+        dtype = weights.choose_dtype("auto", torch.device("cpu"))
+        try:
+            self._tokenizer = AutoTokenizer.from_pretrained(path)
+            with quietly():
+                self._model = AutoModel.from_pretrained(path, dtype=dtype).eval().requires_grad_(False)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{_KEY}: cannot load {name!r}: {str(error).strip().splitlines()[0]}") from None
+        if not self._tokenizer.is_fast:
+            raise UserError(f"{_KEY}: {name!r} has no fast tokenizer, which the offsets of tokens need")
+        layers = getattr(self._model, "layers", None)
+        if not isinstance(layers, nn.ModuleList) or not hasattr(self._model, "norm"):
+            raise UserError(f"{_KEY}: {name!r} is no causal language model of Llama's kind")
+        if layer > len(layers):
+            raise UserError(f"planner.linker.language_layer: {layer}, but {name!r} has {len(layers)} layers")
+        del layers[layer:]
+        self._model.norm = nn.Identity()
+        self.width: int = 2 * self._model.config.hidden_size
+        self._cache: OrderedDict[tuple[str, Spans], Tensor] = OrderedDict()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 of the weights that are used, as 16 hexadecimal digits; the same in float32 and bfloat16."""
+        digest = hashlib.sha256()
+        for key, tensor in sorted(self._model.state_dict().items()):
+            digest.update(key.encode())
+            digest.update(tensor.to("cpu", torch.bfloat16).contiguous().view(torch.int16).numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    def read(self, instruction: str, spans: Iterable[tuple[int, int]]) -> Tensor:
+        """(n, width) bfloat16 on the CPU; a row for each step.
+
+        Args:
+            spans: [start, end) character offsets of the steps in the instruction.
+
+        Raises:
+            UnreadableTextError: the instruction is too long to be read twice, or a step has no words.
+        """
+        key = (instruction, tuple((start, end) for start, end in spans))
+        if (known := self._cache.get(key)) is not None:
+            self._cache.move_to_end(key)
+            return known
+        self._cache[key] = found = self._read(*key)
+        if len(self._cache) > _CACHED:
+            self._cache.popitem(last=False)
+        return found
+
+    @torch.no_grad()
+    def _read(self, instruction: str, spans: Spans) -> Tensor:
+        once = self._tokenizer(instruction, return_offsets_mapping=True, add_special_tokens=False, verbose=False)
+        ids, offsets = once["input_ids"], once["offset_mapping"]
+        start = self._tokenizer.bos_token_id
+        between = self._tokenizer.encode(_BETWEEN, add_special_tokens=False)
+        before = [*([] if start is None else [start]), *ids, *between]
+        count, context = len(before) + len(ids), self._model.config.max_position_embeddings
+        if count > context:
+            raise UnreadableTextError(
+                f"read twice, the text has {count} tokens, but {self.name!r} (planner.linker.language_model) takes "
+                f"{context}"
+            )
+        tokens = torch.tensor([[*before, *ids]], device=self._model.device)
+        second = self._model(tokens, use_cache=False).last_hidden_state[0, len(before) :]
+        rows = []
+        for number, (first, end) in enumerate(spans, start=1):
+            if not instruction[first:end].strip():
+                raise UnreadableTextError(f"step {number} has no words")
+            inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > first and b > a]
+            words = second[inside[0] : inside[-1] + 1]
+            rows.append(torch.cat([words[-1], words.mean(0)]))
+        return torch.stack(rows).to("cpu", torch.bfloat16)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> EchoReader:
+        """Itself: copies of a planner share the model, which never changes, and its cache."""
+        return self
+
+
+@cache
+def open_echo(name: str, layer: int, cache_dir: Path) -> EchoReader:
+    """The process's reader of that description: whoever plans with it shares its weights and what it has read.
+
+    Raises:
+        UserError: as `EchoReader`.
+    """
+    return EchoReader(name, layer, cache_dir)

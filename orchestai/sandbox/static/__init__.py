@@ -1,0 +1,1 @@
+"""Reading tests without running them."""

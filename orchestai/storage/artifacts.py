@@ -1,0 +1,228 @@
+"""Files that are either whole or absent, and lines appended whole: what a reader may rely on."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from orchestai.config.section import Section
+from orchestai.errors import UserError
+
+_REPORTED_PACKAGES = ("orchestai", "torch", "transformers", "peft", "accelerate", "numpy", "pydantic")
+
+
+@contextmanager
+def replacing(path: Path | str) -> Iterator[BinaryIO]:
+    """A binary file that takes the place of `path` when the block ends well, and vanishes when it does not.
+
+    Raises:
+        UserError: the file cannot be written (no space, no permission, no such folder).
+    """
+    path = Path(path)
+    temporary: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+        temporary = None
+    except OSError as error:
+        remedy = "free space, or choose another folder" if error.errno == errno.ENOSPC else "choose another folder"
+        raise UserError(f"{path}: cannot write: {error.strerror or error}; {remedy}") from error
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: Path | str) -> Iterator[Path]:
+    """An empty folder that takes the place of `path` when the block ends well, and vanishes when it does not.
+
+    Where a crash falls between the two renames that this takes, the folder before is found as `previous_folder(path)`.
+
+    Raises:
+        UserError: it cannot be written (no space, no permission, a file of that name).
+    """
+    path = Path(path)
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
+        yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                file.chmod(0o666 & ~_umask())
+                with file.open("rb") as written:
+                    os.fsync(written.fileno())
+        temporary.chmod(0o777 & ~_umask())
+        before = previous_folder(path)
+        if path.is_dir():
+            shutil.rmtree(before, ignore_errors=True)
+            os.replace(path, before)
+        os.replace(temporary, path)
+        shutil.rmtree(before, ignore_errors=True)
+    except OSError as error:
+        remedy = "free space, or choose another folder" if error.errno == errno.ENOSPC else "choose another folder"
+        raise UserError(f"{path}: cannot write: {error.strerror or error}; {remedy}") from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def clone(source: Path, target: Path) -> None:
+    """A file or folder again at another place, without taking space where the file system has hard links.
+
+    Only for what is replaced as a whole, as everything here is: a file that is changed in place changes in both.
+    """
+
+    def link(one: str, other: str) -> None:
+        try:
+            os.link(one, other)
+        except OSError:
+            shutil.copy2(one, other)
+
+    if source.is_dir():
+        shutil.copytree(source, target, copy_function=link)
+    else:
+        link(str(source), str(target))
+
+
+def previous_folder(path: Path) -> Path:
+    """Where the folder that `replacing_folder` is about to replace waits."""
+    return path.with_name(f".{path.name}.previous")
+
+
+def check_run(state: Path, *others: Path, resume: bool) -> None:
+    """Raise `UserError` where there is no run to resume, or a new one would overwrite one.
+
+    Args:
+        state: the file or folder from which a run goes on.
+        others: what other kinds of run leave in its place.
+    """
+    found = [path for path in (state, *others) if path.exists() or previous_folder(path).exists()]
+    if resume and state not in found:
+        raise UserError(f"{state}: no run to resume here; start one without --resume")
+    if found and not resume:
+        raise UserError(
+            f"{found[0].parent} holds a run already ({found[0].name}): go on with it (--resume, or resume=true with "
+            "train.py), or choose another output folder (--output_dir, output_dir=)"
+        )
+
+
+def write_bytes(path: Path | str, data: bytes | memoryview) -> None:
+    with replacing(path) as file:
+        file.write(data)
+
+
+def write_text(path: Path | str, text: str) -> None:
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path | str, value: Any) -> None:
+    """Indented JSON; NaN and infinities are refused (ValueError), since most readers refuse them."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def append(path: Path | str, lines: bytes) -> None:
+    """Append whole lines as one write, under a lock, and flush them to the disk; several processes may do so.
+
+    A torn last line that a crash left is ended first, so that nothing is lost with it.
+
+    Raises:
+        UserError: they could not be written; the file is then as it was before.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _append(descriptor, lines)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"{path}: cannot write: {reason}; free space or choose another folder") from error
+
+
+def _append(descriptor: int, lines: bytes) -> None:
+    size = os.fstat(descriptor).st_size
+    torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+    data = b"\n" + lines if torn else lines
+    try:
+        written = os.write(descriptor, data)
+        if written < len(data):
+            raise OSError(f"only {written} of {len(data)} bytes fitted")
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
+
+
+def read_lines(path: Path) -> tuple[list[tuple[str, Any]], list[str]]:
+    """The JSON lines of a file as (`FILE:LINE`, value), and a complaint for each that is not whole.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot read: {error.strerror or error}") from None
+    values: list[tuple[str, Any]] = []
+    problems: list[str] = []
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if line.strip():
+            try:
+                values.append((f"{path}:{number}", json.loads(line)))
+            except ValueError:
+                problems.append(
+                    f"{path}:{number}: not whole (its writer was cut off, or the file was damaged); skipped"
+                )
+    return values, problems
+
+
+def save_run_info(output_dir: Path | str, config: Section, *, command: str, **facts: Any) -> None:
+    """Write `COMMAND.config.yaml` (resolved) and `COMMAND.run.json` (versions, machine, facts) into `output_dir`."""
+    output_dir = Path(output_dir)
+    write_text(output_dir / f"{command}.config.yaml", config.to_yaml())
+    info = {"command": command, "versions": versions(), "platform": platform.platform(), **facts}
+    write_json(output_dir / f"{command}.run.json", info)
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide a result."""
+    found = {"python": platform.python_version()}
+    for package in _REPORTED_PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def fingerprint(value: Any) -> str:
+    """sha256 of the canonical JSON of `value`, as 16 hexadecimal digits."""
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,1 @@
+"""Mathematical questions with a reference answer."""

@@ -1,0 +1,1 @@
+"""The formulas of policy optimization: credit, advantages, critics and losses."""

@@ -1,0 +1,1 @@
+"""What a run of phase 2 reports, keeps and watches."""

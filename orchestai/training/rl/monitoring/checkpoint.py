@@ -1,0 +1,179 @@
+"""The trainer's state on disk, from which an interrupted run goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from orchestai.config import Phase2Config
+from orchestai.errors import UserError
+from orchestai.storage import digests
+from orchestai.tasks.suite import data_fingerprint
+from orchestai.tasks.task import Task
+
+STATE_VERSION = 8
+
+
+@dataclass
+class Position:
+    """Where training stands.
+
+    Attributes:
+        update: batches learned from.
+        consumed: tasks drawn from the training order.
+        versions: optimiser steps taken, by policy.
+        evaluated: update after which the policies were evaluated last; None before the first.
+        attempts_since_evaluation, first_gaps: see `gap`.
+        start_reward: of the first evaluation; None before it.
+        start_success: of the first evaluation, by task; empty where attempts have no such figure.
+        best_reward: of the best evaluation (see `best`); None before the first.
+        best_success: its mean success; None where attempts have no such figure.
+        best_update: after which it was.
+        flat_updates: last updates in a row in which nothing could be learned.
+        certain_updates, invalid_updates: likewise, in which the entropy was too low, or too many plans were invalid.
+        ratio_warned: whether it was said that what draws and what learns compute differently.
+    """
+
+    update: int = 0
+    consumed: int = 0
+    versions: dict[str, int] = field(default_factory=dict)
+    evaluated: int | None = None
+    attempts_since_evaluation: dict[str, list[float]] = field(default_factory=dict)
+    first_gaps: dict[str, list[float]] = field(default_factory=dict)
+    start_reward: float | None = None
+    start_success: dict[str, float] = field(default_factory=dict)
+    best_reward: float | None = None
+    best_success: float | None = None
+    best_update: int = 0
+    flat_updates: int = 0
+    certain_updates: int = 0
+    invalid_updates: int = 0
+    ratio_warned: bool = False
+
+    def done(self, config: Phase2Config) -> int:
+        """Of `length_of(config)`."""
+        return self.consumed if config.num_updates is None else self.update
+
+
+def length_of(config: Phase2Config) -> int:
+    """How long a run lasts: in updates, where `num_updates` says so, else in tasks attempted."""
+    return config.num_episodes if config.num_updates is None else config.num_updates
+
+
+_LENGTH = frozenset({"training.phase2_rl.num_episodes", "training.phase2_rl.num_updates"})
+_PHASE2 = "training.phase2_rl."
+_SCHEDULE = "training.phase2_rl.lr_schedule"
+_VLLM = "planner.language.vllm."
+_SPEED = {
+    "agents.concurrency",
+    "agents.unscorable_limit",
+    "model.max_rows",
+    *(_PHASE2 + key for key in ("micro_batch_size", "micro_batch_tokens", "save_every", "keep_checkpoints")),
+    *(_VLLM + key for key in ("base_url", "api_key_env", "timeout_s", "gpu_memory_utilization", "sync_dir")),
+}
+"""Change no result."""
+
+
+def identity(
+    sections: Mapping[str, Any], phase2: Phase2Config, tasks: Sequence[Task], eval_tasks: Sequence[Task]
+) -> dict[str, Any]:
+    """What decides the course of a run, by key: other sections of the configuration, phase 2's settings, the tasks."""
+    flat = _flatten({**sections, "training": {"phase2_rl": phase2.model_dump(mode="json")}})
+    for name, some in (("training tasks", tasks), ("validation tasks", eval_tasks)):
+        flat[name] = data_fingerprint(some)
+    # Without a schedule, how long training will last changes no update of it.
+    free = _SPEED | _LENGTH if phase2.lr_schedule == "constant" else _SPEED
+    return {key: value for key, value in flat.items() if key not in free}
+
+
+def _flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, inner in value.items():
+        flat.update(_flatten(inner, f"{prefix}{key}.") if isinstance(inner, dict) else {f"{prefix}{key}": inner})
+    return flat
+
+
+def save_state(path: Path, position: Position, learned: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
+    """Write everything that the next update depends on.
+
+    Samples and the order of tasks come from seeds and `position`; the generators' states are kept for the user's code.
+    On policy no rollout is pending here: an update finishes with its own. Off policy, what was sampled ahead is not
+    kept: a resumed run samples the same tasks with the same seeds again, from the weights that it resumes with.
+
+    Args:
+        learned: `Learner.state` by policy, the same for every layout of the processes.
+        identity: what a run that goes on must have in common with this one.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    state = {
+        "state_version": STATE_VERSION,
+        "identity": dict(identity),
+        "position": asdict(position),
+        "learned": dict(learned),
+        "rng": _generators(),
+    }
+    digests.save_torch(path, state)
+
+
+def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Position, dict[str, Any]]:
+    """What `save_state` wrote: the position, and what was learned; the generators are set.
+
+    Raises:
+        UserError: there is none, it is broken, or it belongs to another configuration or other data.
+    """
+    remedy = "start a new run from its last weights (--checkpoint) in another output folder"
+    try:
+        state = digests.load_torch(path, remedy)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no run to resume here; start one without resuming") from None
+    if not isinstance(state, dict) or state.get("state_version") != STATE_VERSION:
+        found = state.get("state_version") if isinstance(state, dict) else None
+        raise UserError(
+            f"{path}: not a training state of this program's version (found {found}, needs {STATE_VERSION}); "
+            "start a new run in another output folder"
+        )
+    _refuse_change(path, state["identity"], dict(identity))
+    digests.check_finite(path, state["learned"])
+    _set_generators(state["rng"])
+    return Position(**state["position"]), state["learned"]
+
+
+def _refuse_change(path: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    for key in sorted({*saved, *now}):
+        if saved.get(key) != now.get(key):
+            remedy = "restore it, or start a new run in another output folder"
+            if key in _LENGTH:
+                remedy = (
+                    f"with lr_schedule={now[_SCHEDULE]} the learning rate ends at 0 there, so this run can be made "
+                    "neither longer nor shorter; restore it, or start a new run from its phase2_last (--checkpoint) in "
+                    "another output folder"
+                )
+            raise UserError(f"{path}: {key} was {saved.get(key)!r} and is now {now.get(key)!r}; {remedy}")
+
+
+def _generators() -> dict[str, Any]:
+    name, keys, position, has_gauss, gauss = np.random.get_state()
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all(),
+        "python": random.getstate(),
+        "numpy": (name, torch.from_numpy(np.asarray(keys).astype(np.int64)), position, has_gauss, gauss),
+    }
+
+
+def _set_generators(states: Mapping[str, Any]) -> None:
+    torch.set_rng_state(states["torch"])
+    for device, state in enumerate(states["cuda"][: torch.cuda.device_count()]):
+        torch.cuda.set_rng_state(state, device)
+    version, internal, gauss_next = states["python"]
+    random.setstate((version, tuple(internal), gauss_next))
+    name, keys, position, has_gauss, gauss = states["numpy"]
+    np.random.set_state((name, keys.numpy().astype(np.uint32), position, has_gauss, gauss))

@@ -1,0 +1,87 @@
+"""Opens the reward of a run: with the reference that is known, or one that is measured."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import cycle, islice
+from typing import TypeAlias
+
+from accelerate import Accelerator
+
+from orchestai.config import Config
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.execution.reward import RewardForm, reward_form
+from orchestai.execution.reward_reference import Reference, typical
+from orchestai.outcome import Unscorable
+from orchestai.planner.baselines.reference import WholePlanner
+from orchestai.tasks.task import Task
+from orchestai.training.distributed import interleave, on_all, share
+from orchestai.training.rl.rollouts.rollout import Execute
+from orchestai.workers.pool import worker_cards
+
+Run: TypeAlias = tuple[float, float] | Unscorable
+"""An execution's cost in US dollars and latency in milliseconds, or why it could not be judged."""
+EXECUTIONS = 32
+"""How many are made to measure a reference, the workers in turn."""
+
+
+async def open_reward(
+    config: Config, known: Reference | None, tasks: Sequence[Task], execute: Execute, accelerator: Accelerator | None
+) -> RewardForm:
+    """The configured reward, with the known reference or else one that is measured now.
+
+    Measured is what the pool's workers, in turn, cost and take for whole tasks, each asked as a plan of one subtask: so
+    the reference does not depend on the planner, which may not be able to plan yet. A known reference of 0 US dollars
+    says nothing about a pool that has prices, and gives way to what is measured.
+
+    Args:
+        known: of the logs or the checkpoint.
+        tasks: to measure on.
+        accelerator: of the processes that share the work; None where this one is alone.
+
+    Raises:
+        UserError: none of the executions could be judged.
+    """
+    if known is not None and not known.cost_usd and _weighs_prices(config):
+        known = None
+    form = reward_form(config, known)
+    if form is not None:
+        return form
+    workers = list(config.workers.pool)
+    jobs = list(islice(zip(cycle(tasks), cycle(workers), strict=False), max(EXECUTIONS, len(workers))))
+    slots = asyncio.Semaphore(config.execution.concurrency)
+
+    async def run(task: Task, worker: str) -> Run:
+        (plan,) = WholePlanner(worker).plan([task])
+        assert plan.workflow is not None
+        async with slots:
+            try:
+                execution = await execute(task, plan.workflow)
+            except InfrastructureError as error:
+                return Unscorable.of(error)
+        if isinstance(execution.outcome, Unscorable):
+            return execution.outcome
+        return execution.total_cost, execution.total_latency_ms
+
+    if accelerator is None:
+        runs = await asyncio.gather(*(run(*job) for job in jobs))
+    else:
+        mine = asyncio.gather(*(run(*job) for job in share(jobs, accelerator)))
+        runs = interleave(await on_all(accelerator, mine, "measuring the reference of the reward"))
+    judged = [found for found in runs if not isinstance(found, Unscorable)]
+    form = reward_form(config, typical(judged, f"median of {len(judged)} executions of whole tasks, measured now"))
+    if form is None:
+        reason = next(found.reason for found in runs if isinstance(found, Unscorable))
+        raise UserError(
+            "what an execution typically costs and how long it takes could not be measured, since none of "
+            f"{len(runs)} could be judged; the first: {reason}. Mend that, or set rewards.cost_reference_usd and "
+            "rewards.latency_reference_ms"
+        )
+    return form
+
+
+def _weighs_prices(config: Config) -> bool:
+    """Whether the pool has prices that the reward compares with a reference which is not configured."""
+    asked = config.rewards.cost_weight > 0 and config.rewards.cost_reference_usd is None
+    return asked and any(card.price_usd > 0 for card in worker_cards(config.workers))

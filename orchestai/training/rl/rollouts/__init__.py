@@ -1,0 +1,1 @@
+"""How phase 2 gets its episodes."""

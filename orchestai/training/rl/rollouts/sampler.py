@@ -1,0 +1,112 @@
+"""Who draws the plans of phase 2: the planner itself, or an engine that follows its weights."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from orchestai.lm.backends.base import Backend, SampleSettings, WriteWeights
+from orchestai.lm.backends.canary import Canary
+from orchestai.planner.base import Plan, TrainablePlanner
+from orchestai.planner.language.planner import LanguagePlanner
+from orchestai.tasks.task import Task
+from orchestai.types import SampleSpec
+
+Together: TypeAlias = Callable[[Awaitable[Any]], Awaitable[list[Any]]]
+"""Finishes the work in every process, and gives the results of all, or the error of one to all (`on_all`)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Plans in the order of their tasks, and the version of the weights that drew them."""
+
+    plans: list[Plan]
+    policy_version: int
+
+
+class Sampler(Protocol):
+    """Draws plans with weights of a known version; the caller never lets its two methods overlap."""
+
+    async def plan(self, tasks: Sequence[Task], sample: SampleSpec | None) -> Drawn:
+        """Sample plans, or take the best."""
+        ...
+
+    async def sync(self, policy_version: int) -> dict[str, float]:
+        """Draw from the present weights from now on. All processes call it together.
+
+        Returns:
+            figures for reports.
+        """
+        ...
+
+
+class OwnSampler:
+    """The planner draws its own plans, in a thread."""
+
+    def __init__(self, planner: TrainablePlanner) -> None:
+        self._planner = planner
+        self._version = -1
+
+    async def plan(self, tasks: Sequence[Task], sample: SampleSpec | None) -> Drawn:
+        version = self._version
+        return Drawn(await asyncio.to_thread(self._planner.plan, tasks, sample=sample), version)
+
+    async def sync(self, policy_version: int) -> dict[str, float]:
+        self._version = policy_version
+        return {}
+
+
+class BackendSampler:
+    """A backend writes the plans of a language planner, the best ones too unless decoding is constrained.
+
+    Args:
+        write: see `WriteWeights`.
+        canary: compares the backend with the planner after each handover; None where the weights are the planner's own.
+        together: see `Together`.
+    """
+
+    def __init__(
+        self, planner: LanguagePlanner, backend: Backend, write: WriteWeights, canary: Canary | None, together: Together
+    ) -> None:
+        self._planner = planner
+        self._backend = backend
+        self._write = write
+        self._canary = canary
+        self._together = together
+        self._proven = canary is None
+        self._version = -1
+
+    async def plan(self, tasks: Sequence[Task], sample: SampleSpec | None) -> Drawn:
+        instructions = [task.instruction for task in tasks]
+        if sample is None and self._planner.config.language.constrained:
+            return Drawn(await asyncio.to_thread(self._planner.plan, tasks), self._version)
+        prompts, plans = self._planner.write_prompts(instructions)
+        rows = sorted(prompts)
+        settings = SampleSettings(0.0 if sample is None else sample.temperature, self._planner.max_slots)
+        if not rows:
+            return Drawn([plans[i] for i in range(len(tasks))], self._version)
+        generation = await self._backend.generate(
+            [prompts[i] for i in rows], [0 if sample is None else sample.seeds[i] for i in rows], settings
+        )
+        for i, completion in zip(rows, generation.completions, strict=True):
+            plans[i] = self._planner.read(instructions[i], prompts[i], completion, sampled=sample is not None)
+        return Drawn([plans[i] for i in range(len(tasks))], generation.policy_version)
+
+    async def sync(self, policy_version: int) -> dict[str, float]:
+        """The first time, weights that clearly differ are handed over too, to see that the backend follows."""
+        if not self._proven and self._canary is not None:
+            await self._hand_over(policy_version)
+            strength = max(await self._together(self._canary.disturb(self._backend)))
+            with self._canary.disturbed(strength):
+                await self._hand_over(policy_version)
+            self._proven = True
+        return await self._hand_over(policy_version)
+
+    async def _hand_over(self, policy_version: int) -> dict[str, float]:
+        await self._together(self._backend.sync(self._write, policy_version))
+        self._version = policy_version
+        if self._canary is None:
+            return {}
+        return {"canary_gap": max(await self._together(self._canary.check(self._backend)))}

@@ -1,0 +1,195 @@
+"""Phase 2 from a configuration and a checkpoint of phase 1."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from orchestai.config import Config, Phase2Config, TasksConfig
+from orchestai.errors import UserError
+from orchestai.execution.runtime import open_runtime
+from orchestai.planner.checkpoint import LAST, fingerprint_of, load_planner, locate, reference_of, save_planner, seen_by
+from orchestai.planner.language.planner import LanguagePlanner
+from orchestai.planner.slots.model import PlannerModel
+from orchestai.rewards.unit_tests import not_installed
+from orchestai.storage import artifacts
+from orchestai.storage.folder_lock import locked
+from orchestai.tasks.seen import NOTHING_SEEN, SeenTasks
+from orchestai.tasks.splits import open_splits
+from orchestai.tasks.suite import data_fingerprint
+from orchestai.tasks.task import Task
+from orchestai.training.distributed import on_main, open_accelerator
+from orchestai.training.dtypes import autocast_format
+from orchestai.training.layouts import layout_of
+from orchestai.training.rl.monitoring.checkpoint import identity
+from orchestai.training.rl.monitoring.saving import BEST, STATE
+from orchestai.training.rl.monitoring.summary import Summary
+from orchestai.training.rl.open_reward import open_reward
+from orchestai.training.rl.rollouts.backends import open_execute, open_sampler
+from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
+from orchestai.training.rl.trainer import Trainer
+from orchestai.workers.pool import worker_cards
+
+logger = logging.getLogger(__name__)
+console = Console(stderr=True)
+
+
+async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: bool = False) -> Summary:
+    """Train the planner of `checkpoint` by reward and keep the best in `output_dir`.
+
+    Args:
+        resume: go on with the run in `output_dir`, which had the same configuration, tasks and checkpoint.
+
+    Raises:
+        UserError: the checkpoint, the tasks or the workers are not there, there is nothing to resume or a run to
+            overwrite, another process trains into the folder, steps cannot be credited as configured, or as `Trainer`
+            says.
+    """
+    with locked(output_dir, "phase2"):
+        return await _train(config, checkpoint, output_dir, resume)
+
+
+async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: bool) -> Summary:
+    artifacts.check_run(output_dir / STATE, resume=resume)
+    phase2 = config.training.phase2_rl
+    planner = load_planner(checkpoint, config, worker_cards(config.workers), value_head=phase2.algorithm == "PPO")
+    if phase2.credit == "step":
+        _refuse_credit_by_step(config, planner)
+    if isinstance(planner, LanguagePlanner):
+        if planner.has_adapter and phase2.kl_coef > 0:
+            planner.keep_reference()
+    else:
+        _refuse_limits_of_tokens(phase2)
+        planner.learn_only(frozenset(phase2.explore))
+    before = seen_by(checkpoint)
+    tasks, eval_tasks = split_tasks(config.tasks, before)
+    eval_tasks = eval_tasks[: phase2.eval_tasks]
+    seen = before | SeenTasks.of(*([task.instruction for task in some] for some in (tasks, eval_tasks)))
+    # A planner of heads is small, and gains nothing from another format.
+    precision = planner.config.language.mixed_precision if isinstance(planner, LanguagePlanner) else "no"
+    accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s, precision)
+    if isinstance(planner, LanguagePlanner):
+        planner.multiply_in(autocast_format(accelerator))
+    if layout_of(accelerator).split and not isinstance(planner, LanguagePlanner):
+        raise UserError(
+            f"{checkpoint}: a planner of heads is small, and held whole in every process; launch it with "
+            "accelerate_configs/ddp.yaml"
+        )
+
+    sections = config.model_dump(mode="json", include={"planner", "workers", "execution", "rewards"})
+    same = {**identity(sections, phase2, tasks, eval_tasks), "checkpoint": fingerprint_of(checkpoint)}
+    async with (
+        open_runtime(config) as runtime,
+        open_sampler(config, planner, [*tasks, *eval_tasks], accelerator, output_dir) as sampler,
+    ):
+        execute = open_execute(config, runtime.executor.execute)
+        known = reference_of(output_dir / LAST if resume else checkpoint)
+        reward = await open_reward(config, known, tasks, execute, accelerator)
+        rollout = Rollout(planner, execute, reward, phase2, concurrency=config.execution.concurrency, sampler=sampler)
+
+        def save(path: Path, about: Mapping[str, Any]) -> None:
+            of_run = {"seed": phase2.seed, "data_fingerprint": data_fingerprint(tasks), **seen.facts()}
+            reference = None if reward.reference is None else asdict(reward.reference)
+            save_planner(path, planner, config, **of_run, reward_reference=reference, **about)
+
+        trainer = Trainer(
+            accelerator,
+            {ROLE: planner},
+            rollout,
+            phase2,
+            tasks=tasks,
+            eval_tasks=eval_tasks,
+            output=output_dir,
+            save_policies=save,
+            identity=same,
+            unscorable_limit=config.execution.limit(),
+        )
+        facts = {"seed": phase2.seed, "sandbox_level": runtime.sandbox.level, "identity": same}
+        on_main(
+            accelerator,
+            lambda: artifacts.save_run_info(output_dir, config, command="phase2", **facts),
+            "beginning",
+        )
+        if accelerator.is_main_process:
+            for remark in reward.remarks():
+                console.print(remark, highlight=False, markup=False)
+        try:
+            summary = await trainer.train(resume=resume)
+        finally:
+            await rollout.stop()
+    accelerator.end_training()
+    if accelerator.is_main_process and summary.signal is None:
+        console.print(
+            f"{locate(output_dir / BEST)}: {summary} on {len(trainer.eval_tasks)} validation tasks",
+            highlight=False,
+        )
+    return summary
+
+
+def _refuse_limits_of_tokens(phase2: Phase2Config) -> None:
+    for key in ("mask_truncated", "overlong_buffer"):
+        if getattr(phase2, key):
+            raise UserError(
+                f"training.phase2_rl.{key}: this planner writes no tokens, so none of its plans is too long; leave it "
+                "out, or train a language planner (docs/language.md)"
+            )
+
+
+def _refuse_credit_by_step(config: Config, planner: PlannerModel | LanguagePlanner) -> None:
+    """Raise where decisions belong to no step, results may depend on other steps, or a plan may succeed without one."""
+    if isinstance(planner, LanguagePlanner):
+        raise UserError(
+            "training.phase2_rl.credit: a language model's tokens belong to no one step; set credit to plan"
+        )
+    dependent = {
+        f"execution.assembler={config.execution.assembler}": config.execution.assembler != "dataflow",
+        f"execution.max_cost_usd={config.execution.max_cost_usd}": config.execution.max_cost_usd is not None,
+        f"rewards.success={config.rewards.success}": config.rewards.success != "all",
+    }
+    for setting in (setting for setting, found in dependent.items() if found):
+        raise UserError(f"training.phase2_rl.credit: steps cannot be credited apart with {setting}; set credit to plan")
+
+
+def split_tasks(config: TasksConfig, seen: SeenTasks = NOTHING_SEEN) -> tuple[list[Task], list[Task]]:
+    """Tasks to learn from, and tasks to select on; see `TaskSplits`.
+
+    Tasks that need modules which are not installed are left out, and from those to select on what was learned before.
+
+    Args:
+        seen: what the weights have seen before.
+    """
+    splits = open_splits(config)
+    if said := splits.describe():
+        logger.warning(said)
+    held_out = [task for task in splits.validation if not seen.has_learned(task.instruction)]
+    if len(held_out) < len(splits.validation):
+        logger.warning(
+            "left out %d of %d validation tasks, which the checkpoint has learned from",
+            len(splits.validation) - len(held_out),
+            len(splits.validation),
+        )
+        if not held_out:
+            raise UserError(
+                "phase 2 has no validation task left: the checkpoint has learned from all of them; prepare its "
+                "training file with the same tasks.val_fraction, test_fraction and test_fold, and train it again"
+            )
+    return _that_can_run(splits.train)[: config.limit], _that_can_run(held_out)[: config.limit]
+
+
+def _that_can_run(tasks: Sequence[Task]) -> list[Task]:
+    """Without their modules every program for them fails."""
+    absent = {task.task_id: not_installed(task) for task in tasks}
+    kept = [task for task in tasks if not absent[task.task_id]]
+    if len(kept) < len(tasks):
+        logger.warning(
+            "left out %d of %d tasks, which need modules that are not installed: %s",
+            len(tasks) - len(kept),
+            len(tasks),
+            ", ".join(sorted({module for modules in absent.values() for module in modules})),
+        )
+    return kept

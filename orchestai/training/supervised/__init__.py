@@ -1,0 +1,1 @@
+"""Phase 1: supervised learning from plans."""

@@ -1,0 +1,134 @@
+"""Epochs of phase 1, whatever the planner is; they touch no files."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
+
+from orchestai.config import Phase1Config
+from orchestai.errors import UserError
+from orchestai.training.supervised.metrics import Tally
+
+_PLATEAU = 0.03
+"""An epoch that lowers the validation loss by a smaller share than this makes the learning rate fall to a third."""
+
+
+class Epochs(ABC):
+    """Trains a planner on one set of plans and watches its loss on another.
+
+    The course depends on the planner's weights, the data, the settings and PyTorch's random state alone, all of which
+    `state_dict` holds or the caller keeps: a run that is stopped after an epoch and loaded goes on bit for bit.
+
+    Args:
+        optimizer: its learning rate follows the schedule.
+        batches_per_epoch: what `batches` gives for every epoch.
+
+    Attributes:
+        epoch: epochs finished.
+        best_loss: least validation loss so far.
+        stale_epochs: epochs since then.
+    """
+
+    def __init__(self, optimizer: Optimizer, settings: Phase1Config, batches_per_epoch: int) -> None:
+        self.settings = settings
+        self.optimizer = optimizer
+        self.batches_per_epoch = batches_per_epoch
+        batches = settings.num_epochs * batches_per_epoch
+        self.scheduler = (
+            ReduceLROnPlateau(self.optimizer, factor=1 / 3, patience=0, threshold=_PLATEAU)
+            if settings.lr_schedule == "plateau"
+            else LambdaLR(self.optimizer, lambda batch: max(0.0, 1 - batch / batches))
+        )
+        self.epoch = 0
+        self.best_loss = math.inf
+        self.stale_epochs = 0
+
+    @abstractmethod
+    def batches(self, epoch: int) -> Iterable[list[int]]:
+        """The rows of each optimiser step."""
+
+    @abstractmethod
+    def step(self, rows: list[int]) -> dict[str, float]:
+        """Take one optimiser step, unless the loss is not finite; gives its losses, `total_loss` among them."""
+
+    @abstractmethod
+    def validate(self) -> dict[str, float]:
+        """Losses (`val_loss`, ...) and figures on the examples held out."""
+
+    @property
+    def finished(self) -> bool:
+        """All epochs are done, or the validation loss has not fallen for `patience` epochs."""
+        return self.epoch >= self.settings.num_epochs or self.stale_epochs >= self.settings.patience
+
+    def run_epoch(self, show: Callable[[float], None] = lambda share: None) -> dict[str, float]:
+        """Train for one epoch and validate.
+
+        Args:
+            show: called after each step with the share of the epoch's steps that are done.
+
+        Returns:
+            `train_*` losses, `val_*` losses, accuracies and figures of the plans, and the learning rate.
+
+        Raises:
+            UserError: the loss is not finite.
+        """
+        figures = {"learning_rate": self.optimizer.param_groups[0]["lr"], **self._learn(show)}
+        figures |= self.validate()
+        self.epoch += 1
+        if isinstance(self.scheduler, ReduceLROnPlateau):
+            self.scheduler.step(figures["val_loss"])
+        self.stale_epochs = 0 if figures["val_loss"] < self.best_loss else self.stale_epochs + 1
+        self.best_loss = min(self.best_loss, figures["val_loss"])
+        return figures
+
+    def _learn(self, show: Callable[[float], None]) -> dict[str, float]:
+        tally = Tally()
+        for done, rows in enumerate(self.batches(self.epoch), start=1):
+            losses = self.step(rows)
+            if not math.isfinite(losses["total_loss"]):
+                raise UserError(
+                    f"the loss became {losses['total_loss']} in epoch {self.epoch + 1}; "
+                    "lower training.phase1_supervised.learning_rate"
+                )
+            if isinstance(self.scheduler, LambdaLR):
+                self.scheduler.step()
+            for name, value in losses.items():
+                tally.add(short("train", name), value, len(rows))
+            show(done / self.batches_per_epoch)
+        return tally.means()
+
+    def optimizer_state(self) -> dict[str, Any]:
+        return self.optimizer.state_dict()
+
+    def load_optimizer_state(self, state: Mapping[str, Any]) -> None:
+        self.optimizer.load_state_dict(dict(state))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the planner's own weights; plain types and tensors."""
+        return {
+            "epoch": self.epoch,
+            "val_loss": self.best_loss,
+            "stale_epochs": self.stale_epochs,
+            "optimizer_state_dict": self.optimizer_state(),
+            "scheduler_state_dict": self.scheduler.state_dict(),
+            "rng_states": {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state_dict`; the planner's weights are the caller's affair."""
+        self.epoch, self.best_loss, self.stale_epochs = state["epoch"], state["val_loss"], state["stale_epochs"]
+        self.load_optimizer_state(state["optimizer_state_dict"])
+        self.scheduler.load_state_dict(state["scheduler_state_dict"])
+        torch.set_rng_state(state["rng_states"]["cpu"])
+        torch.cuda.set_rng_state_all(state["rng_states"]["cuda"])
+
+
+def short(prefix: str, loss: str) -> str:
+    """`total_loss` -> `train_loss`; `type_loss` -> `train_type_loss`."""
+    return f"{prefix}_loss" if loss == "total_loss" else f"{prefix}_{loss}"

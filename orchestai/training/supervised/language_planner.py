@@ -1,0 +1,256 @@
+"""Phase 1 of a language model: it learns to write the plans of a training file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from rich.progress import Progress
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from orchestai.config import Config, Phase1Config
+from orchestai.data.training_file import TrainingExample, load_training_data
+from orchestai.errors import UserError
+from orchestai.planner.checkpoint import without_suffix
+from orchestai.planner.language.checkpoint import (
+    load_language_planner,
+    open_language_planner,
+    read_state,
+    save_language_planner,
+)
+from orchestai.planner.language.planner import LanguagePlanner
+from orchestai.tasks.seen import SEEN
+from orchestai.training.distributed import interleave, open_accelerator, share, together
+from orchestai.training.dtypes import autocast_format
+from orchestai.training.learner import Learner, NotFiniteError
+from orchestai.training.supervised.dag_loss import ImpossibleParents, completion_logits
+from orchestai.training.supervised.dataset import LengthGroupedBatches
+from orchestai.training.supervised.epochs import Epochs, short
+from orchestai.training.supervised.metrics import Tally
+from orchestai.training.supervised.plan_metrics import plan_figures
+from orchestai.training.supervised.run import (
+    BEST,
+    LAST,
+    Lesson,
+    Summary,
+    check_folder,
+    identity_of,
+    open_progress,
+    reference_fact,
+    run,
+    split_examples,
+)
+from orchestai.training.supervised.tokenized_examples import PlanLesson, UnteachableError, make_lesson
+from orchestai.workers.pool import worker_cards
+
+_OF_THE_BEST = ("epoch", "val_loss", "seed", "identity", SEEN)
+"""Facts beside the best epoch; nobody goes on from there, so it needs no states."""
+Pairs = Sequence[tuple[TrainingExample, PlanLesson]]
+
+
+def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False) -> Summary:
+    """Train the configured language model on the examples in `data`; the best epoch is kept in `output_dir`.
+
+    Raises:
+        UserError: the data, the model, the configuration or the state to resume cannot be used, or the loss is no
+            longer finite.
+    """
+    settings = config.training.phase1_supervised
+    best, last = (without_suffix(output_dir / name) for name in (BEST, LAST))
+    check_folder(last, resume=resume)
+    examples = load_training_data(data, config)
+    learned, held_out = split_examples(examples, config.tasks, data)
+    cards = worker_cards(config.workers)
+    torch.manual_seed(settings.seed)
+    precision = config.planner.language.mixed_precision
+    accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s, precision)
+    if resume:
+        planner = load_language_planner(last, config, cards)
+    else:
+        texts = [text for example in learned for text in (example.instruction, *example.targets.instructions)]
+        planner = open_language_planner(config, cards, texts)
+    planner.multiply_in(autocast_format(accelerator))
+    reference = reference_fact(data)
+
+    def save(path: Path, facts: Mapping[str, Any]) -> None:
+        known = facts if path == last else {key: facts[key] for key in _OF_THE_BEST}
+        save_language_planner(path, planner, config, reward_reference=reference, **known)
+
+    with open_progress(accelerator) as progress:
+        taught, kept = (_teachable(some, planner, data, progress) for some in (learned, held_out))
+        writing = LanguageImitation(planner, taught, kept, settings, accelerator)
+        lesson = Lesson(
+            writing, best, last, save, read_state, [example for example, _ in taught], [example for example, _ in kept]
+        )
+        identity = identity_of(config, examples)
+        return run(lesson, config, output_dir, identity, progress, accelerator, resume=resume)
+
+
+def _teachable(
+    examples: Sequence[TrainingExample], planner: LanguagePlanner, data: Path, progress: Progress
+) -> list[tuple[TrainingExample, PlanLesson]]:
+    """The examples whose prompts and plans have room, in tokens."""
+    pairs, reasons = [], []
+    for example in examples:
+        try:
+            pairs.append((example, make_lesson(example, planner)))
+        except UnteachableError as error:
+            reasons.append(f"{example.task_id or example.instruction[:40]!r}: {error}")
+    if reasons:
+        progress.console.print(f"{data}: left out {len(reasons)} of {len(examples)} examples, such as {reasons[0]}")
+    if not pairs:
+        raise UserError(
+            f"{data}: nothing to learn from or to validate on is left; raise planner.language.max_prompt_tokens or "
+            "max_new_tokens"
+        )
+    return pairs
+
+
+class PlanLoss(nn.Module):
+    """The loss of some examples; see `LanguageImitation`."""
+
+    def __init__(self, planner: LanguagePlanner, lambda_dag: float) -> None:
+        super().__init__()
+        self.planner = planner
+        self._lambda_dag = lambda_dag
+        vocabulary = planner.model.get_output_embeddings().weight.shape[0]
+        self._impossible = ImpossibleParents(planner.tokenizer, planner.config.max_subtasks, vocabulary)
+
+    def forward(self, lessons: Sequence[PlanLesson], counts: Counts) -> tuple[Tensor, Tensor]:
+        """Their share of the loss of the examples that `counts` describes, with gradient.
+
+        Also (3,) float64 shares without gradient: of the loss of tokens, of the DAG-validity term, and of tokens that
+        are predicted right.
+        """
+        logits, ids, _ = completion_logits(
+            self.planner.model, [lesson.prompt for lesson in lessons], [lesson.completion for lesson in lessons]
+        )
+        learned = torch.zeros(ids.shape, dtype=torch.bool)
+        for row, lesson in enumerate(lessons):
+            learned[row, : len(lesson.learned)] = lesson.learned
+        chosen, wanted = logits[learned.to(ids.device)], ids[learned.to(ids.device)]
+        token = cross_entropy(chosen, wanted, reduction="sum") / counts.tokens
+        slots = [(row, slot) for row, lesson in enumerate(lessons) for slot in lesson.parents]
+        places = [row for row, _ in slots], [slot.token for _, slot in slots]
+        steps, further = [slot.step for _, slot in slots], [slot.further for _, slot in slots]
+        dag = self._impossible.masses(logits[places], steps, further).sum() / counts.parents
+        right = (chosen.argmax(-1) == wanted).sum() / counts.tokens
+        return token + self._lambda_dag * dag, torch.stack([token, dag, right]).detach().double()
+
+
+class Counts(NamedTuple):
+    """Learned tokens, and tokens that name a parent, of all examples of a step; infinite where nothing is learned."""
+
+    tokens: float
+    parents: float
+
+
+class LanguageImitation(Epochs):
+    """Trains a language model on completions alone.
+
+    The loss of an optimiser step is the mean of -log p over all completion tokens that the examples vouch for, the
+    end of the sequence among them, plus `lambda_dag` times the mean of the DAG-validity term (see `ImpossibleParents`)
+    over all tokens that name a parent. Neither depends on how the step is cut into forward passes, or on how many
+    processes share them.
+    """
+
+    def __init__(
+        self,
+        planner: LanguagePlanner,
+        train: Pairs,
+        validation: Pairs,
+        settings: Phase1Config,
+        accelerator: Accelerator,
+    ) -> None:
+        self.planner = planner
+        self.train = train
+        self.validation = validation
+        self.accelerator = accelerator
+        self.learner = Learner(
+            accelerator,
+            planner,
+            lambda learns: PlanLoss(learns, settings.lambda_dag),
+            settings,
+        )
+        self._lengths = [len(lesson) for _, lesson in train]
+        super().__init__(self.learner.optimizer, settings, -(-len(train) // settings.batch_size))
+
+    def batches(self, epoch: int) -> LengthGroupedBatches:
+        return LengthGroupedBatches(self._lengths, self.settings.batch_size, seed=self.settings.seed, epoch=epoch)
+
+    def step(self, rows: list[int]) -> dict[str, float]:
+        self.learner.module.train()
+        try:
+            with together(self.accelerator, f"taking a step of epoch {self.epoch + 1}"):
+                results, _ = self.learner.step(self.passes(rows))
+                found = self.accelerator.reduce(sum(shares for (shares,) in results), "sum")
+        except NotFiniteError:
+            return {"total_loss": math.nan}
+        return self._named(found)
+
+    def passes(self, rows: Sequence[int]) -> list[tuple[list[PlanLesson], Counts]]:
+        """This process's forward passes of a step, as many as any other's; some may have nothing to learn."""
+        lessons = [self.train[row][1] for row in rows]
+        processes = self.accelerator.num_processes
+        parts = [list(self._micro_batches(lessons[rank::processes])) for rank in range(processes)]
+        mine, counts = parts[self.accelerator.process_index], _counts(lessons)
+        idle = max(map(len, parts)) - len(mine)
+        return [(part, counts) for part in mine] + [(lessons[:1], Counts(math.inf, math.inf))] * idle
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """Losses on all examples held out, and figures of greedy plans for the first `eval_plans` of them."""
+        self.learner.sync()
+        self.planner.eval()
+        lessons = [lesson for _, lesson in self.validation]
+        counts, loss = _counts(lessons), PlanLoss(self.planner, self.settings.lambda_dag)
+        found = torch.zeros(3, dtype=torch.float64, device=self.accelerator.device)
+        for part in share(list(self._micro_batches(sorted(lessons, key=len))), self.accelerator):
+            with self.accelerator.autocast():
+                found += loss(part, counts)[1]
+        some = self.validation[: self.planner.config.language.eval_plans]
+        mine = self.planner.plan_instructions(share([example.instruction for example, _ in some], self.accelerator))
+        with together(self.accelerator, f"validating epoch {self.epoch + 1}"):
+            found = self.accelerator.reduce(found, "sum")
+            plans = interleave(gather_object([mine]))
+        tally = Tally()
+        for name, value in self._named(found).items():
+            tally.add(short("val", name), value)
+        wanted = [lesson.workflow for _, lesson in some]
+        figures = plan_figures(plans, wanted, [example for example, _ in some])
+        return {**tally.means(), "token_accuracy": found[2].item(), **figures}
+
+    def optimizer_state(self) -> dict[str, Any]:
+        return self.learner.state()
+
+    def load_optimizer_state(self, state: Mapping[str, Any]) -> None:
+        self.learner.load_state(state)
+
+    def _named(self, shares: Tensor) -> dict[str, float]:
+        token, dag, _ = shares.tolist()
+        return {"total_loss": token + self.settings.lambda_dag * dag, "token_loss": token, "dag_loss": dag}
+
+    def _micro_batches(self, lessons: Sequence[PlanLesson]) -> Iterator[list[PlanLesson]]:
+        """Neighbours, as many as `micro_batch_tokens` allows when they are padded to the longest; at least one."""
+        most = self.planner.config.language.micro_batch_tokens
+        part: list[PlanLesson] = []
+        for lesson in lessons:
+            together = [*part, lesson]
+            padded = max(len(one.prompt) for one in together) + max(len(one.completion) for one in together)
+            if part and padded * len(together) > most:
+                yield part
+                part = []
+            part.append(lesson)
+        if part:
+            yield part
+
+
+def _counts(lessons: Sequence[PlanLesson]) -> Counts:
+    tokens = sum(int(lesson.learned.sum()) for lesson in lessons)
+    return Counts(max(tokens, 1), max(sum(len(lesson.parents) for lesson in lessons), 1))
