@@ -18,7 +18,7 @@ test: install
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
 
 lint: install
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy orchestai
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy orchestai && $(BIN)/lint-imports
 
 install: $(VENV)/installed
 

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from orchestai import cli
 from orchestai.agents.setup_check import check_setup
 from orchestai.agents.shorthand import load_agent_config
+from orchestai.cli import agent_scripts
 from orchestai.errors import UserError
 
 RECIPES = "local_training/hf_recipes"
@@ -38,7 +38,7 @@ def test_each_recipe_is_mt_grpo_for_its_model(path: Path, monkeypatch: pytest.Mo
 
 def test_flags_are_a_recipe_s_keys_and_win(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[list[str]] = []
-    monkeypatch.setattr(cli, "main", lambda: given.append(sys.argv[1:]))
+    monkeypatch.setattr(agent_scripts, "main", given.append)
     flags = ["--config", QWEN, "--learning_rate", "2e-6", "--num_generations=4", "--vllm_port", "8001", "--resume"]
     monkeypatch.setattr(sys, "argv", ["trainer", *flags, "model.dtype=bfloat16"])
     runpy.run_path("local_training/mt_grpo_trainer.py")
