@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from orchestai.agents.setup_check import check_setup
 from orchestai.agents.shorthand import load_agent_config
-from orchestai.cli import agent_scripts
+from orchestai.cli import agent_scripts, app
 from orchestai.errors import UserError
 
 RECIPES = "local_training/hf_recipes"
@@ -81,7 +81,7 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path, line: str, said: str) -
 @pytest.mark.slow
 def test_a_recipe_trains_with_the_tiny_model(tmp_path: Path) -> None:
     words = ["model=tiny", "training.phase2_rl.num_episodes=2", "--output_dir", str(tmp_path)]
-    result = CliRunner().invoke(cli.app, ["agents", "train", "tool_use", "--config", QWEN, *words])
+    result = CliRunner().invoke(app, ["agents", "train", "tool_use", "--config", QWEN, *words])
     assert result.exception is None, result.output
     assert (tmp_path / "phase2_best" / "agents.json").exists()
 
