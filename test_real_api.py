@@ -9,5 +9,4 @@ import time
 from orchestai import cli
 
 if __name__ == "__main__":
-    sys.argv[1:1] = ["collect", "--num_executions", "1", "--seed", str(int(time.time()))]
-    cli.main()
+    cli.main(["collect", "--num_executions", "1", "--seed", str(int(time.time())), *sys.argv[1:]])

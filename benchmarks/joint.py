@@ -3,7 +3,7 @@
     python benchmarks/joint.py COMPOSITION PLANS... [--seeds 3] [--output DIR] [--json FILE] [--set KEY=VALUE...]
 
 COMPOSITION is the suite's training file, as `orchestai collect` and `prepare` make it (`make demo` leaves one), and
-PLANS are those of other sources with their steps given, as `prepare --from` makes them. Per seed, one planner is
+PLANS are those of other sources with their steps given, as `prepare-plans` makes them. Per seed, one planner is
 trained on the suite alone and one on all files; both plan the suite's test tasks, and the plans are executed.
 Differences are paired by task, with means over seeds; intervals are bootstrapped over tasks. What is finished in the
 output folder is kept: interrupt and repeat the command to continue, and take another folder for other settings.

@@ -11,7 +11,7 @@ from accelerate import Accelerator
 from language_model import save_tiny_model
 from test_supervised import STEPS, example, examples, interrupted_after, metrics
 
-from orchestai.cli import commands
+from orchestai.cli.plan import make_plan
 from orchestai.config import Config
 from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
 from orchestai.errors import UserError
@@ -102,7 +102,7 @@ def test_it_learns_to_plan_and_keeps_the_best_epoch(data, tmp_path):
         ("spell the date", "date", "words", ("slow",), ()),
         ("count its words", "string", "words", ("slow",), ("1",)),
     ]
-    assert commands.plan(settings, "First, spell the date. Then, count its words.", best) == plan.workflow
+    assert make_plan(settings, "First, spell the date. Then, count its words.", best) == plan.workflow
 
 
 def test_the_checkpoint_keeps_what_executions_typically_cost(data, tmp_path):

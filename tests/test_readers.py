@@ -380,5 +380,5 @@ def test_examples_that_do_not_name_their_task_are_told_apart_by_what_stands_befo
 
 
 def test_the_commands_help_names_all_readers():
-    [option] = [option for option in get_command(app).commands["prepare"].params if "--from" in option.opts]
+    [option] = [option for option in get_command(app).commands["prepare-plans"].params if "--from" in option.opts]
     assert all(f" {name}," in option.help for name in READERS)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
+from orchestai.cli.options import CHECKPOINTS, OutputFolder, Resume, console, say
 from orchestai.errors import UserError
 
 if TYPE_CHECKING:
     from orchestai.config.agents import AgentConfig
 
-console = Console(stderr=True)
 agents = typer.Typer(no_args_is_help=True, help=__doc__)
 
 Name = Annotated[str, typer.Argument(help="A workflow's or a preset's name (a wrong one lists them), or module:Class.")]
@@ -48,12 +47,8 @@ def _load(name: str, config: Path | None, words: list[str] | None) -> AgentConfi
     from orchestai.agents.shorthand import load_agent_config
 
     if config is None and name in WORKFLOWS and (preset := presets().get(name)):
-        console.print(f"{name}: the workflow's defaults; its preset is --config {preset}", highlight=False)
+        say(f"{name}: the workflow's defaults; its preset is --config {preset}")
     return load_agent_config(name, config, words or [])
-
-
-def _folder(name: str, text: str) -> Any:
-    return typer.Option(f"--{name}", f"--{name.replace('_', '-')}", help=text)
 
 
 @agents.command()
@@ -61,11 +56,9 @@ def train(
     name: Name,
     words: Words = None,
     config: ConfigFile = None,
-    output_dir: Annotated[Path, _folder("output_dir", "Folder for checkpoints and metrics.")] = Path("checkpoints"),
+    output_dir: OutputFolder = CHECKPOINTS,
     checkpoint: Checkpoint = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last checkpoint in the output folder.")
-    ] = False,
+    resume: Resume = False,
 ) -> None:
     """Train the agents of a workflow by reward. Start it with `accelerate launch` for many GPUs."""
     from orchestai.agents.trainer import AgentTrainer
@@ -92,7 +85,7 @@ def evaluate(
     loaded = _load(name, config, words)
     found = asyncio.run(evaluation.evaluate(loaded, checkpoint=checkpoint, output=output))
     console.print(evaluation.table(found, f"{name}: {checkpoint or 'as it is'}"))
-    console.print(f"written: {output}", highlight=False)
+    say(f"written: {output}")
 
 
 @agents.command()
@@ -124,7 +117,7 @@ def run(
             print(f"[{trajectory.role}] {speaker}: {said}\n")
     outcome = episode.outcome
     said = f"reward {outcome.value:g}" if isinstance(outcome, Scored) else f"not judged: {outcome.reason}"
-    console.print(said, highlight=False, markup=False)
+    say(said)
 
 
 @agents.command()
@@ -137,4 +130,4 @@ def index(
 
     built = SearchIndex.build(read_corpus(corpus))
     built.save(output)
-    console.print(f"{output}: {len(built)} passages", highlight=False, soft_wrap=True)
+    say(f"{output}: {len(built)} passages")

@@ -1,4 +1,4 @@
-"""The whole pipeline on one machine: collect, prepare, train both phases, evaluate. Finished stages are kept."""
+"""`orchestai demo`: collect, prepare, train both phases, evaluate, on one machine. Finished stages are kept."""
 
 from __future__ import annotations
 
@@ -8,20 +8,34 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
-
-from orchestai.cli import commands
-from orchestai.config import Config
+from orchestai.cli.collect import run_collect
+from orchestai.cli.evaluate import run_evaluate
+from orchestai.cli.options import CONFIG, ConfigFile, Overrides, console, flag, say
+from orchestai.cli.prepare import run_prepare
+from orchestai.cli.train import run_phase2
 from orchestai.errors import UserError
-from orchestai.planner.checkpoint import is_checkpoint
-from orchestai.storage import artifacts
+
+if TYPE_CHECKING:
+    from orchestai.config import Config
 
 EXECUTIONS = 2400
 LIVE_EXECUTIONS = 40
 LIVE_TASKS = 20
 
-console = Console(stderr=True)
+
+def demo(
+    config: ConfigFile = CONFIG,
+    output_dir: Annotated[Path, flag("output_dir", "Folder for everything that the demo makes.")] = Path("runs/demo"),
+    live: Annotated[bool, flag("live", "Run the language model instead of its recording, on fewer tasks.")] = False,
+    overrides: Overrides = None,
+) -> None:
+    """Collect, prepare, train both phases and evaluate, on this machine. Finished stages are kept."""
+    from orchestai.config import load_config
+
+    folder = output_dir.with_name(f"{output_dir.name}-live") if live else output_dir
+    run_demo(load_config(config, overrides or []), folder, live=live)
 
 
 def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
@@ -33,6 +47,10 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
     Raises:
         UserError: a stage failed, or `output_dir` holds the stages of another configuration.
     """
+    from orchestai.planner.checkpoint import is_checkpoint
+    from orchestai.storage import artifacts
+    from orchestai.training.supervised.train import train as train_phase1
+
     if live:
         config = _slice(config)
     logs, data = output_dir / "execution_logs", output_dir / "training_data.json"
@@ -42,7 +60,7 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
         "collect",
         "execute reference decompositions on random workers, and log them",
         lambda: asyncio.run(
-            commands.collect(
+            run_collect(
                 config,
                 planner="reference",
                 num_executions=LIVE_EXECUTIONS if live else EXECUTIONS,
@@ -53,19 +71,19 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
     stages.run(
         "prepare",
         "the best execution of each task becomes a target",
-        lambda: commands.prepare(config, logs=logs, output=data),
+        lambda: run_prepare(config, logs=logs, output=data),
     )
     stages.run(
         "phase 1",
         "learn to decompose instructions, and a first choice of workers, from the targets",
-        lambda: commands.train_phase1(
+        lambda: train_phase1(
             config, data=data, output_dir=output_dir, resume=is_checkpoint(output_dir / "phase1_last.pth")
         ),
     )
     stages.run(
         "phase 2",
         "learn to choose workers from the reward of executed plans",
-        lambda: commands.train_phase2(
+        lambda: run_phase2(
             config, checkpoint=phase1, output_dir=output_dir, resume=(output_dir / "phase2_state.pt").exists()
         ),
     )
@@ -73,11 +91,13 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
         "evaluate",
         "compare both phases with every baseline on held-out tasks",
         lambda: asyncio.run(
-            commands.evaluate(config, phase1=phase1, phase2=phase2, logs=logs, output=output_dir / "evaluation.json")
+            run_evaluate(config, phase1=phase1, phase2=phase2, logs=logs, output=output_dir / "evaluation.json")
         ),
     )
-    console.print((output_dir / "evaluation.txt").read_text(), highlight=False, soft_wrap=True)
-    console.print(f"everything is in {output_dir}; the picture is {output_dir / 'evaluation.png'}", highlight=False)
+    say(
+        (output_dir / "evaluation.txt").read_text(),
+        f"everything is in {output_dir}; the picture is {output_dir / 'evaluation.png'}",
+    )
 
 
 @dataclass
@@ -106,7 +126,12 @@ class Stages:
                 )
             self.finished = finished
         else:
-            artifacts.write_json(self._path, {"setting": self.setting, "finished": {}})
+            self._write()
+
+    def _write(self) -> None:
+        from orchestai.storage import artifacts
+
+        artifacts.write_json(self._path, {"setting": self.setting, "finished": self.finished})
 
     @property
     def _path(self) -> Path:
@@ -121,7 +146,7 @@ class Stages:
         start = time.monotonic()
         work()
         self.finished[name] = round(time.monotonic() - start, 1)
-        artifacts.write_json(self._path, {"setting": self.setting, "finished": self.finished})
+        self._write()
 
 
 def _slice(config: Config) -> Config:

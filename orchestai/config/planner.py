@@ -88,7 +88,7 @@ class LanguageConfig(Section):
     are the instruction alone: the model knows the rest from phase 1, and for another pool it must be trained again."""
     assign: bool = True
     """Plans name types and workers. Without, they are steps and edges alone, as in plans that others wrote: for
-    `evaluate --plans`, or where something else chooses the workers."""
+    `evaluate-plans`, or where something else chooses the workers."""
     quote: Literal["whole", "begun", "numbered", "own"] = "whole"
     """How plans that are learned from name a step's words in the instruction: `whole`, copied; `begun`, the first few
     (`reverse it ...`), up to the end of their clause; `numbered`, `[3]`, as the prompt numbers the parts that they may

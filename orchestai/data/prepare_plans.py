@@ -18,7 +18,7 @@ from orchestai.tasks.splits import part_of, words
 
 @dataclass(frozen=True)
 class PlansReport:
-    """What `prepare --from` kept and left out.
+    """What `prepare-plans` kept and left out.
 
     Attributes:
         sources: source -> examples by split.
@@ -44,7 +44,7 @@ def prepare_plans(
     """Write the training file and its sidecar.
 
     Each example says its source and licence. Tasks are divided as those of a suite are (`orchestai.tasks.splits`), and
-    the test part is for `evaluate --plans`: plans for the same task, of whatever source, are on the same side, and stay
+    the test part is for `evaluate-plans`: plans for the same task, of whatever source, are on the same side, and stay
     there as data grow. Another `tasks.test_fold` keeps other tasks. Examples that were prepared before keep their
     split.
 

@@ -115,7 +115,7 @@ class TrainingExample(BaseModel):
     licence: str = ""
     """Of the source."""
     split: Literal["train", "validation", "test"] = "train"
-    """`test` is for `evaluate --plans`; nothing is learned from it."""
+    """`test` is for `evaluate-plans`; nothing is learned from it."""
     given: bool = False
     """Whether the instruction lists the steps, at `targets.spans`, so that only their edges are to be planned."""
     augmented: bool = False

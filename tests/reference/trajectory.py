@@ -25,7 +25,13 @@ from .families import FAMILIES, INPUTS, INSTRUCTIONS, OUTPUT, PLANNERS
 
 _MEASURED = re.compile(r"seconds|per_second|latency")
 """Figures that differ from run to run."""
-_IMPORTED_ONCE = ["torch", "accelerate", "peft", "transformers.models.llama.modeling_llama", "orchestai.cli.commands"]
+_IMPORTED_ONCE = [
+    "torch",
+    "accelerate",
+    "peft",
+    "transformers.models.llama.modeling_llama",
+    "orchestai.evaluation.systems.evaluate",
+]
 _SAID = "said.txt"
 
 

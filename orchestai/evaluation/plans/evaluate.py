@@ -148,7 +148,7 @@ def evaluate_plans(
     tested = tested_plans(examples)
     learned = [example for example in examples if example.split == "train"] if len(tested) < len(examples) else []
     if not tested:
-        raise UserError("evaluate --plans: no plans in the file")
+        raise UserError("evaluate-plans: no plans in the file")
     made: dict[str, list[PlannedGraph | None]] = {}
     if planner is not None:
         made["planner"] = [PlannedGraph.of(plan) for plan in plans_for(planner, tested)]

@@ -1,0 +1,112 @@
+"""`orchestai evaluate`: both phases and the baselines on held-out tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from orchestai.cli.options import CHECKPOINTS, CONFIG, EXECUTION_LOGS, ConfigFile, Overrides, Record, console, flag, say
+from orchestai.errors import UserError
+
+if TYPE_CHECKING:
+    from orchestai.config import Config, WorkersConfig
+    from orchestai.evaluation.systems.evaluate import Evaluation
+    from orchestai.execution.executor import Executor
+    from orchestai.planner.language.planner import LanguagePlanner
+    from orchestai.planner.slots.encoder import TextEncoder
+    from orchestai.planner.slots.model import PlannerModel
+
+
+def evaluate(
+    config: ConfigFile = CONFIG,
+    phase1: Annotated[Path, flag("phase1", "Checkpoint of phase 1.")] = CHECKPOINTS / "phase1_best.pth",
+    checkpoint: Annotated[Path, flag("checkpoint", "Checkpoint of phase 2.")] = CHECKPOINTS / "phase2_best.pth",
+    logs: Annotated[Path, flag("logs", "Logs that the lookup baselines learn from.")] = EXECUTION_LOGS,
+    output: Annotated[Path, flag("output", "JSON to write; a picture and the table's text go beside it.")] = Path(
+        "evaluation.json"
+    ),
+    record: Record = None,
+    overrides: Overrides = None,
+) -> None:
+    """Compare both phases with every baseline on held-out tasks."""
+    from orchestai.config import load_config
+
+    loaded = load_config(config, overrides or [])
+    evaluation = asyncio.run(
+        run_evaluate(loaded, phase1=phase1, phase2=checkpoint, logs=logs, output=output, record=record)
+    )
+    console.print(evaluation.table())
+    console.print(evaluation.conclusion, highlight=False)
+    console.print(f"written: {output}, and the picture and the table beside it", highlight=False)
+
+
+async def run_evaluate(
+    config: Config, *, phase1: Path, phase2: Path, logs: Path, output: Path, record: Path | None = None
+) -> Evaluation:
+    """Compare both phases and the baselines on the evaluation split; writes JSON, table and picture."""
+    from orchestai.evaluation.held_out import held_out_tasks
+    from orchestai.evaluation.systems.evaluate import embedder
+    from orchestai.evaluation.systems.evaluate import evaluate as run_evaluation
+    from orchestai.execution.log import read_log
+    from orchestai.execution.record import measured_in
+    from orchestai.execution.runtime import open_runtime
+    from orchestai.planner.checkpoint import is_checkpoint, load_planner, reference_of, seen_by
+    from orchestai.storage import artifacts
+    from orchestai.tasks.splits import open_splits
+    from orchestai.training.rl.open_reward import open_reward
+    from orchestai.workers.pool import worker_cards
+
+    splits = open_splits(config.tasks)
+    records = read_log(logs).records if logs.exists() else []
+    cards = worker_cards(config.workers)
+    paths = {name: path for name, path in (("phase 1", phase1), ("phase 2", phase2)) if is_checkpoint(path)}
+    planners = {name: load_planner(path, config, cards) for name, path in paths.items()}
+    if not planners:
+        raise UserError(f"neither {phase1} nor {phase2} exists; train first, or pass --phase1 and --checkpoint")
+    held_out = held_out_tasks(splits, {name: seen_by(path) for name, path in paths.items()})
+    known = {phase1: is_checkpoint(phase1), phase2: is_checkpoint(phase2), logs: bool(records)}
+    for what, path in (("phase 1", phase1), ("phase 2", phase2), ("the baselines that learn from logs", logs)):
+        if not known[path]:
+            say(f"{path}: nothing there; evaluating without {what}")
+    # Before the work, so that a folder that cannot be written costs no evaluation.
+    facts = {"phase1": str(phase1), "phase2": str(phase2), "logs": str(logs)}
+    artifacts.save_run_info(output.parent, config, command="evaluate", **facts)
+
+    @asynccontextmanager
+    async def other_workers(workers: WorkersConfig) -> AsyncIterator[Executor]:
+        async with open_runtime(config.model_copy(update={"workers": workers}), record=record) as runtime:
+            yield runtime.executor
+
+    measured = (reference_of(path) for path in (phase2, phase1) if known[path])
+    reference = next(filter(None, measured), None) or measured_in(records)
+    async with open_runtime(config, record=record) as runtime:
+        reward = await open_reward(config, reference, held_out.kept, runtime.executor.execute, None)
+        say(*reward.remarks())
+        evaluation = await run_evaluation(
+            config,
+            planners,
+            held_out.kept,
+            runtime.executor,
+            reward=reward,
+            cards=cards,
+            embed=embedder(_encoder(config, planners)),
+            records=records,
+            open_executor=other_workers,
+            console=console,
+        )
+    evaluation = evaluation.on(held_out)
+    evaluation.write(output)
+    return evaluation
+
+
+def _encoder(config: Config, planners: Mapping[str, PlannerModel | LanguagePlanner]) -> TextEncoder:
+    """Of a planner that has one, else the configured one."""
+    from orchestai.planner.slots.encoder import open_encoder
+    from orchestai.planner.slots.model import PlannerModel
+
+    own = (planner.encoder for planner in planners.values() if isinstance(planner, PlannerModel))
+    settings = config.planner
+    return next(own, None) or open_encoder(settings.encoder, settings.max_tokens, settings.encoder_layer)

@@ -1,0 +1,42 @@
+"""What commands share: options, the overrides that options stand for, and the console."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+console = Console(stderr=True)
+
+
+def flag(name: str, text: str, minimum: int | None = None) -> Any:
+    """An option spelled with underscores, as in `--output_dir`, and also with hyphens."""
+    return typer.Option(*dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")), help=text, min=minimum)
+
+
+def override(key: str, value: object) -> list[str]:
+    """The override that an option stands for; none if it was not given."""
+    return [] if value is None else [f"{key}={json.dumps(value)}"]
+
+
+def say(*lines: str) -> None:
+    """Print lines as they are, whatever brackets or numbers they hold."""
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+ConfigFile = Annotated[Path, typer.Option("--config", help="Configuration file.")]
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Dotted overrides.")]
+OutputFolder = Annotated[Path, flag("output_dir", "Folder for checkpoints and metrics.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the output folder.")]
+Record = Annotated[Path | None, flag("record", "Also write every generation used to this recording.")]
+Figures = Annotated[Path | None, typer.Option("--json", help="Also write the figures to this JSON file.")]
+
+CONFIG = Path("config.yaml")
+CHECKPOINTS = Path("checkpoints")
+EXECUTION_LOGS = Path("execution_logs")
+TRAINING_FILE = Path("training_data.json")
+"""What commands read and write unless told otherwise, in the working directory."""

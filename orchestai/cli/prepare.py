@@ -1,0 +1,89 @@
+"""`orchestai prepare` and `orchestai prepare-plans`: training data from logs, or from plans that others wrote."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestai.cli.options import (
+    CONFIG,
+    EXECUTION_LOGS,
+    TRAINING_FILE,
+    ConfigFile,
+    Overrides,
+    console,
+    flag,
+    override,
+    say,
+)
+from orchestai.errors import UserError
+
+if TYPE_CHECKING:
+    from orchestai.config import Config
+
+_OVERRIDE = re.compile(r"[a-z_0-9]+(?:\.[\w-]+)+=")
+_AUGMENTATIONS = "training.phase1_supervised.synthetic_augmentations"
+
+TrainingFile = Annotated[Path, flag("output", "Training file to write.")]
+
+
+def prepare(
+    config: ConfigFile = CONFIG,
+    logs: Annotated[Path, flag("logs", "Folder or file of execution logs.")] = EXECUTION_LOGS,
+    output: TrainingFile = TRAINING_FILE,
+    augment: Annotated[
+        int | None, flag("augment", "Augmented examples to add; phase1_supervised.synthetic_augmentations if absent.")
+    ] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Turn execution logs into training data: the best execution of every task, and reworded copies."""
+    from orchestai.config import load_config
+
+    words = [*(overrides or []), *override(_AUGMENTATIONS, augment)]
+    run_prepare(load_config(config, words), logs=logs, output=output)
+
+
+def run_prepare(config: Config, *, logs: Path, output: Path) -> None:
+    """Write training data from logs, and say what became of them."""
+    from orchestai.data.prepare import prepare as run_preparation
+    from orchestai.storage import artifacts
+
+    report = run_preparation(logs, config, output)
+    console.print(report.table())
+    say(*report.problems)
+    artifacts.save_run_info(output.parent, config, command="prepare", logs=str(logs))
+
+
+def prepare_plans(
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="What the files are: worfbench, worfbench-tools, asynchow, asynchow-stated, orchestai, "
+            "langgraph-json, or a reader of your own, MODULE:FUNCTION.",
+        ),
+    ],
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="PATH... [KEY=VALUE]...", help="Files to read; dotted overrides.")
+    ] = None,
+    config: ConfigFile = CONFIG,
+    output: TrainingFile = TRAINING_FILE,
+    free: Annotated[bool, flag("free", "Leave the steps out of the instruction, so that planners find them.")] = False,
+) -> None:
+    """Turn plans that others wrote into training data."""
+    from orchestai.config import load_config
+    from orchestai.data.prepare_plans import prepare_plans as run_preparation
+    from orchestai.data.readers import find_reader
+    from orchestai.storage import artifacts
+
+    paths = [Path(word) for word in words or [] if not _OVERRIDE.match(word)]
+    loaded = load_config(config, [word for word in words or [] if _OVERRIDE.match(word)])
+    if not paths:
+        raise UserError(f"prepare-plans --from {source}: name the files or folders to read")
+    report = run_preparation(find_reader(source), paths, loaded, output, given=not free)
+    console.print(report.table())
+    facts = {"source": source, "paths": [str(path) for path in paths], "given": not free}
+    artifacts.save_run_info(output.parent, loaded, command="prepare-plans", **facts)

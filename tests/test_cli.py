@@ -1,0 +1,63 @@
+"""The command line as a whole: what is typed reaches the command that is meant, and help waits for no library."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestai.cli import app, main
+from orchestai.errors import UserError
+
+HEAVY = ("torch", "transformers", "omegaconf", "networkx", "pydantic")
+
+
+def test_help_imports_no_library_that_it_does_not_need():
+    """It is what a newcomer types first, and what completion runs for each word."""
+    program = f"""
+import sys
+from orchestai.cli import app
+app(["--help"], standalone_mode=False)
+print(sorted(set({HEAVY}) & set(sys.modules)), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "evaluate-plans" in done.stdout
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["prepare", "--from", "nobodys"], "prepare-plans"),
+        (["prepare", "--output", "x.json", "--from=nobodys"], "prepare-plans"),
+        (["evaluate", "--plans", "nothing.json", "--config", "nothing.yaml"], "nothing.yaml"),
+    ],
+)
+def test_the_former_spelling_of_a_command_is_understood(words, wanted):
+    error = CliRunner().invoke(app, words).exception
+    assert isinstance(error, UserError)
+    assert wanted in str(error)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["prepare", "--free"],
+        ["prepare-plans", "--from", "worfbench", "--logs", "x"],
+        ["evaluate", "--json", "x"],
+        ["evaluate-plans", "--plans", "x", "--logs", "y"],
+    ],
+)
+def test_a_flag_of_the_other_command_is_refused_before_anything_runs(words, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    assert left.value.code == 2
+    assert "No such option" in capsys.readouterr().err
+
+
+def test_a_shell_can_complete_commands():
+    environment = {"_ORCHESTAI_COMPLETE": "complete_bash", "COMP_WORDS": "orchestai evaluate", "COMP_CWORD": "1"}
+    done = CliRunner().invoke(app, prog_name="orchestai", env=environment)
+    assert done.stdout.split() == ["evaluate", "evaluate-plans"]
