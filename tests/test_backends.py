@@ -23,17 +23,18 @@ from orchestai.lm.backends import vllm_server
 from orchestai.lm.backends.base import Backend, SampleSettings
 from orchestai.lm.backends.canary import Canary
 from orchestai.lm.backends.replay import Recorder, Recording, Replay
+from orchestai.lm.backends.synced import SyncedBackend
 from orchestai.lm.backends.transformers_model import LocalBackend
 from orchestai.lm.backends.vllm_engine import VllmEngine
 from orchestai.lm.backends.vllm_server import VllmServer
 from orchestai.lm.backends.weights import Folders, writer
 from orchestai.lm.causal import CausalPolicy
-from orchestai.training.rl.rollouts.sampler import BackendSampler
 
 PROMPTS = [torch.tensor([40, 50, 60]), torch.tensor([40, 50, 60]), torch.tensor([7, 8])]
 SEEDS = [1, 2, 3]
 SETTINGS = SampleSettings(temperature=0.8, max_new_tokens=12)
 ENDS = frozenset({0})
+SECTION = "planner.language"
 
 
 def policy(*, adapters: bool) -> CausalPolicy:
@@ -55,7 +56,9 @@ async def opened(kind: str, engine: Engine, folder: Path, adapters: bool, patch:
     folders = Folders(folder, "run")
     if kind == "server":
         with fake_vllm.serving(engine) as url:
-            server = VllmServer(VllmConfig(base_url=url), folders, adapters=adapters, end_ids=ENDS, main=True)
+            server = VllmServer(
+                VllmConfig(base_url=url), folders, adapters=adapters, end_ids=ENDS, main=True, section=SECTION
+            )
             yield server
             await server.close()
     else:
@@ -63,7 +66,15 @@ async def opened(kind: str, engine: Engine, folder: Path, adapters: bool, patch:
             patch.setitem(sys.modules, name, module)
         lora = LORA if adapters else None
         served = VllmEngine(
-            "base", VllmConfig(), folders, dtype="float32", lora=lora, end_ids=ENDS, context=64, processes=1
+            "base",
+            VllmConfig(),
+            folders,
+            dtype="float32",
+            lora=lora,
+            end_ids=ENDS,
+            context=64,
+            processes=1,
+            section=SECTION,
         )
         yield served
         await served.close()
@@ -73,10 +84,9 @@ async def alone(work: Awaitable[Any]) -> list[Any]:
     return [await work]
 
 
-def follower(learner: CausalPolicy, backend: Backend, tolerance: float = 0.05) -> BackendSampler:
-    """The part of a sampler that keeps a backend's weights up to date."""
-    canary = Canary(learner, PROMPTS[0], SETTINGS.temperature, tolerance)
-    return BackendSampler(None, backend, writer(learner.model, main=True), canary, alone)  # type: ignore[arg-type]
+def follower(learner: CausalPolicy, backend: Backend, tolerance: float = 0.05) -> SyncedBackend:
+    canary = Canary(learner, PROMPTS[0], SETTINGS.temperature, tolerance, SECTION)
+    return SyncedBackend(backend, writer(learner.model, main=True), canary, alone)
 
 
 async def compare(learner: CausalPolicy, backend: Backend, version: int) -> None:
@@ -161,7 +171,9 @@ async def test_what_a_server_refuses_is_one_clear_line(tmp_path, monkeypatch):
     monkeypatch.setattr(vllm_server, "_TRIES", 1)
     engine = Engine()
     with fake_vllm.serving(engine) as url:
-        server = VllmServer(VllmConfig(base_url=url), Folders(tmp_path, "r"), adapters=True, end_ids=ENDS, main=True)
+        server = VllmServer(
+            VllmConfig(base_url=url), Folders(tmp_path, "r"), adapters=True, end_ids=ENDS, main=True, section=SECTION
+        )
         await server.sync(writer(policy(adapters=True).model, main=True), 0)
         engine.adapters.clear()  # it was restarted
         with pytest.raises(UserError, match=r"no completion \(HTTP 404.*does not exist"):
@@ -175,7 +187,15 @@ def test_without_vllm_the_remedy_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(UserError, match=r"pip install 'orchestai\[gpu\]'"):
         VllmEngine(
-            "m", VllmConfig(), Folders(tmp_path, "r"), dtype="float32", lora=None, end_ids=ENDS, context=9, processes=1
+            "m",
+            VllmConfig(),
+            Folders(tmp_path, "r"),
+            dtype="float32",
+            lora=None,
+            end_ids=ENDS,
+            context=9,
+            processes=1,
+            section=SECTION,
         )
 
 
@@ -218,7 +238,12 @@ def test_two_requests_of_one_batch_do_not_share_their_random_numbers():
 
         async def ask() -> list[list[int]]:
             server = VllmServer(
-                VllmConfig(base_url=url), Folders(Path("."), "r"), adapters=False, end_ids=ENDS, main=True
+                VllmConfig(base_url=url),
+                Folders(Path("."), "r"),
+                adapters=False,
+                end_ids=ENDS,
+                main=True,
+                section=SECTION,
             )
             found = await server.generate([PROMPTS[0]] * 4, range(4), SETTINGS)
             await server.close()

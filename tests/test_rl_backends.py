@@ -89,7 +89,7 @@ def test_a_recorded_run_is_replayed_bit_for_bit_and_what_it_does_not_hold_is_not
 
 
 def test_a_replay_needs_something_to_replay(tmp_path):
-    with pytest.raises(ValueError, match=r"planner\.language\.recording"):
+    with pytest.raises(ValueError, match=r"(?s)planner\.language.*recording"):
         settings(tmp_path, {"backend": "replay"})
     with pytest.raises(UserError, match="cannot read"):
         Recording(tmp_path / "none.jsonl", read=True)

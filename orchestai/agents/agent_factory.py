@@ -13,9 +13,10 @@ from orchestai.agents.workflow import Agents
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
 from orchestai.lm.backends.base import SampleSettings
-from orchestai.lm.backends.transformers_model import LocalBackend
+from orchestai.lm.backends.synced import SyncedBackend
 from orchestai.lm.batcher import Batcher
 from orchestai.tasks.task import Task
+from orchestai.training.rl.monitoring.metrics import describe_policies
 from orchestai.workers.generation import SamplingParams
 from orchestai.workers.pool import WorkerPool
 
@@ -24,21 +25,28 @@ class Cast:
     """Gives the agents of each attempt their voices.
 
     Args:
+        backends: what samples each of the learning policies, by name.
         pool: of the frozen roles; None where there are none.
 
     Attributes:
         weights: held while policies are sampled, and by whoever changes their weights.
     """
 
-    def __init__(self, config: AgentConfig, policies: Policies, pool: WorkerPool | None = None) -> None:
+    def __init__(
+        self,
+        config: AgentConfig,
+        policies: Policies,
+        backends: Mapping[str, SyncedBackend],
+        pool: WorkerPool | None = None,
+    ) -> None:
         self.weights = asyncio.Lock()
         self._config = config
         self._policies = policies
         self._pool = pool
-        self._backends = {name: LocalBackend(policy.policy) for name, policy in policies.learning.items()}
+        self._backends = backends
         self._batchers = {
             name: Batcher(backend, weights=self.weights, max_rows=config.model.max_rows)
-            for name, backend in self._backends.items()
+            for name, backend in backends.items()
         }
 
     def agents(self, task: Task, *, seed: int, attempt: int, temperature: float) -> Agents:
@@ -61,14 +69,16 @@ class Cast:
         agents = self._config.agents
         return Agents(task, voice, Budget(agents.budget), agents.reward_weights)
 
-    async def sync(self, versions: Mapping[str, int]) -> None:
+    async def sync(self, versions: Mapping[str, int]) -> dict[str, float]:
         """See `Collector.sync`."""
-        for name, backend in self._backends.items():
-            await backend.sync(lambda folder: None, versions[name])
+        return describe_policies({name: await backend.sync(versions[name]) for name, backend in self._backends.items()})
 
     async def close(self) -> None:
+        """Sample no more, and close the backends."""
         for batcher in self._batchers.values():
             await batcher.close()
+        for backend in self._backends.values():
+            await backend.close()
 
     def _learning(self, role: str, seeds: Seeds, temperature: float) -> Voice:
         name = self._policies.of_role.get(role)

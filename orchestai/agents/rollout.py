@@ -78,8 +78,7 @@ class AgentRollout:
 
     async def sync(self, versions: Mapping[str, int]) -> dict[str, float]:
         """See `Collector.sync`."""
-        await self._cast.sync(versions)
-        return {}
+        return await self._cast.sync(versions)
 
     async def stop(self) -> None:
         """Attempt no more; attempts that were not finished are lost."""

@@ -14,12 +14,14 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from orchestai.agents.agent_factory import Cast
+from orchestai.agents.backends import open_backends
 from orchestai.agents.policies import fingerprint_of, open_policies, save_policies, seen_by
 from orchestai.agents.registry import find
 from orchestai.agents.rollout import AgentRollout, Attempts
 from orchestai.agents.shorthand import load_agent_config, words_of
 from orchestai.agents.workflow import AgentWorkflow, refuse_unknown_rewards
 from orchestai.agents.workflows.single import SingleAgent
+from orchestai.config import BackendConfig
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import last_of, without_suffix
@@ -35,6 +37,7 @@ from orchestai.training.rl.algorithms.worked_example import worked_example
 from orchestai.training.rl.monitoring.checkpoint import identity
 from orchestai.training.rl.monitoring.saving import BEST, STATE
 from orchestai.training.rl.monitoring.summary import Summary
+from orchestai.training.rl.rollouts.backends import processes_of
 from orchestai.training.rl.setup import split_tasks
 from orchestai.training.rl.trainer import Trainer, choose_recipe
 from orchestai.workers.pool import WorkerPool
@@ -139,7 +142,8 @@ class AgentTrainer:
             "checkpoint": None if self.checkpoint is None else fingerprint_of(self.checkpoint),
         }
         async with open_stage(config, self.workflow_class, self.workflow_args) as stage:
-            cast = Cast(config, policies, stage.pool)
+            backends = open_backends(config, policies, processes_of(accelerator), self.output_dir / "sync")
+            cast = Cast(config, policies, backends, stage.pool)
             rollout = AgentRollout(stage.workflow, cast, policies, phase2, concurrency=config.agents.concurrency)
             trainer: Trainer[Attempts] = Trainer(
                 accelerator,
@@ -182,6 +186,9 @@ class AgentTrainer:
         """What decides the course of a run, beside the settings of phase 2 and the tasks."""
         sections = self.config.model_dump(mode="json", include={"agents", "model", "workers"})
         sections["agents"]["workflow_args"] = {name: _named(value) for name, value in self.workflow_args.items()}
+        if self.config.model.backend == "transformers":
+            # Runs of before there was a choice have no such keys, and go on.
+            sections["model"] = {k: v for k, v in sections["model"].items() if k not in BackendConfig.model_fields}
         return sections
 
 

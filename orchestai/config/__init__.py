@@ -1,6 +1,7 @@
 """The typed configuration: sections by concern, and how they are read."""
 
 from orchestai.config.adam import AdamConfig
+from orchestai.config.backend import BackendConfig, VllmConfig
 from orchestai.config.load import DEFAULT_CONFIG, check_workers, load, load_config, read
 from orchestai.config.planner import (
     BASE,
@@ -11,7 +12,6 @@ from orchestai.config.planner import (
     LoraConfig,
     PlannerConfig,
     TinyConfig,
-    VllmConfig,
 )
 from orchestai.config.rl import (
     OptimizationConfig,
@@ -32,6 +32,7 @@ __all__ = [
     "DEFAULT_CONFIG",
     "TINY",
     "AdamConfig",
+    "BackendConfig",
     "Config",
     "ExecutionConfig",
     "LanguageConfig",

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import Field, field_validator, model_validator
 
 from orchestai.config import LoggingConfig, LoraConfig, Phase2Config, SandboxConfig, TasksConfig, WorkersConfig
+from orchestai.config.backend import BackendConfig
 from orchestai.config.formats import MixedPrecision, WeightFormat
 from orchestai.config.section import Section
 from orchestai.outcome import UnscorableLimit
@@ -58,7 +59,7 @@ class TinyChatConfig(Section):
         return self
 
 
-class AgentModelConfig(Section):
+class AgentModelConfig(BackendConfig):
     """The causal language model that roles speak with."""
 
     name: str = "smollm2-135m"
@@ -178,6 +179,21 @@ class AgentConfig(Section):
                 raise ValueError(f"agents.frozen.{role}: no worker or model {name!r} in workers.pool or workers.models")
         if self.agents.models and self.agents.policies != "separate":
             raise ValueError(f"agents.models needs agents.policies=separate, not {self.agents.policies}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_server_one_model(self) -> AgentConfig:
+        if self.model.backend == "vllm_server" and self.agents.policies == "separate":
+            raise ValueError(
+                "model.backend=vllm_server is one server with one model, but agents.policies=separate trains several; "
+                "set agents.policies to shared or adapter, or model.backend to vllm"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _correct_what_an_engine_samples(self) -> AgentConfig:
+        phase2 = self.model.with_correction(self.training.phase2_rl)
+        object.__setattr__(self, "training", self.training.model_copy(update={"phase2_rl": phase2}))
         return self
 
     @property

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from orchestai.config.backend import BackendConfig
 from orchestai.config.formats import MixedPrecision, WeightFormat
 from orchestai.config.section import Section
 
@@ -49,28 +50,7 @@ class LoraConfig(Section):
     """Names of the modules that get adapters, such as [q_proj, v_proj]; `all-linear` is all but the output layer."""
 
 
-class VllmConfig(Section):
-    """Phase 2 with the backends `vllm` and `vllm_server`."""
-
-    base_url: str = "http://localhost:8000"
-    """vllm_server: where it listens."""
-    api_key_env: str = "VLLM_API_KEY"
-    """vllm_server: the environment variable that holds its key, if it wants one."""
-    timeout_s: float = Field(600.0, gt=0)
-    """vllm_server: seconds before a completion or a handover of weights counts as failed."""
-    tensor_parallel_size: int = Field(1, ge=1)
-    """vllm: GPUs over which the engine is spread."""
-    gpu_memory_utilization: float = Field(0.3, gt=0, lt=1)
-    """vllm: share of a GPU's memory that the engine takes; the rest is for training."""
-    sync_dir: Path | None = None
-    """Folder through which weights reach the engine; a server must see it under the same path. null is `sync` in the
-    output folder; a folder in memory (/dev/shm) is faster."""
-    canary_tolerance: float = Field(0.1, gt=0)
-    """Nats per token by which engine and planner may differ on what the engine writes after a fixed prompt, on average,
-    checked whenever it has taken over weights."""
-
-
-class LanguageConfig(Section):
+class LanguageConfig(BackendConfig):
     """A causal language model as planner."""
 
     model: str = "smollm2-135m"
@@ -109,12 +89,6 @@ class LanguageConfig(Section):
     """Train adapters; null trains the whole model, as `tiny` needs, which has learned nothing before."""
     load_in_4bit: bool = False
     """Keep the model in 4 bits under its adapters (QLoRA); needs a GPU and the package bitsandbytes."""
-    backend: Literal["transformers", "vllm", "vllm_server", "replay"] = "transformers"
-    """Phase 2: what writes plans. `transformers`: the model that learns. `vllm`: an engine in the same process; and
-    `vllm_server`: one behind a server; both take over the weights after every update. `replay`: `recording`."""
-    vllm: VllmConfig = VllmConfig()
-    recording: Path | None = None
-    """Phase 2: file (.jsonl) to which completions and executions are appended; `replay` reads them from it instead."""
     gradient_checkpointing: bool = False
     """Compute activations twice instead of keeping them: less memory, a third more time."""
     micro_batch_tokens: int = Field(8192, ge=1)
@@ -135,12 +109,6 @@ class LanguageConfig(Section):
     def _adapters_on_4_bits(self) -> LanguageConfig:
         if self.load_in_4bit and self.lora is None:
             raise ValueError("load_in_4bit needs adapters; set planner.language.lora.rank")
-        return self
-
-    @model_validator(mode="after")
-    def _something_to_replay(self) -> LanguageConfig:
-        if self.backend == "replay" and self.recording is None:
-            raise ValueError("backend replay needs planner.language.recording")
         return self
 
 

@@ -43,10 +43,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _correct_what_an_engine_samples(self) -> Config:
-        phase2 = self.training.phase2_rl
-        if self.planner.language.backend.startswith("vllm") and phase2.sampler_correction is None:
-            corrected = phase2.model_copy(update={"sampler_correction": "token_truncate"})
-            object.__setattr__(self, "training", self.training.model_copy(update={"phase2_rl": corrected}))
+        phase2 = self.planner.language.with_correction(self.training.phase2_rl)
+        object.__setattr__(self, "training", self.training.model_copy(update={"phase2_rl": phase2}))
         return self
 
     @model_validator(mode="after")

@@ -20,6 +20,7 @@ from orchestai.agents.trainer import open_stage
 from orchestai.config.agents import AgentConfig
 from orchestai.evaluation.held_out import held_out_tasks
 from orchestai.evaluation.statistics import Interval, bootstrap_mean
+from orchestai.lm.backends.synced import local_backend
 from orchestai.outcome import Scored, UnscorableCounts
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import open_splits
@@ -103,7 +104,8 @@ async def _open(config: AgentConfig, checkpoint: Path | None) -> AsyncIterator[A
     for policy in policies.learning.values():
         policy.to(device)
     async with open_stage(config, workflow_class, config.agents.workflow_args) as stage:
-        cast = Cast(config, policies, stage.pool)
+        backends = {name: local_backend(policy.policy) for name, policy in policies.learning.items()}
+        cast = Cast(config, policies, backends, stage.pool)
         phase2 = config.training.phase2_rl
         rollout = AgentRollout(stage.workflow, cast, policies, phase2, concurrency=config.agents.concurrency)
         try:

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from orchestai.lm.backends.base import Backend, SampleSettings
+from orchestai.lm.backends.base import Generates, SampleSettings
 from orchestai.lm.sampling import Completion
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class _Wanted:
 class Batcher:
     """A batch is what waits when the policy becomes free, the longest waiting first, with equal settings.
 
-    What a batch holds depends on time, but a completion does not depend on its batch (see `Backend.generate`).
+    What a batch holds depends on time, but a completion does not depend on its batch (see `Generates.generate`).
 
     Args:
         weights: held while a batch is sampled; whoever changes the policy's weights holds it too. Policies that share
@@ -37,7 +37,7 @@ class Batcher:
         max_rows: most acts in one batch.
     """
 
-    def __init__(self, backend: Backend, *, weights: asyncio.Lock, max_rows: int) -> None:
+    def __init__(self, backend: Generates, *, weights: asyncio.Lock, max_rows: int) -> None:
         self._backend = backend
         self._weights = weights
         self._max_rows = max_rows
@@ -48,7 +48,7 @@ class Batcher:
         """What comes after `prompt`, (tokens,) int64, and the version of the weights that wrote it.
 
         Raises:
-            UserError: as `Backend.generate`.
+            UserError: as `Generates.generate`.
         """
         wanted = _Wanted(prompt, seed, settings)
         self._waiting.append(wanted)

@@ -41,11 +41,8 @@ class Generation:
     policy_version: int
 
 
-class Backend(Protocol):
-    """Writes completions with weights that follow those that learn.
-
-    The caller never lets `generate` and `sync` overlap, so that no completion is written by two versions.
-    """
+class Generates(Protocol):
+    """Writes completions."""
 
     async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:
         """One completion per prompt; the log-probabilities are those at the sampling temperature.
@@ -59,6 +56,13 @@ class Backend(Protocol):
             UserError: the engine cannot be reached, or refuses the request.
         """
         ...
+
+
+class Backend(Generates, Protocol):
+    """Writes completions with weights that follow those that learn.
+
+    The caller never lets `generate` and `sync` overlap, so that no completion is written by two versions.
+    """
 
     async def sync(self, write: WriteWeights, policy_version: int) -> None:
         """Take over the present weights; what is generated later is stamped with `policy_version`.

@@ -32,12 +32,14 @@ class Canary:
         prompt: (tokens,) int64; always the same.
         temperature: that of training.
         tolerance: most nats per token by which engine and policy may differ, on average.
+        section: key of the model's section of the configuration, for messages.
     """
 
     policy: CausalPolicy
     prompt: Tensor
     temperature: float
     tolerance: float
+    section: str
 
     async def check(self, backend: Backend) -> float:
         """The mean distance of the log-probabilities, in nats per token.
@@ -49,8 +51,8 @@ class Canary:
         gap = self._gap(written, [one.logp for one in written])
         if not gap <= self.tolerance:
             raise UserError(
-                f"planner.language.backend: the engine gives what it writes other probabilities than the planner does "
-                f"({gap:.3g} nats per token apart on average, planner.language.vllm.canary_tolerance="
+                f"{self.section}.backend: the engine gives what it writes other probabilities than the policy does "
+                f"({gap:.3g} nats per token apart on average, {self.section}.vllm.canary_tolerance="
                 f"{self.tolerance:g}): its weights are stale or of another model, or it cuts off the tails of the "
                 "distribution; restart it as docs/rollouts.md says, and compare number formats"
             )
@@ -68,7 +70,7 @@ class Canary:
                 if self._gap(written, [one.logp for one in written]) > _CLEAR * self.tolerance:
                     return strength
         raise UserError(
-            f"planner.language.vllm.canary_tolerance={self.tolerance:g} is so wide that other weights would not be "
+            f"{self.section}.vllm.canary_tolerance={self.tolerance:g} is so wide that other weights would not be "
             "noticed; lower it"
         )
 

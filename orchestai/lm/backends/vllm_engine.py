@@ -33,8 +33,9 @@ class VllmEngine:
         dtype: number format, such as `bfloat16`.
         lora: the adapters that are learned; None where the whole model is.
         end_ids: tokens that end a completion.
-        context: most tokens of a prompt with its completion.
+        context: most tokens of a prompt with its completion; None for the model's own limit.
         processes: of the whole run; each has its own engine.
+        section: key of the model's section of the configuration, for messages.
 
     Raises:
         UserError: vLLM is not installed.
@@ -49,15 +50,17 @@ class VllmEngine:
         dtype: str,
         lora: LoraConfig | None,
         end_ids: frozenset[int],
-        context: int,
+        context: int | None,
         processes: int,
+        section: str,
     ) -> None:
+        self._section = section
         try:
             import vllm
             from vllm.lora.request import LoRARequest
         except ImportError:
             raise UserError(
-                "planner.language.backend: vllm is not installed; run: pip install 'orchestai[gpu]', or set the "
+                f"{section}.backend: vllm is not installed; run: pip install 'orchestai[gpu]', or set the "
                 "backend to transformers"
             ) from None
         options: dict[str, Any] = {}
@@ -111,7 +114,7 @@ class VllmEngine:
     def _completion(self, output: Any) -> Completion:
         ids = list(output.token_ids)
         logp = [step[i].logprob for i, step in zip(ids, output.logprobs, strict=True)]
-        return completion(ids, logp, output.finish_reason)
+        return completion(ids, logp, output.finish_reason, self._section)
 
     async def sync(self, write: WriteWeights, policy_version: int) -> None:
         folder = self._folders.next(policy_version)
@@ -137,7 +140,7 @@ class VllmEngine:
         self._folders.clear()
 
 
-def completion(ids: Sequence[int], logp: Sequence[float | None], finish_reason: str | None) -> Completion:
+def completion(ids: Sequence[int], logp: Sequence[float | None], finish_reason: str | None, section: str) -> Completion:
     """What an engine sent, as tensors. A log-probability that is not finite is the engine's, and refused.
 
     Args:
@@ -147,12 +150,10 @@ def completion(ids: Sequence[int], logp: Sequence[float | None], finish_reason: 
         UserError: there is one that is not finite, or not one per token.
     """
     if len(ids) != len(logp):
-        raise UserError(
-            f"planner.language.backend: the engine sent {len(ids)} tokens, but {len(logp)} log-probabilities"
-        )
+        raise UserError(f"{section}.backend: the engine sent {len(ids)} tokens, but {len(logp)} log-probabilities")
     if not all(value is not None and math.isfinite(value) for value in logp):
         raise UserError(
-            "planner.language.backend: the engine's log-probabilities are not finite, so what it writes is noise; its "
+            f"{section}.backend: the engine's log-probabilities are not finite, so what it writes is noise; its "
             "weights or its number format are broken: go on from an earlier checkpoint, or compute in bfloat16"
         )
     return Completion(

@@ -34,11 +34,20 @@ class VllmServer:
         adapters: whether adapters are learned; else the whole model is.
         end_ids: tokens that end a completion.
         main: whether this process hands the weights over; the others only learn which version there is.
+        section: key of the model's section of the configuration, for messages.
     """
 
     def __init__(
-        self, config: VllmConfig, folders: Folders, *, adapters: bool, end_ids: frozenset[int], main: bool
+        self,
+        config: VllmConfig,
+        folders: Folders,
+        *,
+        adapters: bool,
+        end_ids: frozenset[int],
+        main: bool,
+        section: str,
     ) -> None:
+        self._section = section
         self._url = config.base_url.rstrip("/")
         self._folders = folders
         self._adapters = adapters
@@ -93,7 +102,7 @@ class VllmServer:
         ids = getattr(choice, "token_ids", None)
         if ids is None or choice.logprobs is None:
             raise UserError(f"{self._url}: sent no token ids or log-probabilities; it needs vLLM 0.19 or later")
-        return completion(ids, choice.logprobs.token_logprobs, choice.finish_reason)
+        return completion(ids, choice.logprobs.token_logprobs, choice.finish_reason, self._section)
 
     async def sync(self, write: WriteWeights, policy_version: int) -> None:
         folder = self._folders.next(policy_version)
@@ -133,5 +142,5 @@ class VllmServer:
         said = f"HTTP {error.status_code}: {error.message[:200]}" if isinstance(error, openai.APIStatusError) else error
         return UserError(
             f"{self._url}: {what} ({said}); is the server running, and as docs/rollouts.md says? "
-            "(planner.language.vllm.base_url)"
+            f"({self._section}.vllm.base_url)"
         )

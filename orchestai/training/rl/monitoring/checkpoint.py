@@ -69,13 +69,13 @@ def length_of(config: Phase2Config) -> int:
 _LENGTH = frozenset({"training.phase2_rl.num_episodes", "training.phase2_rl.num_updates"})
 _PHASE2 = "training.phase2_rl."
 _SCHEDULE = "training.phase2_rl.lr_schedule"
-_VLLM = "planner.language.vllm."
+_OF_VLLM = ("base_url", "api_key_env", "timeout_s", "gpu_memory_utilization", "sync_dir")
 _SPEED = {
     "agents.concurrency",
     "agents.unscorable_limit",
     "model.max_rows",
     *(_PHASE2 + key for key in ("micro_batch_size", "micro_batch_tokens", "save_every", "keep_checkpoints")),
-    *(_VLLM + key for key in ("base_url", "api_key_env", "timeout_s", "gpu_memory_utilization", "sync_dir")),
+    *(f"{section}.vllm.{key}" for section in ("planner.language", "model") for key in _OF_VLLM),
 }
 """Change no result."""
 

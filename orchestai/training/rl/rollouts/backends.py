@@ -13,14 +13,8 @@ from accelerate.utils import broadcast_object_list
 from orchestai.config import Config
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import Execution
-from orchestai.lm.backends.base import Backend
-from orchestai.lm.backends.canary import Canary
-from orchestai.lm.backends.replay import Recorder, Recording, Replay
-from orchestai.lm.backends.transformers_model import LocalBackend
-from orchestai.lm.backends.vllm_engine import VllmEngine
-from orchestai.lm.backends.vllm_server import VllmServer
-from orchestai.lm.backends.weights import Folders, writer
-from orchestai.planner.language.open_model import source
+from orchestai.lm.backends.replay import Recording
+from orchestai.lm.backends.synced import Processes, open_backend
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.storage import artifacts
 from orchestai.tasks.task import Task
@@ -52,56 +46,36 @@ async def open_sampler(
     if not isinstance(planner, LanguagePlanner) or (settings.backend == "transformers" and settings.recording is None):
         yield OwnSampler(planner)
         return
-    backend = _open(config, planner, accelerator, output)
-    if settings.recording is not None and settings.backend != "replay":
-        backend = Recorder(backend, Recording(settings.recording, read=False))
-    canary = None
-    if settings.backend in ("vllm", "vllm_server"):
-        prompts, refused = planner.write_prompts([min((task.instruction for task in tasks), key=len)])
-        if refused:
-            raise UserError(f"not even the shortest task can be planned: {refused[0].error}")
-        tolerance = settings.vllm.canary_tolerance
-        canary = Canary(planner.policy, prompts[0], config.training.phase2_rl.temperature, tolerance)
-    alone = settings.backend == "vllm"  # each process writes for its own engine
-    write = writer(planner.model, main=alone or accelerator.is_main_process)
+    prompts, refused = planner.write_prompts([min((task.instruction for task in tasks), key=len)])
+    if refused:
+        raise UserError(f"not even the shortest task can be planned: {refused[0].error}")
+    backend = open_backend(
+        settings,
+        planner.policy,
+        prompts[0],
+        processes_of(accelerator),
+        section="planner.language",
+        name="planner",
+        temperature=config.training.phase2_rl.temperature,
+        sync_dir=output / "sync",
+        dtype=settings.dtype,
+        lora=planner.config.language.lora,
+        longest=settings.max_prompt_tokens + settings.max_new_tokens,
+    )
     try:
-        yield BackendSampler(
-            planner, backend, write, canary, lambda work: on_all(accelerator, work, "handing over weights")
-        )
+        yield BackendSampler(planner, backend)
     finally:
         await backend.close()
 
 
-def _open(config: Config, planner: LanguagePlanner, accelerator: Accelerator, output: Path) -> Backend:
-    settings = config.planner.language
-    if settings.backend == "transformers":
-        return LocalBackend(planner.policy)
-    if settings.backend == "replay":
-        assert settings.recording is not None
-        return Replay(Recording(settings.recording, read=True))
+def processes_of(accelerator: Accelerator) -> Processes:
+    """What a backend must know of the run's processes; all of them call it together."""
     run: str = broadcast_object_list([uuid.uuid4().hex[:8]])[0]
-    root = settings.vllm.sync_dir or output / "sync"
-    lora = planner.config.language.lora
-    if settings.backend == "vllm_server":
-        return VllmServer(
-            settings.vllm,
-            Folders(root, run),
-            adapters=lora is not None,
-            end_ids=planner.policy.end_ids,
-            main=accelerator.is_main_process,
-        )
-    longest = settings.max_prompt_tokens + settings.max_new_tokens
-    return VllmEngine(
-        str(planner.model.name_or_path)
-        if lora is None
-        else source(config.model_copy(update={"planner": planner.config})),
-        settings.vllm,
-        Folders(root, f"{run}-{accelerator.process_index}"),
-        dtype=settings.dtype,
-        lora=lora,
-        end_ids=planner.policy.end_ids,
-        context=min(longest, planner.policy.context or longest),
-        processes=accelerator.num_processes,
+    return Processes(
+        accelerator.process_index,
+        accelerator.num_processes,
+        run,
+        lambda work: on_all(accelerator, work, "handing over weights"),
     )
 
 

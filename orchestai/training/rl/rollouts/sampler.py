@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol
 
-from orchestai.lm.backends.base import Backend, SampleSettings, WriteWeights
-from orchestai.lm.backends.canary import Canary
+from orchestai.lm.backends.base import SampleSettings
+from orchestai.lm.backends.synced import SyncedBackend
 from orchestai.planner.base import Plan, TrainablePlanner
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.tasks.task import Task
 from orchestai.types import SampleSpec
-
-Together: TypeAlias = Callable[[Awaitable[Any]], Awaitable[list[Any]]]
-"""Finishes the work in every process, and gives the results of all, or the error of one to all (`on_all`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,23 +56,11 @@ class OwnSampler:
 
 
 class BackendSampler:
-    """A backend writes the plans of a language planner, the best ones too unless decoding is constrained.
+    """A backend writes the plans of a language planner, the best ones too unless decoding is constrained."""
 
-    Args:
-        write: see `WriteWeights`.
-        canary: compares the backend with the planner after each handover; None where the weights are the planner's own.
-        together: see `Together`.
-    """
-
-    def __init__(
-        self, planner: LanguagePlanner, backend: Backend, write: WriteWeights, canary: Canary | None, together: Together
-    ) -> None:
+    def __init__(self, planner: LanguagePlanner, backend: SyncedBackend) -> None:
         self._planner = planner
         self._backend = backend
-        self._write = write
-        self._canary = canary
-        self._together = together
-        self._proven = canary is None
         self._version = -1
 
     async def plan(self, tasks: Sequence[Task], sample: SampleSpec | None) -> Drawn:
@@ -95,18 +80,5 @@ class BackendSampler:
         return Drawn([plans[i] for i in range(len(tasks))], generation.policy_version)
 
     async def sync(self, policy_version: int) -> dict[str, float]:
-        """The first time, weights that clearly differ are handed over too, to see that the backend follows."""
-        if not self._proven and self._canary is not None:
-            await self._hand_over(policy_version)
-            strength = max(await self._together(self._canary.disturb(self._backend)))
-            with self._canary.disturbed(strength):
-                await self._hand_over(policy_version)
-            self._proven = True
-        return await self._hand_over(policy_version)
-
-    async def _hand_over(self, policy_version: int) -> dict[str, float]:
-        await self._together(self._backend.sync(self._write, policy_version))
         self._version = policy_version
-        if self._canary is None:
-            return {}
-        return {"canary_gap": max(await self._together(self._canary.check(self._backend)))}
+        return await self._backend.sync(policy_version)

@@ -1,0 +1,60 @@
+"""What samples completions while a language model learns by reward: keys that planners and agents share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from orchestai.config.rl import Phase2Config
+from orchestai.config.section import Section
+
+
+class VllmConfig(Section):
+    """Phase 2 with the backends `vllm` and `vllm_server`."""
+
+    base_url: str = "http://localhost:8000"
+    """vllm_server: where it listens."""
+    api_key_env: str = "VLLM_API_KEY"
+    """vllm_server: the environment variable that holds its key, if it wants one."""
+    timeout_s: float = Field(600.0, gt=0)
+    """vllm_server: seconds before a completion or a handover of weights counts as failed."""
+    tensor_parallel_size: int = Field(1, ge=1)
+    """vllm: GPUs over which the engine is spread."""
+    gpu_memory_utilization: float = Field(0.3, gt=0, lt=1)
+    """vllm: share of a GPU's memory that an engine takes; the rest is for training."""
+    sync_dir: Path | None = None
+    """Folder through which weights reach the engine; a server must see it under the same path. null is `sync` in the
+    output folder; a folder in memory (/dev/shm) is faster."""
+    canary_tolerance: float = Field(0.1, gt=0)
+    """Nats per token by which engine and policy may differ on what the engine writes after a fixed prompt, on average,
+    checked whenever it has taken over weights."""
+
+
+class BackendConfig(Section):
+    """The part of a language model's section that says what samples from it in phase 2."""
+
+    backend: Literal["transformers", "vllm", "vllm_server", "replay"] = "transformers"
+    """Phase 2: what writes. `transformers`: the model that learns. `vllm`: an engine in the same process; and
+    `vllm_server`: one behind a server; both take over the weights after every update. `replay`: `recording`."""
+    vllm: VllmConfig = VllmConfig()
+    recording: Path | None = None
+    """Phase 2: file (.jsonl) to which completions and executions are appended; `replay` reads them from it instead."""
+
+    @model_validator(mode="after")
+    def _something_to_replay(self) -> BackendConfig:
+        if self.backend == "replay" and self.recording is None:
+            raise ValueError("backend replay needs a file to replay; set `recording` beside it")
+        return self
+
+    @property
+    def samples_elsewhere(self) -> bool:
+        """Whether an engine samples, which computes otherwise than what learns."""
+        return self.backend in ("vllm", "vllm_server")
+
+    def with_correction(self, phase2: Phase2Config) -> Phase2Config:
+        """The settings, which correct what an engine samples unless they say how."""
+        if not self.samples_elsewhere or phase2.sampler_correction is not None:
+            return phase2
+        return phase2.model_copy(update={"sampler_correction": "token_truncate"})

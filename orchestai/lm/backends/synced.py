@@ -1,0 +1,166 @@
+"""A backend whose weights follow those of a policy, and the way to open one as the configuration says."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from orchestai.config import BackendConfig, LoraConfig
+from orchestai.lm.backends.base import Backend, Generation, SampleSettings, WriteWeights
+from orchestai.lm.backends.canary import Canary
+from orchestai.lm.backends.replay import Recorder, Recording, Replay
+from orchestai.lm.backends.transformers_model import LocalBackend
+from orchestai.lm.backends.vllm_engine import VllmEngine
+from orchestai.lm.backends.vllm_server import VllmServer
+from orchestai.lm.backends.weights import Folders, writer
+from orchestai.lm.causal import CausalPolicy
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Together: TypeAlias = Callable[[Awaitable[Any]], Awaitable[list[Any]]]
+"""Finishes the work in every process, and gives the results of all, or the error of one to all (`on_all`)."""
+
+
+class SyncedBackend:
+    """Samples with weights of a known version; the caller never lets `generate` and `sync` overlap.
+
+    Args:
+        write: see `WriteWeights`.
+        canary: compares the backend with the policy after each handover; None where the weights are the policy's own.
+        together: see `Together`.
+    """
+
+    def __init__(self, backend: Backend, write: WriteWeights, canary: Canary | None, together: Together) -> None:
+        self._backend = backend
+        self._write = write
+        self._canary = canary
+        self._together = together
+        self._proven = canary is None
+
+    async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:
+        """See `Generates.generate`."""
+        return await self._backend.generate(prompts, seeds, settings)
+
+    async def sync(self, policy_version: int) -> dict[str, float]:
+        """Sample from the present weights from now on. All processes call it together.
+
+        The first time, weights that clearly differ are handed over too, to see that the backend follows.
+
+        Returns:
+            figures for reports.
+
+        Raises:
+            UserError: the backend did not take the weights over.
+        """
+        if not self._proven and self._canary is not None:
+            await self._hand_over(policy_version)
+            strength = max(await self._together(self._canary.disturb(self._backend)))
+            with self._canary.disturbed(strength):
+                await self._hand_over(policy_version)
+            self._proven = True
+        return await self._hand_over(policy_version)
+
+    async def close(self) -> None:
+        """Close the backend."""
+        await self._backend.close()
+
+    async def _hand_over(self, policy_version: int) -> dict[str, float]:
+        await self._together(self._backend.sync(self._write, policy_version))
+        if self._canary is None:
+            return {}
+        return {"canary_gap": max(await self._together(self._canary.check(self._backend)))}
+
+
+def local_backend(policy: CausalPolicy) -> SyncedBackend:
+    """The policy itself samples, in this process alone."""
+    return SyncedBackend(LocalBackend(policy), writer(policy.model, main=True), None, _alone)
+
+
+async def _alone(work: Awaitable[Any]) -> list[Any]:
+    return [await work]
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The processes of a run: this one's number, how many there are, and how they work together.
+
+    Attributes:
+        run: a name that all of them share and no other run has.
+    """
+
+    index: int
+    count: int
+    run: str
+    together: Together
+
+
+def open_backend(
+    settings: BackendConfig,
+    policy: CausalPolicy,
+    prompt: Tensor,
+    processes: Processes,
+    *,
+    section: str,
+    name: str,
+    temperature: float,
+    sync_dir: Path,
+    dtype: str,
+    lora: LoraConfig | None,
+    longest: int | None,
+) -> SyncedBackend:
+    """Open the backend that a section of the configuration asks for.
+
+    Args:
+        policy: what learns.
+        prompt: (tokens,) int64; the canary's.
+        section: key of the section, for messages.
+        name: tells the policies of one run apart.
+        temperature: that of training.
+        sync_dir: where weights are handed over, unless the section names a folder.
+        dtype: number format in which an engine computes.
+        lora: the adapters that are learned; None where the whole model is.
+        longest: most tokens of a prompt with its completion; None for the model's own limit.
+
+    Raises:
+        UserError: vLLM is not installed, or the recording to replay cannot be read.
+    """
+    main = processes.index == 0
+    folder = f"{processes.run}-{name}"
+    root = settings.vllm.sync_dir or sync_dir
+    backend: Backend
+    if settings.backend == "transformers":
+        backend = LocalBackend(policy)
+    elif settings.backend == "replay":
+        assert settings.recording is not None
+        backend = Replay(Recording(settings.recording, read=True))
+    elif settings.backend == "vllm_server":
+        backend = VllmServer(
+            settings.vllm,
+            Folders(root, folder),
+            adapters=lora is not None,
+            end_ids=policy.end_ids,
+            main=main,
+            section=section,
+        )
+    else:
+        main = True  # each process writes for its own engine
+        backend = VllmEngine(
+            str(policy.model.name_or_path),
+            settings.vllm,
+            Folders(root, f"{folder}-{processes.index}"),
+            dtype=dtype,
+            lora=lora,
+            end_ids=policy.end_ids,
+            context=min((limit for limit in (longest, policy.context) if limit is not None), default=None),
+            processes=processes.count,
+            section=section,
+        )
+    if settings.recording is not None and settings.backend != "replay":
+        backend = Recorder(backend, Recording(settings.recording, read=False))
+    canary = None
+    if settings.samples_elsewhere:
+        canary = Canary(policy, prompt, temperature, settings.vllm.canary_tolerance, section)
+    return SyncedBackend(backend, writer(policy.model, main=main), canary, processes.together)

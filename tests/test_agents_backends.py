@@ -1,0 +1,73 @@
+"""Agents are sampled by whatever backend their section names, and learn what they would have learned by themselves."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import agents_sample as sample
+import fake_vllm
+import pytest
+from language_model import save_tiny_model
+from pydantic import ValidationError
+
+from orchestai.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return save_tiny_model(tmp_path_factory.mktemp("model"))
+
+
+def train(output: Path, folder: Path, policies: str, **model: Any) -> list[dict[str, Any]]:
+    if policies == "adapter":
+        model["lora"] = fake_vllm.LORA.model_dump()
+    config = sample.settings(policies=policies, model={"name": str(folder), **model})
+    sample.trainer(output, config).train()
+    return [sample.timeless(row) for row in sample.rows(output)]
+
+
+@pytest.mark.parametrize("policies", ["shared", "adapter"])
+@pytest.mark.parametrize("backend", ["vllm", "vllm_server"])
+def test_an_engine_follows_every_update_of_every_policy(tmp_path, folder, monkeypatch, backend, policies):
+    """The engine computes as the model does, so the rewards are those of a run in which the model samples itself."""
+    own = train(tmp_path / "own", folder, policies)
+    engine = fake_vllm.Engine()
+    for name, module in fake_vllm.module(engine).items():
+        monkeypatch.setitem(sys.modules, name, module)
+    with fake_vllm.serving(engine) as url:
+        vllm = {"base_url": url, "canary_tolerance": 1e-3}
+        rows = train(tmp_path / "engine", folder, policies, backend=backend, vllm=vllm)
+    assert len(rows) == len(own) == 2
+    for row, other in zip(rows, own, strict=True):
+        assert row["reward"] == pytest.approx(other["reward"])
+        assert row["grad_norm"] > 0
+        assert row["sampler_ratio"] == pytest.approx(1, abs=1e-3), "corrected, unless told otherwise"
+        assert row["max_staleness"] == 0
+        gaps = [row[f"{role}/canary_gap"] for role in ("caller", "answerer")] if policies == "adapter" else []
+        assert all(gap < 1e-4 for gap in [row["canary_gap"], *gaps])
+    if policies == "shared":
+        assert engine.calls.count("reload") == engine.calls.count("reset") == 5
+    else:
+        assert "reload" not in engine.calls
+    assert not list((tmp_path / "engine" / "sync").iterdir()), "no weights are left behind"
+
+
+def test_an_engine_that_does_not_follow_is_named_by_the_agents_keys(tmp_path, folder):
+    with fake_vllm.serving(fake_vllm.Engine("deaf")) as url, pytest.raises(UserError) as caught:
+        train(tmp_path, folder, "shared", backend="vllm_server", vllm={"base_url": url, "canary_tolerance": 1e-3})
+    assert "model.vllm.canary_tolerance" in str(caught.value)
+    assert "planner" not in str(caught.value)
+
+
+def test_agents_are_replayed_from_a_recording(tmp_path, folder):
+    recording = tmp_path / "run.jsonl"
+    recorded = train(tmp_path / "recorded", folder, "adapter", recording=str(recording))
+    replayed = train(tmp_path / "replayed", folder, "adapter", backend="replay", recording=str(recording))
+    assert replayed == recorded
+
+
+def test_one_server_holds_one_model():
+    with pytest.raises(ValidationError, match=r"agents\.policies=separate"):
+        sample.settings(policies="separate", model={"backend": "vllm_server"})
