@@ -1,0 +1,54 @@
+"""What the pages, the configurations and the scripts name is there: modules move, and sentences do not follow."""
+
+from __future__ import annotations
+
+import ast
+import re
+from itertools import chain
+from pathlib import Path
+from pkgutil import resolve_name
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PROSE = ("*.md", "Makefile", "config.yaml", "docs/**/*.md", "configs/**/*.yaml", "data/*.md", "local_training/*.md")
+SCRIPTS = ("*.py", "benchmarks/**/*.py", "examples/**/*.py", "local_training/**/*.py", "scripts/*.py")
+NAME = re.compile(r"\borchestai(?:\.(?!json\b)[A-Za-z_]\w*)+")
+IMPORT = re.compile(r"from (orchestai[\w.]*) import (\w+(?:, \w+)*)")
+PATH = re.compile(r"(?<![\w/.-])(?:accelerate_configs|benchmarks|configs|orchestai|tests)/[\w./*-]*[\w/*]")
+INSIDE = re.compile(r"(?<![\w/])(?!tests/)[a-z_0-9]+(?:/[a-z_]+)*\.py\b")
+"""A path of the page on architecture, which leaves the package's own name out."""
+PLACEHOLDER = re.compile(r"/[A-Z_]{3,}(?![a-z])")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+
+
+def files(patterns: tuple[str, ...]) -> list[str]:
+    return sorted(str(path.relative_to(ROOT)) for path in chain.from_iterable(map(ROOT.glob, patterns)))
+
+
+@pytest.mark.parametrize("page", files(PROSE))
+def test_names_paths_and_links_in_prose_are_there(page: str) -> None:
+    text = (ROOT / page).read_text()
+    imported = [f"{module}.{name}" for module, names in IMPORT.findall(text) for name in names.split(", ")]
+    paths = [path for path in PATH.findall(text) if not PLACEHOLDER.search(path)]
+    assert [name for name in [*NAME.findall(text), *imported] if not resolves(name)] == []
+    if page == "docs/architecture.md":
+        paths += [f"orchestai/{path}" for path in INSIDE.findall(text)]
+    assert [path for path in paths if not any(ROOT.glob(path.rstrip("/")))] == []
+    assert [link for link in LINK.findall(text) if not (ROOT / page).parent.joinpath(link).exists()] == []
+
+
+@pytest.mark.parametrize("script", files(SCRIPTS))
+def test_what_scripts_import_is_there(script: str) -> None:
+    """Type checking and most tests do not reach them."""
+    imports = [node for node in ast.walk(ast.parse((ROOT / script).read_text())) if isinstance(node, ast.ImportFrom)]
+    names = [f"{node.module}.{alias.name}" for node in imports for alias in node.names]
+    assert [name for name in names if name.startswith("orchestai") and not resolves(name)] == []
+
+
+def resolves(name: str) -> bool:
+    try:
+        resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
