@@ -250,7 +250,7 @@ def judge_all(
 
 def memory_mb(root: int) -> float:
     """Proportional set size of a process and its descendants; infinite where the system does not tell."""
-    from orchestai.sandbox.inside.census import descendants
+    from orchestai.sandbox.inside.jail.processes import descendants
 
     total = 0
     for pid in (root, *descendants(root)):

@@ -40,7 +40,7 @@ from rich.progress import Progress, track
 from rich.table import Table
 
 from orchestai.sandbox import Isolation, Limits, Program, Sandbox
-from orchestai.sandbox.inside.census import descendants
+from orchestai.sandbox.inside.jail.processes import descendants
 from orchestai.storage import artifacts
 
 PRELOAD = (

@@ -16,7 +16,7 @@ from typing import Any
 
 from orchestai.outcome import Unscorable
 from orchestai.sandbox import Limits, Program, Report, Sandbox
-from orchestai.sandbox.inside import census
+from orchestai.sandbox.inside.jail import processes
 
 LIMITS = Limits(wall_s=6, load_s=5, test_s=3, memory_mb=512)
 _ALIVE = {"canary.txt": "alive", "secret.txt": "the user's own"}
@@ -59,7 +59,7 @@ def _processes_at_rest(sandbox: Sandbox) -> int:
     """How many there are once those for the next program are ready, and the number changes no more."""
     counts = [-1]
     while len(counts) < 20 or len(set(counts[-20:])) > 1:
-        counts.append(len(census.descendants(sandbox.server_pid)))
+        counts.append(len(processes.descendants(sandbox.server_pid)))
         time.sleep(0.01)
     return counts[-1]
 
@@ -67,7 +67,7 @@ def _processes_at_rest(sandbox: Sandbox) -> int:
 def _comes_to(at_rest: int, sandbox: Sandbox) -> bool:
     """Whether there are as many processes as at rest, once a slot has got rid of what the program left."""
     give_up = time.monotonic() + 5
-    while len(census.descendants(sandbox.server_pid)) != at_rest:
+    while len(processes.descendants(sandbox.server_pid)) != at_rest:
         if time.monotonic() > give_up:
             return False
         time.sleep(0.01)

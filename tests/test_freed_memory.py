@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from orchestai.sandbox.inside.census import resident_bytes
+from orchestai.sandbox.inside.jail.processes import resident_bytes
 from orchestai.training.malloc_trim import FreedMemory
 
 pytestmark = pytest.mark.skipif(

@@ -157,7 +157,7 @@ def test_tests_that_cannot_be_loaded_are_not_the_programs_fault(sandbox):
     assert isinstance(report.outcome(), Unscorable)
 
 
-def test_inventory_reads_tests_from_the_source():
+def test_discovery_reads_tests_from_the_source():
     source = """
 import unittest
 class Mixin:

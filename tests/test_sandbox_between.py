@@ -14,9 +14,9 @@ from orchestai.outcome import Scored
 from orchestai.sandbox import Limits, Program, Sandbox
 from orchestai.sandbox import sandbox as sandbox_module
 from orchestai.sandbox.bubblewrap import Bubblewrap
-from orchestai.sandbox.inside import census
-from orchestai.sandbox.inside.attempt import Attempt
-from orchestai.sandbox.inside.examiner import Examiner
+from orchestai.sandbox.inside.jail import processes
+from orchestai.sandbox.inside.judge.attempt import Attempt
+from orchestai.sandbox.inside.judge.test_process import TestProcess
 from orchestai.sandbox.levels import find_namespaces
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and Linux's process controls")
@@ -108,7 +108,7 @@ exec(marshal.loads(packed("assert 1 == 2", (), "f"))[1])
 @pytest.mark.parametrize(
     "facts", ["'', wall_s=10 ** 400", "[[]] * 100000", "'a' * (2 << 20)", "'', output={'a': 1}", "'', peak_mb='1'"]
 )
-def test_no_account_of_a_test_keeps_the_verdict_from_coming(sandbox, facts):
+def test_no_report_of_a_test_keeps_the_verdict_from_coming(sandbox, facts):
     code = FIND_WRITER + f"def task_func(): writer().end(0, 'passed', {facts})"
     report = sandbox.run(Program(code, case("self.assertEqual(task_func(), 1)"), isolation="shared"))
     assert (report.status, report.outcome()) == ("tampered", Scored(0.0))
@@ -127,8 +127,8 @@ def test_processes_that_ended_while_they_waited_cost_nobody_a_verdict(sandbox):
     assert sandbox.run(Program(ADD, ADD_TESTS)).success
     for last in (False, True):
         time.sleep(0.2)
-        for slot in census.descendants(sandbox.server_pid):
-            if waiting := sorted(census.descendants(slot)):
+        for slot in processes.descendants(sandbox.server_pid):
+            if waiting := sorted(processes.descendants(slot)):
                 os.kill(waiting[-last], signal.SIGKILL)
         time.sleep(0.2)
         assert [sandbox.run(Program(ADD, ADD_TESTS)).status for _ in range(3)] == ["ok"] * 3
@@ -142,11 +142,11 @@ def test_a_process_that_cannot_be_started_is_an_error_of_the_system():
         def fork(self, *_: object, **__: object) -> int:
             raise BlockingIOError("no more processes")
 
-        def end(self, pids: list[int]) -> dict[int, census.Usage]:
-            return census.end_all(pids)
+        def end(self, pids: list[int]) -> dict[int, processes.Usage]:
+            return processes.end_all(pids)
 
     with pytest.raises(BlockingIOError):
-        Attempt(Full(), {}, Examiner(Full()))
+        Attempt(Full(), {}, TestProcess(Full()))
 
 
 def test_a_program_that_raises_import_errors_while_tests_load_is_not_let_off(sandbox):

@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from orchestai.sandbox import Limits, Program, Sandbox
-from orchestai.sandbox.inside.proxy import _exception
+from orchestai.sandbox.inside.judge.proxy import _exception
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -102,7 +102,7 @@ def task_func(what):
 
 
 def test_a_program_cannot_pass_the_sandbox_or_mocks_off_as_its_imports(sandbox):
-    for module in ("unittest.mock", "sandbox_inside.values", "__test__"):
+    for module in ("unittest.mock", "sandbox_inside.ipc.values", "__test__"):
         code = f"class ANY: __module__ = {module!r}\ndef task_func(): return 1"
         said = judge(sandbox, code, "self.assertEqual(ANY, 2)")
         assert said != ["passed"]

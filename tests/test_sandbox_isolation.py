@@ -14,7 +14,7 @@ import pytest
 from sandbox_programs import ADD, ADD_TESTS, case
 
 from orchestai.sandbox import Limits, Program, Sandbox
-from orchestai.sandbox.inside.values import NotPlainError, decode
+from orchestai.sandbox.inside.ipc.values import NotPlainError, decode
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and Linux's process controls")
 both = pytest.mark.parametrize("isolation", ["split", "shared"])

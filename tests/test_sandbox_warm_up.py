@@ -15,7 +15,8 @@ from orchestai.sandbox.inside.warm_up import _USES
 
 SCRIPT = """
 import importlib, json, os, random, sys, threading, warnings
-from orchestai.sandbox.inside import randomness, warm_up
+from orchestai.sandbox.inside.ipc import randomness
+from orchestai.sandbox.inside import warm_up
 for name in sys.argv[1:]:
     importlib.import_module(name)
 def seen():
@@ -81,7 +82,7 @@ def test_random_numbers_that_a_library_has_not_yet_begun_to_draw_stay_random():
 
 HUGE = """
 import mmap
-from orchestai.sandbox.inside import huge_pages
+from orchestai.sandbox.inside.jail import huge_pages
 
 def held():
     lines = open("/proc/self/smaps_rollup").read().splitlines()

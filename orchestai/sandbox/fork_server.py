@@ -22,12 +22,12 @@ from typing import Any
 
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox.bubblewrap import INSIDE, NOBODY, SCRATCH, Bubblewrap
-from orchestai.sandbox.inside.wire import ChannelClosedError, LineReader, send_line
+from orchestai.sandbox.inside.ipc.wire import ChannelClosedError, LineReader, send_line
 from orchestai.sandbox.packages import Packages
 from orchestai.sandbox.program import Limits, Program
 from orchestai.sandbox.static.self_contained import is_self_contained
 from orchestai.sandbox.static.test_discovery import packed
-from orchestai.sandbox.test_report import add_account
+from orchestai.sandbox.test_report import add_report
 
 _INSIDE = Path(__file__).parent / "inside"
 _BOOT = """
@@ -184,16 +184,16 @@ class ForkServer:
                 self._in_use[slot],
                 _file_with(code) as code_file,
                 _file_with(tests) as tests_file,
-                _file_with(b"", seals=0) as account,
+                _file_with(b"", seals=0) as report,
             ):
                 channel.settimeout(_PATIENCE * self._limits.wall_s + _START_TIMEOUT_S)
-                send_line(channel, {"id": number, "job": job}, (code_file, tests_file, account))
+                send_line(channel, {"id": number, "job": job}, (code_file, tests_file, report))
                 while True:
                     verdict, _ = self._readers[slot].read()
                     if "ready" in verdict:
                         raise SlotLostError("its slot was killed")
                     if verdict.pop("id") == number:
-                        return add_account(verdict, account)
+                        return add_report(verdict, report)
         except (ChannelClosedError, OSError) as error:
             raise SlotLostError(f"the fork server is gone: {error}") from None
 

@@ -7,15 +7,15 @@ import math
 import os
 from typing import Any
 
-from orchestai.sandbox.inside.loading import MAX_MESSAGE
-from orchestai.sandbox.inside.testing import MAX_OUTPUT
+from orchestai.sandbox.inside.judge.loading import MAX_MESSAGE
+from orchestai.sandbox.inside.judge.testing import MAX_OUTPUT
 
 _MAX_BYTES = 1 << 15
 """Of a test: each of its characters may take twelve."""
 _Facts = dict[str, Any]
 
 
-def add_account(verdict: _Facts, descriptor: int) -> _Facts:
+def add_report(verdict: _Facts, descriptor: int) -> _Facts:
     """A slot's `verdict` with what the file says; in `shared` isolation the program may have written that."""
     tests = verdict.get("tests", [])
     reason, facts = _read(descriptor, len(tests))

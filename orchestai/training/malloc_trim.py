@@ -6,7 +6,7 @@ import ctypes
 import sys
 from typing import Any
 
-from orchestai.sandbox.inside.census import resident_bytes
+from orchestai.sandbox.inside.jail.processes import resident_bytes
 
 _STEP = 1 << 30
 

@@ -8,12 +8,12 @@ import os
 import socket
 from typing import Any, NoReturn
 
-from . import census, huge_pages
-from .cage import Cage, die_with_parent, hide_memory
-from .roles import rehearse
-from .slot import Slot
+from .ipc.wire import send_line
+from .jail import huge_pages, processes
+from .jail.limits import Jail, die_with_parent, hide_memory
+from .judge.process_main import rehearse
+from .judge.slot import Slot
 from .warm_up import warm_up
-from .wire import send_line
 
 _MAX_STARTS = 100
 _REHEARSALS = 20
@@ -47,7 +47,7 @@ def main(settings: dict[str, Any]) -> int:
         rehearse()
     gc.collect()
     gc.freeze()
-    if census.resident_bytes() > _LARGE_BYTES:
+    if processes.resident_bytes() > _LARGE_BYTES:
         huge_pages.collapse()
     hide_memory()  # last: it keeps this process from its own files in /proc, where it is not root
     slots = {_start_slot(channels, i, settings): i for i in range(len(channels))}
@@ -80,11 +80,11 @@ def _slot(channels: list[socket.socket], index: int, settings: dict[str, Any], p
         channel = own.dup()  # gets a number below the limit on descriptors, wherever the parent's began
         own.close()
         die_with_parent(parent)
-        census.become_reaper()
+        processes.become_reaper()
         try:
-            slot = Slot(channel, _open_cage(settings, index, len(channels) + 1), settings["limits"])
+            slot = Slot(channel, _open_jail(settings, index, len(channels) + 1), settings["limits"])
         except OSError as error:
-            send_line(channel, {"unable": f"no cage for programs: {error}"})
+            send_line(channel, {"unable": f"no jail for programs: {error}"})
         else:
             slot.serve()
         code = 0
@@ -92,11 +92,11 @@ def _slot(channels: list[socket.socket], index: int, settings: dict[str, Any], p
         os._exit(code)
 
 
-def _open_cage(settings: dict[str, Any], index: int, slots: int) -> Cage:
+def _open_jail(settings: dict[str, Any], index: int, slots: int) -> Jail:
     home, limits = settings["home"], settings["limits"]
     if settings["level"] == "process":
-        return Cage(home, limits)
-    from .namespaces import NamespaceCage
+        return Jail(home, limits)
+    from .jail.namespaces import NamespaceJail
 
     uid = settings["first_uid"] + index if os.getuid() == 0 else None
-    return NamespaceCage(home, limits, uid, slots)
+    return NamespaceJail(home, limits, uid, slots)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from . import randomness
+from .ipc import randomness
 
 _X = [[float(i % 7), float(i * i % 11)] for i in range(24)]
 _Y = [int(i % 7 > 3) for i in range(24)]

@@ -8,11 +8,11 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from ..ipc.wire import ChannelClosedError, LineReader, send_line
+from ..jail.limits import Jail
 from .attempt import AbandonedError, Attempt, Job
-from .cage import Cage
-from .examiner import Examiner
+from .test_process import TestProcess
 from .testing import MEMORY_FAULTS
-from .wire import ChannelClosedError, LineReader, send_line
 
 
 class Slot:
@@ -22,12 +22,12 @@ class Slot:
         limits: see `orchestai.sandbox.Limits`.
     """
 
-    def __init__(self, channel: socket.socket, cage: Cage, limits: dict[str, Any]) -> None:
+    def __init__(self, channel: socket.socket, jail: Jail, limits: dict[str, Any]) -> None:
         self._channel = channel
-        self._cage = cage
+        self._jail = jail
         self._limits = limits
-        self._tests = Examiner(cage)
-        self._ready: Attempt | None = Attempt(cage, limits, self._tests)
+        self._tests = TestProcess(jail)
+        self._ready: Attempt | None = Attempt(jail, limits, self._tests)
 
     def serve(self) -> None:
         """Judge programs until the channel is closed."""
@@ -36,9 +36,9 @@ class Slot:
         while True:
             try:
                 order, files = orders.read()
-                code, tests, account = files
+                code, tests, report = files
                 try:
-                    verdict = self._judge(Job(code=code, tests=tests, account=account, **order["job"]))
+                    verdict = self._judge(Job(code=code, tests=tests, report=report, **order["job"]))
                 except (OSError, MemoryError, RuntimeError) as error:
                     verdict = {"status": "infra_error", "reason": f"{type(error).__name__}: {error}"}
                 finally:
@@ -48,14 +48,14 @@ class Slot:
             except (ChannelClosedError, AbandonedError, BrokenPipeError):
                 return
             with suppress(OSError, RuntimeError):  # what stands in the way now is said if it still does then
-                self._ready = Attempt(self._cage, self._limits, self._tests)
+                self._ready = Attempt(self._jail, self._limits, self._tests)
 
     def _next_attempt(self) -> Attempt:
         attempt, self._ready = self._ready, None
         if attempt is not None and not attempt.lives():  # a system without memory may have ended them
             attempt.close()
             attempt = None
-        return attempt or Attempt(self._cage, self._limits, self._tests)
+        return attempt or Attempt(self._jail, self._limits, self._tests)
 
     def _judge(self, job: Job) -> dict[str, Any]:
         """Verdicts of all tests; a test that ends or hangs its process costs itself, the rest run in a new attempt."""

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
 
+from ..ipc.output import Captured
+from ..ipc.wire import VerdictWriter
 from .loading import MAX_MESSAGE, describe
-from .output import Captured
-from .wire import VerdictWriter
 
 Spent: TypeAlias = Callable[[], tuple[float, int]]
 """Processor seconds and peak of bytes of the processes that run the tests, so far; see `Meter`."""

@@ -109,14 +109,14 @@ def open_verdict_pipe() -> tuple[int, int]:
 class VerdictWriter:
     """Writes events, each as one line that carries the nonce; a line without it is ignored by the reader.
 
-    Whatever else there is to say goes into the file `account`, which only the sandbox's parent reads: the processes for
+    Whatever else there is to say goes into the file `report`, which only the sandbox's parent reads: the processes for
     the next program are forked from the reader of the events, and its memory must not tell them what a test expected.
     """
 
-    def __init__(self, descriptor: int, nonce: str, account: int) -> None:
+    def __init__(self, descriptor: int, nonce: str, report: int) -> None:
         self._descriptor = descriptor
         self._nonce = nonce
-        self._account = account
+        self._report = report
 
     def send(self, event: str, **facts: Any) -> None:
         _write(self._descriptor, json.dumps({"nonce": self._nonce, "event": event, **facts}))
@@ -131,7 +131,7 @@ class VerdictWriter:
 
     def _note(self, facts: dict[str, Any]) -> None:
         with suppress(OSError):  # the file is full: nothing is lost but a message
-            _write(self._account, "\n" + json.dumps(facts))
+            _write(self._report, "\n" + json.dumps(facts))
 
 
 def _write(descriptor: int, line: str) -> None:

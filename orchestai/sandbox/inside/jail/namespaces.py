@@ -1,4 +1,4 @@
-"""The cage inside bubblewrap: every process has its own process ids, and every attempt a scratch disk of its own."""
+"""The jail inside bubblewrap: every process has its own process ids, and every attempt a scratch disk of its own."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from . import census, seccomp
-from .cage import Cage, limit
-from .census import Usage
+from . import processes, seccomp
+from .limits import Jail, limit
+from .processes import Usage
 from .system import (
     CLONE_NEWIPC,
     CLONE_NEWNET,
@@ -45,7 +45,7 @@ _IN_USE = re.compile(rb"\b(inuse|tw) [1-9]")
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 
 
-class NamespaceCage(Cage):
+class NamespaceJail(Jail):
     """A program's processes can see, signal and reach themselves, their scratch disk and read-only files, no more.
 
     Killing the first process of a pid namespace ends all that it ever started.
@@ -72,7 +72,7 @@ class NamespaceCage(Cage):
         self._filter = seccomp.Filter()
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         unshare(CLONE_NEWNS | CLONE_NEWIPC)
-        own_code = os.path.dirname(__file__)  # all of it is loaded
+        own_code = os.path.dirname(os.path.dirname(__file__))  # all of it is loaded
         mount("none", own_code, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k")
         self._in_tmp = [] if os.path.islink(_TMP) else [(name, _open_folder(name)) for name in os.listdir(_TMP)]
         self._disks = [scratch, _SHARED_MEMORY, *([_TMP] if self._in_tmp else [])]
@@ -119,7 +119,7 @@ class NamespaceCage(Cage):
         for pid in pids:
             with suppress(OSError):
                 self._left.append(os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
-        return census.end_namespaces(pids)
+        return processes.end_namespaces(pids)
 
     def fork(self, body: Callable[[], Any], keep: Iterable[int], *, trusted: bool = False) -> int:
         self._hides_processes = not trusted

@@ -19,13 +19,13 @@ from collections.abc import Iterable
 from types import BuiltinFunctionType, CoroutineType, FunctionType, ModuleType
 from typing import Any
 
-from . import arrays, objects, randomness
+from ..ipc import arrays, objects, randomness
+from ..ipc.objects import OPERATIONS, Objects
+from ..ipc.output import Captured
+from ..ipc.values import NotPlainError, decode, encode
+from ..ipc.wire import ChannelClosedError, receive_frame, send_frame
+from ..jail.meter import Meter
 from .loading import MODULE, LoadError, describe, load_candidate, new_module
-from .meter import Meter
-from .objects import OPERATIONS, Objects
-from .output import Captured
-from .values import NotPlainError, decode, encode
-from .wire import ChannelClosedError, receive_frame, send_frame
 
 _MUTABLE = (list, dict, set, bytearray, deque, Counter, OrderedDict, defaultdict, tuple)
 _CO_COROUTINE = 0x80

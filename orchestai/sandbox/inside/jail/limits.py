@@ -1,4 +1,4 @@
-"""What a program's processes are held in: resource limits, no privileges and a folder of their own, on any system."""
+"""The jail of a program: resource limits, no privileges and a folder of their own, on any system."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from . import census
-from .census import Usage
+from . import processes
+from .processes import Usage
 
 if sys.platform == "linux":
     from .system import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, drop_capabilities, prctl
 
 
-class Cage:
+class Jail:
     """Holds the processes of one attempt at a time, with limits alone: they see the host's files and processes.
 
     What this process, a slot, can do without itself is taken from it at once, and its forks inherit that: the less a
@@ -69,7 +69,7 @@ class Cage:
         """
         self._forget()
         try:
-            return census.end_all(pids)
+            return processes.end_all(pids)
         finally:
             import shutil  # heavy as well
 

@@ -13,12 +13,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from . import roles
-from .cage import Cage
-from .wire import ChannelClosedError, LineReader, send_line
+from ..ipc.wire import ChannelClosedError, LineReader, send_line
+from ..jail.limits import Jail
+from . import process_main
 
 
-class Examiner:
+class TestProcess:
     """A slot's T: forked and confined before there are tests for it.
 
     Attributes:
@@ -29,13 +29,13 @@ class Examiner:
         peak_bytes: after `hear`, the most memory that it has held beyond what it was forked with.
     """
 
-    def __init__(self, cage: Cage) -> None:
+    def __init__(self, jail: Jail) -> None:
         self.pid: int | None = None
         self.is_new = True
         self.busy = False
         self.waits = False
         self.peak_bytes = 0
-        self._cage = cage
+        self._jail = jail
         self._orders: socket.socket | None = None
 
     @property
@@ -58,7 +58,7 @@ class Examiner:
         if self.pid is None:
             self._orders, theirs = socket.socketpair()
             with theirs:
-                self.pid = self._cage.fork(partial(roles.tests, theirs), (theirs.fileno(),), trusted=True)
+                self.pid = self._jail.fork(partial(process_main.tests, theirs), (theirs.fileno(),), trusted=True)
             self.waits = True
         return self.pid
 
@@ -78,7 +78,7 @@ class Examiner:
     def end(self) -> None:
         """Raises RuntimeError if it cannot be ended."""
         if self.pid is not None:
-            self._cage.end([self.pid])
+            self._jail.end([self.pid])
         self.forget()
 
     def forget(self) -> None:

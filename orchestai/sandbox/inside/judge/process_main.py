@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from . import AT_FORK
+from .. import AT_FORK
+from ..ipc.wire import ChannelClosedError, LineReader, VerdictWriter, framed, read_whole, send_line
+from ..jail.meter import Meter
 from . import candidate as candidate_process
 from .loading import MODULE, LoadError, load_candidate, new_module, run_code
-from .meter import Meter
 from .proxy import connect
 from .testing import run_tests
-from .wire import ChannelClosedError, LineReader, VerdictWriter, framed, read_whole, send_line
 
 _MOST_CPU_S, _MOST_BYTES = 0.5, 4 << 20
 """Processor time that T has used, and memory that it has held beyond what it was forked with, when it is given up."""
@@ -67,8 +67,8 @@ def tests(orders: socket.socket) -> None:
 
 def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], own: Meter) -> bool:
     """Run the tests of an order; whether nothing is left of them, and the candidate answered but plain values."""
-    tests_file, verdicts, account = files
-    out = VerdictWriter(verdicts, order["nonce"], account)
+    tests_file, verdicts, report = files
+    out = VerdictWriter(verdicts, order["nonce"], report)
     suite = Suite(*marshal.loads(read_whole(tests_file)))
     module = new_module()
     try:
@@ -110,10 +110,10 @@ def candidate(orders: socket.socket, channel: socket.socket) -> None:
         _shared(order, *files)
 
 
-def _shared(order: dict[str, Any], code_file: int, tests_file: int, verdicts: int, account: int) -> None:
+def _shared(order: dict[str, Any], code_file: int, tests_file: int, verdicts: int, report: int) -> None:
     """The candidate and the tests in one module, as BigCodeBench's own judge has them."""
     suite = Suite(*marshal.loads(read_whole(tests_file)))
-    out = VerdictWriter(verdicts, order["nonce"], account)
+    out = VerdictWriter(verdicts, order["nonce"], report)
     module = new_module()
     module.__dict__.update(os=os, sys=sys, environ=os.environ)
     try:

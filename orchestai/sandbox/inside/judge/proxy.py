@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from . import arrays, randomness
+from ..ipc import arrays, randomness
+from ..ipc.objects import stand_in
+from ..ipc.values import NamesClassError, NotPlainError, decode, decode_primitive
+from ..ipc.wire import ChannelClosedError, receive_frame, send_frame
 from .loading import MODULE, LoadError
-from .objects import stand_in
-from .values import NamesClassError, NotPlainError, decode, decode_primitive
-from .wire import ChannelClosedError, receive_frame, send_frame
 
 CANDIDATE_GONE = 71
 _ALIASES = {"np": "numpy", "pd": "pandas"}

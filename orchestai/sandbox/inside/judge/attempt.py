@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from . import census, roles
-from .cage import Cage
-from .census import Usage
-from .examiner import Examiner
+from ..ipc.wire import VerdictReader, open_verdict_pipe, send_line
+from ..jail import processes
+from ..jail.limits import Jail
+from ..jail.processes import Usage
+from . import process_main
 from .proxy import CANDIDATE_GONE
-from .wire import VerdictReader, open_verdict_pipe, send_line
+from .test_process import TestProcess
 
-_CENSUS_EVERY_S = 0.1
+_COUNT_EVERY_S = 0.1
 _NEGLIGIBLE_S = 0.02
 _UNLOADABLE = {
     "split": ("syntax_error", "import_error", "no_entry_point", "memory", "broken"),
@@ -36,13 +37,13 @@ class AbandonedError(Exception):
 class Job:
     """What a slot knows of a program: descriptors of its files (it never reads them), and how to run it.
 
-    `account` is where the tests' process writes what the slot must not know; see `VerdictWriter`. `self_contained`
-    tests need no process of their own; see `Examiner`.
+    `report` is where the tests' process writes what the slot must not know; see `VerdictWriter`. `self_contained`
+    tests need no process of their own; see `TestProcess`.
     """
 
     code: int
     tests: int
-    account: int
+    report: int
     total: int
     entry_point: str
     isolation: str
@@ -75,11 +76,11 @@ class Attempt:
         cpu_s, peak_bytes: after `close`, processor time of all processes, and the most memory that one of them held.
     """
 
-    def __init__(self, cage: Cage, limits: dict[str, Any], tests: Examiner) -> None:
+    def __init__(self, jail: Jail, limits: dict[str, Any], tests: TestProcess) -> None:
         self.verdicts: dict[int, _Verdict] = {}
         self.cpu_s = 0.0
         self.peak_bytes = 0
-        self._cage = cage
+        self._jail = jail
         self._limits = limits
         self._tests = tests
         self._loaded = False
@@ -88,9 +89,9 @@ class Attempt:
         self._ended: dict[int, Usage] = {}
         self._endings: list[int] = []
         self._reader: VerdictReader | None = None
-        if cage.open(tests.sockets):  # T belongs to the disk and the network that it was forked in
+        if jail.open(tests.sockets):  # T belongs to the disk and the network that it was forked in
             tests.end()
-        self._inherited = census.resident_bytes()
+        self._inherited = processes.resident_bytes()
         self._prepared_s = 0.0
         self._before: dict[int, tuple[int, int]] = {}
         self._pids: list[int] = []
@@ -98,8 +99,8 @@ class Attempt:
         self._channel, theirs = socket.socketpair()
         with c_side, theirs:
             try:
-                candidate = partial(roles.candidate, c_side, theirs)
-                self._pids.append(cage.fork(candidate, (c_side.fileno(), theirs.fileno())))
+                candidate = partial(process_main.candidate, c_side, theirs)
+                self._pids.append(jail.fork(candidate, (c_side.fileno(), theirs.fileno())))
                 self._pids.append(tests.be_ready())
             except BaseException:
                 self.close()
@@ -113,13 +114,13 @@ class Attempt:
         """Give the processes their orders: the program, and the numbers of the tests to run."""
         self._job = job
         self._todo = todo
-        keeps = job.self_contained and self._cage.keeps_tests
+        keeps = job.self_contained and self._jail.keeps_tests
         if job.isolation == "split" and not keeps and not self._tests.is_new:
-            self._cage.check()
+            self._jail.check()
             self._tests.end()
             self._pids[1] = self._tests.be_ready()
-        self._prepared_s = sum(map(census.cpu_s, self._pids))
-        self._before = census.scheduled(self._pids)
+        self._prepared_s = sum(map(processes.cpu_s, self._pids))
+        self._before = processes.scheduled(self._pids)
         candidate = {"entry_point": job.entry_point, "isolation": job.isolation}
         if job.isolation == "split":
             send_line(self._orders, candidate, (job.code,))  # at once: T has to wait for it
@@ -129,10 +130,10 @@ class Attempt:
         tests = {"entry_point": job.entry_point, "todo": todo, "nonce": nonce}
         try:
             if job.isolation == "split":
-                self._tests.give(tests | {"stay": keeps}, (self._channel.fileno(), job.tests, write, job.account))
+                self._tests.give(tests | {"stay": keeps}, (self._channel.fileno(), job.tests, write, job.report))
                 self._channel.close()
             else:
-                send_line(self._orders, candidate | tests, (job.code, job.tests, write, job.account))
+                send_line(self._orders, candidate | tests, (job.code, job.tests, write, job.report))
         finally:
             os.close(write)
         if hasattr(os, "pidfd_open"):
@@ -152,11 +153,11 @@ class Attempt:
         assert self._reader is not None
         limits = self._limits
         stage = min(deadline, time.monotonic() + limits["load_s"])
-        next_census = time.monotonic() + _CENSUS_EVERY_S
+        next_count = time.monotonic() + _COUNT_EVERY_S
         lost = 0.0
         watched: list[Any] = [*(self._endings or [self._reader.descriptor]), orderer]
         while True:
-            pause = max(0.0, min(stage, next_census) - time.monotonic())
+            pause = max(0.0, min(stage, next_count) - time.monotonic())
             ready, _, _ = select.select([*watched, *([self._tests] if self._tests.busy else [])], [], [], pause)
             if self._tests in ready:
                 self._tests.hear()
@@ -170,12 +171,12 @@ class Attempt:
             if self._ending is None and len(self.verdicts) == len(self._todo):
                 return Ending("done")
             if fate and not self._ending:
-                self._cage.check()
+                self._jail.check()
                 return self._fault("died", fate)
             now = time.monotonic()
             if (
                 now >= stage
-                and (more := min(census.waited_s(self._pids, self._before), limits["wall_s"]) - lost) > _NEGLIGIBLE_S
+                and (more := min(processes.waited_s(self._pids, self._before), limits["wall_s"]) - lost) > _NEGLIGIBLE_S
             ):
                 lost, stage, deadline = lost + more, stage + more, deadline + more
             if now >= deadline:
@@ -183,8 +184,8 @@ class Attempt:
             if now >= stage:
                 seconds = limits["test_s"] if self._loaded else limits["load_s"]
                 return self._fault("timeout", f"took more than {seconds:g} s")
-            if now >= next_census:
-                next_census = now + _CENSUS_EVERY_S
+            if now >= next_count:
+                next_count = now + _COUNT_EVERY_S
                 if excess := self._excess():
                     return self._fault(*excess)
 
@@ -202,13 +203,13 @@ class Attempt:
             os.close(self._reader.descriptor)
         tests = self._tests
         leaving = [pid for pid in self._pids if pid not in self._ended]
-        if tests.pid in leaving and self._cage.keeps_tests and tests.waits:
+        if tests.pid in leaving and self._jail.keeps_tests and tests.waits:
             leaving.remove(tests.pid)
         elif tests.pid is not None:
             tests.forget()
-        self._ended |= self._cage.end(leaving)
+        self._ended |= self._jail.end(leaving)
         used = self._ended.values()
-        kept_s = census.cpu_s(tests.pid) if tests.pid is not None else 0.0
+        kept_s = processes.cpu_s(tests.pid) if tests.pid is not None else 0.0
         self.cpu_s = max(0.0, sum(one.cpu_s for one in used) + kept_s - self._prepared_s)
         self.peak_bytes = max(tests.peak_bytes, *(one.peak_bytes - self._inherited for one in used), 0)
 
@@ -218,7 +219,7 @@ class Attempt:
 
     def _fate(self) -> str:
         """How our processes that have ended did so; empty if all live. Reaps orphans on the way."""
-        ended, _ = census.reap()
+        ended, _ = processes.reap()
         ours = {pid: usage for pid, usage in ended.items() if pid in self._pids}
         self._ended |= ours
         return ", ".join(_exit_reason(usage.exit_code) for usage in ours.values())
@@ -226,10 +227,10 @@ class Attempt:
     def _excess(self) -> tuple[str, str] | None:
         """The fault of having too many processes, or of all of them holding too much memory."""
         limits = self._limits
-        living = census.descendants(os.getpid())
-        if not self._cage.counts_processes and len(living) > limits["processes"] + len(self._pids):
+        living = processes.descendants(os.getpid())
+        if not self._jail.counts_processes and len(living) > limits["processes"] + len(self._pids):
             return "died", f"more than {limits['processes']} processes"
-        if census.own_bytes(living) > 1.5 * limits["memory_mb"] * (1 << 20):
+        if processes.own_bytes(living) > 1.5 * limits["memory_mb"] * (1 << 20):
             return "memory", f"its processes together held more than {1.5 * limits['memory_mb']:g} MB"
         return None
 

@@ -10,7 +10,7 @@ from sandbox_programs import ADD, ADD_TESTS, case
 
 from orchestai.sandbox import Limits, Program, Sandbox
 from orchestai.sandbox.bubblewrap import Bubblewrap
-from orchestai.sandbox.inside import census
+from orchestai.sandbox.inside.jail import processes
 from orchestai.sandbox.levels import find_namespaces
 from orchestai.sandbox.static.self_contained import is_self_contained
 
@@ -35,7 +35,7 @@ def sandbox():
         yield sandbox
 
 
-def examiners(sandbox: Sandbox) -> set[int]:
+def waiting_processes(sandbox: Sandbox) -> set[int]:
     """The processes that outlast a program on every slot: those that run tests."""
     run_on_all_slots(sandbox, Program(ADD, ADD_TESTS))
     before = leaves(sandbox)
@@ -51,7 +51,7 @@ def run_on_all_slots(sandbox: Sandbox, program: Program) -> None:
 def leaves(sandbox: Sandbox) -> set[int]:
     give_up = time.monotonic() + 10
     while time.monotonic() < give_up:  # until every slot has two processes ready
-        found = {pid for pid in census.descendants(sandbox.server_pid) if not census.descendants(pid)}
+        found = {pid for pid in processes.descendants(sandbox.server_pid) if not processes.descendants(pid)}
         if len(found) == 2 * SLOTS:
             return found
     raise AssertionError(f"not two processes for each slot: {found}")
@@ -126,12 +126,12 @@ def test_cases_with_an_event_loop_are_not_self_contained():
 
 @namespaces
 def test_one_process_runs_the_self_contained_tests_of_many_programs(sandbox):
-    kept = examiners(sandbox)
+    kept = waiting_processes(sandbox)
     assert len(kept) == SLOTS
     for code in (ADD, "def task_func(a, b): return 0", "def task_func(a, b): raise ValueError(a)", "1 +"):
         run_on_all_slots(sandbox, Program(code, ADD_TESTS))
     run_on_all_slots(sandbox, Program(ADD, ADD_TESTS, isolation="shared"))
-    assert examiners(sandbox) == kept
+    assert waiting_processes(sandbox) == kept
 
 
 @namespaces
@@ -165,9 +165,9 @@ def test_one_process_runs_the_self_contained_tests_of_many_programs(sandbox):
     ],
 )
 def test_whatever_is_unusual_ends_the_process(sandbox, code, tests):
-    before = examiners(sandbox)
+    before = waiting_processes(sandbox)
     run_on_all_slots(sandbox, Program(code, tests))
-    assert not before & examiners(sandbox)
+    assert not before & waiting_processes(sandbox)
     assert sandbox.run(Program(ADD, ADD_TESTS)).success
 
 
@@ -215,13 +215,13 @@ def task_func(values):
 @namespaces
 def test_a_program_is_charged_for_its_own_tests_alone(sandbox):
     """The process has used more for others before."""
-    kept = examiners(sandbox)
+    kept = waiting_processes(sandbox)
     heavy = case("task_func(1, 2)\nfor i in range(8_000_000): pass")
     run_on_all_slots(sandbox, Program(ADD, heavy))
     light = [sandbox.run(Program(ADD, ADD_TESTS)) for _ in range(SLOTS)]
     dear = sandbox.run(Program(ADD, heavy))
     assert all(report.cpu_s < dear.cpu_s / 2 for report in light)
-    assert examiners(sandbox) == kept
+    assert waiting_processes(sandbox) == kept
 
 
 @namespaces
@@ -235,25 +235,25 @@ box.append(later(box))
 next(box[0])
 task_func(1, 2)
 """
-    kept = examiners(sandbox)
+    kept = waiting_processes(sandbox)
     run_on_all_slots(sandbox, Program(ADD, case(body)))
     for _ in range(SLOTS):
         report = sandbox.run(Program(ADD, case("self.assertEqual(len([[task_func] for _ in range(5000)]), 5000)")))
         assert (report.success, report.tests[0].output) == (True, "")
-    assert examiners(sandbox) == kept
+    assert waiting_processes(sandbox) == kept
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="the kernel does not count how long it waits")
 def test_time_without_a_core_counts_only_for_the_program_that_waited():
     script = """
 import os, signal, subprocess, sys
-from orchestai.sandbox.inside import census
+from orchestai.sandbox.inside.jail import processes
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
 child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-while census.waited_s([child.pid], {}) < 0.05: pass
+while processes.waited_s([child.pid], {}) < 0.05: pass
 os.kill(child.pid, signal.SIGSTOP)
 os.waitpid(child.pid, os.WUNTRACED)
-print(census.waited_s([child.pid], census.scheduled([child.pid])))
+print(processes.waited_s([child.pid], processes.scheduled([child.pid])))
 child.kill()
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
