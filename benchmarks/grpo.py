@@ -1,4 +1,4 @@
-"""How long an optimiser step of GRPO takes: ours beside TRL's `GRPOTrainer`, on the same model and the same lengths.
+"""How long an optimizer step of GRPO takes: ours beside TRL's `GRPOTrainer`, on the same model and the same lengths.
 
     python benchmarks/grpo.py [--model smollm2-135m|tiny|PATH] [--prompts 256,768] [--completions 64,128]
                               [--rounds 3] [--steps 2] [--threads 1] [--json FILE]

@@ -4,7 +4,7 @@
 
 Varied in turn are the instruction's length, the number of subtasks and the size of the pool. Measured are plans per
 second (one at a time; 64 at a time; 64 at a time of instructions that were never read before), phase-1 examples per
-second, phase-2 updates per second (64 sampled plans of 8 tasks, scored, and an optimiser step; executing them is not
+second, phase-2 updates per second (64 sampled plans of 8 tasks, scored, and an optimizer step; executing them is not
 part of it), and the peak memory of the process. Weights and words are random; that changes no amount of work. Each
 line is measured in a process of its own.
 """

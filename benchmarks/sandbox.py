@@ -103,7 +103,7 @@ HOSTILE: list[tuple[str, Isolation, int]] = [
     ),
     ("def task_func(n):\n    while n == 1: pass\n    return n + 1", "split", 1),
 ]
-"""Sources, the isolation that they are judged in, and how many of the two tests of `ADD` their behaviour earns."""
+"""Sources, the isolation that they are judged in, and how many of the two tests of `ADD` their behavior earns."""
 
 
 console = Console(stderr=True)

@@ -49,7 +49,7 @@ class Decisions:
 
 @dataclass(frozen=True, eq=False)
 class TokenDecisions:
-    """A prompt and what was written after it. Small CPU tensors; never text, which tokenises differently.
+    """A prompt and what was written after it. Small CPU tensors; never text, which tokenizes differently.
 
     Attributes:
         prompt: (prompt tokens,) int64.
@@ -111,7 +111,7 @@ class Turn:
         mask: bool; the slots that exist and were explored.
         value: the expected return before each decision, for PPO.
         step: int64; the step of the plan that each decision is about, -1 if about several.
-        policy_version: optimiser steps taken before the act.
+        policy_version: optimizer steps taken before the act.
         sampler_logp: log-probability under whatever drew the decision; None where that is `logp`.
         reward: this act's own reward, where it has one.
         group: acts with the same one are compared with each other by the rules of credit that ask for it; empty where

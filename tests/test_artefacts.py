@@ -1,4 +1,4 @@
-"""An artefact is whole or absent: an interrupted or impossible write must leave what was there before."""
+"""An artifact is whole or absent: an interrupted or impossible write must leave what was there before."""
 
 import json
 import os

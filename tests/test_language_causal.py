@@ -1,4 +1,4 @@
-"""The packed policy is exactly the padded computation, whatever the model, the lengths and the neighbours."""
+"""The packed policy is exactly the padded computation, whatever the model, the lengths and the neighbors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans that others wrote arrive whole, keyed by id, with licence and durations, and no task is on two sides."""
+"""Plans that others wrote arrive whole, keyed by id, with license and durations, and no task is on two sides."""
 
 from __future__ import annotations
 

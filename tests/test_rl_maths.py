@@ -279,7 +279,7 @@ def test_aggregation_by_hand():
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 9), st.sampled_from(MODES))
 def test_the_loss_does_not_depend_on_how_rows_are_cut(seed, rows, cut, mode):
-    """Micro-batches and ranks are the same thing to the normaliser: counts of the whole step, sums of the parts."""
+    """Micro-batches and ranks are the same thing to the normalizer: counts of the whole step, sums of the parts."""
     generator = torch.Generator().manual_seed(seed)
     loss = torch.randn(rows, 5, generator=generator, dtype=torch.float64)
     mask = torch.rand(rows, 5, generator=generator) < 0.5

@@ -119,7 +119,7 @@ def episode(version: int) -> Episode:
 
 
 def test_plans_older_than_the_bound_are_neither_learned_from_nor_zero():
-    """Whatever drew them: it is judged by the version that the engine says, two optimiser steps per update here."""
+    """Whatever drew them: it is judged by the version that the engine says, two optimizer steps per update here."""
     episodes = [episode(version) for version in (2, 4, 5, 6)]
     settings = bandit.settings(on_policy=False, max_staleness=1, num_iterations=2)
     kept = refuse_stale(episodes, {"planner": 6}, settings)

@@ -31,7 +31,7 @@ async def explore(runner: Rollout, tasks=bandit.TASKS):
 
 
 async def test_a_sample_depends_on_its_seed_and_not_on_its_batch():
-    """So a rank, a micro-batch size or a different neighbour changes nothing."""
+    """So a rank, a micro-batch size or a different neighbor changes nothing."""
     whole = await explore(rollout())
     alone = [group for task in bandit.TASKS for group in await explore(rollout(micro_batch_size=1), [task])]
     for group, other in zip(whole, alone, strict=True):

@@ -1,4 +1,4 @@
-"""Everything rests on a Workflow being a DAG: invalid ones must not exist, valid ones must survive serialisation."""
+"""Everything rests on a Workflow being a DAG: invalid ones must not exist, valid ones must survive serialization."""
 
 import json
 

@@ -98,8 +98,8 @@ class AgentsConfig(Section):
     workflow_args: dict[str, Any] = Field(default={})
     """Settings of the workflow; its page in docs/ says which."""
     policies: Literal["shared", "adapter", "separate"] = "shared"
-    """Whose weights roles speak with. `shared`: all with one model, which takes one optimiser step per batch.
-    `adapter`: one frozen model, and adapters for each role. `separate`: a model and an optimiser for each role."""
+    """Whose weights roles speak with. `shared`: all with one model, which takes one optimizer step per batch.
+    `adapter`: one frozen model, and adapters for each role. `separate`: a model and an optimizer for each role."""
     models: dict[str, str] = Field(default={})
     """separate: roles with another model than `model.name`."""
     frozen: dict[str, str] = Field(default={})

@@ -59,7 +59,7 @@ class OptimizationConfig(AdamConfig):
     gamma: float | None = Field(None, ge=0, le=1)
     """PPO: discount per decision. null: 0.99 over a planner's decisions, 1 over a language model's tokens."""
     lambda_gae: float | None = Field(None, ge=0, le=1)
-    """PPO: lambda of generalised advantage estimation. null: 0.95 over a planner's decisions, 1 over tokens."""
+    """PPO: lambda of generalized advantage estimation. null: 0.95 over a planner's decisions, 1 over tokens."""
     epsilon: float | None = Field(None, gt=0)
     """Clip range of the ratio. null: 0.2; gspo, whose ratio is a mean over a row: 3e-4 downwards and 4e-4 upwards."""
     epsilon_high: float | None = Field(None, gt=0)

@@ -43,7 +43,7 @@ def prepare_plans(
 ) -> PlansReport:
     """Write the training file and its sidecar.
 
-    Each example says its source and licence. Tasks are divided as those of a suite are (`orchestai.tasks.splits`), and
+    Each example says its source and license. Tasks are divided as those of a suite are (`orchestai.tasks.splits`), and
     the test part is for `evaluate-plans`: plans for the same task, of whatever source, are on the same side, and stay
     there as data grow. Another `tasks.test_fold` keeps other tasks. Examples that were prepared before keep their
     split.

@@ -1,4 +1,4 @@
-"""Makes the next prompt of a conversation from the tokens of the one before, so that none is ever tokenised again.
+"""Makes the next prompt of a conversation from the tokens of the one before, so that none is ever tokenized again.
 
 A chat template writes a whole conversation as one text. What a role reads in its next turn is `previous prompt +
 what it wrote + tail`, where the tail is what the template writes after the turn: the tokens that end it, the messages

@@ -103,7 +103,7 @@ class Report:
         passed: tests passed; a skipped, missing or unfinished one is not.
         total: tests that the source of the tests defines.
         tests: a verdict for each, in the order of the source.
-        wall_s: seconds that the judgement took.
+        wall_s: seconds that the judgment took.
         cpu_s: processor seconds of all its processes that were waited for, as the system counts them.
         peak_mb: the most memory that one of them held beyond what it was forked with.
         reason: says why the status is not `ok`.

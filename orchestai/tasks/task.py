@@ -31,7 +31,7 @@ class Task(BaseModel):
         isolation: whether the tests run in another process than the candidate (`split`), where it cannot touch them, or
             must share one (`shared`); `auto`: split if the reference program passes all tests there, else shared.
         reference: the reference decomposition, without workers; None where nobody knows one.
-        source: where the task comes from, with licence.
+        source: where the task comes from, with license.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

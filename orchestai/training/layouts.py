@@ -180,7 +180,7 @@ class Zero(Layout):
             self._linked = True
 
     def _begin(self, step: Tensor) -> None:
-        """Give the optimiser the state that it would make at its first step."""
+        """Give the optimizer the state that it would make at its first step."""
         flats = self._zero.fp32_partitioned_groups_flat if self.split else self._zero.single_partition_of_fp32_groups
         for flat in flats:
             state = self._base.state[flat]

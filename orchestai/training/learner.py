@@ -106,7 +106,7 @@ class Learner:
         return [self.module(*arguments) for arguments in passes]
 
     def step(self, passes: Sequence[tuple[Any, ...]]) -> tuple[list[tuple[Any, ...]], float]:
-        """One optimiser step on the sum of the losses of all passes of all processes.
+        """One optimizer step on the sum of the losses of all passes of all processes.
 
         Args:
             passes: arguments of the module for each forward pass; as many in every process.

@@ -2,7 +2,7 @@
 
 Rows leave the batch as they finish, equal prompts are prefilled once, and so is what all prompts begin with (worked
 examples), which is also kept for later batches. A row's random numbers come from its own seed, so its text does
-not depend on its neighbours (up to rounding).
+not depend on its neighbors (up to rounding).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from orchestai.workers.generation import Prompt
 from orchestai.workers.wording import Head, call, make_head, without_example
 
 _INDENT = "   "
-"""Start of the body's first line: tokenisers join the indentation's last space to the word that follows it."""
+"""Start of the body's first line: tokenizers join the indentation's last space to the word that follows it."""
 _FENCE = "```python\n"
 _SYSTEM = "You write short, correct Python functions."
 _END_OF_FUNCTION = tuple(

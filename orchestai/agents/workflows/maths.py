@@ -1,4 +1,4 @@
-"""Maths with tools: an analyser plans, an executor computes with Python and a calculator, a verifier checks.
+"""Maths with tools: an analyzer plans, an executor computes with Python and a calculator, a verifier checks.
 
 The verifier's verdict alone ends the loop; math-verify judges every answer afterwards.
 """

@@ -1,4 +1,4 @@
-"""Search: a query optimiser writes queries, searchers read what they find, an answerer answers or asks for more.
+"""Search: a query optimizer writes queries, searchers read what they find, an answerer answers or asks for more.
 
 Passages come from the task itself where it brings some (`details["passages"]`, as HotpotQA's), else from a corpus.
 """
@@ -73,7 +73,7 @@ class Library(AgentWorkflow):
 
 
 class Search(Library):
-    """Query optimiser -> searchers -> answerer, until the answerer misses nothing."""
+    """Query optimizer -> searchers -> answerer, until the answerer misses nothing."""
 
     roles = ("query_optimiser", "searcher", "answerer")
 

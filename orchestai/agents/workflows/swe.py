@@ -1,7 +1,7 @@
-"""SWE: an analyser finds where an issue of a repository lies, a writer patches it, a validator reads what tests say.
+"""SWE: an analyzer finds where an issue of a repository lies, a writer patches it, a validator reads what tests say.
 
 The validator sees the repository's own tests that should pass anyway (`PASS_TO_PASS`), as the commit has them. The
-hidden judgement is SWE-bench's: the test patch is applied over the writer's, and an issue is resolved if every test of
+hidden judgment is SWE-bench's: the test patch is applied over the writer's, and an issue is resolved if every test of
 `FAIL_TO_PASS` and `PASS_TO_PASS` passes. A patch that does not apply is something to observe, and worth nothing.
 """
 

@@ -63,7 +63,7 @@ class Verdict(BaseModel):
 
 
 class VerdictFile:
-    """A file of verdicts; it is created at once, so that a place that cannot be written costs no judgement.
+    """A file of verdicts; it is created at once, so that a place that cannot be written costs no judgment.
 
     Attributes:
         known: the verdicts that it held when it was opened, by index and fingerprint.

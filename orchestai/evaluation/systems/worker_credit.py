@@ -90,7 +90,7 @@ def infer_right(
     succeeded: NDArray[np.bool_],
     complete: NDArray[np.bool_],
 ) -> Values:
-    """(attempts,) probability that each attempt was right, by expectation maximisation of a noisy AND.
+    """(attempts,) probability that each attempt was right, by expectation maximization of a noisy AND.
 
     The model: an attempt of a cell (worker and type) is right with the cell's own probability q, and an execution
     succeeds if and only if every subtask has a right answer. So where one failed, an answer of cell c is right with

@@ -39,7 +39,7 @@ def save_language_planner(path: Path | str, planner: LanguagePlanner, config: Co
 
     Args:
         facts: what else is known (`epoch`, `val_loss`, ...): plain values go to `orchestai.json`, the others (states of
-            optimisers, ...) to `training_state.pt`, which is there only where there are some.
+            optimizers, ...) to `training_state.pt`, which is there only where there are some.
 
     Raises:
         UserError: the folder cannot be written.

@@ -16,7 +16,7 @@ def math_suite(name: str, hub: Mapping[str, tuple[str, str]], path: str | None, 
     Args:
         hub: for each split, the hub's data set and the name that it has there.
         path: a file or hub name instead; all that it holds is in every split that is asked for.
-        source: where they come from, with licence.
+        source: where they come from, with license.
     """
 
     def split(split: str) -> list[Task]:

@@ -21,7 +21,7 @@ def load(path: str | None = None) -> Suite:
 
 def _task(record: Record, split: str) -> Task:
     """`Question` and `Answer.NormalizedAliases` in the authors' files are `question` and `answer.normalized_aliases` on
-    the hub. As in the official script, the answers are the normalised aliases, and what people answered where known.
+    the hub. As in the official script, the answers are the normalized aliases, and what people answered where known.
     """
     if "Question" in record:
         answer = record.get("Answer", {})

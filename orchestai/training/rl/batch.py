@@ -82,7 +82,7 @@ class Batch:
         return self._each(lambda tensor: tensor.to(device))
 
     def counts(self) -> Counts:
-        """What the rows add up to, if they are all of one optimiser step."""
+        """What the rows add up to, if they are all of one optimizer step."""
         return Counts(
             sequences=len(self.sequences.unique()),
             slots=int(self.mask.sum()),

@@ -1,4 +1,4 @@
-"""An optimiser step cut into forward passes that fit in memory, the same number of them in every process."""
+"""An optimizer step cut into forward passes that fit in memory, the same number of them in every process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Cost = Callable[[Sequence[AnyDecisions]], int]
 
 
 def cut(decisions: Sequence[AnyDecisions], cost: Cost, config: Phase2Config) -> list[list[int]]:
-    """Numbers of the rows of each pass, in order: as many neighbours as `micro_batch_tokens` or `micro_batch_size` let.
+    """Numbers of the rows of each pass, in order: as many neighbors as `micro_batch_tokens` or `micro_batch_size` let.
 
     A row that alone costs more than the budget makes a pass.
     """
@@ -34,7 +34,7 @@ def passes(
 ) -> list[list[list[int]]]:
     """For each process, the rows of each of its passes; a process with less to do has empty passes at the end.
 
-    Each takes a stretch of neighbours, because rows with one prompt share it if they are in one pass.
+    Each takes a stretch of neighbors, because rows with one prompt share it if they are in one pass.
     """
     each = math.ceil(len(decisions) / processes)
     shares = [range(each * rank, min(each * (rank + 1), len(decisions))) for rank in range(processes)]

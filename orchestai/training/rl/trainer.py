@@ -54,9 +54,9 @@ class Trainer(Generic[Begun]):
 
     In every process of an `accelerate launch` the trainer has the same policies and the same tasks. Each process makes
     the attempts at its share of the tasks; then all of them know all episodes, and each computes its share of every
-    optimiser step. The result is that of one process, whichever way `Learner` lays out the weights.
+    optimizer step. The result is that of one process, whichever way `Learner` lays out the weights.
 
-    Each policy learns from the trajectories that name it, in batches and optimiser steps of its own.
+    Each policy learns from the trajectories that name it, in batches and optimizer steps of its own.
 
     Args:
         policies: what learns, by the name that trajectories give; no two of them learn a parameter together.

@@ -114,7 +114,7 @@ class Updates:
         return Updated(len(norms), figures)
 
     def _minibatches(self, rows: int, update: int, iteration: int) -> list[list[int]]:
-        """Random parts of the rows; plans of one task stay neighbours in a part, so its instruction is read once."""
+        """Random parts of the rows; plans of one task stay neighbors in a part, so its instruction is read once."""
         order = list(range(rows))
         random.Random(f"{self._config.seed}/{update}/{iteration}").shuffle(order)
         size = math.ceil(rows / self._config.num_minibatches)

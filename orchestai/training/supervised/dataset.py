@@ -109,7 +109,7 @@ class LengthGroupedBatches(Sampler[list[int]]):
     """Batches of indices in an order that depends on seed and epoch alone.
 
     An epoch is shuffled, sorted by length within groups of a few batches, and its batches are shuffled: little padding,
-    and other neighbours in every epoch.
+    and other neighbors in every epoch.
     """
 
     def __init__(self, lengths: Sequence[int], batch_size: int, *, seed: int, epoch: int) -> None:

@@ -51,11 +51,11 @@ class Epochs(ABC):
 
     @abstractmethod
     def batches(self, epoch: int) -> Iterable[list[int]]:
-        """The rows of each optimiser step."""
+        """The rows of each optimizer step."""
 
     @abstractmethod
     def step(self, rows: list[int]) -> dict[str, float]:
-        """Take one optimiser step, unless the loss is not finite; gives its losses, `total_loss` among them."""
+        """Take one optimizer step, unless the loss is not finite; gives its losses, `total_loss` among them."""
 
     @abstractmethod
     def validate(self) -> dict[str, float]:

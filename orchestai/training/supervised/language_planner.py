@@ -154,7 +154,7 @@ class Counts(NamedTuple):
 class LanguageImitation(Epochs):
     """Trains a language model on completions alone.
 
-    The loss of an optimiser step is the mean of -log p over all completion tokens that the examples vouch for, the
+    The loss of an optimizer step is the mean of -log p over all completion tokens that the examples vouch for, the
     end of the sequence among them, plus `lambda_dag` times the mean of the DAG-validity term (see `ImpossibleParents`)
     over all tokens that name a parent. Neither depends on how the step is cut into forward passes, or on how many
     processes share them.

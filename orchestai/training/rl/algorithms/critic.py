@@ -21,7 +21,7 @@ class Horizon(NamedTuple):
 
     Attributes:
         gamma: discount per slot.
-        lam: lambda of generalised advantage estimation.
+        lam: lambda of generalized advantage estimation.
     """
 
     gamma: float

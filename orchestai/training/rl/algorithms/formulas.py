@@ -1,4 +1,4 @@
-"""The formulas of policy optimisation: pure functions on (rows, slots) tensors.
+"""The formulas of policy optimization: pure functions on (rows, slots) tensors.
 
 A row is what one role decided in an episode, or a part of it (`rows`); a slot is one decision with a log-probability (a
 planner's choice, or a token). `mask` is True for slots that exist; what a tensor holds elsewhere never matters. Nothing
@@ -130,7 +130,7 @@ def at_ends(values: Tensor, act: Tensor, mask: Tensor) -> Tensor:
 
     Args:
         values: (acts,).
-        act: (rows, slots) int64; the act of each existing slot. An act's slots are neighbours, but for those that do
+        act: (rows, slots) int64; the act of each existing slot. An act's slots are neighbors, but for those that do
             not exist, and in one row.
         mask: (rows, slots) bool.
     """
@@ -303,7 +303,7 @@ def kl(logp: Tensor, reference_logp: Tensor, kind: KL = "k3") -> Tensor:
 
 @dataclass(frozen=True)
 class Counts:
-    """What one optimiser step covers, over all its micro-batches and all processes.
+    """What one optimizer step covers, over all its micro-batches and all processes.
 
     Attributes:
         sequences: trajectories in the loss, into however many rows each was split.
@@ -331,7 +331,7 @@ class Lengths(NamedTuple):
 
 
 def slot_weights(mask: Tensor, mode: Mode, counts: Counts, lengths: Lengths) -> Tensor:
-    """(rows, slots) weight of each slot in the loss of one optimiser step; 0 where `mask` is False.
+    """(rows, slots) weight of each slot in the loss of one optimizer step; 0 where `mask` is False.
 
     The weights depend on a row and on `counts` alone: however the rows are cut into micro-batches or dealt to
     processes, and into however many rows a trajectory was split, the sum of the parts is the same loss.
@@ -357,5 +357,5 @@ def slot_weights(mask: Tensor, mode: Mode, counts: Counts, lengths: Lengths) -> 
 
 
 def aggregate(loss: Tensor, mask: Tensor, mode: Mode, counts: Counts, lengths: Lengths) -> Tensor:
-    """This part's share of the optimiser step's scalar loss: the sum of `loss` under `slot_weights`."""
+    """This part's share of the optimizer step's scalar loss: the sum of `loss` under `slot_weights`."""
     return (torch.where(mask, loss, 0.0) * slot_weights(mask, mode, counts, lengths)).sum()

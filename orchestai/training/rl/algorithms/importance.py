@@ -29,7 +29,7 @@ def sampler_weights(
     outside [low, high] becomes the nearer of them (`truncate`) or 0 (`mask`). 1 where `mask` is False.
 
     Args:
-        logp: (rows, slots) of the policy that is trained, before the first optimiser step on these rows.
+        logp: (rows, slots) of the policy that is trained, before the first optimizer step on these rows.
         sampler_logp: (rows, slots) when the slots were drawn.
     """
     difference = torch.where(mask, logp - sampler_logp, 0.0)

@@ -1,4 +1,4 @@
-"""The loss of some rows of an optimiser step."""
+"""The loss of some rows of an optimizer step."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Position:
     Attributes:
         update: batches learned from.
         consumed: tasks drawn from the training order.
-        versions: optimiser steps taken, by policy.
+        versions: optimizer steps taken, by policy.
         evaluated: update after which the policies were evaluated last; None before the first.
         attempts_since_evaluation, first_gaps: see `gap`.
         start_reward: of the first evaluation; None before it.

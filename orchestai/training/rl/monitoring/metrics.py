@@ -60,7 +60,7 @@ def describe_sampling(sampled: Sampled) -> dict[str, float]:
 
 
 def describe_policies(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The figures of the optimiser steps of each policy under `POLICY/NAME`, and their means; bare if there is one."""
+    """The figures of the optimizer steps of each policy under `POLICY/NAME`, and their means; bare if there is one."""
     named = {f"{policy}/{name}": value for policy, some in figures.items() for name, value in some.items()}
     return _together(list(figures.values())) | (named if len(figures) > 1 else {})
 
