@@ -18,7 +18,7 @@ from rich.progress import track
 from rich.table import Table
 
 from orchestai.config import Config, load_config
-from orchestai.evaluation.systems.oracle import canonical_steps, is_right
+from orchestai.evaluation.systems.oracle import is_right
 from orchestai.execution.executor import Executor
 from orchestai.execution.request import build_request
 from orchestai.execution.runtime import open_runtime
@@ -26,6 +26,7 @@ from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
 from orchestai.tasks.composition.operations import OPERATIONS
 from orchestai.tasks.examples import clean
+from orchestai.tasks.suites import canonical_steps
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerError
 from orchestai.workflow import Subtask
@@ -82,8 +83,8 @@ def occurrences() -> dict[str, tuple[Task, Subtask]]:
 
 
 async def answers_right(executor: Executor, worker: str, task: Task, subtask: Subtask) -> bool:
-    canonical = canonical_steps(task)
     assert task.reference is not None
+    canonical = canonical_steps(task.reference)
     assert canonical is not None
     try:
         answer = await executor.pool.answer(worker, build_request(task, task.reference, subtask, kind="dataflow"))

@@ -15,7 +15,7 @@ from orchestai.config import Config, WorkersConfig
 from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.evaluation.systems.baselines import ORACLE, SAMPLE_K, ReassignedPlanner
 from orchestai.evaluation.systems.evaluate import evaluate
-from orchestai.evaluation.systems.oracle import Hindsight, canonical_steps
+from orchestai.evaluation.systems.oracle import Hindsight
 from orchestai.evaluation.systems.results import Row
 from orchestai.evaluation.systems.runner import Runner
 from orchestai.evaluation.systems.worker_credit import trials
@@ -28,6 +28,7 @@ from orchestai.planner.baselines.assignment import FixedAssignment, RandomAssign
 from orchestai.planner.baselines.reference import ReferencePlanner
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.composition.operations import BY_NAME
+from orchestai.tasks.suites import canonical_steps
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, Usage, WorkerCard
 from orchestai.workflow import Subtask, Workflow
@@ -107,8 +108,8 @@ class Scripted:
         self.sources: dict[str, str] = {}
         self.easy: set[str] = set()
         for task in tasks:
-            steps = canonical_steps(task)
             assert task.reference is not None
+            steps = canonical_steps(task.reference)
             assert steps is not None
             self.sources |= {s.instruction: steps[s.id] for s in task.reference.subtasks}
             self.easy |= {s.instruction for s in task.reference.subtasks if s.task_type == "string"}

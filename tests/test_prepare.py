@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orchestai.config import Config, load_config
-from orchestai.data.augment import augment, recover
+from orchestai.data.augment import augment
 from orchestai.data.prepare import prepare
 from orchestai.data.training_file import TrainingExample, load_training_data, logged_reference, meta_path
 from orchestai.errors import UserError
@@ -24,6 +24,7 @@ from orchestai.outcome import Scored
 from orchestai.tasks.composition.generate import SPLITS, generate, generate_pairs
 from orchestai.tasks.composition.graph import INPUT, Composition, Node
 from orchestai.tasks.composition.operations import OPERATIONS
+from orchestai.tasks.composition.steps import recover
 from orchestai.tasks.composition.wording import word
 from orchestai.tasks.examples import clean, parse_calls
 from orchestai.tasks.splits import TaskSplits
@@ -212,7 +213,7 @@ def test_augmentations_are_new_true_and_only_of_training_tasks(
 
 
 def signature(example: TrainingExample) -> str:
-    composition = recover(example)
+    composition = recover(example.targets.workflow())
     assert composition is not None
     return composition.signature
 
@@ -290,7 +291,7 @@ def as_example(task: Task, worker: int) -> TrainingExample:
 
 def test_reference_plans_are_recovered_as_compositions_that_compute_the_visible_calls(tasks: list[Task]) -> None:
     for task in tasks:
-        composition = recover(as_example(task, 0))
+        composition = recover(reference(task))
         assert composition is not None
         for call in parse_calls(task.instruction, task.entry_point):
             assert composition.call(literal_eval(call.args[0])) == literal_eval(call.result)

@@ -1,4 +1,4 @@
-"""The installed packages that programs may import: those that suites or the user name, and what these depend on.
+"""The installed packages that programs may import: those that are named, and what these depend on.
 
 Whatever else is installed stays hidden, whether it holds the answers of a suite or not: a list of what to hide would
 miss the next package that does.
@@ -22,12 +22,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from orchestai.errors import UserError
-from orchestai.tasks.code import bigcodebench, humaneval
 
-_ALWAYS = (*bigcodebench.LIBRARIES, "math_verify", "antlr4", "pytest")
-"""What suites name, what `math_reward_fn` runs in the sandbox, and what runs the tests of repositories."""
-_HOLD_ANSWERS = frozenset({"orchestai", canonicalize_name(humaneval.PACKAGE)})
-"""Distributions that suites, recordings or this program are loaded from."""
+_OURSELVES = "orchestai"
+"""The distribution that holds recordings and this program."""
 _METADATA = (".dist-info", ".egg-info")
 
 
@@ -72,17 +69,20 @@ class Packages:
         return mounts
 
 
-def find_packages(names: Sequence[str] = ()) -> Packages:
-    """The packages that hold the modules `names` or those that suites name, with their dependencies.
+def find_packages(names: Sequence[str] = (), optional: Sequence[str] = (), hidden: Sequence[str] = ()) -> Packages:
+    """The packages that hold the modules `names`, and `optional` ones where installed, with their dependencies.
+
+    Args:
+        hidden: distributions that hold answers of tasks; beside them this program's own is never among the packages.
 
     Raises:
-        UserError: no installed package has one of `names`, or it holds the answers of a suite.
+        UserError: no installed package has one of `names`, or it is hidden.
     """
-    return _find(tuple(names))
+    return _find(tuple(names), tuple(optional), frozenset(map(canonicalize_name, (_OURSELVES, *hidden))))
 
 
 @cache
-def _find(names: tuple[str, ...]) -> Packages:
+def _find(names: tuple[str, ...], optional: tuple[str, ...], hidden: frozenset[str]) -> Packages:
     installed = _installed()
     by_module: dict[str, set[str]] = defaultdict(set)
     by_part: dict[str, set[str]] = defaultdict(set)
@@ -94,7 +94,7 @@ def _find(names: tuple[str, ...]) -> Packages:
     wanted: set[str] = set()
     for name in names:
         owners = by_module.get(name.partition(".")[0], set())
-        if held := sorted(owners & _HOLD_ANSWERS):
+        if held := sorted(owners & hidden):
             raise UserError(
                 f"sandbox.packages: {name}: {held[0]} holds answers of tasks, which programs must not see; take it out "
                 "of sandbox.packages or sandbox.preload"
@@ -105,9 +105,9 @@ def _find(names: tuple[str, ...]) -> Packages:
                 "installs); install it with pip, or take it out of sandbox.packages or sandbox.preload"
             )
         wanted |= owners
-    for name in _ALWAYS:
+    for name in optional:
         wanted |= by_module.get(name, set())
-    seen = _with_dependencies(wanted, installed) - _HOLD_ANSWERS
+    seen = _with_dependencies(wanted, installed) - hidden
     parts: dict[Path, set[str]] = {folder: set() for folder in _site_folders()}
     for name in seen:
         parts[installed[name].folder].update(_own_parts(installed[name], seen, by_part, installed))

@@ -26,7 +26,10 @@ from orchestai.sandbox.pool import ServerPool
 from orchestai.sandbox.program import Limits, Program, Report, TestVerdict
 from orchestai.sandbox.static.negated_tests import in_likeness, make_twins
 from orchestai.sandbox.static.test_discovery import free_names, list_tests, packed
+from orchestai.tasks.suites import ANSWER_PACKAGES, PROGRAM_PACKAGES
 
+_SEEN = (*PROGRAM_PACKAGES, "math_verify", "antlr4", "pytest")
+"""What suites name, what `math_reward_fn` runs in the sandbox, and what runs the tests of repositories."""
 _RUNS_DATA = re.compile(r"\b(pickle|joblib|shelve|dill|marshal|runpy|exec|eval|import_module|__import__)\b")
 """Of tests that may run what a program has written to a file."""
 _LOG = logging.getLogger(__name__)
@@ -67,7 +70,7 @@ class Sandbox:
         self.limits = limits or Limits()
         self._level, bubblewrap = choose_level(strictness)
         _LOG.info("sandbox level: %s", self._level)
-        self.packages = find_packages((*packages, *preload)) if bubblewrap else None
+        self.packages = find_packages((*packages, *preload), _SEEN, ANSWER_PACKAGES) if bubblewrap else None
         self._pool = ServerPool(workers, self.limits, preload, bubblewrap, self.packages)
         self._cache_size = cache_size
         self._cache: OrderedDict[Program, Future[Report]] = OrderedDict()

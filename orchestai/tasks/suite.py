@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
 
 from orchestai.errors import UserError
 from orchestai.tasks.task import Task
+from orchestai.workflow import Workflow
 
 
 class Suite:
@@ -34,6 +38,38 @@ class Suite:
         if name not in self._loaded:
             self._loaded[name] = self._loaders[name]()
         return list(self._loaded[name])
+
+
+@dataclass(frozen=True)
+class Variation:
+    """Another instruction of a suite, made from a known one.
+
+    Attributes:
+        plan: its steps, without workers.
+        origin: for each step the place of the one that it was made from.
+    """
+
+    instruction: str
+    plan: Workflow
+    origin: tuple[int, ...]
+
+
+class StepCatalog(Protocol):
+    """What a suite whose tasks are composed of steps of its own knows of plans; an optional capability of suites."""
+
+    def canonical(self, plan: Workflow) -> dict[str, str] | None:
+        """Subtask id -> canonical source of `step`; None where a step is not in the catalog."""
+
+    def signature(self, plan: Workflow) -> str | None:
+        """What the plan computes, blind to its wording; None unless it is a plan that the suite could have made."""
+
+    def vary(self, plan: Workflow, usable: Container[str], held_out: Container[str], rng: Random) -> Variation | None:
+        """A variation of the plan; None where this try gives none.
+
+        Args:
+            usable: the words that a step may get if it does not keep its own.
+            held_out: signatures that it must not have.
+        """
 
 
 def data_fingerprint(tasks: Iterable[Task]) -> str:

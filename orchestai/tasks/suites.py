@@ -5,9 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from importlib import import_module
+from typing import cast
 
 from orchestai.errors import UserError
-from orchestai.tasks.suite import Suite
+from orchestai.tasks.code import bigcodebench, humaneval
+from orchestai.tasks.suite import StepCatalog, Suite
+from orchestai.workflow import Workflow
 
 _MODULES = {
     "composition": "orchestai.tasks.composition.suite",
@@ -25,6 +28,11 @@ _MODULES = {
     "written": "orchestai.tasks.written",
     "arxiv_abstracts": "orchestai.tasks.arxiv_abstracts",
 }
+_STEP_CATALOGS = ("orchestai.tasks.composition.steps",)
+PROGRAM_PACKAGES: tuple[str, ...] = bigcodebench.LIBRARIES
+"""Modules beside the standard library that programs of suites may import."""
+ANSWER_PACKAGES: tuple[str, ...] = (humaneval.PACKAGE,)
+"""Distributions that hold the answers of suites; programs must not see them."""
 
 
 def load_suite(name: str, path: str | None = None) -> Suite:
@@ -43,3 +51,13 @@ def load_suite(name: str, path: str | None = None) -> Suite:
         raise UserError(f"no task suite {name!r}; there are {', '.join(_MODULES)}{hint}")
     load: Callable[[str | None], Suite] = import_module(_MODULES[name]).load
     return load(path)
+
+
+def step_catalogs() -> list[StepCatalog]:
+    """The catalogs of all suites that have one."""
+    return [cast(StepCatalog, import_module(name)) for name in _STEP_CATALOGS]
+
+
+def canonical_steps(plan: Workflow) -> dict[str, str] | None:
+    """Subtask id -> canonical source of `step`; None where no suite knows all steps."""
+    return next(filter(None, (catalog.canonical(plan) for catalog in step_catalogs())), None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 
 from orchestai.errors import InfrastructureError
 from orchestai.evaluation.systems.results import Result, Row
@@ -17,8 +16,7 @@ from orchestai.outcome import Unscorable
 from orchestai.planner.base import Plan
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox.examples import passes_examples
-from orchestai.tasks.composition.operations import OPERATIONS
-from orchestai.tasks.examples import clean
+from orchestai.tasks.suites import canonical_steps
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, WorkerError
 from orchestai.workflow import Subtask
@@ -59,7 +57,7 @@ class Hindsight:
                 job.cancel()
 
     async def _plan(self, task: Task) -> Plan:
-        canonical = canonical_steps(task)
+        canonical = canonical_steps(task.reference) if task.reference is not None else None
         if task.reference is None or canonical is None:
             return Plan(workflow=None, raw_valid=False, error="the steps of this task are not known")
         chosen = await asyncio.gather(*(self._best(task, subtask, canonical) for subtask in task.reference.subtasks))
@@ -127,21 +125,6 @@ async def is_right(executor: Executor, task: Task, subtask: Subtask, source: str
     program = assemble(task, task.reference, {**canonical, subtask.id: source}, "dataflow")
     report = await judge(executor.sandbox, task, program)
     return report.total > 0 and report.passed == report.total
-
-
-def canonical_steps(task: Task) -> dict[str, str] | None:
-    """Subtask id -> canonical source of `step`, for reference decompositions of the composition suite; else None."""
-    if task.reference is None:
-        return None
-    known = _canonical_by_words()
-    if any(clean(subtask.instruction) not in known for subtask in task.reference.subtasks):
-        return None
-    return {subtask.id: known[clean(subtask.instruction)] for subtask in task.reference.subtasks}
-
-
-@cache
-def _canonical_by_words() -> dict[str, str]:
-    return {clean(phrasing.span): operation.source for operation in OPERATIONS for phrasing in operation.phrasings}
 
 
 def best_of(name: str, rows: Sequence[Row]) -> Row:
