@@ -8,7 +8,6 @@ import random
 import numpy as np
 import pytest
 
-from orchestai.evaluation.plans.decomposition import compare
 from orchestai.evaluation.statistics import bootstrap_mean, paired_difference, proportion
 from orchestai.evaluation.systems.assignments import NearestAssignment, PriorAssignment
 from orchestai.evaluation.systems.oracle import best_of
@@ -17,6 +16,7 @@ from orchestai.evaluation.systems.report import Difference, conclusion, differen
 from orchestai.evaluation.systems.results import Result, Row, rank_invalid
 from orchestai.evaluation.systems.sample_k import next_k
 from orchestai.evaluation.systems.worker_credit import Trial, infer_right
+from orchestai.planner.plan_metrics import compare
 from orchestai.workflow import Subtask, Workflow
 
 NAN = math.nan

@@ -20,7 +20,7 @@ from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import load_planner, reference_of
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.training.supervised.language_planner import LanguageImitation
-from orchestai.training.supervised.plan_metrics import plan_figures
+from orchestai.training.supervised.metrics import written_plans_metrics
 from orchestai.training.supervised.tokenized_examples import make_lesson, workflow_of
 from orchestai.training.supervised.train import train
 from orchestai.workers.pool import worker_cards
@@ -227,7 +227,7 @@ def test_figures_of_plans_are_counted_over_all_of_them():
     right = workflow_of(some[0], writing.planner)
     wrong = right.replace({"2": {"depends_on": (), "worker": "slow"}})
     plans = [Plan(right, True), Plan(wrong, True), Plan(None, False, error="noise")]
-    figures = plan_figures(plans, [right] * 3, some)
+    figures = written_plans_metrics(plans, [right] * 3, some)
     assert figures["exact_plan"] == figures["exact_decomposition"] == pytest.approx(1 / 3)
     assert figures["raw_validity"] == figures["valid_plans"] == pytest.approx(2 / 3)
     assert figures["step_f1"] == pytest.approx(2 * 4 / (4 + 6))

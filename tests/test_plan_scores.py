@@ -18,9 +18,9 @@ from orchestai.cli import app
 from orchestai.config import Config
 from orchestai.data.readers.plan import SourcePlan, SourceStep
 from orchestai.data.training_file import save_training_data
-from orchestai.evaluation.plans import graphs
 from orchestai.evaluation.plans.evaluate import evaluate_plans
-from orchestai.evaluation.plans.metrics import METRICS, PlannedGraph, score_plan, sentence_embedder
+from orchestai.evaluation.plans.metrics import METRICS, score_plan, sentence_embedder
+from orchestai.planner import plan_metrics
 from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import save_planner
 from orchestai.planner.slots.encoder import MINILM, open_encoder
@@ -36,9 +36,13 @@ def plan(words: str, edges: str, *, task: str = "do it", seconds: float | None =
     return SourcePlan(task, source, "MIT", task, steps, frozenset((e[0], e[1]) for e in edges.split()))
 
 
-def planned(words: str, edges: str) -> PlannedGraph:
-    names = words.split()
-    return PlannedGraph(tuple(names), frozenset((names.index(e[0]), names.index(e[1])) for e in edges.split()))
+def planned(words: str, edges: str) -> Workflow:
+    return Workflow(
+        [
+            Subtask(id=name, instruction=name, depends_on=tuple(e[0] for e in edges.split() if e[1] == name[0]))
+            for name in words.split()
+        ]
+    )
 
 
 def letters(sentences):
@@ -56,16 +60,16 @@ def random_dag(rng: random.Random, nodes: int) -> frozenset[tuple[int, int]]:
 
 def test_greedy_matching_takes_the_most_similar_pair_first_and_none_below_the_threshold():
     similarity = np.array([[0.9, 0.8, 0.1], [0.85, 0.2, 0.1], [0.1, 0.1, 0.59]])
-    assert graphs.match_greedily(similarity, 0.6) == {0: 0}
-    assert graphs.match_greedily(similarity, 0.2) == {0: 0, 2: 2, 1: 1}
+    assert plan_metrics.match_greedily(similarity, 0.6) == {0: 0}
+    assert plan_metrics.match_greedily(similarity, 0.2) == {0: 0, 2: 2, 1: 1}
 
 
 def test_edges_count_only_between_matched_steps():
     wanted = {(0, 1), (1, 2)}
-    assert graphs.edge_f1({(0, 1), (1, 2)}, wanted, {0: 0, 1: 1, 2: 2}) == 1
-    assert graphs.edge_f1({(0, 1), (1, 2)}, wanted, {0: 0, 1: 1}) == 0.5
-    assert graphs.edge_f1(set(), set(), {}) == 1
-    assert graphs.edge_f1(set(), wanted, {}) == 0
+    assert plan_metrics.edge_f1({(0, 1), (1, 2)}, wanted, {0: 0, 1: 1, 2: 2}) == 1
+    assert plan_metrics.edge_f1({(0, 1), (1, 2)}, wanted, {0: 0, 1: 1}) == 0.5
+    assert plan_metrics.edge_f1(set(), set(), {}) == 1
+    assert plan_metrics.edge_f1(set(), wanted, {}) == 0
 
 
 def test_chain_score_agrees_with_enumerating_all_topological_orders():
@@ -85,7 +89,7 @@ def test_chain_score_agrees_with_enumerating_all_topological_orders():
             for chosen in itertools.combinations([order.index(node) for node in matched], size)
             if list(chosen) == sorted(chosen)
         )
-        assert graphs.chain_f1(list(range(nodes)), wanted, match, nodes) == pytest.approx(longest / nodes)
+        assert plan_metrics.chain_f1(list(range(nodes)), wanted, match, nodes) == pytest.approx(longest / nodes)
 
 
 def test_graph_score_agrees_with_trying_all_subsets():
@@ -100,19 +104,19 @@ def test_graph_score_agrees_with_trying_all_subsets():
             for kept in itertools.combinations(match, size)
             if {e for e in made if set(e) <= set(kept)} == {e for e in wanted if set(e) <= set(kept)}
         )
-        assert graphs.graph_f1(made, wanted, match, nodes, nodes) == pytest.approx(largest / nodes)
+        assert plan_metrics.graph_f1(made, wanted, match, nodes, nodes) == pytest.approx(largest / nodes)
 
 
 def test_critical_path_is_the_longest_sum_of_durations():
-    assert graphs.critical_path({(0, 2), (1, 2)}, [5.0, 3.0, 1.0]) == 6
-    assert graphs.critical_path(frozenset(), [5.0, 3.0, 1.0]) == 5
+    assert planned("a b c", "ac bc").critical_path({"a": 5.0, "b": 3.0, "c": 1.0}) == 6
+    assert planned("a b c", "").critical_path({"a": 5.0, "b": 3.0, "c": 1.0}) == 5
 
 
 def test_a_chain_may_be_listed_in_any_order():
-    assert graphs.is_chain({(2, 0), (0, 1)}, 3)
-    assert not graphs.is_chain({(0, 1)}, 3)
-    assert not graphs.is_chain({(0, 1), (0, 2), (1, 2)}, 3)
-    assert graphs.is_chain(frozenset(), 1)
+    assert plan_metrics.is_chain(planned("a b c", "ca ab"))
+    assert not plan_metrics.is_chain(planned("a b c", "ab"))
+    assert not plan_metrics.is_chain(planned("a b c", "ab ac bc"))
+    assert plan_metrics.is_chain(planned("a", ""))
 
 
 def test_the_right_plan_scores_one_throughout():
@@ -194,8 +198,8 @@ def test_a_step_that_says_nothing_or_too_much_is_like_no_other():
     embed = sentence_embedder(open_encoder(MINILM, 512))
     example = plan("apple", "").example(given=False)
     for words in ("", "apple " * 600):
-        assert score_plan(PlannedGraph((words,), frozenset()), example, embed).node_f1 == 0
-    assert score_plan(PlannedGraph(("apple",), frozenset()), example, embed).node_f1 == 1
+        assert score_plan(Workflow([Subtask(id="1", instruction=words)]), example, embed).node_f1 == 0
+    assert score_plan(planned("apple", ""), example, embed).node_f1 == 1
 
 
 def test_the_table_shows_whole_figures_on_a_narrow_terminal():

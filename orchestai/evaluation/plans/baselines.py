@@ -7,29 +7,28 @@ from collections.abc import Sequence
 import numpy as np
 
 from orchestai.data.training_file import TrainingExample
-from orchestai.evaluation.plans.metrics import EmbedSentences, PlannedGraph
+from orchestai.evaluation.plans.metrics import EmbedSentences
+from orchestai.workflow import Workflow
 
 
-def listed_chain(example: TrainingExample) -> PlannedGraph:
+def listed_chain(example: TrainingExample) -> Workflow:
     """The right steps, each after the one listed before it."""
-    words = _words(example)
-    return PlannedGraph(words, frozenset((i, i + 1) for i in range(len(words) - 1)))
+    return _joined(example, [[i - 1] if i else [] for i in range(len(example.targets))])
 
 
-def all_pairs(example: TrainingExample) -> PlannedGraph:
+def all_pairs(example: TrainingExample) -> Workflow:
     """The right steps, each after all that are listed before it."""
-    words = _words(example)
-    return PlannedGraph(words, frozenset((i, j) for j in range(len(words)) for i in range(j)))
+    return _joined(example, [range(i) for i in range(len(example.targets))])
 
 
-def no_edges(example: TrainingExample) -> PlannedGraph:
+def no_edges(example: TrainingExample) -> Workflow:
     """The right steps, all at once."""
-    return PlannedGraph(_words(example), frozenset())
+    return _joined(example, [[] for _ in range(len(example.targets))])
 
 
 def nearest(
     examples: Sequence[TrainingExample], learned: Sequence[TrainingExample], embed: EmbedSentences
-) -> list[PlannedGraph | None]:
+) -> list[Workflow | None]:
     """For each example the plan of the learned one whose task means the most similar.
 
     Where steps are given, it is the nearest with as many steps, and its edges join the steps by their place. None where
@@ -39,17 +38,27 @@ def nearest(
         return [None] * len(examples)
     similarity = embed([e.asked for e in examples]) @ embed([e.asked for e in learned]).T
     sizes = np.array([len(e.targets) for e in learned])
-    found: list[PlannedGraph | None] = []
+    found: list[Workflow | None] = []
     for example, row in zip(examples, similarity, strict=True):
         fits = sizes == len(example.targets) if example.given else np.ones(len(learned), bool)
         if not fits.any():
             found.append(None)
             continue
-        graph = PlannedGraph.of_workflow(learned[int(np.where(fits, row, -2.0).argmax())].targets.workflow())
-        words = _words(example) if example.given else graph.words
-        found.append(PlannedGraph(words, graph.edges))
+        near = learned[int(np.where(fits, row, -2.0).argmax())].targets.workflow()
+        found.append(_joined(example, near.dependencies()) if example.given else near)
     return found
 
 
-def _words(example: TrainingExample) -> tuple[str, ...]:
-    return PlannedGraph.of_workflow(example.targets.workflow()).words
+def _joined(example: TrainingExample, parents: Sequence[Sequence[int]]) -> Workflow:
+    """The right steps with other edges.
+
+    Args:
+        parents: places of each step's.
+    """
+    steps = example.targets.workflow().subtasks
+    return Workflow(
+        [
+            step.model_copy(update={"depends_on": tuple(steps[place].id for place in places)})
+            for step, places in zip(steps, parents, strict=True)
+        ]
+    )

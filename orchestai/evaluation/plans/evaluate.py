@@ -11,10 +11,12 @@ from rich.table import Table
 
 from orchestai.data.training_file import TrainingExample
 from orchestai.errors import UserError
-from orchestai.evaluation.plans import baselines, graphs
-from orchestai.evaluation.plans.metrics import METRICS, EmbedSentences, PlannedGraph, PlanScore, score_plan
+from orchestai.evaluation.plans import baselines
+from orchestai.evaluation.plans.metrics import METRICS, EmbedSentences, PlanScore, score_plan
 from orchestai.evaluation.statistics import Interval, bootstrap_mean
 from orchestai.planner.base import Plan
+from orchestai.planner.plan_metrics import is_chain
+from orchestai.workflow import Workflow
 
 _SHOWN = {
     "node": "node_f1",
@@ -149,9 +151,13 @@ def evaluate_plans(
     learned = [example for example in examples if example.split == "train"] if len(tested) < len(examples) else []
     if not tested:
         raise UserError("evaluate-plans: no plans in the file")
-    made: dict[str, list[PlannedGraph | None]] = {}
+    scores: dict[str, list[PlanScore]] = {}
     if planner is not None:
-        made["planner"] = [PlannedGraph.of(plan) for plan in plans_for(planner, tested)]
+        scores["planner"] = [
+            score_plan(plan.workflow, example, embed, plan.raw_valid)
+            for plan, example in zip(plans_for(planner, tested), tested, strict=True)
+        ]
+    made: dict[str, Sequence[Workflow | None]] = {}
     made["listed_chain"] = [baselines.listed_chain(example) for example in tested]
     made["all_pairs"] = [baselines.all_pairs(example) for example in tested]
     made["no_edges"] = [baselines.no_edges(example) for example in tested]
@@ -159,11 +165,9 @@ def evaluate_plans(
         made["nearest_graph"] = baselines.nearest(tested, learned, embed)
     return PlansEvaluation(
         sources=tuple(example.suite for example in tested),
-        chains=tuple(
-            graphs.is_chain(PlannedGraph.of_workflow(example.targets.workflow()).edges, len(example.targets))
-            for example in tested
-        ),
-        scores={
+        chains=tuple(is_chain(example.targets.workflow()) for example in tested),
+        scores=scores
+        | {
             row: [score_plan(plan, example, embed) for plan, example in zip(plans, tested, strict=True)]
             for row, plans in made.items()
         },

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestai.data.training_file import TrainingExample
-from orchestai.evaluation.plans import graphs
-from orchestai.planner.base import Plan
+from orchestai.planner import plan_metrics
 from orchestai.planner.slots.encoder import TextEncoder, UnreadableTextError
 from orchestai.tasks.examples import clean
 from orchestai.workflow import Workflow
@@ -56,57 +55,39 @@ class PlanScore:
 METRICS = tuple(field.name for field in fields(PlanScore))
 
 
-@dataclass(frozen=True)
-class PlannedGraph:
-    """Steps in the order in which they can be done, and edges between their places; `valid` is the raw validity."""
-
-    words: tuple[str, ...]
-    edges: frozenset[tuple[int, int]]
-    valid: bool = True
-
-    @classmethod
-    def of(cls, plan: Plan) -> PlannedGraph | None:
-        """None where there is no workflow."""
-        return None if plan.workflow is None else cls.of_workflow(plan.workflow, plan.raw_valid)
-
-    @classmethod
-    def of_workflow(cls, workflow: Workflow, valid: bool = True) -> PlannedGraph:
-        edges = frozenset((p, child) for child, parents in enumerate(workflow.dependencies()) for p in parents)
-        return cls(tuple(clean(subtask.instruction) for subtask in workflow.subtasks), edges, valid)
-
-    @property
-    def order(self) -> list[int]:
-        """Places in a topological order; ties as listed."""
-        waiting, done = set(range(len(self.words))), list[int]()
-        while waiting:
-            ready = min(node for node in waiting if not any(b == node and a in waiting for a, b in self.edges))
-            waiting.remove(ready)
-            done.append(ready)
-        return done
+def words_of(workflow: Workflow) -> tuple[str, ...]:
+    """The steps' words, without the examples among them."""
+    return tuple(clean(subtask.instruction) for subtask in workflow.subtasks)
 
 
-def score_plan(made: PlannedGraph | None, example: TrainingExample, embed: EmbedSentences) -> PlanScore:
-    """The score of a plan for `example`. Given steps that the plan lists as given are the same by their place."""
-    wanted = PlannedGraph.of_workflow(example.targets.workflow())
+def score_plan(made: Workflow | None, example: TrainingExample, embed: EmbedSentences, valid: bool = True) -> PlanScore:
+    """The score of a plan for `example`. Given steps that the plan lists as given are the same by their place.
+
+    Args:
+        valid: the raw validity.
+    """
+    wanted = example.targets.workflow()
     if made is None:
         return PlanScore(**dict.fromkeys(METRICS[:-1], 0.0))
-    sizes = len(made.words), len(wanted.words)
-    in_place = example.given and made.words == wanted.words
-    if in_place:
-        exact = match = {i: i for i in range(sizes[1])}
+    sizes, words = (len(made), len(wanted)), (words_of(made), words_of(wanted))
+    if example.given and words[0] == words[1]:
+        exact = match = {i: i for i in range(len(wanted))}
     else:
-        exact = graphs.match_greedily(_equal(made.words, wanted.words), 1.0)
-        match = graphs.match_greedily(embed(made.words) @ embed(wanted.words).T, SAME_STEP)
-    edges = graphs.edge_f1(made.edges, wanted.edges, match)
+        exact = plan_metrics.match_greedily(_equal(*words), 1.0)
+        match = plan_metrics.match_greedily(embed(words[0]) @ embed(words[1]).T, SAME_STEP)
+    drawn, right = plan_metrics.edges_of(made), plan_metrics.edges_of(wanted)
+    place = {subtask.id: i for i, subtask in enumerate(made.subtasks)}
+    order = [place[subtask.id] for subtask in made.order()]
+    edges = plan_metrics.edge_f1(drawn, right, match)
     return PlanScore(
-        node_f1=graphs.node_f1(match, *sizes),
-        node_f1_exact=graphs.node_f1(exact, *sizes),
+        node_f1=plan_metrics.node_f1(match, *sizes),
+        node_f1_exact=plan_metrics.node_f1(exact, *sizes),
         edge_f1=edges,
-        closure_f1=graphs.edge_f1(graphs.closure(made.edges), graphs.closure(wanted.edges), match),
+        closure_f1=plan_metrics.edge_f1(plan_metrics.closure(drawn), plan_metrics.closure(right), match),
         exact_graph=float(len(match) == sizes[0] == sizes[1] and edges == 1.0),
-        chain_f1=graphs.chain_f1(made.order, wanted.edges, match, sizes[1]),
-        graph_f1=graphs.graph_f1(made.edges, wanted.edges, match, *sizes),
-        raw_validity=float(made.valid),
+        chain_f1=plan_metrics.chain_f1(order, right, match, len(wanted)),
+        graph_f1=plan_metrics.graph_f1(drawn, right, match, *sizes),
+        raw_validity=float(valid),
         decoded_validity=1.0,
         critical_path_error=_critical_path_error(made, wanted, example, exact) if example.given else math.nan,
     )
@@ -134,11 +115,11 @@ def _equal(made: Sequence[str], wanted: Sequence[str]) -> NDArray[np.float64]:
 
 
 def _critical_path_error(
-    made: PlannedGraph, wanted: PlannedGraph, example: TrainingExample, match: graphs.Match
+    made: Workflow, wanted: Workflow, example: TrainingExample, match: plan_metrics.Match
 ) -> float:
     durations = [seconds for seconds in example.targets.durations if seconds is not None]
-    if not len(made.words) == len(match) == len(durations) == len(example.targets):
+    if not len(made) == len(match) == len(durations) == len(wanted):
         return math.nan
-    planned = graphs.critical_path(made.edges, [durations[match[i]] for i in range(len(match))])
-    right = graphs.critical_path(wanted.edges, durations)
+    planned = made.critical_path({subtask.id: durations[match[i]] for i, subtask in enumerate(made.subtasks)})
+    right = wanted.critical_path({subtask.id: durations[i] for i, subtask in enumerate(wanted.subtasks)})
     return abs(planned - right) / right if right else math.nan

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from orchestai.evaluation.plans.decomposition import compare
 from orchestai.evaluation.statistics import Interval, bootstrap_mean, mean, number, paired_difference, proportion
 from orchestai.evaluation.systems.baselines import ORACLE, WHOLE, WHOLE_CASCADE
 from orchestai.evaluation.systems.results import Row
+from orchestai.planner.plan_metrics import compare
 from orchestai.tasks.task import Task
 
 

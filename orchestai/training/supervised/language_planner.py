@@ -32,8 +32,7 @@ from orchestai.training.learner import Learner, NotFiniteError
 from orchestai.training.supervised.dag_loss import ImpossibleParents, completion_logits
 from orchestai.training.supervised.dataset import LengthGroupedBatches
 from orchestai.training.supervised.epochs import Epochs, short
-from orchestai.training.supervised.metrics import Tally
-from orchestai.training.supervised.plan_metrics import plan_figures
+from orchestai.training.supervised.metrics import Tally, written_plans_metrics
 from orchestai.training.supervised.run import (
     BEST,
     LAST,
@@ -223,7 +222,7 @@ class LanguageImitation(Epochs):
         for name, value in self._named(found).items():
             tally.add(short("val", name), value)
         wanted = [lesson.workflow for _, lesson in some]
-        figures = plan_figures(plans, wanted, [example for example, _ in some])
+        figures = written_plans_metrics(plans, wanted, [example for example, _ in some])
         return {**tally.means(), "token_accuracy": found[2].item(), **figures}
 
     def optimizer_state(self) -> dict[str, Any]:

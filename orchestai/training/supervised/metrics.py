@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from orchestai.data.training_file import TrainingExample
 from orchestai.planner.base import Plan
+from orchestai.planner.plan_metrics import Closeness, F1Count, is_exact, match_words
 from orchestai.planner.slots.dag import best_expected_edges, is_acyclic, likeliest_edges, repair
 from orchestai.planner.slots.losses import LinkOutputs, PlannerOutputs, choices, stops
 from orchestai.planner.slots.targets import IGNORE, PlanTargets, existing_steps, token_spans
 from orchestai.types import Decisions
+from orchestai.workflow import Workflow
 
 
 @dataclass
@@ -31,25 +34,18 @@ class Tally:
         return {name: total / self._weights[name] for name, total in self._sums.items() if self._weights[name]}
 
 
-@dataclass
-class EdgeCounts:
-    """Edges predicted and wanted, and those in both."""
+class EdgeCounts(F1Count):
+    """Edges predicted along the steps of the reference."""
 
-    predicted: int = 0
-    wanted: int = 0
-    both: int = 0
-
-    def add(self, predicted: Tensor, wanted: Tensor) -> None:
-        self.predicted += int(predicted.sum())
-        self.wanted += int(wanted.sum())
-        self.both += int((predicted & wanted).sum())
+    def count(self, predicted: Tensor, wanted: Tensor) -> None:
+        self.add(int((predicted & wanted).sum()), int(predicted.sum()), int(wanted.sum()))
 
     def figures(self) -> dict[str, float]:
         """Precision, recall and F1; 1 where there is nothing to find and nothing was found."""
         return {
-            "edge_precision": self.both / self.predicted if self.predicted else float(not self.wanted),
-            "edge_recall": self.both / self.wanted if self.wanted else float(not self.predicted),
-            "edge_f1": 2 * self.both / (self.predicted + self.wanted) if self.predicted + self.wanted else 1.0,
+            "edge_precision": self.both / self.planned if self.planned else float(not self.wanted),
+            "edge_recall": self.both / self.wanted if self.wanted else float(not self.planned),
+            "edge_f1": self.f1,
         }
 
 
@@ -66,7 +62,7 @@ def count_heads(outputs: PlannerOutputs, targets: PlanTargets, tally: Tally, edg
     n = steps.shape[1]
     logits = outputs["edge_logits"][:, :n, :n].detach()
     likely = likeliest_edges(logits, outputs["parent_counts"][:, :n], steps)
-    edges.add(likely, targets["dependencies"][:, :n, :n])
+    edges.count(likely, targets["dependencies"][:, :n, :n])
     for graph, odds in zip(likely.cpu(), logits.cpu(), strict=True):
         tally.add("raw_validity", float(is_acyclic(graph)))
         tally.add("decoded_validity", float(is_acyclic(repair(graph, odds))))
@@ -79,7 +75,7 @@ def count_links(outputs: LinkOutputs, targets: PlanTargets, tally: Tally, edges:
     logits, wanted = outputs["edge_logits"].detach(), targets["dependencies"][:, :n, :n]
     likely = best_expected_edges(logits, steps)
     made = torch.stack([repair(graph, odds) for graph, odds in zip(likely, logits, strict=True)])
-    edges.add(made, wanted)
+    edges.count(made, wanted)
     for i in range(len(steps)):
         exact = bool((made[i] == wanted[i]).all())
         tally.add("raw_validity", float(is_acyclic(likely[i])))
@@ -88,11 +84,37 @@ def count_links(outputs: LinkOutputs, targets: PlanTargets, tally: Tally, edges:
         tally.add("exact_plan", float(exact))
 
 
-def count_plans(plans: Sequence[Plan], outputs: PlannerOutputs, targets: PlanTargets, tally: Tally) -> None:
-    """How often plans that were decoded freely are the ones to imitate; what the targets leave open always counts.
+def written_plans_metrics(
+    plans: Sequence[Plan], wanted: Sequence[Workflow], examples: Sequence[TrainingExample]
+) -> dict[str, float]:
+    """Shares of plans that were decoded freely, and F1 scores over all of them.
 
-    `exact_decomposition` asks for the same spans, types and edges, `exact_plan` also for the same workers.
+    `exact_decomposition` asks for the same words, types and parents in the same order, `exact_plan` also for the same
+    first workers; what an example leaves open (a type that nobody named, the workers of an execution that failed)
+    always counts. A step is found if its words are. An edge is found if it joins the steps that it should.
     """
+    tally, counts = Tally(), Closeness()
+    for plan, target, example in zip(plans, wanted, examples, strict=True):
+        made = plan.workflow
+        tally.add("raw_validity", float(plan.raw_valid))
+        tally.add("valid_plans", float(made is not None))
+        open_types = zip(target.subtasks, example.targets.task_types, strict=True)
+        known = target.replace({subtask.id: {"task_type": ""} for subtask, kind in open_types if kind is None})
+        in_place = {i: i for i in range(len(target))}
+        exact = made is not None and is_exact(made, known, in_place)
+        assigned = exact and made is not None and (not example.solved or _same_workers(made, target))
+        tally.add("exact_decomposition", float(exact))
+        tally.add("exact_plan", float(assigned))
+        counts.add(made, target, match_words(made, target) if made is not None else {})
+    return {**tally.means(), **counts.to_dict()}
+
+
+def _same_workers(made: Workflow, wanted: Workflow) -> bool:
+    return all(a.worker == b.worker for a, b in zip(made.subtasks, wanted.subtasks, strict=True))
+
+
+def count_plans(plans: Sequence[Plan], outputs: PlannerOutputs, targets: PlanTargets, tally: Tally) -> None:
+    """As `written_plans_metrics` for steps that are pointed at, whose words are the same if their tokens are."""
     spans = token_spans(targets["spans"], outputs["token_offsets"]).cpu()
     types, workers, edges = (targets[key].cpu() for key in ("task_types", "model_selections", "dependencies"))
     for i, (plan, n) in enumerate(zip(plans, targets["lengths"].tolist(), strict=True)):
