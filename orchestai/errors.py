@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from pydantic import ValidationError
+
 FaultKind: TypeAlias = Literal[
     "payment",
     "authentication",
@@ -55,3 +57,10 @@ class InfrastructureError(Exception):
 
     def __str__(self) -> str:
         return self.reason
+
+
+def first_problem(error: ValidationError) -> str:
+    """`FIELD: what is wrong with it`, of the first field that is wrong."""
+    first = error.errors(include_url=False)[0]
+    where, said = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    return f"{where}: {said}" if where else said

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.progress import Progress, TaskID
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 EVERY_S = 60.0
 
@@ -31,3 +40,19 @@ class LoggedProgress(Progress):
         elif now - self._logged >= EVERY_S:
             self._logged = now
             self.console.print(self.make_tasks_table(self.tasks))
+
+
+def open_progress(
+    title: str = "{task.description}", *, console: Console | None = None, disable: bool = False
+) -> Progress:
+    """Lines of a title, a bar, how many of how many, the field `figures` of the task, and the time."""
+    return LoggedProgress(
+        TextColumn(title),
+        BarColumn(bar_width=12),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[figures]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=disable,
+    )

@@ -8,6 +8,8 @@ from typing import Any
 import networkx as nx
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from orchestai.errors import first_problem
+
 
 class WorkflowError(ValueError):
     """The subtasks do not form a workflow; the message names the subtask and the fault."""
@@ -60,9 +62,7 @@ class Workflow(BaseModel):
         try:
             super().__init__(subtasks=subtasks, **extra)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise WorkflowError(f"{where}: {first['msg']}" if where else first["msg"]) from None
+            raise WorkflowError(first_problem(error)) from None
 
     @model_validator(mode="after")
     def _is_dag(self) -> Workflow:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
 import os
@@ -11,6 +10,7 @@ from math import ceil
 from typing import Any
 
 from orchestai.errors import UserError
+from orchestai.names import did_you_mean
 
 _PHASE2 = "training.phase2_rl"
 _log = logging.getLogger(__name__)
@@ -111,8 +111,7 @@ def translate(
         elif key in left_out:
             named.append(f"{key} ({left_out[key]})" if left_out[key] else key)
         else:
-            near = difflib.get_close_matches(key, [*same, *special], n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else "; write a dotted key of the configuration"
+            hint = did_you_mean(key, [*same, *special]) or "; write a dotted key of the configuration"
             raise UserError(f"{key}: unknown key (value {value!r}){hint}")
     if named:
         _log.warning("of %s, these change nothing here: %s", source, ", ".join(named))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import importlib
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +9,7 @@ from typing import Any
 
 from orchestai.agents.workflow import AgentWorkflow
 from orchestai.errors import UserError
+from orchestai.names import did_you_mean, find_object
 
 
 @dataclass(frozen=True)
@@ -123,13 +121,10 @@ def find(name: str) -> type[AgentWorkflow]:
         UserError: there is none.
     """
     target = WORKFLOWS[name].target if name in WORKFLOWS else name
-    module, colon, attribute = target.partition(":")
-    if not colon:
+    if ":" not in target:
         raise unknown(name)
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        found = find_object(target)
     except (ImportError, AttributeError) as error:
         raise UserError(f"no workflow {name!r}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, AgentWorkflow)):
@@ -140,8 +135,7 @@ def find(name: str) -> type[AgentWorkflow]:
 def unknown(name: str) -> UserError:
     """What to say where `name` is neither a workflow nor a preset."""
     files = {preset: path for preset, path in presets().items() if preset not in WORKFLOWS}
-    near = difflib.get_close_matches(name, [*WORKFLOWS, *files], n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(name, [*WORKFLOWS, *files])
     return UserError(
         f"no workflow or preset {name!r}; there are the workflows {', '.join(WORKFLOWS)} and the presets "
         f"{', '.join(files) or '(none: there is no configs/agents here)'}, or write module:Class{hint}"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -17,6 +16,7 @@ from orchestai.config.root import Config
 from orchestai.config.section import Section
 from orchestai.config.workers import WorkersConfig
 from orchestai.errors import UserError
+from orchestai.names import did_you_mean
 
 DEFAULT_CONFIG = Path("config.yaml")
 S = TypeVar("S", bound=Section)
@@ -107,9 +107,8 @@ def _known_keys(root: type[Section], loc: Sequence[str]) -> Iterator[str]:
         yield from section.model_fields
 
 
-def _nearest(word: str, known: Any) -> str:
-    match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {match[0]!r}?" if match else ""
+def _nearest(word: str, known: Iterable[str]) -> str:
+    return did_you_mean(word, known, cutoff=0.5)
 
 
 def check_workers(workers: WorkersConfig, path: Path | str) -> None:

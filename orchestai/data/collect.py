@@ -9,15 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
 from orchestai.errors import UserError
 from orchestai.execution.executor import Executor
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import Execution
 from orchestai.outcome import Unscorable, UnscorableCounts
-from orchestai.progress import LoggedProgress
+from orchestai.progress import open_progress
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Usage
 from orchestai.workflow import Workflow
@@ -176,15 +174,7 @@ async def collect(
 @contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[Collected], None]]:
     """A progress line on the terminal with rate, success, cost and unscorable share; gives what `collect` calls."""
-    columns = (
-        TextColumn("collect"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[figures]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with LoggedProgress(*columns) as bar:
+    with open_progress("collect") as bar:
         line = bar.add_task("collect", total=total, figures="")
 
         def show(state: Collected) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from orchestai.config import Config
-from orchestai.errors import UserError
+from orchestai.errors import UserError, first_problem
 from orchestai.execution.reward_reference import Reference
 from orchestai.storage import artifacts
 from orchestai.workflow import Subtask, Workflow
@@ -246,7 +246,7 @@ def _read_meta(path: Path) -> TrainingMeta:
     try:
         return TrainingMeta.model_validate(_read_json(path, "run prepare again"))
     except ValidationError as error:
-        raise UserError(f"{path}: {_first(error)}; run prepare again") from None
+        raise UserError(f"{path}: {first_problem(error)}; run prepare again") from None
 
 
 def _check_meta(path: Path, fingerprint: str, config: Config) -> None:
@@ -277,7 +277,7 @@ def _example(raw: Any, where: str, config: Config) -> TrainingExample:
     try:
         example = TrainingExample.model_validate(raw)
     except ValidationError as error:
-        raise UserError(f"{where}: {_first(error)}; run prepare again") from None
+        raise UserError(f"{where}: {first_problem(error)}; run prepare again") from None
     targets = example.targets
     if len(targets) > config.planner.max_subtasks:
         raise UserError(
@@ -303,13 +303,6 @@ def _read_json(path: Path, advice: str) -> Any:
         raise UserError(f"{path}: no such file; {advice}") from None
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: not readable as JSON: {' '.join(str(error).split())}; run prepare again") from None
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors()[0]
-    where = ".".join(map(str, first["loc"]))
-    said = first["msg"].replace("Value error, ", "")
-    return f"{where}: {said}" if where else said
 
 
 def _kind(value: object) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from orchestai.errors import UserError
+from orchestai.errors import UserError, first_problem
 from orchestai.execution.record import SCHEMA_VERSION, ExecutionRecord, PlannerOutputs, RunOutputs
 from orchestai.execution.result import Execution
 from orchestai.storage import artifacts
@@ -75,7 +75,7 @@ class ExecutionLog:
                 )
             )
         except ValidationError as error:
-            raise UserError(f"log_execution: {_first(error)}") from None
+            raise UserError(f"log_execution: {first_problem(error)}") from None
 
     def read(self) -> LogContents:
         """Everything in the directory, whoever wrote it; nothing if it does not exist yet."""
@@ -120,7 +120,7 @@ def _read_line(raw: Any, where: str, contents: LogContents) -> None:
     try:
         contents.records.append(ExecutionRecord.model_validate(raw))
     except ValidationError as error:
-        contents.problems.append(f"{where}: not an execution: {_first(error)}; skipped")
+        contents.problems.append(f"{where}: not an execution: {first_problem(error)}; skipped")
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -137,9 +137,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return value.tolist() if hasattr(value, "tolist") else value
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors()[0]
-    where = ".".join(map(str, first["loc"]))
-    return f"{where}: {first['msg']}" if where else first["msg"]

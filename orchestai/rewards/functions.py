@@ -6,12 +6,12 @@ import inspect
 import logging
 import math
 from collections.abc import Awaitable, Callable
-from importlib import import_module
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, PlainSerializer
 
 from orchestai.errors import InfrastructureError, UserError
+from orchestai.names import find_object
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
@@ -62,11 +62,11 @@ def find_reward(name: Any) -> Any:
     """
     if not isinstance(name, str):
         return name
-    module, colon, function = _NAMED.get(name, name).partition(":")
-    if not colon:
+    target = _NAMED.get(name, name)
+    if ":" not in target:
         raise ValueError(f"no reward function {name!r}; there are {', '.join(_NAMED)}, or write module:function")
     try:
-        return getattr(import_module(module), function)
+        return find_object(target)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"reward function {name!r} cannot be imported: {error}") from None
 

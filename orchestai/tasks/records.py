@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from orchestai.errors import UserError
+from orchestai.errors import UserError, first_problem
 from orchestai.tasks.task import Task
 
 Record: TypeAlias = dict[str, Any]
@@ -107,9 +107,7 @@ def _convert(where: str, record: Record, convert: Callable[[Record], Task]) -> T
     except KeyError as error:
         raise UserError(f"{where}: field {error.args[0]!r} is missing; is this a file of another suite?") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise UserError(f"{where}: field {field!r}: {first['msg']}") from None
+        raise UserError(f"{where}: field {first_problem(error)}") from None
     except (SyntaxError, TypeError, AttributeError, ValueError) as error:
         raise UserError(f"{where}: not a task: {type(error).__name__}: {error}") from None
     if not task.instruction.strip():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from importlib import import_module
 from typing import cast
 
 from orchestai.errors import UserError
+from orchestai.names import did_you_mean
 from orchestai.tasks.code import bigcodebench, humaneval
 from orchestai.tasks.suite import StepCatalog, Suite
 from orchestai.workflow import Workflow
@@ -46,9 +46,7 @@ def load_suite(name: str, path: str | None = None) -> Suite:
         UserError: there is no such suite.
     """
     if name not in _MODULES:
-        near = difflib.get_close_matches(name, _MODULES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise UserError(f"no task suite {name!r}; there are {', '.join(_MODULES)}{hint}")
+        raise UserError(f"no task suite {name!r}; there are {', '.join(_MODULES)}{did_you_mean(name, _MODULES)}")
     load: Callable[[str | None], Suite] = import_module(_MODULES[name]).load
     return load(path)
 

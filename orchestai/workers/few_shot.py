@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
 from orchestai.errors import UserError
+from orchestai.names import did_you_mean
 from orchestai.tasks.examples import Example
 from orchestai.workers.base import Signature
 
@@ -52,7 +52,6 @@ SETS: dict[str, tuple[Shot, ...]] = {
 def shots(name: str) -> tuple[Shot, ...]:
     """The set called `name`; raises `UserError` if there is none."""
     if name not in SETS:
-        nearest = difflib.get_close_matches(name, SETS, n=1)
-        hint = f"; did you mean {nearest[0]!r}?" if nearest else f"; there are {', '.join(SETS)}"
+        hint = did_you_mean(name, SETS) or f"; there are {', '.join(SETS)}"
         raise UserError(f"workers.pool: no set of worked examples {name!r}{hint}")
     return SETS[name]

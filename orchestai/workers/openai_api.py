@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
 
 from orchestai.config import ModelConfig
-from orchestai.errors import InfrastructureError, UserError
+from orchestai.errors import InfrastructureError, UserError, first_problem
 from orchestai.workers.api_faults import PassingError, fault_of, fault_of_body
 from orchestai.workers.base import Completion, Usage, WorkerError
 from orchestai.workers.generation import Prompt, SamplingParams, seed
@@ -174,9 +174,7 @@ def _read(body: bytes) -> _Reply:
     try:
         reply = _Reply.model_validate_json(body)
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        where = ".".join(map(str, fault["loc"]))
-        said = f"{body[:80].decode(errors='replace')!r} ({where + ': ' if where else ''}{fault['msg']})"
+        said = f"{body[:80].decode(errors='replace')!r} ({first_problem(error)})"
         raise PassingError("bad_response", f"not an answer: {said}") from None
     if error_body := reply.error or (reply.choices and reply.choices[0].error):
         raise fault_of_body(error_body)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
-import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Protocol
 
 from transformers.utils import get_json_schema
 from transformers.utils.chat_template_utils import DocstringParsingException, TypeHintParsingException
 
 from orchestai.errors import UserError
+from orchestai.names import find_object
 
 
 class CallFailedError(Exception):
@@ -72,13 +70,10 @@ class FunctionTool:
         Raises:
             UserError: there is no such function, or it cannot be a tool.
         """
-        module, colon, function = name.partition(":")
-        if not colon:
+        if ":" not in name:
             raise UserError(f"no tool {name!r}; there are search, python and calculator, or write module:function")
-        if (here := str(Path.cwd())) not in sys.path:
-            sys.path.insert(0, here)
         try:
-            return cls(getattr(importlib.import_module(module), function))
+            return cls(find_object(name))
         except (ImportError, AttributeError) as error:
             raise UserError(f"tool {name!r} cannot be imported: {error}") from error
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from pathlib import Path
-
 from orchestai.data.readers import asynchow, langgraph, orchestai, worfbench
 from orchestai.data.readers.plan import Reader
 from orchestai.errors import UserError
+from orchestai.names import find_object
 
 READERS: dict[str, Reader] = {
     "worfbench": worfbench.read,
@@ -33,10 +30,8 @@ def find_reader(name: str) -> Reader:
         raise UserError(
             f"--from: no reader {name!r}; choose from {', '.join(READERS)}, or name your own MODULE:FUNCTION"
         )
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
     try:
-        reader: Reader = getattr(import_module(module), function)
+        reader: Reader = find_object(name)
     except (ImportError, AttributeError) as error:
         raise UserError(f"--from: cannot load the reader {name!r}: {error}") from None
     if not callable(reader):

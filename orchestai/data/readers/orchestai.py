@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from orchestai.data.readers.files import files, load
 from orchestai.data.readers.plan import ReadPlan, SourcePlan, SourceStep, UnusablePlanError, one_line, plans_of
 from orchestai.data.training_file import TrainingExample
-from orchestai.errors import UserError
+from orchestai.errors import UserError, first_problem
 from orchestai.workflow import Workflow, WorkflowError
 
 
@@ -36,8 +36,7 @@ def _read(file: Path, index: int, entry: dict[str, Any]) -> TrainingExample | So
     try:
         return TrainingExample.model_validate(entry)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"{file}: example {index}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise UserError(f"{file}: example {index}: {first_problem(error)}") from None
 
 
 def _plan(file: Path, index: int, entry: dict[str, Any]) -> SourcePlan:

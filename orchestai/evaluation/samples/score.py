@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from orchestai.evaluation.samples.files import Sample
 from orchestai.evaluation.samples.scorecard import Lost, Score
 from orchestai.evaluation.samples.verdicts import Verdict, VerdictFile, fingerprint
 from orchestai.outcome import Unscorable
-from orchestai.progress import LoggedProgress
+from orchestai.progress import open_progress
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Sandbox
 
@@ -79,21 +78,13 @@ async def score(
 @contextmanager
 def progress_bar(total: int, console: Console) -> Iterator[Callable[[Verdict | Lost], None]]:
     """A progress line with the number of samples that pass; gives what `score` calls."""
-    columns = (
-        TextColumn("score"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
     seen: Counter[str] = Counter()
-    with LoggedProgress(*columns, console=console) as bar:
-        line = bar.add_task("", total=total)
+    with open_progress("score", console=console) as bar:
+        line = bar.add_task("score", total=total, figures="")
 
         def show(result: Verdict | Lost) -> None:
             seen["lost" if isinstance(result, Lost) else "pass" if result.success else "fail"] += 1
             lost = f"  {seen['lost']} not judged" if seen["lost"] else ""
-            bar.update(line, advance=1, description=f"{seen['pass']} pass  {seen['fail']} fail{lost}")
+            bar.update(line, advance=1, figures=f"{seen['pass']} pass  {seen['fail']} fail{lost}")
 
         yield show

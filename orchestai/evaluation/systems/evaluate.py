@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from orchestai.config import Config
@@ -40,7 +40,7 @@ from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.reward import RewardForm
 from orchestai.planner.base import Plan, Planner
 from orchestai.planner.slots.encoder import TextEncoder, UnreadableTextError
-from orchestai.progress import LoggedProgress
+from orchestai.progress import open_progress
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import task_hash
 from orchestai.tasks.task import Task
@@ -152,7 +152,7 @@ async def evaluate(
     log = [t for t in trials(known, reward) if t.worker in names]
     runner = Runner(executor, config, tasks, reward)
     facts: dict[str, Any] = {}
-    with _bar(console) as progress:
+    with open_progress("evaluate", console=console, disable=console is None) as progress:
         bar = _Bar(progress, len(tasks))
         rows = await _run(runner, planners, bar)
         plans = {task.task_id: _plan_of(rows[0], i) for i, task in enumerate(tasks)}
@@ -245,22 +245,17 @@ async def _sampled(
     return await sample_k(config, asked_whole, budget_usd, tasks, open_executor, bar.start, reward)
 
 
-def _bar(console: Console | None) -> Progress:
-    columns = (TextColumn("evaluate"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return LoggedProgress(*columns, TextColumn("{task.description}"), console=console, disable=console is None)
-
-
 class _Bar:
     """A bar that goes once over the tasks for each row."""
 
     def __init__(self, progress: Progress, tasks: int) -> None:
         self._progress = progress
         self._tasks = tasks
-        self._line: TaskID = progress.add_task("", total=tasks)
+        self._line: TaskID = progress.add_task("evaluate", total=tasks, figures="")
         self._rows = 0
 
     def start(self, row: str) -> Callable[[], None]:
         """Begin a row; call the result after each of its tasks."""
         self._rows += 1
-        self._progress.reset(self._line, total=self._tasks, description=f"row {self._rows}: {row}")
+        self._progress.reset(self._line, total=self._tasks, figures=f"row {self._rows}: {row}")
         return lambda: self._progress.advance(self._line)

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from orchestai.config import Config, PlannerConfig
-from orchestai.errors import UserError
+from orchestai.errors import UserError, first_problem
 from orchestai.lm import loading
 from orchestai.planner.language.open_model import open_model, source
 from orchestai.planner.language.planner import LanguagePlanner
@@ -161,10 +161,7 @@ def read_state(path: Path | str) -> Mapping[str, Any]:
 
 def other_version(path: Path, error: Exception) -> UserError:
     """What to raise where a checkpoint does not hold what this version writes; says the first thing in one line."""
-    said = str(error)
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    said = first_problem(error) if isinstance(error, ValidationError) else str(error)
     return UserError(f"{path}: a planner checkpoint of another version ({said}); train again")
 
 

@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from pydantic import ValidationError
 
 from orchestai.config import PlannerConfig
+from orchestai.errors import first_problem
 from orchestai.planner.clauses import is_connective
 from orchestai.tasks.examples import clean
 from orchestai.workflow import Subtask, Workflow, WorkflowError
@@ -266,8 +267,7 @@ def _subtask(entry: dict[str, Any], workers: Sequence[str], config: PlannerConfi
     try:
         subtask = Subtask.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise WorkflowError(f"{where}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise WorkflowError(f"{where}: {first_problem(error)}") from None
     try:
         "".join((subtask.id, subtask.instruction, subtask.role)).encode()
     except UnicodeEncodeError:

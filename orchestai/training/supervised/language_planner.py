@@ -40,7 +40,7 @@ from orchestai.training.supervised.run import (
     Summary,
     check_folder,
     identity_of,
-    open_progress,
+    progress_lines,
     reference_fact,
     run,
     split_examples,
@@ -81,7 +81,7 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
         known = facts if path == last else {key: facts[key] for key in _OF_THE_BEST}
         save_language_planner(path, planner, config, reward_reference=reference, **known)
 
-    with open_progress(accelerator) as progress:
+    with progress_lines(accelerator) as progress:
         taught, kept = (_teachable(some, planner, data, progress) for some in (learned, held_out))
         writing = LanguageImitation(planner, taught, kept, settings, accelerator)
         lesson = Lesson(

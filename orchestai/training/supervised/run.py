@@ -11,12 +11,12 @@ from typing import Any
 
 from accelerate import Accelerator
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from orchestai.config import Config, TasksConfig
 from orchestai.data.training_file import TrainingExample, examples_fingerprint, logged_reference
 from orchestai.errors import UserError
-from orchestai.progress import LoggedProgress
+from orchestai.progress import open_progress
 from orchestai.storage import artifacts
 from orchestai.tasks.seen import SeenTasks
 from orchestai.tasks.splits import divide
@@ -166,17 +166,9 @@ def check_folder(last: Path, *, resume: bool) -> None:
     artifacts.check_run(last, last.with_suffix(".pth"), last.with_suffix(""), resume=resume)
 
 
-def open_progress(accelerator: Accelerator) -> Progress:
-    """Lines on the terminal with a field `figures`; on the main process alone."""
-    return LoggedProgress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=12),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[figures]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True, quiet=not accelerator.is_main_process),
-    )
+def progress_lines(accelerator: Accelerator) -> Progress:
+    """Lines on the terminal; on the main process alone."""
+    return open_progress(console=Console(stderr=True, quiet=not accelerator.is_main_process))
 
 
 def _resume(lesson: Lesson, output_dir: Path, identity: Mapping[str, Any]) -> list[dict[str, float]]:

@@ -27,7 +27,7 @@ from orchestai.training.supervised.run import (
     Summary,
     check_folder,
     identity_of,
-    open_progress,
+    progress_lines,
     reference_fact,
     run,
     split_examples,
@@ -71,7 +71,7 @@ def _train(config: Config, *, data: Path, output_dir: Path, resume: bool) -> Sum
     def save(path: Path, facts: Mapping[str, Any]) -> None:
         save_planner(path, planner, config, reward_reference=reference, **facts)
 
-    with open_progress(accelerator) as progress:
+    with progress_lines(accelerator) as progress:
         readable = _readable([e for e in examples if e.split != "test"], planner, data, progress)
         learned, held_out = split_examples(readable, config.tasks, data)
         imitation = Imitation(

@@ -10,11 +10,10 @@ from typing import Any
 
 from accelerate import Accelerator
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
-from orchestai.progress import LoggedProgress
+from orchestai.progress import open_progress
 from orchestai.storage import artifacts
 from orchestai.training.rl.monitoring.best import Standing
 from orchestai.training.rl.monitoring.checkpoint import Position, length_of
@@ -45,15 +44,7 @@ class Report:
         self._rollouts = output / ROLLOUTS
         self._accelerator = accelerator
         self._main = accelerator.is_main_process
-        columns = (
-            TextColumn("phase 2"),
-            BarColumn(bar_width=12),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[figures]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
-        self._progress = LoggedProgress(*columns, console=Console(stderr=True), disable=not self._main)
+        self._progress = open_progress("phase 2", console=Console(stderr=True), disable=not self._main)
         self._line = self._progress.add_task(
             "phase 2", total=length_of(config), completed=position.done(config), figures=""
         )
