@@ -77,7 +77,7 @@ def test_a_file_stands_in_for_the_default_source(tmp_path):
         (json.dumps(RECORD) + "\n{torn", "line 2: not JSON"),
         (json.dumps({"task_id": "x"}), "line 1: field 'prompt' is missing"),
         (json.dumps(RECORD | {"prompt": "def (:"}), "line 1: not a task: SyntaxError"),
-        (json.dumps(RECORD | {"task_id": 3}), "line 1: field 'task_id'"),
+        (json.dumps(RECORD | {"task_id": 3}), "line 1: field task_id"),
         (json.dumps(RECORD | {"entry_point": "absent"}), "line 1: field 'absent' is missing"),
         ("[1, 2]", "item 1: a task must be a JSON object"),
         ("", "holds no tasks"),
