@@ -61,10 +61,10 @@ def attention(
             module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **kwargs
         )
     if found := [name for name in _UNSUPPORTED if kwargs.get(name) is not None]:
-        raise UserError(f"planner.language: this model's attention needs {found[0]}, which is not supported; {_OTHER}")
+        raise UserError(f"this model's attention needs {found[0]}, which is not supported; {_OTHER}")
     if sliding_window is not None and sliding_window < attending.longest:
         raise UserError(
-            f"planner.language: the model attends to {sliding_window} tokens at most, but prompt and completion have "
+            f"the model attends to {sliding_window} tokens at most, but prompt and completion have "
             f"{attending.longest}; shorten max_prompt_tokens or max_new_tokens, or {_OTHER}"
         )
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
@@ -86,12 +86,12 @@ def prepare(model: PreTrainedModel) -> None:
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
     if kinds:
-        raise UserError(f"planner.language: {config.model_type} has layers of {', '.join(sorted(kinds))}; {_OTHER}")
+        raise UserError(f"{config.model_type} has layers of {', '.join(sorted(kinds))}; {_OTHER}")
     if getattr(config, "final_logit_softcapping", None) is not None:
-        raise UserError(f"planner.language: {config.model_type} caps its logits, which is not supported; {_OTHER}")
+        raise UserError(f"{config.model_type} caps its logits, which is not supported; {_OTHER}")
     model.set_attn_implementation(NAME)
     if config._attn_implementation != NAME:
-        raise UserError(f"planner.language: {config.model_type} has attention of its own; {_OTHER}")
+        raise UserError(f"{config.model_type} has attention of its own; {_OTHER}")
 
 
 def read(model: PreTrainedModel, ids: Tensor, positions: Tensor, attending: Attending) -> Tensor:
@@ -142,6 +142,6 @@ def verify(model: PreTrainedModel, vocabulary: int) -> None:
         difference = float((alone - packed[packing.rows == row].float()).abs().mean() / alone.std())
         if difference > (1e-3 if packed.dtype == torch.float32 else 0.1):
             raise UserError(
-                f"planner.language: {model.config.model_type} computes something else on packed rows than on single "
+                f"{model.config.model_type} computes something else on packed rows than on single "
                 f"ones (logits differ by {difference:.2g} standard deviations); {_OTHER}"
             )

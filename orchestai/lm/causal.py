@@ -96,7 +96,7 @@ class CausalPolicy(nn.Module):
             logp, entropy = likelihood(head, hidden, packing.targets, temperature, self._vocabulary)
         if not logp.isfinite().all():
             raise UserError(
-                "planner.language: the log-probabilities of completions are not finite; the model's weights are "
+                "the log-probabilities of completions are not finite; the model's weights are "
                 "broken: go back to an earlier checkpoint, with a lower learning rate or gradient norm"
             )
         shape = (len(prompts), max(map(len, completions)))
@@ -146,7 +146,7 @@ class CausalPolicy(nn.Module):
     def _check_lengths(self, lengths: Sequence[int], what: str) -> None:
         if self.context is not None and max(lengths) > self.context:
             raise UserError(
-                f"planner.language: a prompt {what} has {max(lengths)} tokens, but the model's context is "
+                f"a prompt {what} has {max(lengths)} tokens, but the model's context is "
                 f"{self.context}; shorten the instruction, the few-shot examples or max_prompt_tokens, or take a model "
                 "with a longer context"
             )

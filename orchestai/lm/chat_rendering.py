@@ -1,4 +1,4 @@
-"""Makes the next prompt of a conversation from the tokens of the one before, so that none is ever tokenized again.
+"""Renders chats as token ids: those read once, and conversations, of which no token is ever tokenized again.
 
 A chat template writes a whole conversation as one text. What a role reads in its next turn is `previous prompt +
 what it wrote + tail`, where the tail is what the template writes after the turn: the tokens that end it, the messages
@@ -40,6 +40,25 @@ _PROBE: tuple[Message, ...] = (
     {"role": "assistant", "content": "Another one."},
     {"role": "user", "content": "Thank you."},
 )
+
+
+def prompt_ids(
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[tuple[str, str]], prefill: str = "", **options: Any
+) -> list[int]:
+    """Token ids of (speaker, text) messages that are read once, with the beginning of the assistant's turn.
+
+    A model without a chat template reads the bare texts, a line each.
+
+    Args:
+        prefill: what the assistant's turn begins with.
+        options: for the template, such as `enable_thinking`.
+    """
+    if tokenizer.chat_template is None:
+        text = "".join(f"{content}\n" for _, content in messages)
+        return list(tokenizer(text + prefill).input_ids)
+    chat = [{"role": role, "content": content} for role, content in messages]
+    text = str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, **options))
+    return list(tokenizer(text + prefill, add_special_tokens=False).input_ids)
 
 
 class TurnStitcher:

@@ -171,7 +171,7 @@ def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> froze
     ends = [configured] if isinstance(configured, int) else list(configured or ())
     found = frozenset(i for i in [*ends, tokenizer.eos_token_id] if i is not None)
     if not found or tokenizer.eos_token_id is None:
-        raise UserError("planner.language.model: its tokenizer has no end-of-sequence token; choose another model")
+        raise UserError("the model's tokenizer has no end-of-sequence token; choose another model")
     return found
 
 
@@ -189,9 +189,9 @@ def quietly() -> Iterator[None]:
 
 def _four_bits() -> dict[str, Any]:
     if importlib.util.find_spec("bitsandbytes") is None:
-        raise UserError("planner.language.load_in_4bit: bitsandbytes is not installed; run: pip install bitsandbytes")
+        raise UserError("load_in_4bit: bitsandbytes is not installed; run: pip install bitsandbytes")
     if not torch.cuda.is_available():
-        raise UserError("planner.language.load_in_4bit: needs a GPU, and torch sees none; set it to false")
+        raise UserError("load_in_4bit: needs a GPU, and torch sees none; set it to false")
     from transformers import BitsAndBytesConfig
 
     quantised = BitsAndBytesConfig(

@@ -121,7 +121,7 @@ def _draw(logits: Tensor, rows: Sequence[_Row], temperature: float, choose: Choo
     """Next token per row, (rows,), also written to the rows with its log-probability. Logits are float32."""
     if not logits.isfinite().all():
         raise UserError(
-            "planner.language: the model's logits are not finite, so nothing can be sampled; its weights are broken: "
+            "the model's logits are not finite, so nothing can be sampled; its weights are broken: "
             "go back to an earlier checkpoint, with a lower learning rate or gradient norm, or dtype=float32"
         )
     if choose is not None:

@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from orchestai.config import ModelConfig
 from orchestai.errors import InfrastructureError
 from orchestai.lm import weights
+from orchestai.lm.chat_rendering import prompt_ids
 from orchestai.workers.base import Completion
 from orchestai.workers.decoding import CancelledDecodingError, Decoder, Reply, Row
 from orchestai.workers.generation import Prompt, SamplingParams, seed
@@ -123,7 +124,7 @@ class HuggingFaceGenerator:
 
     def _row(self, tokenizer: PreTrainedTokenizerBase, waiting: _Waiting) -> Row:
         return Row(
-            prompt=tuple(_token_ids(tokenizer, waiting.prompt)),
+            prompt=tuple(prompt_ids(tokenizer, waiting.prompt.messages, waiting.prompt.prefill)),
             temperature=waiting.params.temperature,
             max_new_tokens=waiting.params.max_new_tokens,
             stop=waiting.params.stop,
@@ -168,16 +169,6 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _prefix(prompt: Prompt) -> tuple[tuple[str, str], ...]:
     """What precedes the question: the system message and worked examples."""
     return prompt.messages[:-1]
-
-
-def _token_ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> list[int]:
-    """Ids of the chat and the beginning of the reply; a model without a chat template reads the bare texts."""
-    if tokenizer.chat_template:
-        messages = [{"role": role, "content": content} for role, content in prompt.messages]
-        text = str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
-    else:
-        text = "".join(f"{content}\n" for _, content in prompt.messages)
-    return tokenizer(text + prompt.prefill, add_special_tokens=not tokenizer.chat_template).input_ids
 
 
 def _resolve(future: asyncio.Future[Completion], completion: Completion) -> None:

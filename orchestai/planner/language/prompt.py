@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from orchestai.config import PlannerConfig
+from orchestai.lm.chat_rendering import prompt_ids
 from orchestai.planner.language.examples import worked_examples
 from orchestai.planner.language.plan_text import with_numbers, without_workers, write_plan
 from orchestai.workers.base import WorkerCard
@@ -50,7 +50,7 @@ class PromptWriter:
         context: int | None = None,
     ) -> None:
         settings = config.language
-        self._tokenizer: Any = tokenizer
+        self._tokenizer = tokenizer
         self._numbered = settings.quote == "numbered"
         self._limit = settings.max_prompt_tokens
         self._room = None if context is None else context - settings.max_new_tokens
@@ -69,7 +69,9 @@ class PromptWriter:
         Raises:
             PromptTooLongError: they are more than `max_prompt_tokens`, or leave no room for `max_new_tokens`.
         """
-        ids = self._ids([*self._before, ("user", self._shown(instruction))])
+        messages = [*self._before, ("user", self._shown(instruction))]
+        # Read by templates of models that would think aloud before the plan.
+        ids = prompt_ids(self._tokenizer, messages, enable_thinking=False)
         if len(ids) > self._limit:
             raise PromptTooLongError(
                 f"a prompt of {len(ids)} tokens, but planner.language.max_prompt_tokens is {self._limit}"
@@ -80,17 +82,6 @@ class PromptWriter:
                 "planner.language.max_new_tokens"
             )
         return torch.tensor(ids, dtype=torch.long)
-
-    def _ids(self, messages: Sequence[tuple[str, str]]) -> list[int]:
-        if self._tokenizer.chat_template is None:
-            return self._tokenizer("".join(f"{content}\n" for _, content in messages)).input_ids
-        text = self._tokenizer.apply_chat_template(
-            [{"role": role, "content": content} for role, content in messages],
-            tokenize=False,
-            add_generation_prompt=True,
-            enable_thinking=False,  # read by templates of models that would think aloud before the plan
-        )
-        return self._tokenizer(text, add_special_tokens=False).input_ids
 
 
 def describe(config: PlannerConfig, cards: Sequence[WorkerCard]) -> str:
