@@ -43,6 +43,7 @@ from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task
+from orchestai.training.rl.batch import plan_credit
 from orchestai.training.rl.monitoring.saving import BEST, LAST
 from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
 from orchestai.training.rl.setup import split_tasks
@@ -151,6 +152,8 @@ async def learn(config: Config, runtime: Runtime, tariff: Tariff, reward: Reward
         save_policies=lambda path, facts: save_planner(path, planner, config, **facts),
         identity={},
         unscorable_limit=config.execution.limit(),
+        credit=plan_credit(phase2),
+        explore=frozenset(phase2.explore),
     )
     try:
         await trainer.train()

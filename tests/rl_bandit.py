@@ -26,6 +26,7 @@ from orchestai.planner.base import Plan
 from orchestai.storage import digests
 from orchestai.tasks.task import Task
 from orchestai.training.distributed import open_accelerator
+from orchestai.training.rl.batch import plan_credit
 from orchestai.training.rl.monitoring.checkpoint import identity
 from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
 from orchestai.training.rl.trainer import Trainer
@@ -232,6 +233,9 @@ def trainer(output: Path, config: Phase2Config, planner: nn.Module | None = None
         "save_policies": lambda path, facts: digests.save_torch(path, planner.state_dict()),
         "identity": identity(whole.model_dump(mode="json", include={"workers"}), config, tasks, TASKS),
         "unscorable_limit": UnscorableLimit(0.2, "execution.unscorable_limit"),
+        "credit": plan_credit(config),
+        "explore": frozenset(config.explore),
+        "max_invalid_share": config.max_invalid_share,
     }
     reward = changes.pop("reward", None) or worth(config)
     rollout = Rollout(planner, changes.pop("execute", execute), reward, config, concurrency=8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_words_of_other_trainers_are_ours():
     [
         ("trainer.gradient_accumulation_steps=4", "set the batch with data.train_batch_size"),
         ("ray.cluster_config.num_workers=8", "accelerate launch --num_processes 8"),
-        ("training.phase2_rl.beta=1", "beta is about plans"),
+        ("training.phase2_rl.beta=1", r"phase2_rl\.beta: unknown key .* planners"),
         ("agents.credits=turn", "unknown key .*did you mean 'credit'"),
         ("agents.credit=turns", "is not one of"),
         ("agents.frozen={caller: nobody}", "no worker or model 'nobody'"),
@@ -137,3 +138,14 @@ def test_sample_data_is_found_from_any_working_directory(name, preset, words, tm
     paths = [config.tasks.path, *(given[key] for key in ("corpus", "repositories") if key in given)]
     assert all(Path(path).exists() for path in paths)
     assert not words or config.model.name == "tiny" or Path(config.model.name).is_dir()
+
+
+def test_a_file_that_an_earlier_version_resolved_is_read(tmp_path):
+    """It names the keys of plans too, with their defaults; a value of the user's is still refused."""
+    resolved = load_agent_config(NAME).model_dump(mode="json")
+    resolved["training"]["phase2_rl"] |= {"alpha": 10.0, "beta": None, "explore": ["worker", "fallback"]}
+    path = tmp_path / "agents.config.yaml"
+    path.write_text(json.dumps(resolved))
+    assert load_agent_config("", path) == load_agent_config(NAME)
+    with pytest.raises(UserError, match=r"phase2_rl\.alpha: unknown key"):
+        load_agent_config("", path, ["training.phase2_rl.alpha=2"])

@@ -8,7 +8,7 @@ import torch
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
 from orchestai.training.rl.algorithms.credit import step_advantages
-from orchestai.training.rl.trainer import choose_recipe
+from orchestai.training.rl.batch import plan_credit
 
 
 def test_known_answers():
@@ -58,4 +58,4 @@ def test_the_gradient_points_the_same_way_with_less_noise():
 def test_what_cannot_be_credited_by_step_is_refused(wrong):
     settings = {"credit": "step", "loss_type": "dr_grpo", "explore": ("worker",), **wrong}
     with pytest.raises(UserError, match=r"training\.phase2_rl\.credit: step needs"):
-        choose_recipe(Phase2Config(**settings))
+        plan_credit(Phase2Config(**settings))

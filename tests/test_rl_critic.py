@@ -14,7 +14,7 @@ from orchestai.outcome import Scored
 from orchestai.tasks.task import Task
 from orchestai.training.rl.algorithms.critic import VALUE_STEP
 from orchestai.training.rl.algorithms.recipes import PPO
-from orchestai.training.rl.batch import make_batch
+from orchestai.training.rl.batch import make_batch, plan_credit
 from orchestai.types import Decisions, Episode, TokenDecisions, Trajectory, Turn
 
 TASKS = {"t": Task(task_id="t", suite="s", instruct_prompt="")}
@@ -55,7 +55,9 @@ def episode(values: list[float], reward: float, *, tokens: bool) -> Episode:
 def returns(tokens: bool, slots: int, **changes) -> torch.Tensor:
     """Of a reward of 1 after the last slot, to a critic that expects nothing."""
     config = Phase2Config(algorithm="PPO", alpha=1.0, **changes)
-    return make_batch([episode([0.0] * slots, 1.0, tokens=tokens)], TASKS, PPO, config, slots).batch.returns[0]
+    return make_batch(
+        [episode([0.0] * slots, 1.0, tokens=tokens)], TASKS, PPO, config, slots, plan_credit(config)
+    ).batch.returns[0]
 
 
 def test_a_reward_reaches_a_token_hundreds_of_tokens_before_it():
@@ -75,7 +77,8 @@ def test_decisions_of_a_plan_keep_their_discount_and_what_is_set_holds_for_both(
 def test_advantages_over_tokens_are_the_return_above_the_value_and_padding_has_none():
     """Returns 1 and -1 at every token; before whitening 1 - V and -1 - V, so the order of all is that of these."""
     rows = [episode([0.5, 0.0, 0.9], 1.0, tokens=True), episode([-0.5], -1.0, tokens=True)]
-    batch = make_batch(rows, TASKS, PPO, Phase2Config(algorithm="PPO", alpha=1.0), 3).batch
+    config = Phase2Config(algorithm="PPO", alpha=1.0)
+    batch = make_batch(rows, TASKS, PPO, config, 3, plan_credit(config)).batch
     assert batch.returns.tolist() == [[1.0, 1.0, 1.0], [-1.0, 0.0, 0.0]]
     assert batch.mask.tolist() == [[True] * 3, [True, False, False]]
     plain = torch.tensor([0.5, 1.0, 0.1, -0.5])

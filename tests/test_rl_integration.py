@@ -16,6 +16,7 @@ from orchestai.planner.slots.model import PlannerModel
 from orchestai.sandbox import Sandbox
 from orchestai.storage import digests
 from orchestai.tasks.task import Task
+from orchestai.training.rl.batch import plan_credit
 from orchestai.training.rl.rollouts.rollout import Rollout
 from orchestai.training.rl.trainer import Trainer
 from orchestai.workers.base import Answer, Request, WorkerCard
@@ -81,6 +82,8 @@ async def test_the_planner_learns_whom_to_trust_and_what_it_costs(tmp_path, cred
             save_policies=lambda path, facts: digests.save_torch(path, planner.state_dict()),
             identity={},
             unscorable_limit=UnscorableLimit(0.1, "execution.unscorable_limit"),
+            credit=plan_credit(config),
+            explore=frozenset(config.explore),
         )
         summary = await trainer.train()
     lines = [json.loads(line) for line in (tmp_path / "phase2_metrics.jsonl").read_text().splitlines()]

@@ -14,7 +14,7 @@ from orchestai.outcome import Scored
 from orchestai.tasks.task import Task
 from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.objective import Objective
-from orchestai.training.rl.batch import make_batch
+from orchestai.training.rl.batch import make_batch, plan_credit
 from orchestai.training.rl.rollouts import rows
 from orchestai.training.rl.rollouts.rows import BETWEEN, rows_of
 from orchestai.training.rl.trainer import choose_recipe
@@ -117,7 +117,7 @@ def test_every_token_that_was_written_teaches_the_last_one_too_and_no_other_does
     episodes = [Episode("t", "t", (good,), Scored(1.0)), Episode("t", "t", (bad,), Scored(0.0))]
     config = Phase2Config(loss_type="reinforce", entropy_coef=0.0)
     recipe = choose_recipe(config)
-    batch = make_batch(episodes, TASKS, recipe, config, 20).batch
+    batch = make_batch(episodes, TASKS, recipe, config, 20, plan_credit(config)).batch
     logp = torch.zeros_like(batch.logp, requires_grad=True)
 
     class Given(TokenPolicy):

@@ -14,7 +14,7 @@ from orchestai.config import Phase2Config
 from orchestai.outcome import Scored
 from orchestai.training.rl.algorithms.objective import Objective
 from orchestai.training.rl.algorithms.recipes import PPO, RECIPES
-from orchestai.training.rl.batch import make_batch
+from orchestai.training.rl.batch import make_batch, plan_credit
 from orchestai.training.rl.microbatches import passes
 from orchestai.training.rl.trainer import Summary, choose_recipe
 from orchestai.types import Episode, TokenDecisions, Trajectory, Turn
@@ -55,7 +55,7 @@ def learn(episodes, **changes):
     planner = bandit.Speller()
     planner.adapter.data.normal_(generator=torch.Generator().manual_seed(0))
     recipe = choose_recipe(config)
-    batch = make_batch(episodes, BY_ID, recipe, config, planner.max_slots).batch
+    batch = make_batch(episodes, BY_ID, recipe, config, planner.max_slots, plan_credit(config)).batch
     loss = Objective(planner, recipe, config)(batch, batch.counts()).loss
     loss.backward()
     return batch, loss.item(), planner.adapter.grad, planner.values.grad
@@ -77,9 +77,9 @@ def test_the_order_of_rows_changes_nothing(changes):
 def test_each_row_is_what_it_is_alone():
     """Padding reaches neither advantages nor returns; only whitening looks at other rows."""
     config = Phase2Config(algorithm="PPO", value_coef=0.0)
-    together = make_batch(EPISODES, BY_ID, PPO, config, 4).batch
+    together = make_batch(EPISODES, BY_ID, PPO, config, 4, plan_credit(config)).batch
     for i, one in enumerate(EPISODES):
-        alone = make_batch([one], BY_ID, PPO, config, 4).batch
+        alone = make_batch([one], BY_ID, PPO, config, 4, plan_credit(config)).batch
         width = alone.mask.shape[1]
         assert torch.equal(together.mask[i, :width], alone.mask[0])
         assert not together.mask[i, width:].any()

@@ -15,7 +15,7 @@ from orchestai.outcome import Scored
 from orchestai.training.rl.algorithms import formulas
 from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.objective import Objective
-from orchestai.training.rl.batch import make_batch
+from orchestai.training.rl.batch import make_batch, plan_credit
 from orchestai.training.rl.monitoring.metrics import describe_batch
 from orchestai.training.rl.trainer import choose_recipe
 from orchestai.types import Episode, TokenDecisions, Trajectory, Turn
@@ -47,7 +47,7 @@ def episode(reward: float, *turns: Turn, valid: bool = True) -> Episode:
 
 def learning(*episodes: Episode, credit: Credit | None = None, **changes):
     config = Phase2Config(**{"alpha": 1.0, "loss_type": "dr_grpo", **changes})
-    return make_batch(episodes, BY_ID, choose_recipe(config), config, LIMIT, credit)
+    return make_batch(episodes, BY_ID, choose_recipe(config), config, LIMIT, credit or plan_credit(config))
 
 
 def advantages(*episodes: Episode, **changes) -> list[float]:
@@ -125,7 +125,7 @@ def loss_of(episodes: list[Episode], **changes) -> tuple[float, torch.Tensor]:
     config = Phase2Config(alpha=1.0, loss_type="dr_grpo", entropy_coef=0.0, **changes)
     planner = bandit.Speller()
     recipe = choose_recipe(config)
-    batch = make_batch(episodes, BY_ID, recipe, config, LIMIT).batch
+    batch = make_batch(episodes, BY_ID, recipe, config, LIMIT, plan_credit(config)).batch
     loss = Objective(planner, recipe, config)(batch, batch.counts()).loss
     loss.backward()
     return loss.item(), planner.adapter.grad

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from orchestai.agents.agent_factory import Cast
 from orchestai.agents.policies import Policies
 from orchestai.agents.workflow import AgentWorkflow
-from orchestai.config import Phase2Config
+from orchestai.config import RlConfig
 from orchestai.tasks.task import Task
 from orchestai.training.rl.rollouts.collector import Episodes
 from orchestai.training.rl.rollouts.rollout import row_seed
@@ -35,7 +35,7 @@ class AgentRollout:
     """
 
     def __init__(
-        self, workflow: AgentWorkflow, cast: Cast, policies: Policies, config: Phase2Config, *, concurrency: int
+        self, workflow: AgentWorkflow, cast: Cast, policies: Policies, config: RlConfig, *, concurrency: int
     ) -> None:
         self.weights = cast.weights
         self._workflow = workflow

@@ -16,8 +16,10 @@ from orchestai.config.planner import (
 from orchestai.config.rl import (
     OptimizationConfig,
     Phase2Config,
+    PlansConfig,
     RewardsConfig,
     RewardWeights,
+    RlConfig,
     SamplingConfig,
     WatchConfig,
 )
@@ -44,8 +46,10 @@ __all__ = [
     "Phase1Config",
     "Phase2Config",
     "PlannerConfig",
+    "PlansConfig",
     "RewardWeights",
     "RewardsConfig",
+    "RlConfig",
     "SamplingConfig",
     "SandboxConfig",
     "TasksConfig",

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
-from orchestai.config import LoggingConfig, LoraConfig, Phase2Config, SandboxConfig, TasksConfig, WorkersConfig
+from orchestai.config import (
+    LoggingConfig,
+    LoraConfig,
+    Phase2Config,
+    RlConfig,
+    SandboxConfig,
+    TasksConfig,
+    WorkersConfig,
+)
 from orchestai.config.backend import BackendConfig
 from orchestai.config.formats import MixedPrecision, WeightFormat
 from orchestai.config.section import Section
 from orchestai.outcome import UnscorableLimit
 
 CreditRule: TypeAlias = Literal["outcome", "role", "turn", "return_to_go", "joint", "context"]
-_OF_PLANS = (
-    "max_steps_per_episode",
-    "alpha",
-    "beta",
-    "gamma_latency",
-    "shaped_reward",
-    "executions_per_plan",
-    "credit",
-    "explore",
-    "max_invalid_share",
-)
 
 
 class BudgetConfig(Section):
@@ -143,20 +141,20 @@ class AgentsConfig(Section):
 
 
 class AgentTrainingConfig(Section):
-    phase2_rl: Phase2Config = Phase2Config()
-    """As for planners, with the same keys, but those that are about plans alone."""
+    phase2_rl: RlConfig = RlConfig()
+    """What a planner's has, but for the keys that are about plans."""
     timeout_s: float = Field(3600.0, gt=0)
     """With several processes: longest that one waits for the others. Past it, or where one of them dies, all end with a
     message."""
 
-    @field_validator("phase2_rl")
+    @field_validator("phase2_rl", mode="before")
     @classmethod
-    def _nothing_about_plans(cls, phase2: Phase2Config) -> Phase2Config:
-        default = Phase2Config()
-        for key in _OF_PLANS:
-            if getattr(phase2, key) != getattr(default, key):
-                raise ValueError(f"{key} is about plans, and agents make none; the workflow and agents.credit say it")
-        return phase2
+    def _without_defaults_of_plans(cls, given: Any) -> Any:
+        """Leave out what earlier versions wrote into `agents.config.yaml`: keys about plans, with their defaults."""
+        if not isinstance(given, Mapping):
+            return given
+        default = Phase2Config().model_dump(mode="json", exclude=set(RlConfig.model_fields))
+        return {key: value for key, value in given.items() if key not in default or value != default[key]}
 
 
 class AgentConfig(Section):

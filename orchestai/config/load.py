@@ -81,7 +81,11 @@ def _explain(section: type[Section], error: ValidationError, raw: Any) -> str:
     if first["type"] == "extra_forbidden" and key in MOVED:
         return f"{key} is gone: {MOVED[key]} (value {first['input']!r})"
     if first["type"] == "extra_forbidden":
-        return f"{key}: unknown key (value {first['input']!r}){_nearest(loc[-1], _known_keys(section, loc[:-1]))}"
+        known = list(_known_keys(section, loc[:-1]))
+        hint = _nearest(loc[-1], known)
+        if section is not Config and loc[0] in Config.model_fields and loc[-1] in _known_keys(Config, loc[:-1]):
+            hint = "; it belongs to the configuration of planners (config.yaml), so remove it here"
+        return f"{key}: unknown key (value {first['input']!r}){hint}"
     if first["type"] == "missing":
         return f"{key}: required, but missing"
     if first["type"] == "literal_error":

@@ -105,10 +105,6 @@ class OptimizationConfig(AdamConfig):
     """Weight of the entropy bonus."""
     kl_coef: float = Field(0.0, ge=0)
     """Weight of the KL to the phase-1 planner (k3, weighted by the ratio)."""
-    credit: Literal["plan", "step"] = "plan"
-    """`plan`: every decision is credited with the plan's reward. `step`: with what its own step earned, and with the
-    plan's success only where no other step failed its check; for GRPO (`dr_grpo`) that explores workers and fallbacks
-    alone, with the `dataflow` assembler, where no step's answer depends on another's."""
     seed: int = 0
 
 
@@ -116,22 +112,15 @@ class SamplingConfig(Section):
     """How attempts are drawn: how many per task, how freely, from how old weights."""
 
     num_generations: int = Field(8, ge=2)
-    """Plans sampled per task (the group)."""
-    executions_per_plan: int = Field(1, ge=1)
-    """Executions whose mean reward a plan gets."""
+    """Attempts per task (the group)."""
     tasks_per_update: int = Field(16, ge=1)
-    """Tasks whose plans make one batch."""
+    """Tasks whose attempts make one batch."""
     dynamic_sampling: bool = False
     """Replace groups whose rewards do not differ by groups of further tasks, until `tasks_per_update` groups differ
     (DAPO). Where they still do not after `max_resampling_rounds`, or the pass over the tasks ends, the batch is filled
     up with groups that do not differ. `num_episodes` counts every task that was attempted."""
     max_resampling_rounds: int = Field(3, ge=1)
     """dynamic_sampling: how often the groups of one batch are replaced at most."""
-    max_steps_per_episode: int = Field(50, ge=1)
-    """Most steps (subtasks) of one plan; a longer plan counts as invalid."""
-    explore: tuple[Literal["stop", "span", "type", "worker", "fallback", "edge"], ...] = ("worker", "fallback")
-    """Decisions that are sampled and trained; the others are taken greedily. Sampled edges are drawn one by one, not
-    with the number of parents that greedy plans weigh."""
     temperature: float = Field(1.0, gt=0)
     """Sampling temperature of the explored decisions; also applied when they are scored."""
     on_policy: bool = True
@@ -178,14 +167,34 @@ class WatchConfig(Section):
     """Updates in a row from which nothing can be learned, because every advantage is 0, before training stops."""
     min_entropy: float | None = Field(None, ge=0)
     """Training stops where the explored decisions' mean entropy (in nats) stays below this; null never stops it."""
+    collapse_patience: int = Field(10, ge=1)
+    """Updates in a row for which `min_entropy`, or a planner's `max_invalid_share`, must be missed."""
+
+
+class RlConfig(OptimizationConfig, SamplingConfig, WatchConfig):
+    """Reinforcement learning of whatever acts: the keys of `training.phase2_rl` that planners and agents share."""
+
+
+class PlansConfig(Section):
+    """Which plans are attempted, and how their decisions are credited."""
+
+    executions_per_plan: int = Field(1, ge=1)
+    """Executions whose mean reward a plan gets."""
+    max_steps_per_episode: int = Field(50, ge=1)
+    """Most steps (subtasks) of one plan; a longer plan counts as invalid."""
+    explore: tuple[Literal["stop", "span", "type", "worker", "fallback", "edge"], ...] = ("worker", "fallback")
+    """Decisions that are sampled and trained; the others are taken greedily. Sampled edges are drawn one by one, not
+    with the number of parents that greedy plans weigh."""
+    credit: Literal["plan", "step"] = "plan"
+    """`plan`: every decision is credited with the plan's reward. `step`: with what its own step earned, and with the
+    plan's success only where no other step failed its check; for GRPO (`dr_grpo`) that explores workers and fallbacks
+    alone, with the `dataflow` assembler, where no step's answer depends on another's."""
     max_invalid_share: float | None = Field(None, ge=0, le=1)
     """Training stops where a larger share of the sampled plans stays invalid; null never stops it."""
-    collapse_patience: int = Field(10, ge=1)
-    """Updates in a row for which `min_entropy` or `max_invalid_share` must be missed."""
 
 
-class Phase2Config(OptimizationConfig, SamplingConfig, RewardWeights, WatchConfig):
-    """All keys of `training.phase2_rl`, which are written side by side; code asks for the part that it needs."""
+class Phase2Config(RlConfig, PlansConfig, RewardWeights):
+    """All keys of a planner's `training.phase2_rl`, side by side; code asks for the part that it needs."""
 
 
 def choose_form(rewards: RewardsConfig, weights: RewardWeights) -> RewardsConfig:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from orchestai.config import Phase2Config
+from orchestai.config import Phase2Config, RlConfig, SamplingConfig
+from orchestai.errors import UserError
 from orchestai.outcome import Scored
 from orchestai.tasks.task import Task
 from orchestai.training.rl.algorithms import formulas
@@ -132,17 +133,28 @@ class Learning:
 
 
 def plan_credit(config: Phase2Config) -> Credit:
-    """How the rewards of plans are credited; `alpha`, a success, is their unit."""
-    return Credit("role", unit=abs(config.alpha) or 1.0)
+    """How the rewards of plans are credited; `alpha`, a success, is their unit.
+
+    Raises:
+        UserError: steps cannot be credited apart as the configuration says.
+    """
+    by_step = config.credit == "step"
+    comparable = config.algorithm == "GRPO" and config.loss_type == "dr_grpo"
+    if by_step and not (comparable and set(config.explore) <= {"worker", "fallback"}):
+        raise UserError(
+            "training.phase2_rl.credit: step needs algorithm GRPO, loss_type dr_grpo, and explore within worker and "
+            "fallback, so that plans of one task have the same steps; set them, or credit to plan"
+        )
+    return Credit("role", unit=config.alpha or 1.0, by_step=by_step)
 
 
 def make_batch(
     episodes: Sequence[Episode],
     tasks: Mapping[str, Task],
     recipe: Recipe,
-    config: Phase2Config,
+    config: RlConfig,
     max_slots: int,
-    credit: Credit | None = None,
+    credit: Credit,
 ) -> Learning:
     """Compare the rewards and give every decision its advantage.
 
@@ -151,12 +163,10 @@ def make_batch(
     Args:
         tasks: by id.
         max_slots: of the policy.
-        credit: `plan_credit` if absent.
 
     Raises:
         UserError: the rule is not for PPO.
     """
-    credit = credit or plan_credit(config)
     if credit.decoupled:
         episodes = decoupled(episodes)
     known = [(i, t) for i, e in enumerate(episodes) if isinstance(e.outcome, Scored) for t in e.trajectories if t.turns]
@@ -196,7 +206,7 @@ def make_batch(
         per_slot = formulas.whiten(per_slot, in_loss)
     else:
         per_slot, returns = torch.where(mask, advantages[act], 0.0), torch.zeros_like(values)
-        if config.credit == "step":
+        if credit.by_step:
             by_step = _credit_steps([episodes[i] for i, _ in known], acts)
             steps = _stack([row.step for row in rows], fill=-1)
             per_slot = torch.where(
@@ -230,7 +240,7 @@ def make_batch(
     return Learning(batch, compared.groups, compared.flat, advantages, figures, credited, credit.ignored(acts))
 
 
-def corrected(batch: Batch, logp: Tensor, config: Phase2Config) -> tuple[Batch, Mapping[str, float]]:
+def corrected(batch: Batch, logp: Tensor, config: SamplingConfig) -> tuple[Batch, Mapping[str, float]]:
     """The batch with those log-probabilities of the policy, and with weights for what the sampler drew too often or too
     rarely; and figures about the weights.
 

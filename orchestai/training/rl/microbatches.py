@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from orchestai.config import Phase2Config
+from orchestai.config import OptimizationConfig
 from orchestai.types import AnyDecisions
 
 Cost = Callable[[Sequence[AnyDecisions]], int]
 """Slots that one forward pass over some rows computes (`Policy.cost`)."""
 
 
-def cut(decisions: Sequence[AnyDecisions], cost: Cost, config: Phase2Config) -> list[list[int]]:
+def cut(decisions: Sequence[AnyDecisions], cost: Cost, config: OptimizationConfig) -> list[list[int]]:
     """Numbers of the rows of each pass, in order: as many neighbors as `micro_batch_tokens` or `micro_batch_size` let.
 
     A row that alone costs more than the budget makes a pass.
@@ -30,7 +30,7 @@ def cut(decisions: Sequence[AnyDecisions], cost: Cost, config: Phase2Config) -> 
 
 
 def passes(
-    decisions: Sequence[AnyDecisions], processes: int, cost: Cost, config: Phase2Config
+    decisions: Sequence[AnyDecisions], processes: int, cost: Cost, config: OptimizationConfig
 ) -> list[list[list[int]]]:
     """For each process, the rows of each of its passes; a process with less to do has empty passes at the end.
 

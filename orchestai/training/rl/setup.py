@@ -26,6 +26,7 @@ from orchestai.tasks.task import Task
 from orchestai.training.distributed import on_main, open_accelerator
 from orchestai.training.dtypes import autocast_format
 from orchestai.training.layouts import layout_of
+from orchestai.training.rl.batch import plan_credit
 from orchestai.training.rl.monitoring.checkpoint import identity
 from orchestai.training.rl.monitoring.saving import BEST, STATE
 from orchestai.training.rl.monitoring.summary import Summary
@@ -58,14 +59,15 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
     artifacts.check_run(output_dir / STATE, resume=resume)
     phase2 = config.training.phase2_rl
     planner = load_planner(checkpoint, config, worker_cards(config.workers), value_head=phase2.algorithm == "PPO")
-    if phase2.credit == "step":
+    credit, explore = plan_credit(phase2), frozenset(phase2.explore)
+    if credit.by_step:
         _refuse_credit_by_step(config, planner)
     if isinstance(planner, LanguagePlanner):
         if planner.has_adapter and phase2.kl_coef > 0:
             planner.keep_reference()
     else:
         _refuse_limits_of_tokens(phase2)
-        planner.learn_only(frozenset(phase2.explore))
+        planner.learn_only(explore)
     before = seen_by(checkpoint)
     tasks, eval_tasks = split_tasks(config.tasks, before)
     eval_tasks = eval_tasks[: phase2.eval_tasks]
@@ -108,6 +110,9 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
             save_policies=save,
             identity=same,
             unscorable_limit=config.execution.limit(),
+            credit=credit,
+            explore=explore,
+            max_invalid_share=phase2.max_invalid_share,
         )
         facts = {"seed": phase2.seed, "sandbox_level": runtime.sandbox.level, "identity": same}
         on_main(

@@ -11,7 +11,7 @@ from typing import Any, Generic
 
 from accelerate import Accelerator
 
-from orchestai.config import Phase2Config
+from orchestai.config import RlConfig
 from orchestai.errors import UserError
 from orchestai.execution.reward import invalid_margin
 from orchestai.outcome import UnscorableCounts, UnscorableLimit
@@ -21,7 +21,7 @@ from orchestai.training.layouts import layout_of
 from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.invalid_plans import rank_invalid
 from orchestai.training.rl.algorithms.recipes import PPO, RECIPES, Recipe
-from orchestai.training.rl.batch import Learning, make_batch, plan_credit
+from orchestai.training.rl.batch import Learning, make_batch
 from orchestai.training.rl.monitoring.best import ENOUGH, judge, successes
 from orchestai.training.rl.monitoring.checkpoint import Position, length_of
 from orchestai.training.rl.monitoring.early_stopping import watch
@@ -43,7 +43,7 @@ from orchestai.training.rl.rollouts.task_batches import TaskBatches, all_episode
 from orchestai.training.rl.schedule import rate_factor
 from orchestai.training.rl.stop_signals import StopSignals
 from orchestai.training.rl.update import Updates
-from orchestai.types import Episode
+from orchestai.types import DecisionKind, Episode
 
 _DEVIATION = 1e-3
 """Largest distance of a ratio from 1 at an update's first step that rounding explains, on policy."""
@@ -67,7 +67,9 @@ class Trainer(Generic[Begun]):
         save_policies: writes all policies and some facts under a path, in a format of their own.
         identity: what a resumed run must have in common with the one it resumes.
         unscorable_limit: a batch with more unscorable episodes ends training.
-        credit: how rewards are credited; by default as for plans.
+        credit: how rewards are credited.
+        explore: kinds of decision that learn, where policies decide more than tokens.
+        max_invalid_share: of plans, see `PlansConfig`.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class Trainer(Generic[Begun]):
         accelerator: Accelerator,
         policies: Mapping[str, Policy],
         collector: Collector[Begun],
-        config: Phase2Config,
+        config: RlConfig,
         *,
         tasks: Sequence[Task],
         eval_tasks: Sequence[Task],
@@ -83,7 +85,9 @@ class Trainer(Generic[Begun]):
         save_policies: Callable[[Path, Mapping[str, Any]], None],
         identity: Mapping[str, Any],
         unscorable_limit: UnscorableLimit,
-        credit: Credit | None = None,
+        credit: Credit,
+        explore: frozenset[DecisionKind] = frozenset(),
+        max_invalid_share: float | None = None,
     ) -> None:
         if not tasks or not eval_tasks:
             raise UserError("phase 2 needs training and validation tasks; choose another suite or split")
@@ -97,7 +101,7 @@ class Trainer(Generic[Begun]):
         self.collector = collector
         self.config = config
         self.recipe = choose_recipe(config)
-        self.credit = credit or plan_credit(config)
+        self.credit = credit
         if self.credit.decoupled and self.recipe.baseline != "group_scaled":
             raise UserError(
                 "agents.multi_objective_aggregation: normalize_then_sum needs an algorithm whose advantages are in "
@@ -110,9 +114,10 @@ class Trainer(Generic[Begun]):
         self.output = Path(output)
         self.position = Position(versions=dict.fromkeys(self.policies, 0))
         self._unscorable_limit = unscorable_limit
+        self._max_invalid_share = max_invalid_share
         self.batches = TaskBatches(accelerator, collector, config, self.recipe, self.tasks, self._telling)
         self.updates = {
-            name: Updates(accelerator, policy, self.recipe, config) for name, policy in self.policies.items()
+            name: Updates(accelerator, policy, self.recipe, config, explore) for name, policy in self.policies.items()
         }
         learners = {name: updates.learner for name, updates in self.updates.items()}
         self.checkpoints = Checkpoints(accelerator, self.output, config, learners, save_policies, identity)
@@ -169,7 +174,7 @@ class Trainer(Generic[Begun]):
                 metrics = describe_batch(attempts, learnings.values()) | describe_sampling(sampled) | ages | figures
                 metrics |= {f"seconds_{name}": value for name, value in seconds.items()}
                 metrics["slots_per_second"] = metrics["slots_per_plan"] * len(attempts) / sum(seconds.values())
-                stopped = watch(position, metrics, config)
+                stopped = watch(position, metrics, config, self._max_invalid_share)
                 note_attempts(position, attempts)
                 report.update(position, metrics, sample_rows(episodes[:SAMPLES_PER_UPDATE], learnings.values()))
             if asked is not None:
@@ -242,7 +247,7 @@ class Trainer(Generic[Begun]):
             f"exchanging the episodes of the evaluation after update {self.position.update}",
         )
         self._refuse_if_broken(episodes, f"validation episodes after update {self.position.update}")
-        episodes = rank_invalid(episodes, invalid_margin(self.config.alpha))
+        episodes = rank_invalid(episodes, invalid_margin(self.credit.unit))
         metrics = describe_episodes(episodes)
         standing = judge(self.position, metrics["reward"], successes(episodes))
         compared = standing.success_change.tasks if standing.success_change else ENOUGH
@@ -271,11 +276,11 @@ def of_policy(episodes: Sequence[Episode], policy: str) -> list[Episode]:
     ]
 
 
-def choose_recipe(config: Phase2Config) -> Recipe:
+def choose_recipe(config: RlConfig) -> Recipe:
     """The recipe that the configuration names.
 
     Raises:
-        UserError: it may learn from a sample only once, and the configuration says more; or it cannot credit steps.
+        UserError: it may learn from a sample only once, and the configuration says more.
     """
     recipe = PPO if config.algorithm == "PPO" else RECIPES[config.loss_type]
     if recipe.on_policy and not (config.on_policy and config.num_iterations * config.num_minibatches == 1):
@@ -283,12 +288,5 @@ def choose_recipe(config: Phase2Config) -> Recipe:
             f"training.phase2_rl.loss_type: {config.loss_type} has no ratio to correct for stale samples; set "
             "num_iterations and num_minibatches to 1 and on_policy to true, or choose grpo, dapo or another with a "
             "ratio"
-        )
-    if config.credit == "step" and (
-        recipe is not RECIPES["dr_grpo"] or not set(config.explore) <= {"worker", "fallback"}
-    ):
-        raise UserError(
-            "training.phase2_rl.credit: step needs algorithm GRPO, loss_type dr_grpo, and explore within worker and "
-            "fallback, so that plans of one task have the same steps; set them, or credit to plan"
         )
     return recipe

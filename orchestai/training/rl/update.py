@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from accelerate import Accelerator
 
-from orchestai.config import Phase2Config
+from orchestai.config import RlConfig
 from orchestai.errors import UserError
 from orchestai.training.distributed import together
 from orchestai.training.dtypes import is_exact
@@ -23,6 +23,7 @@ from orchestai.training.rl.algorithms.recipes import Recipe
 from orchestai.training.rl.batch import Batch, Learning, corrected
 from orchestai.training.rl.microbatches import passes
 from orchestai.training.rl.policy import Policy
+from orchestai.types import DecisionKind
 
 
 class Updated(NamedTuple):
@@ -58,12 +59,19 @@ class Updates:
         learner: of the policy's weights.
     """
 
-    def __init__(self, accelerator: Accelerator, policy: Policy, recipe: Recipe, config: Phase2Config) -> None:
+    def __init__(
+        self,
+        accelerator: Accelerator,
+        policy: Policy,
+        recipe: Recipe,
+        config: RlConfig,
+        explore: frozenset[DecisionKind],
+    ) -> None:
         policy.eval()
         self.learner = Learner(
             accelerator,
             policy,
-            lambda learns: Objective(learns, recipe, config).eval(),
+            lambda learns: Objective(learns, recipe, config, explore).eval(),
             config,
             value_rates(policy, config) if recipe.baseline == "critic" else None,
         )

@@ -125,6 +125,7 @@ class Credit:
         gamma: return_to_go: discount per turn.
         unit: rewards are divided by it before a critic learns to foresee them.
         decoupled: whether an episode's named rewards are compared one by one (`decoupled`).
+        by_step: whether a decision is credited with what its own step of a plan earned (`step_advantages`).
     """
 
     rule: CreditRule = "role"
@@ -132,6 +133,7 @@ class Credit:
     gamma: float = 1.0
     unit: float = 1.0
     decoupled: bool = False
+    by_step: bool = False
 
     def advantages(self, acts: Acts, compare: Compare) -> GroupAdvantages:
         """(acts,) advantages; groups without any are flat."""

@@ -9,13 +9,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from orchestai.config import Phase2Config
+from orchestai.config import RlConfig
 from orchestai.training.rl.algorithms import formulas
 from orchestai.training.rl.algorithms.formulas import Counts
 from orchestai.training.rl.algorithms.importance import weight_moments
 from orchestai.training.rl.algorithms.recipes import Recipe
 from orchestai.training.rl.batch import Batch
 from orchestai.training.rl.policy import Policy
+from orchestai.types import DecisionKind
 
 FIGURES = (
     "loss",
@@ -65,7 +66,9 @@ class Objective(nn.Module):
     A module, so that one forward and one backward pass go through whatever wraps it for several processes.
     """
 
-    def __init__(self, planner: Policy, recipe: Recipe, config: Phase2Config) -> None:
+    def __init__(
+        self, planner: Policy, recipe: Recipe, config: RlConfig, explore: frozenset[DecisionKind] = frozenset()
+    ) -> None:
         super().__init__()
         self.planner = planner
         self._frozen: Policy | None = None
@@ -74,6 +77,7 @@ class Objective(nn.Module):
             self._frozen.requires_grad_(False)
         self._recipe = recipe
         self._config = config
+        self._explore = explore
         self._bounds = recipe.bounds_of(config)
 
     def forward(self, rows: Batch, counts: Counts | None, value_only: bool = False) -> Part | Tensor:
@@ -140,7 +144,7 @@ class Objective(nn.Module):
         scores = planner.score(
             rows.tasks,
             rows.decisions,
-            explore=frozenset(self._config.explore),
+            explore=self._explore,
             temperature=self._config.temperature,
         )
         missing = rows.mask.shape[1] - scores.logp.shape[1]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from rich.table import Table
 
-from orchestai.config import Phase2Config
+from orchestai.config import RlConfig
 from orchestai.outcome import Scored
 from orchestai.tasks.task import Task
 from orchestai.training.rl.algorithms.credit import Credit
@@ -19,7 +19,7 @@ _ATTEMPTS = (((0.0, 0.0), 0.0), ((1.0, 0.0), 0.0), ((1.0, 1.0), 1.0))
 """Rewards of the two turns, and of the episode."""
 
 
-def worked_example(credit: Credit, recipe: Recipe, config: Phase2Config, roles: Sequence[str]) -> Table:
+def worked_example(credit: Credit, recipe: Recipe, config: RlConfig, roles: Sequence[str]) -> Table:
     """Three attempts of the first two roles at one task, each with two turns of one token: what each act is credited.
 
     The same computation as in training; for PPO, with a critic that expects nothing.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from orchestai.config import Phase2Config
+from orchestai.config import OptimizationConfig, Phase2Config, RlConfig
 from orchestai.errors import UserError
 from orchestai.storage import digests
 from orchestai.tasks.suite import data_fingerprint
@@ -56,18 +56,20 @@ class Position:
     invalid_updates: int = 0
     ratio_warned: bool = False
 
-    def done(self, config: Phase2Config) -> int:
+    def done(self, config: OptimizationConfig) -> int:
         """Of `length_of(config)`."""
         return self.consumed if config.num_updates is None else self.update
 
 
-def length_of(config: Phase2Config) -> int:
+def length_of(config: OptimizationConfig) -> int:
     """How long a run lasts: in updates, where `num_updates` says so, else in tasks attempted."""
     return config.num_episodes if config.num_updates is None else config.num_updates
 
 
 _LENGTH = frozenset({"training.phase2_rl.num_episodes", "training.phase2_rl.num_updates"})
 _PHASE2 = "training.phase2_rl."
+_OF_PLANS = frozenset(_PHASE2 + key for key in Phase2Config.model_fields.keys() - RlConfig.model_fields.keys())
+"""Earlier versions noted these for agents, too."""
 _SCHEDULE = "training.phase2_rl.lr_schedule"
 _OF_VLLM = ("base_url", "api_key_env", "timeout_s", "gpu_memory_utilization", "sync_dir")
 _SPEED = {
@@ -81,7 +83,7 @@ _SPEED = {
 
 
 def identity(
-    sections: Mapping[str, Any], phase2: Phase2Config, tasks: Sequence[Task], eval_tasks: Sequence[Task]
+    sections: Mapping[str, Any], phase2: RlConfig, tasks: Sequence[Task], eval_tasks: Sequence[Task]
 ) -> dict[str, Any]:
     """What decides the course of a run, by key: other sections of the configuration, phase 2's settings, the tasks."""
     flat = _flatten({**sections, "training": {"phase2_rl": phase2.model_dump(mode="json")}})
@@ -147,7 +149,7 @@ def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Position, dict[
 
 
 def _refuse_change(path: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    for key in sorted({*saved, *now}):
+    for key in sorted({*saved, *now} - (_OF_PLANS - now.keys())):
         if saved.get(key) != now.get(key):
             remedy = "restore it, or start a new run in another output folder"
             if key in _LENGTH:

@@ -11,7 +11,7 @@ from typing import Any
 from accelerate import Accelerator
 from rich.console import Console
 
-from orchestai.config import Phase2Config
+from orchestai.config import RlConfig
 from orchestai.errors import UserError
 from orchestai.progress import open_progress
 from orchestai.storage import artifacts
@@ -38,7 +38,7 @@ class Report:
     """
 
     def __init__(
-        self, output: Path, accelerator: Accelerator, *, config: Phase2Config, position: Position, resumed: bool
+        self, output: Path, accelerator: Accelerator, *, config: RlConfig, position: Position, resumed: bool
     ) -> None:
         self._metrics = output / METRICS
         self._rollouts = output / ROLLOUTS

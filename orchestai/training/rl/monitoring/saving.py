@@ -9,7 +9,7 @@ from typing import Any
 
 from accelerate import Accelerator
 
-from orchestai.config import Phase2Config
+from orchestai.config import RlConfig
 from orchestai.planner.checkpoint import LAST, without_suffix
 from orchestai.storage import artifacts
 from orchestai.training.distributed import on_main
@@ -36,7 +36,7 @@ class Checkpoints:
         self,
         accelerator: Accelerator,
         output: Path,
-        config: Phase2Config,
+        config: RlConfig,
         learners: Mapping[str, Learner],
         save_policies: Callable[[Path, Mapping[str, Any]], None],
         identity: Mapping[str, Any],

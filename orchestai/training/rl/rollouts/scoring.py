@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from orchestai.config import Phase2Config
+from orchestai.config import RlConfig
 from orchestai.tasks.task import Task
 from orchestai.training.rl.microbatches import cut
 from orchestai.training.rl.policy import Policy
@@ -17,14 +17,14 @@ from orchestai.types import Episode, Trajectory, Turn
 
 
 def with_scores(
-    episodes: Sequence[Episode], tasks: Mapping[str, Task], policies: Mapping[str, Policy], config: Phase2Config
+    episodes: Sequence[Episode], tasks: Mapping[str, Task], policies: Mapping[str, Policy], config: RlConfig
 ) -> list[Episode]:
     """The episodes, their turns with the value of each decision; with `sampler_correction`, also with the policy's own
     log-probabilities beside those of what drew them.
 
     Args:
         tasks: by id.
-        policies: by the name that trajectories give.
+        policies: of tokens, by the name that trajectories give.
     """
     wanted = [(i, k, t) for i, e in enumerate(episodes) for k, t in enumerate(e.trajectories) if t.turns]
     scored: dict[tuple[int, int], Trajectory] = {}
@@ -49,7 +49,7 @@ def with_scores(
 
 
 def _scores(
-    rows: Sequence[Row], tasks: Sequence[Task], policy: Policy, config: Phase2Config
+    rows: Sequence[Row], tasks: Sequence[Task], policy: Policy, config: RlConfig
 ) -> list[tuple[Tensor, Tensor]]:
     """Log-probabilities and values of each row, (slots,) each."""
     decisions = [row.decisions for row in rows]
@@ -59,7 +59,7 @@ def _scores(
             scores = policy.score(
                 [tasks[i] for i in part],
                 [decisions[i] for i in part],
-                explore=frozenset(config.explore),
+                explore=frozenset(),
                 temperature=config.temperature,
             )
         for k, i in enumerate(part):
@@ -69,6 +69,6 @@ def _scores(
     return found
 
 
-def _scored(turn: Turn, logp: Tensor, value: Tensor, config: Phase2Config) -> Turn:
+def _scored(turn: Turn, logp: Tensor, value: Tensor, config: RlConfig) -> Turn:
     turn = replace(turn, value=value)
     return turn if config.sampler_correction is None else replace(turn, logp=logp, sampler_logp=turn.logp)

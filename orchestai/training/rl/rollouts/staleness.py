@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from orchestai.config import Phase2Config
+from orchestai.config import RlConfig
 from orchestai.outcome import Unscorable
 from orchestai.types import Episode
 
 
-def refuse_stale(episodes: Sequence[Episode], versions: Mapping[str, int], config: Phase2Config) -> list[Episode]:
+def refuse_stale(episodes: Sequence[Episode], versions: Mapping[str, int], config: RlConfig) -> list[Episode]:
     """The episodes, those unscorable that hold decisions drawn over `max_staleness` updates ago (any, if on policy).
 
     Args:
@@ -27,15 +27,13 @@ def refuse_stale(episodes: Sequence[Episode], versions: Mapping[str, int], confi
     return checked
 
 
-def describe_staleness(
-    episodes: Sequence[Episode], versions: Mapping[str, int], config: Phase2Config
-) -> dict[str, float]:
+def describe_staleness(episodes: Sequence[Episode], versions: Mapping[str, int], config: RlConfig) -> dict[str, float]:
     """Mean and maximum age of the turns, in updates."""
     ages = [age for episode in episodes for age in _ages(episode, versions, config)]
     return {"staleness": sum(ages) / max(len(ages), 1), "max_staleness": max(ages, default=0.0)}
 
 
-def _ages(episode: Episode, versions: Mapping[str, int], config: Phase2Config) -> list[float]:
+def _ages(episode: Episode, versions: Mapping[str, int], config: RlConfig) -> list[float]:
     steps = config.num_iterations * config.num_minibatches
     return [
         (versions[trajectory.policy] - turn.policy_version) / steps

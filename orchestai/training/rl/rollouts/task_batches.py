@@ -10,7 +10,7 @@ from typing import Generic
 
 from accelerate import Accelerator
 
-from orchestai.config import Phase2Config
+from orchestai.config import RlConfig
 from orchestai.errors import UserError
 from orchestai.tasks.task import Task
 from orchestai.training.distributed import interleave, on_all, share
@@ -61,7 +61,7 @@ class TaskBatches(Generic[Begun]):
         self,
         accelerator: Accelerator,
         collector: Collector[Begun],
-        config: Phase2Config,
+        config: RlConfig,
         recipe: Recipe,
         tasks: Sequence[Task],
         telling: Telling,
@@ -157,7 +157,7 @@ async def all_episodes(accelerator: Accelerator, mine: Awaitable[Episodes], what
     return [episode for group in interleave([part.groups for part in parts]) for episode in group]
 
 
-def _refuse_dynamic_sampling(config: Phase2Config, recipe: Recipe) -> None:
+def _refuse_dynamic_sampling(config: RlConfig, recipe: Recipe) -> None:
     key = "training.phase2_rl.dynamic_sampling"
     if recipe.baseline in ("critic", "batch"):
         name = "algorithm PPO" if recipe.baseline == "critic" else f"loss_type {config.loss_type}"
