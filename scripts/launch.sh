@@ -5,7 +5,7 @@
 # LAYOUT is a file of accelerate_configs without its ending; short: zero1, zero2, zero3 (if none is named), offload.
 #   scripts/launch.sh 8 default trainer_cfg=ppo max_steps=1000
 #   scripts/launch.sh 8 config.yaml offload --checkpoint checkpoints/phase1_best
-# Short for overrides: trainer_cfg=ppo|grpo, max_steps=N (updates), model_name_or_path=NAME.
+# Both take trainer_cfg=ppo|grpo, max_steps=N (updates) and model_name_or_path=NAME for overrides.
 # MASTER_PORT: where the processes meet (29500).
 set -euo pipefail
 root="$(cd "$(dirname "$0")/.." && pwd)"
@@ -49,13 +49,4 @@ if [[ ! -f "$config" ]]; then
   echo "launch.sh: no file '$config'" >&2
   exit 2
 fi
-arguments=()
-for argument in "$@"; do
-  case "$argument" in
-    trainer_cfg=*) arguments+=("training.phase2_rl.algorithm=$(tr '[:lower:]' '[:upper:]' <<<"${argument#*=}")") ;;
-    max_steps=*) arguments+=(--updates "${argument#*=}") ;;
-    model_name_or_path=*) arguments+=("planner.language.model=${argument#*=}") ;;
-    *) arguments+=("$argument") ;;
-  esac
-done
-exec "${launch[@]}" "$root/scripts/train_phase2.py" --config "$config" ${arguments[@]+"${arguments[@]}"}
+exec "${launch[@]}" "$root/scripts/train_phase2.py" --config "$config" "$@"

@@ -12,7 +12,7 @@ import pytest
 from language_model import save_tiny_model
 
 from orchestai.config import Config, PlannerConfig, load_config
-from orchestai.config.aliases import PRESETS, understand
+from orchestai.config.aliases.train import PRESETS, understand
 from orchestai.errors import UserError
 from orchestai.planner.language.examples import worked_examples
 from orchestai.planner.language.plan_text import Read, read_plan, write_plan

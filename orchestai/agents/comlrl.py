@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from orchestai.agents.recipe import trackers, translate, wanted_whole
+from orchestai.agents.recipe import trackers, wanted_whole
+from orchestai.config.aliases import Aliases, Meaning, override, processes
 from orchestai.errors import UserError
 from orchestai.tasks.arxiv_abstracts import HUB_NAME, HUB_SPLITS
 
@@ -75,15 +74,15 @@ def comlrl_words(values: Mapping[str, Any]) -> list[str]:
     for section, given in values.items():
         if given is not None and not isinstance(given, Mapping):
             raise UserError(f"{section}={given!r}: leave it null; agents are told by agents.policies and agents.models")
-    return translate(flat, _SAME, _SPECIAL, _LEFT_OUT, "the file")
+    return ALIASES.overrides(flat, "the file")
 
 
 def _project(value: Any) -> list[str]:
-    return [f"logging.project={json.dumps(value)}", *trackers("wandb")]
+    return [override("logging.project", value), *trackers("wandb")]
 
 
 def _tasks_per_update(value: Any) -> list[str]:
-    return [f"{_PHASE2}.tasks_per_update={int(value) * int(os.environ.get('WORLD_SIZE', '1'))}"]
+    return [f"{_PHASE2}.tasks_per_update={int(value) * processes()}"]
 
 
 def _hub_name(value: Any) -> list[str]:
@@ -91,10 +90,10 @@ def _hub_name(value: Any) -> list[str]:
         raise UserError(
             f"dataset.name={value}: the workflow writes about abstracts; write {HUB_NAME}, or tasks.path=FILE"
         )
-    return [] if value == HUB_NAME else [f"tasks.path={json.dumps(value)}"]
+    return [] if value == HUB_NAME else [override("tasks.path", value)]
 
 
-def _split(key: str, name: str, limit: str) -> Callable[[Any], list[str]]:
+def _split(key: str, name: str, limit: str) -> Meaning:
     def first(value: Any) -> list[str]:
         given = re.fullmatch(rf"{name}(?:\[:(\d+)\])?", str(value))
         if given is None:
@@ -104,7 +103,7 @@ def _split(key: str, name: str, limit: str) -> Callable[[Any], list[str]]:
     return first
 
 
-def _only(key: str, usual: float, instead: str) -> Callable[[Any], list[str]]:
+def _only(key: str, usual: float, instead: str) -> Meaning:
     def refuse(value: Any) -> list[str]:
         if float(value) != usual:
             raise UserError(f"{key}={value}: {instead}")
@@ -113,7 +112,7 @@ def _only(key: str, usual: float, instead: str) -> Callable[[Any], list[str]]:
     return refuse
 
 
-_SPECIAL: dict[str, Callable[[Any], list[str]]] = {
+_SPECIAL: Mapping[str, Meaning] = {
     "agent_model.top_p": wanted_whole("agent_model.top_p"),
     "agent_model.top_k": wanted_whole("agent_model.top_k"),
     "magrpo.top_p": wanted_whole("magrpo.top_p"),
@@ -132,3 +131,4 @@ _SPECIAL: dict[str, Callable[[Any], list[str]]] = {
         "reward_processor.shift", 0, "advantages are differences of rewards, so a shift changes nothing; write 0"
     ),
 }
+ALIASES = Aliases({**_SAME, **_SPECIAL}, _LEFT_OUT)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import ceil
 from typing import Any
 
+from orchestai.config.aliases import Aliases, Meaning, override, processes
 from orchestai.errors import UserError
-from orchestai.names import did_you_mean
 
 _PHASE2 = "training.phase2_rl"
 _log = logging.getLogger(__name__)
@@ -63,7 +61,7 @@ def is_recipe(values: Mapping[str, Any]) -> bool:
 
 
 def is_recipe_key(key: str) -> bool:
-    return key in _SAME or key in _SPECIAL or key in _BATCH or key in _LEFT_OUT
+    return key in _BATCH or key in ALIASES
 
 
 def recipe_words(values: Mapping[str, Any], context: Mapping[str, Any] | None = None) -> list[str]:
@@ -75,54 +73,16 @@ def recipe_words(values: Mapping[str, Any], context: Mapping[str, Any] | None = 
     Raises:
         UserError: a key is unknown, or means nothing here that could be done instead.
     """
-    words = translate(
-        {key: values[key] for key in values if key not in _BATCH}, _SAME, _SPECIAL, _LEFT_OUT, "the recipe"
-    )
+    words = ALIASES.overrides({key: values[key] for key in values if key not in _BATCH}, "the recipe")
     if any(key in values for key in _BATCH):
         words += _batch(context or values)
     return words
 
 
-def translate(
-    values: Mapping[str, Any],
-    same: Mapping[str, str],
-    special: Mapping[str, Callable[[Any], list[str]]],
-    left_out: Mapping[str, str],
-    source: str,
-) -> list[str]:
-    """Words of ours for another program's keys.
-
-    Args:
-        same: keys that mean the same as ours.
-        special: what else keys mean.
-        left_out: keys that change nothing here, with a reason or none; they are named in a warning.
-        source: of the values, for the warning.
-
-    Raises:
-        UserError: a key is unknown, or its value cannot be meant.
-    """
-    words: list[str] = []
-    named = []
-    for key, value in values.items():
-        if key in same:
-            words.append(f"{same[key]}={json.dumps(value)}")
-        elif key in special:
-            words += special[key](value)
-        elif key in left_out:
-            named.append(f"{key} ({left_out[key]})" if left_out[key] else key)
-        else:
-            hint = did_you_mean(key, [*same, *special]) or "; write a dotted key of the configuration"
-            raise UserError(f"{key}: unknown key (value {value!r}){hint}")
-    if named:
-        _log.warning("of %s, these change nothing here: %s", source, ", ".join(named))
-    return words
-
-
 def _batch(values: Mapping[str, Any]) -> list[str]:
     """TRL's batch counts completions, over all processes; ours tasks."""
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
     of_one, passes, group = (int(values.get(key, usual)) for key, usual in zip(_BATCH, (8, 1, 8), strict=True))
-    completions = of_one * passes * processes
+    completions = of_one * passes * processes()
     tasks = ceil(completions / group)
     if completions % group:
         _log.warning(
@@ -157,19 +117,19 @@ def _schedule(value: Any) -> list[str]:
 
 def trackers(value: Any) -> list[str]:
     names = [value] if isinstance(value, str) else list(value)
-    return [f"logging.trackers={json.dumps([name for name in names if name != 'none'])}"]
+    return [override("logging.trackers", [name for name in names if name != "none"])]
 
 
-def _code(key: str, setting: str, shipped: str) -> Callable[[Any], list[str]]:
+def _code(key: str, setting: str, shipped: str) -> Meaning:
     def name(value: Any) -> list[str]:
         if str(value).endswith(".py"):
             raise UserError(f"{key}={value}: name its function as module:function, or one that ships: {shipped}")
-        return [f"agents.workflow_args.{setting}={json.dumps(value)}"]
+        return [override(f"agents.workflow_args.{setting}", value)]
 
     return name
 
 
-def wanted_whole(key: str) -> Callable[[Any], list[str]]:
+def wanted_whole(key: str) -> Meaning:
     """Refuses to draw tokens from less than the whole distribution."""
 
     def refuse(value: Any) -> list[str]:
@@ -183,7 +143,7 @@ def wanted_whole(key: str) -> Callable[[Any], list[str]]:
     return refuse
 
 
-_SPECIAL: dict[str, Callable[[Any], list[str]]] = {
+_SPECIAL: Mapping[str, Meaning] = {
     "max_env_steps": _turns,
     "max_steps": _steps,
     "bf16": _bf16,
@@ -194,3 +154,4 @@ _SPECIAL: dict[str, Callable[[Any], list[str]]] = {
     "top_p": wanted_whole("top_p"),
     "top_k": wanted_whole("top_k"),
 }
+ALIASES = Aliases({**_SAME, **_SPECIAL}, _LEFT_OUT)

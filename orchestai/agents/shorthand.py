@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from orchestai.agents import comlrl, recipe
 from orchestai.agents.registry import WORKFLOWS, Entry, find_sample_data, presets, unknown
 from orchestai.config import check_workers, load, read
 from orchestai.config.agents import AgentConfig
+from orchestai.config.aliases import Aliases, override, processes, split
 from orchestai.errors import UserError
 
 _PHASE2 = "training.phase2_rl"
@@ -35,14 +34,6 @@ _TINY = (
     "sandbox.level=auto",
 )
 """`model=tiny`: two updates, on the sample data."""
-_SAME = {
-    "data.train_batch_size": f"{_PHASE2}.tasks_per_update",
-    "trainer.total_epochs": "agents.epochs",
-    "actor_rollout_ref.actor.optim.lr": f"{_PHASE2}.learning_rate",
-    "trainer.test_freq": f"{_PHASE2}.eval_every",
-    "n_parallel_agents": "agents.concurrency",
-}
-"""Words of rLLM's and verl's configuration that mean the same as ours."""
 
 
 def load_agent_config(name: str, path: Path | None = None, words: Sequence[str] = ()) -> AgentConfig:
@@ -78,7 +69,7 @@ def load_agent_config(name: str, path: Path | None = None, words: Sequence[str] 
     workflow = name or (load(AgentConfig, path).agents.workflow if path else "")
     entry = WORKFLOWS.get(workflow, Entry(workflow))
     for word in words:
-        key, _, value = word.partition("=")
+        key, value = split(word)
         if recipe.is_recipe_key(key):
             given = {**given, key: yaml.safe_load(value)}
             overrides += recipe.recipe_words({key: given[key]}, given)
@@ -102,7 +93,7 @@ def words_of(values: Mapping[str, Any] | Sequence[str]) -> list[str]:
         if isinstance(value, Mapping) and value and not any("." in name for name in value):
             words += [f"{key}.{word}" for word in words_of(value)]
         else:
-            words.append(f"{key}={json.dumps(value)}")
+            words.append(override(key, value))
     return words
 
 
@@ -113,35 +104,31 @@ def _paths(config: AgentConfig) -> dict[str, Any]:
 
 
 def _meaning(word: str, entry: Entry) -> list[str]:
-    key, equals, value = word.partition("=")
-    if not equals:
-        raise UserError(f"{word!r}: write it as section.key=value")
+    key, value = split(word)
     if key == "model":
         return [*_TINY, *entry.sample] if value == "tiny" else [f"model.name={value}"]
     if key.startswith("workflow_args."):
         return [f"agents.{word}"]
-    if key in _SAME:
-        return [f"{_SAME[key]}={value}"]
-    return _SPECIAL[key](value) if key in _SPECIAL else [word]
+    return _OTHERS.replace([word])
 
 
-def _use_amp(value: str) -> list[str]:
-    return [f"model.mixed_precision={'bf16' if value.lower() == 'true' else 'no'}"]
+def _use_amp(value: Any) -> list[str]:
+    return [f"model.mixed_precision={'bf16' if str(value).lower() == 'true' else 'no'}"]
 
 
-def _save_freq(value: str) -> list[str]:
+def _save_freq(value: Any) -> list[str]:
     return [f"{_PHASE2}.save_every={value}", f"{_PHASE2}.keep_checkpoints=null"]
 
 
-def _accumulate(value: str) -> list[str]:
+def _accumulate(value: Any) -> list[str]:
     raise UserError(
         f"trainer.gradient_accumulation_steps={value}: a batch is cut into as many passes as memory needs, whatever "
         f"its size; set the batch with data.train_batch_size, and the passes with {_PHASE2}.micro_batch_size"
     )
 
 
-def _num_workers(value: str) -> list[str]:
-    if os.environ.get("WORLD_SIZE", "1") == value:
+def _num_workers(value: Any) -> list[str]:
+    if value == processes():
         return []
     raise UserError(
         f"ray.cluster_config.num_workers={value}: start as many processes, with accelerate launch "
@@ -149,9 +136,17 @@ def _num_workers(value: str) -> list[str]:
     )
 
 
-_SPECIAL: dict[str, Callable[[str], list[Any]]] = {
-    "trainer.use_amp": _use_amp,
-    "trainer.save_freq": _save_freq,
-    "trainer.gradient_accumulation_steps": _accumulate,
-    "ray.cluster_config.num_workers": _num_workers,
-}
+_OTHERS = Aliases(
+    {
+        "data.train_batch_size": f"{_PHASE2}.tasks_per_update",
+        "trainer.total_epochs": "agents.epochs",
+        "actor_rollout_ref.actor.optim.lr": f"{_PHASE2}.learning_rate",
+        "trainer.test_freq": f"{_PHASE2}.eval_every",
+        "n_parallel_agents": "agents.concurrency",
+        "trainer.use_amp": _use_amp,
+        "trainer.save_freq": _save_freq,
+        "trainer.gradient_accumulation_steps": _accumulate,
+        "ray.cluster_config.num_workers": _num_workers,
+    }
+)
+"""Words of rLLM's and verl's configuration."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from orchestai.cli import main
+from orchestai.config.aliases import flags_as_words
 
 _TRAINING = ("--output_dir", "logs", "training.phase2_rl.algorithm=PPO", "logging.trackers=[tensorboard]")
 """What the scripts for training do unless their arguments say otherwise."""
@@ -18,20 +19,7 @@ def run(command: str, name: str) -> None:
 
 def train(name: str, *words: str) -> None:
     """`orchestai agents train NAME` and the script's own arguments, where `--key value` may stand for `key=value`."""
-    main(["agents", "train", name, *words, *_words(sys.argv[1:])])
-
-
-def _words(arguments: list[str]) -> list[str]:
-    """`--learning_rate 1e-6` as `learning_rate=1e-6`, unless the command itself has such a flag."""
-    words: list[str] = []
-    left = iter(arguments)
-    for argument in left:
-        name, equals, value = argument.removeprefix("--").partition("=")
-        if not argument.startswith("--") or name.replace("-", "_") in _FLAGS:
-            words.append(argument)
-        else:
-            words.append(f"{name}={value if equals else next(left, '')}")
-    return words
+    main(["agents", "train", name, *words, *flags_as_words(sys.argv[1:], _FLAGS)])
 
 
 _FLAGS = ("config", "output_dir", "checkpoint", "resume", "help")

@@ -60,6 +60,7 @@ def train_phase2(
 ) -> None:
     """Phase 2: improve the planner by the reward of executed plans. Start it with `accelerate launch` for many GPUs."""
     from orchestai.config import load_config
+    from orchestai.config.aliases.train import SHORT
 
     if episodes is not None and updates is not None:
         raise UserError("--episodes and --updates both say how long phase 2 lasts; give one of them")
@@ -68,7 +69,8 @@ def train_phase2(
         *(["training.phase2_rl.num_updates=null"] if episodes is not None else []),
         *override("training.phase2_rl.num_updates", updates),
     ]
-    _train_or_validate(load_config(config, [*(overrides or []), *flags]), checkpoint, evaluate_only, output_dir, resume)
+    loaded = load_config(config, [*SHORT.replace(overrides or []), *flags])
+    _train_or_validate(loaded, checkpoint, evaluate_only, output_dir, resume)
 
 
 def train(overrides: Overrides = None) -> None:
@@ -77,7 +79,7 @@ def train(overrides: Overrides = None) -> None:
     Overrides are dotted, or short: run_cfg, trainer_cfg, model_name_or_path, train_batch_size, max_steps, checkpoint,
     output_dir, resume, evaluate_only; docs/bigcodebench.md explains them.
     """
-    from orchestai.config.aliases import understand
+    from orchestai.config.aliases.train import understand
 
     asked = understand(overrides or [])
     _train_or_validate(asked.config, asked.checkpoint, asked.evaluate_only, asked.output_dir, asked.resume)

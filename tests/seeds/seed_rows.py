@@ -21,7 +21,7 @@ from orchestai import cli
 from orchestai.agents.registry import presets
 from orchestai.agents.shorthand import load_agent_config
 from orchestai.config import LoggingConfig, load_config
-from orchestai.config.aliases import understand
+from orchestai.config.aliases.train import understand
 from orchestai.config.section import Section
 from orchestai.errors import UserError
 from orchestai.training import distributed

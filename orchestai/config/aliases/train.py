@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from orchestai.config import BASE, Config, load_config
+from orchestai.config.aliases.table import Aliases, override, processes, split, whole_number
+from orchestai.config.load import load_config
+from orchestai.config.planner import BASE
+from orchestai.config.root import Config
 from orchestai.errors import UserError
 
 PRESETS = Path("configs/bigcodebench")
 _NAMES = ("cpu", "one_gpu", "eight_gpus")
 _PHASE2 = "training.phase2_rl"
 _FIXED = {"model_cfg": ("base",), "data_cfg": ("bigcodebench",), "run_cfg": ("default", *_NAMES)}
-_KEYS = ("evaluate_only", "checkpoint", "output_dir", "resume")
-_SIZES = ("train_batch_size", "per_device_train_batch_size", "max_steps", "vllm_gpu_memory_utilization")
 _TRAINERS = ("grpo", "ppo")
-_SHORT = {"model_name_or_path": "planner.language.model", "trainer_cfg": f"{_PHASE2}.algorithm"}
+_KEYS = ("evaluate_only", "checkpoint", "output_dir", "resume")
+_SIZES = ("train_batch_size", "per_device_train_batch_size", "vllm_gpu_memory_utilization")
+
+
+def _trainer(value: Any) -> list[str]:
+    if str(value).lower() not in _TRAINERS:
+        raise UserError(f"trainer_cfg: {value!r} is not one of {', '.join(_TRAINERS)}")
+    return [f"{_PHASE2}.algorithm={str(value).upper()}"]
+
+
+def _updates(value: Any) -> list[str]:
+    return [override(f"{_PHASE2}.num_updates", whole_number("max_steps", str(value)))]
+
+
+SHORT = Aliases({"model_name_or_path": "planner.language.model", "trainer_cfg": _trainer, "max_steps": _updates})
+"""Short words of phase 2, whatever the configuration that they change."""
 
 
 @dataclass(frozen=True)
@@ -52,18 +68,13 @@ def understand(words: Sequence[str]) -> Asked:
     given: dict[str, str] = {}
     overrides = []
     for word in words:
-        key, equals, value = word.partition("=")
-        key = key.removesuffix("@_global_")
-        if "." in key or not equals:
-            overrides.append(word)
-        elif key in _SHORT:
-            if key == "trainer_cfg" and value.lower() not in _TRAINERS:
-                raise UserError(f"trainer_cfg: {value!r} is not one of {', '.join(_TRAINERS)}")
-            overrides.append(f"{_SHORT[key]}={value.upper() if key == 'trainer_cfg' else value}")
-        elif key in (*_FIXED, *_KEYS, *_SIZES):
+        key, value = split(word)
+        if key in (*_FIXED, *_KEYS, *_SIZES):
             given[key] = _allowed(key, value)
+        elif "." in key or key in SHORT:
+            overrides += SHORT.replace([f"{key}={value}"])
         else:
-            known = ", ".join((*_FIXED, *_SHORT, *_SIZES, *_KEYS))
+            known = ", ".join((*_FIXED, *SHORT.keys, *_SIZES, *_KEYS))
             raise UserError(f"{word!r}: write a dotted key of the configuration, or one of {known}")
     name = given.get("run_cfg", "default")
     path = PRESETS / f"{_default() if name == 'default' else name}.yaml"
@@ -86,7 +97,7 @@ def _allowed(key: str, value: str) -> str:
 
 def _default() -> str:
     """The preset for what is here: several processes, a GPU, or neither."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if processes() > 1:
         return "eight_gpus"
     return "one_gpu" if torch.cuda.is_available() else "cpu"
 
@@ -94,18 +105,17 @@ def _default() -> str:
 def _sizes(given: dict[str, str], config: Config) -> list[str]:
     """The words of `_SIZES` as overrides of a configuration in which all else is decided."""
     phase2, overrides = config.training.phase2_rl, []
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
     key = "train_batch_size"
-    plans = _number(key, given) if key in given else None
+    plans = whole_number(key, given[key]) if key in given else None
     if "per_device_train_batch_size" in given:
-        of_one = _number("per_device_train_batch_size", given)
+        of_one = whole_number("per_device_train_batch_size", given["per_device_train_batch_size"])
         overrides += [f"{_PHASE2}.micro_batch_size={of_one}", f"{_PHASE2}.micro_batch_tokens=null"]
         if plans is None:
-            key, plans = "per_device_train_batch_size", of_one * processes
-        elif plans % (of_one * processes):
+            key, plans = "per_device_train_batch_size", of_one * processes()
+        elif plans % (of_one * processes()):
             raise UserError(
                 f"train_batch_size: {plans} is no multiple of per_device_train_batch_size x processes, "
-                f"{of_one} x {processes}"
+                f"{of_one} x {processes()}"
             )
     if plans is not None:
         if plans % phase2.num_generations:
@@ -117,8 +127,6 @@ def _sizes(given: dict[str, str], config: Config) -> list[str]:
         overrides.append(f"{_PHASE2}.tasks_per_update={tasks}")
         if tasks > phase2.num_episodes:  # a run shorter than one of its batches would cut the batch
             overrides.append(f"{_PHASE2}.num_episodes={tasks}")
-    if "max_steps" in given:
-        overrides.append(f"{_PHASE2}.num_updates={_number('max_steps', given)}")
     if "vllm_gpu_memory_utilization" in given:
         backend = config.planner.language.backend
         if backend != "vllm":
@@ -129,9 +137,3 @@ def _sizes(given: dict[str, str], config: Config) -> list[str]:
         share = given["vllm_gpu_memory_utilization"]
         overrides.append(f"planner.language.vllm.gpu_memory_utilization={share}")
     return overrides
-
-
-def _number(key: str, given: dict[str, str]) -> int:
-    if not given[key].isdecimal() or int(given[key]) < 1:
-        raise UserError(f"{key}: {given[key]!r} is not a whole number from 1")
-    return int(given[key])
