@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import Field, model_validator
 
-from orchestai.config.rl import Phase2Config
+from orchestai.config.rl import RlConfig
 from orchestai.config.section import Section
+
+R = TypeVar("R", bound=RlConfig)
 
 
 class VllmConfig(Section):
@@ -53,7 +55,7 @@ class BackendConfig(Section):
         """Whether an engine samples, which computes otherwise than what learns."""
         return self.backend in ("vllm", "vllm_server")
 
-    def with_correction(self, phase2: Phase2Config) -> Phase2Config:
+    def with_correction(self, phase2: R) -> R:
         """The settings, which correct what an engine samples unless they say how."""
         if not self.samples_elsewhere or phase2.sampler_correction is not None:
             return phase2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
 import os
@@ -13,6 +12,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from orchestai.errors import UserError
+from orchestai.names import did_you_mean
 
 Meaning: TypeAlias = Callable[[Any], list[str]]
 """The overrides that a value stands for."""
@@ -52,8 +52,7 @@ class Aliases:
             elif key in self.unused:
                 unused.append(f"{key} ({self.unused[key]})" if self.unused[key] else key)
             else:
-                near = difflib.get_close_matches(key, self.keys, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else "; write a dotted key of the configuration"
+                hint = did_you_mean(key, self.keys) or "; write a dotted key of the configuration"
                 raise UserError(f"{key}: unknown key (value {value!r}){hint}")
         if unused:
             _log.warning("of %s, these change nothing here: %s", source, ", ".join(unused))
