@@ -179,8 +179,8 @@ def test_nothing_is_learned_where_all_that_differs_was_cut_off(algorithm):
 
 def test_the_sampler_says_what_was_cut_off_and_no_token_does():
     """Padding may be the end token, and the last token of what was cut off may be any."""
-    assert not completion([5, 0], [-1.0, -1.0], "length").ended
-    assert completion([5, 7], [-1.0, -1.0], "stop").ended
+    assert not completion([5, 0], [-1.0, -1.0], "length", "model").ended
+    assert completion([5, 7], [-1.0, -1.0], "stop", "model").ended
 
 
 def test_the_share_of_what_was_cut_off_is_reported():
