@@ -1,12 +1,12 @@
-"""What an attempt at a task is worth: a score, or the reason why there is none."""
+"""What an attempt at a task is worth: a score or a reward, or the reason why there is none."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 
 from orchestai.errors import LASTING, FaultKind, InfrastructureError, UserError
 
@@ -46,6 +46,65 @@ class Unscorable:
 
 
 Outcome: TypeAlias = Scored | Unscorable
+
+
+class RewardPart(NamedTuple):
+    """One of several terms of a reward, which is the sum of their values times their weights."""
+
+    value: float
+    weight: float = 1.0
+
+
+class StepReward(NamedTuple):
+    """What one step of a plan gave.
+
+    Attributes:
+        earned: the share of the reward that the step earned alone.
+        failed: whether it had no answer, or none that passed its visible check.
+    """
+
+    earned: float
+    failed: bool
+
+
+@dataclass(frozen=True)
+class Reward:
+    """What one attempt earned, to learn from.
+
+    Attributes:
+        total: all of it.
+        parts: its terms by name; empty where it is one figure.
+        steps: one per step of the plan; empty where nothing ran.
+    """
+
+    total: float
+    parts: Mapping[str, RewardPart] = field(default_factory=dict)
+    steps: tuple[StepReward, ...] = ()
+
+    @classmethod
+    def of(cls, parts: Mapping[str, RewardPart], steps: Iterable[StepReward] = ()) -> Reward:
+        """The weighted sum of its parts."""
+        return cls(sum(part.value * part.weight for part in parts.values()), parts, tuple(steps))
+
+    @classmethod
+    def mean(cls, rewards: Sequence[Reward]) -> Reward:
+        """The mean of the rewards of one plan's executions; a step failed where it did in any."""
+        parts = {
+            name: RewardPart(_mean([reward.parts[name].value for reward in rewards]), weight)
+            for name, (_, weight) in rewards[0].parts.items()
+        }
+        steps = zip(*(reward.steps for reward in rewards), strict=True)
+        together = (StepReward(_mean([s.earned for s in same]), any(s.failed for s in same)) for same in steps)
+        return cls(_mean([reward.total for reward in rewards]), parts, tuple(together))
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The parts for reports, as `reward_NAME`."""
+        return {f"reward_{name}": part.value for name, part in self.parts.items()}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 class UnscorableCounts:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias, TypedDict
+from typing import Literal, TypeAlias, TypedDict
 
 import torch
 from torch import Tensor
 
-from orchestai.outcome import Outcome, Scored
+from orchestai.outcome import Outcome, Reward, Scored, Unscorable
 
 Speaker: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
@@ -149,19 +149,6 @@ class Turn:
             raise ValueError(f"reward of a turn is {self.reward}")
 
 
-@dataclass(frozen=True)
-class StepResult:
-    """What became of one step of a plan.
-
-    Attributes:
-        reward: the part of the episode's reward that the step earned alone.
-        failed: whether it had no answer, or none that passed its visible check.
-    """
-
-    reward: float
-    failed: bool
-
-
 @dataclass(frozen=True, eq=False)
 class Trajectory:
     """What one role did in an episode.
@@ -187,23 +174,14 @@ class Trajectory:
             raise ValueError(f"reward of role {self.role!r} is {self.reward}")
 
 
-class NamedReward(NamedTuple):
-    """One of several rewards of an episode, which is worth the sum of their values times their weights."""
-
-    value: float
-    weight: float = 1.0
-
-
 @dataclass(frozen=True, eq=False)
 class Episode:
     """One attempt at a task.
 
     Attributes:
         group_id: episodes with the same one are compared with each other.
-        outcome: the reward, or why there is none; without one, the episode is in neither baseline nor loss.
+        reward: what it earned, or why there is none; without one, the episode is in neither baseline nor loss.
         metrics: figures of its executions (`success`, `cost_usd`, `latency_ms`, ...); empty where nothing ran.
-        rewards: what the outcome is the weighted sum of, by name; empty where it is one reward.
-        steps: one result per step of the plan; empty where nothing ran.
         valid: whether there was a plan to execute.
         raw_valid: whether the plan was a DAG before repair.
         text: the plan, for people.
@@ -212,22 +190,27 @@ class Episode:
     task_id: str
     group_id: str
     trajectories: tuple[Trajectory, ...]
-    outcome: Outcome
+    reward: Reward | Unscorable
     metrics: Mapping[str, float] = field(default_factory=dict)
-    rewards: Mapping[str, NamedReward] = field(default_factory=dict)
-    steps: tuple[StepResult, ...] = ()
     valid: bool = True
     raw_valid: bool = True
     text: str = ""
 
     def __post_init__(self) -> None:
-        for name, reward in self.rewards.items():
-            if not math.isfinite(reward.value):
-                raise ValueError(f"reward {name!r} of task {self.task_id!r} is {reward.value}; leave it out, or fix it")
-        if isinstance(self.outcome, Scored) and not math.isfinite(self.outcome.value):
+        if isinstance(self.reward, Unscorable):
+            return
+        for name, (value, _) in self.reward.parts.items():
+            if not math.isfinite(value):
+                raise ValueError(f"reward {name!r} of task {self.task_id!r} is {value}; leave it out, or fix it")
+        if not math.isfinite(self.reward.total):
             raise ValueError(
-                f"reward of task {self.task_id!r} is {self.outcome.value}; make it Unscorable, or fix the reward"
+                f"reward of task {self.task_id!r} is {self.reward.total}; make it Unscorable, or fix the reward"
             )
+
+    @property
+    def outcome(self) -> Outcome:
+        """The total of the reward, or why there is none."""
+        return self.reward if isinstance(self.reward, Unscorable) else Scored(self.reward.total)
 
     @property
     def turns(self) -> tuple[Turn, ...]:

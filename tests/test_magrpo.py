@@ -161,7 +161,7 @@ def of_policy(episodes: Sequence[Episode], policy: str) -> list[Episode]:
     def keep(trajectories: Sequence[Trajectory]) -> tuple[Trajectory, ...]:
         return tuple(trajectory for trajectory in trajectories if trajectory.policy == policy)
 
-    return [Episode(e.task_id, e.group_id, keep(e.trajectories), e.outcome, e.metrics, text=e.text) for e in episodes]
+    return [Episode(e.task_id, e.group_id, keep(e.trajectories), e.reward, e.metrics, text=e.text) for e in episodes]
 
 
 @pytest.fixture(scope="module")

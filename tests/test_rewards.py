@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from orchestai.config import Config
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
-from orchestai.execution.reward import AbsoluteReward, RelativeReward, Reward, invalid_reward, reward_form
+from orchestai.execution.reward import AbsoluteReward, RelativeReward, invalid_reward, reward_form
 from orchestai.execution.reward_reference import Reference, typical
-from orchestai.outcome import Scored, Unscorable
+from orchestai.outcome import Reward, Scored, Unscorable
 from orchestai.rewards.functions import score
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Sandbox
@@ -67,8 +67,8 @@ def test_the_relative_form_by_hand():
     """Half of the cost's share at the reference; a third of the steps passed their checks; a step pays its own cost."""
     reward = relative().of(execution(Scored(1.0), cost=2.0, latency_ms=100.0, shares=(0.5, 0.5, 0.0)))
     parts = {"reward_success": 10.0, "reward_cost": -0.25, "reward_latency": -0.05, "reward_checks": 0.1}
-    assert reward.parts == pytest.approx({**parts, "reward_invalid": 0.0})
-    assert reward.steps == pytest.approx((0.1 - 0.125, -0.125, 0.0))
+    assert reward.figures == pytest.approx({**parts, "reward_invalid": 0.0})
+    assert [step.earned for step in reward.steps] == pytest.approx([0.1 - 0.125, -0.125, 0.0])
 
 
 figures = st.tuples(st.floats(0, 1), st.floats(0, 1e6), st.floats(0, 1e9), st.lists(st.booleans(), min_size=1))
@@ -79,9 +79,9 @@ REAL = st.sampled_from([relative("all"), relative("fraction"), AbsoluteReward(10
 def test_the_parts_add_up_to_the_total_and_the_steps_to_their_checks_and_costs(found, form):
     fraction, cost, latency_ms, checks = found
     reward = form.of(execution(Scored(fraction), cost, latency_ms, checks))
-    assert sum(reward.parts.values()) == reward.total
-    alone = reward.parts["reward_checks"] + reward.parts["reward_cost"]
-    assert sum(reward.steps) == pytest.approx(alone, rel=1e-6, abs=1e-6)
+    assert sum(reward.figures.values()) == reward.total
+    alone = reward.parts["checks"].value + reward.parts["cost"].value
+    assert sum(step.earned for step in reward.steps) == pytest.approx(alone, rel=1e-6, abs=1e-6)
 
 
 @given(figures, figures)
@@ -119,7 +119,7 @@ def test_the_reference_is_typical_of_what_costs_something():
 def test_a_term_without_a_reference_is_left_out_and_that_is_said():
     """Beside logs in which nothing cost anything, the least price took the whole weight off."""
     free = relative(reference=typical([(0.0, 5.0)], "logs"))
-    assert free.of(execution(Scored(1.0), 1e-9, 0.0, (None,))).parts["reward_cost"] == 0.0
+    assert free.of(execution(Scored(1.0), 1e-9, 0.0, (None,))).parts["cost"].value == 0.0
     assert free.of(execution(Scored(1.0), 0.0, 5.0, (None,))).total == pytest.approx(10 - 0.1)
     first, left_out = free.remarks()
     assert "for latency (half of that at 5 ms)" in first

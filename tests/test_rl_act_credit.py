@@ -13,13 +13,13 @@ from test_rl_rows import TASKS, dialogue, turn
 
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
-from orchestai.outcome import Scored, Unscorable
+from orchestai.outcome import Reward, RewardPart, Unscorable
 from orchestai.training.rl.algorithms import formulas
 from orchestai.training.rl.algorithms.credit import Credit, acts_of
 from orchestai.training.rl.algorithms.recipes import PPO, RECIPES
 from orchestai.training.rl.algorithms.worked_example import worked_example
 from orchestai.training.rl.batch import make_batch
-from orchestai.types import Episode, NamedReward, Trajectory
+from orchestai.types import Episode, Trajectory
 
 
 def mean_centred(rewards, group_ids, unit_ids):
@@ -30,7 +30,7 @@ def mean_centred(rewards, group_ids, unit_ids):
 def attempt(rewards: list[float | None], outcome: float, own: float | None = None, role: str = "a") -> Episode:
     acts = [[5 + i] for i in range(len(rewards))]
     made = dialogue(acts, [[1, 2]] * len(rewards), rewards, role)
-    return Episode("t", "t", (Trajectory(role, "p", made.turns, own),), Scored(outcome))
+    return Episode("t", "t", (Trajectory(role, "p", made.turns, own),), Reward(outcome))
 
 
 def advantages(credit: Credit, *episodes: Episode, compare=mean_centred) -> list[float]:
@@ -54,9 +54,9 @@ def test_named_rewards_are_told_apart_where_each_is_compared_by_itself():
     half, third = 0.5, (1 / 3) ** 0.5
     summed = [0.75 / half - 0.5 * 0.5 / third] + [-0.25 / half + 0.5 * 0.5 / third] * 2 + [-0.5 - 0.5 * 0.5 / third]
     deviation = (sum(value**2 for value in summed) / 5) ** 0.5
-    named = [{"a": NamedReward(a), "b": NamedReward(b, 0.5)} for a, b in ((1.0, 0.0), (0.0, 2.0), (0.0, 2.0))]
-    episodes = [replace(attempt([None], 1.0), rewards=rewards) for rewards in named]
-    episodes += [attempt([None], 0.0), replace(attempt([None], 0.0), outcome=Unscorable("server", "down"))]
+    named = [{"a": RewardPart(a), "b": RewardPart(b, 0.5)} for a, b in ((1.0, 0.0), (0.0, 2.0), (0.0, 2.0))]
+    episodes = [replace(attempt([None], 1.0), reward=Reward(1.0, parts)) for parts in named]
+    episodes += [attempt([None], 0.0), replace(attempt([None], 0.0), reward=Unscorable("server", "down"))]
     episodes += [replace(one, group_id="u") for one in episodes[1:3]]
     config = Phase2Config(loss_type="grpo")
     found = {
@@ -85,7 +85,7 @@ def test_an_attempt_with_three_conversations_of_a_role_counts_once(rule):
 
     def talks(number: int, outcome: float) -> Episode:
         one = attempt([None], outcome).trajectories[0]
-        return Episode("t", "t", (one,) * number, Scored(outcome))
+        return Episode("t", "t", (one,) * number, Reward(outcome))
 
     found = advantages(Credit(rule), talks(3, 0.0), talks(1, 1.0), talks(1, 1.0))
     assert found == pytest.approx([-2 / 3] * 3 + [1 / 3] * 2, abs=1e-6)
@@ -95,8 +95,8 @@ def test_an_attempt_with_three_conversations_of_a_role_counts_once(rule):
 def test_every_baseline_counts_attempts(loss_type, expected):
     """Left out of its own baseline is the whole attempt: its other conversations have the same outcome."""
     one = attempt([None], 0.0).trajectories[0]
-    failed = Episode("t", "t", (one,) * 3, Scored(0.0))
-    won = [Episode("t", "t", (one,), Scored(1.0)) for _ in range(2)]
+    failed = Episode("t", "t", (one,) * 3, Reward(0.0))
+    won = [Episode("t", "t", (one,), Reward(1.0)) for _ in range(2)]
     config = Phase2Config(loss_type=loss_type)
     batch = make_batch([failed, *won], TASKS, RECIPES[loss_type], config, 20, Credit("outcome")).batch
     assert batch.advantages[0].unique().tolist() == pytest.approx([expected], abs=1e-6)
@@ -141,7 +141,7 @@ def test_joint_compares_acts_of_one_node_without_deviation():
 
     nodes = ["root", "root", "root.0", "root.0", "root.1", "root.1"]
     first, second = acts("a", [3.0, 1.0, 2.0, 0.0, 5.0, 5.0], nodes), acts("b", [3.0, 1.0, 2.0, 0.0, 5.0, 4.0], nodes)
-    episode = Episode("t", "t", (*first, *second), Scored(0.0))
+    episode = Episode("t", "t", (*first, *second), Reward(0.0))
     found = [1.0, -1.0, 1.0, -1.0, 0.0, 0.0]
     assert advantages(Credit("joint"), episode) == [*found, *found[:4], 0.5, -0.5]
 
@@ -150,7 +150,7 @@ def test_context_compares_acts_after_the_same_prompt():
     """Second turns follow different words, so each has nobody to be compared with."""
     acts = [[5], [6]], [[8], [6]]
     episodes = [
-        Episode("t", "t", (dialogue(some, [[1, 2], [3]], rewards),), Scored(0.0))
+        Episode("t", "t", (dialogue(some, [[1, 2], [3]], rewards),), Reward(0.0))
         for some, rewards in zip(acts, ([1.0, 1.0], [0.0, 0.0]), strict=True)
     ]
     assert advantages(Credit("context"), *episodes) == [0.5, 0.0, -0.5, 0.0]

@@ -10,7 +10,7 @@ import torch
 
 from orchestai.config import Phase2Config
 from orchestai.lm.value_head import ValueHead
-from orchestai.outcome import Scored
+from orchestai.outcome import Reward
 from orchestai.tasks.task import Task
 from orchestai.training.rl.algorithms.critic import VALUE_STEP
 from orchestai.training.rl.algorithms.recipes import PPO
@@ -49,7 +49,7 @@ def episode(values: list[float], reward: float, *, tokens: bool) -> Episode:
     n = len(values)
     decisions = TokenDecisions(torch.zeros(1), torch.zeros(n)) if tokens else Decisions(n, *[NOTHING] * 5)
     turn = Turn(decisions, torch.zeros(n), torch.ones(n).bool(), torch.tensor(values), torch.zeros(n).long() - 1, 0)
-    return Episode("t", "t", (Trajectory("a", "p", (turn,)),), Scored(reward))
+    return Episode("t", "t", (Trajectory("a", "p", (turn,)),), Reward(reward))
 
 
 def returns(tokens: bool, slots: int, **changes) -> torch.Tensor:

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from orchestai.outcome import Scored, Unscorable
+from orchestai.outcome import Reward, Unscorable
 from orchestai.types import Decisions, Episode, Trajectory, Turn
 
 NOTHING = torch.zeros(0)
@@ -43,5 +43,5 @@ def test_a_log_probability_outside_the_mask_may_be_anything():
 
 def test_a_reward_is_a_number_or_a_reason():
     with pytest.raises(ValueError, match="Unscorable"):
-        Episode("t", "t", (), Scored(math.nan))
+        Episode("t", "t", (), Reward(math.nan))
     assert Episode("t", "t", (Trajectory("planner", "planner", (turn(),)),), Unscorable("server", "server down")).turns

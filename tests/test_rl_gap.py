@@ -6,7 +6,7 @@ import pytest
 import rl_bandit as bandit
 
 from orchestai.execution.result import Execution
-from orchestai.outcome import Scored, Unscorable
+from orchestai.outcome import Reward, Scored, Unscorable
 from orchestai.training.rl.monitoring.checkpoint import Position
 from orchestai.training.rl.monitoring.generalization_gap import growth, measure_gaps, note_attempts
 from orchestai.types import Episode
@@ -15,7 +15,7 @@ from orchestai.types import Episode
 def attempts(*rewards: float, first: int = 0, success: bool = True) -> list[Episode]:
     """Two attempts at each task, half a point above and below its reward."""
     return [
-        Episode(str(i), str(i), (), Scored(reward + half), metrics={"success": reward} if success else {})
+        Episode(str(i), str(i), (), Reward(reward + half), metrics={"success": reward} if success else {})
         for i, reward in enumerate(rewards, start=first)
         for half in (-0.5, 0.5)
     ]

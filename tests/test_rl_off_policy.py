@@ -12,7 +12,7 @@ import torch
 from test_rl_trainer import killed_at, train
 
 from orchestai.errors import UserError
-from orchestai.outcome import Scored, Unscorable
+from orchestai.outcome import Reward, Unscorable
 from orchestai.training.rl.monitoring.report import ROLLOUTS
 from orchestai.training.rl.rollouts.staleness import describe_staleness, refuse_stale
 from orchestai.types import Episode, Trajectory, Turn
@@ -115,7 +115,7 @@ def test_what_fails_while_sampling_ahead_ends_the_run(tmp_path):
 def episode(version: int) -> Episode:
     nothing = torch.zeros(1)
     turn = Turn(None, nothing, nothing == 0, nothing, nothing.long(), version)  # type: ignore[arg-type]
-    return Episode("t", "t", (Trajectory("planner", "planner", (turn,)),), Scored(1.0))
+    return Episode("t", "t", (Trajectory("planner", "planner", (turn,)),), Reward(1.0))
 
 
 def test_plans_older_than_the_bound_are_neither_learned_from_nor_zero():

@@ -7,7 +7,7 @@ import pytest
 import rl_bandit as bandit
 import torch
 
-from orchestai.outcome import Scored
+from orchestai.outcome import Reward, Scored
 from orchestai.training.rl.algorithms.invalid_plans import rank_invalid
 from orchestai.types import Episode
 
@@ -44,7 +44,7 @@ def test_in_the_absolute_form_the_worst_valid_plan_is_the_measure():
     """Its terms have no bound, so no constant is below all of them."""
 
     def episode(value: float, valid: bool) -> Episode:
-        return Episode("t", "t", (), Scored(value), {"reward_invalid": 0.0}, valid=valid)
+        return Episode("t", "t", (), Reward(value), {"reward_invalid": 0.0}, valid=valid)
 
     ranked = rank_invalid([episode(-0.1, False), episode(-7.0, True), episode(0.9, True)], margin=0.1)
     assert [e.outcome.value for e in ranked] == pytest.approx([-7.1, -7.0, 0.9])

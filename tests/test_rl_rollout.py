@@ -107,7 +107,7 @@ async def test_the_logged_parts_add_up_to_the_logged_reward():
     assert 0 < figures["valid_share"] < 1
     assert 0 < figures["unscorable_share"] < 1
     assert figures["reward_success"] > 0 > max(figures["reward_cost"], figures["reward_latency"])
-    assert sum(figures[name] for name in REWARD_PARTS) == pytest.approx(figures["reward"])
+    assert sum(figures[f"reward_{name}"] for name in REWARD_PARTS) == pytest.approx(figures["reward"])
     assert figures["reward_cost"] == pytest.approx(-0.5 * figures["cost_usd"])
     assert figures["reward_latency"] == pytest.approx(-0.02 * figures["latency_ms"])
 
@@ -166,6 +166,6 @@ async def test_steps_are_reported_with_what_they_earned_and_whether_they_failed(
     async def execute(task, workflow, sample=0) -> Execution:
         return (await bandit.execute(task, workflow)).model_copy(update={"results": results, "total_cost": 0.5})
 
-    steps = (await explore(rollout(execute, beta=2.0, shaped_reward=0.1)))[0][0].steps
+    steps = (await explore(rollout(execute, beta=2.0, shaped_reward=0.1)))[0][0].reward.steps
     assert [step.failed for step in steps] == [True, True, False, False]
-    assert [step.reward for step in steps] == pytest.approx([0.0, -1.0, 0.1, 0.0])
+    assert [step.earned for step in steps] == pytest.approx([0.0, -1.0, 0.1, 0.0])

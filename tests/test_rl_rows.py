@@ -10,7 +10,7 @@ from language_model import tiny_model, tiny_tokenizer
 
 from orchestai.config import Phase2Config
 from orchestai.lm.token_policy import TokenPolicy
-from orchestai.outcome import Scored
+from orchestai.outcome import Reward
 from orchestai.tasks.task import Task
 from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.objective import Objective
@@ -90,7 +90,7 @@ def attempts(draw: st.DrawFn) -> list[Episode]:
         acts, told = (draw(st.lists(words, min_size=n, max_size=n)) for _ in range(2))
         rewards = draw(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=n, max_size=n))
         trajectories = (dialogue(acts, told, rewards), dialogue(acts[:1], told[:1], rewards[:1], role="b"))
-        found.append(Episode("t", "t", trajectories, Scored(draw(st.sampled_from([0.0, 1.0])))))
+        found.append(Episode("t", "t", trajectories, Reward(draw(st.sampled_from([0.0, 1.0])))))
     return found
 
 
@@ -114,7 +114,7 @@ def test_neither_merging_rows_nor_their_order_changes_loss_or_gradient(episodes,
 def test_every_token_that_was_written_teaches_the_last_one_too_and_no_other_does():
     """The gradient with respect to the log-probability of each token of the row, asked for directly."""
     good, bad = dialogue([[5], [7]], [[1, 2], [3]], [0, 0]), dialogue([[8], [9]], [[1, 2], [3]], [0, 0])
-    episodes = [Episode("t", "t", (good,), Scored(1.0)), Episode("t", "t", (bad,), Scored(0.0))]
+    episodes = [Episode("t", "t", (good,), Reward(1.0)), Episode("t", "t", (bad,), Reward(0.0))]
     config = Phase2Config(loss_type="reinforce", entropy_coef=0.0)
     recipe = choose_recipe(config)
     batch = make_batch(episodes, TASKS, recipe, config, 20, plan_credit(config)).batch

@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from orchestai.config import Phase2Config
-from orchestai.outcome import Scored
+from orchestai.outcome import Reward
 from orchestai.training.rl.algorithms.objective import Objective
 from orchestai.training.rl.algorithms.recipes import PPO, RECIPES
 from orchestai.training.rl.batch import make_batch, plan_credit
@@ -37,7 +37,7 @@ def row(kind: int, tokens: list[int], value: float = 0.0) -> Turn:
 
 
 def episode(kind: int, tokens: list[int], reward: float) -> Episode:
-    return Episode(str(kind), str(kind), (Trajectory("planner", "planner", (row(kind, tokens),)),), Scored(reward))
+    return Episode(str(kind), str(kind), (Trajectory("planner", "planner", (row(kind, tokens),)),), Reward(reward))
 
 
 EPISODES = [

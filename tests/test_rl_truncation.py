@@ -11,7 +11,7 @@ import torch
 
 from orchestai.config import Phase2Config
 from orchestai.lm.backends.vllm_engine import completion
-from orchestai.outcome import Scored
+from orchestai.outcome import Reward
 from orchestai.training.rl.algorithms import formulas
 from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.objective import Objective
@@ -42,7 +42,7 @@ def turn(tokens: int, *, truncated: bool = False, limit: int = LIMIT, prompt: in
 
 
 def episode(reward: float, *turns: Turn, valid: bool = True) -> Episode:
-    return Episode("0", "0", (Trajectory("planner", "planner", turns),), Scored(reward), valid=valid)
+    return Episode("0", "0", (Trajectory("planner", "planner", turns),), Reward(reward), valid=valid)
 
 
 def learning(*episodes: Episode, credit: Credit | None = None, **changes):

@@ -13,11 +13,11 @@ from orchestai.agents.budget import Budget, BudgetExceededError
 from orchestai.agents.conversation import Act, Conversation, Sampled, Voice
 from orchestai.config.section import Section
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.outcome import Outcome, Scored, Unscorable
+from orchestai.outcome import Outcome, Reward, RewardPart, Scored, Unscorable
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.training.rl.rollouts.rows import rows_of
-from orchestai.types import Episode, NamedReward, TokenDecisions, Trajectory, Turn
+from orchestai.types import Episode, TokenDecisions, Trajectory, Turn
 
 
 class Agents:
@@ -64,21 +64,24 @@ class Agents:
             metrics: further figures, beside turns, tokens, named rewards and what each role earned.
         """
         trajectories = tuple(map(_trajectory, self.conversations))
-        rewards: dict[str, NamedReward] = {}
-        if isinstance(outcome, Mapping):
-            weights = self._reward_weights
-            rewards = {name: NamedReward(value, weights.get(name, 1.0)) for name, value in outcome.items()}
-            outcome = sum(reward.value * reward.weight for reward in rewards.values())
-        named = {f"reward_{name}": reward.value for name, reward in rewards.items()}
+        reward = self._reward(outcome)
+        named = reward.figures if isinstance(reward, Reward) else {}
         return Episode(
             task_id=self.task.task_id,
             group_id=self.task.task_id,
             trajectories=trajectories,
-            outcome=Scored(outcome) if isinstance(outcome, (int, float)) else outcome,
+            reward=reward,
             metrics={**_measured(self.conversations, trajectories), **named, **(metrics or {})},
-            rewards=rewards,
             text=_transcript(self.conversations),
         )
+
+    def _reward(self, outcome: Outcome | float | Mapping[str, float]) -> Reward | Unscorable:
+        if isinstance(outcome, Mapping):
+            weights = self._reward_weights
+            return Reward.of({name: RewardPart(value, weights.get(name, 1.0)) for name, value in outcome.items()})
+        if isinstance(outcome, Unscorable):
+            return outcome
+        return Reward(outcome.value if isinstance(outcome, Scored) else outcome)
 
 
 class AgentWorkflow(ABC):
@@ -128,7 +131,8 @@ async def attempt(workflow: AgentWorkflow, task: Task, agents: Agents) -> Episod
     if not isinstance(episode, Episode):
         name = type(workflow).__name__
         raise UserError(f"{name}.run gave {type(episode).__name__}; let it return agents.episode(reward)")
-    refuse_unknown_rewards(type(workflow), episode.rewards, f"{type(workflow).__name__}.run")
+    if isinstance(episode.reward, Reward):
+        refuse_unknown_rewards(type(workflow), episode.reward.parts, f"{type(workflow).__name__}.run")
     return episode
 
 

@@ -59,8 +59,9 @@ async def run_collect(
     from orchestai.data.collect import collect as run_collection
     from orchestai.data.collect import progress_bar
     from orchestai.execution.log import ExecutionLog
-    from orchestai.execution.reward import Reward, reward_form
+    from orchestai.execution.reward import reward_form
     from orchestai.execution.runtime import open_runtime
+    from orchestai.outcome import Reward
     from orchestai.planner.checkpoint import is_checkpoint, reference_of
     from orchestai.planner.registry import planner_for
     from orchestai.storage import artifacts

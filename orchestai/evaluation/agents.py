@@ -21,7 +21,7 @@ from orchestai.config.agents import AgentConfig
 from orchestai.evaluation.held_out import held_out_tasks
 from orchestai.evaluation.statistics import Interval, bootstrap_mean
 from orchestai.lm.backends.synced import local_backend
-from orchestai.outcome import Scored, UnscorableCounts
+from orchestai.outcome import Reward, UnscorableCounts
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import open_splits
 from orchestai.tasks.suite import data_fingerprint
@@ -50,10 +50,10 @@ async def evaluate(config: AgentConfig, *, checkpoint: Path | None, output: Path
     async with _open(config, checkpoint) as rollout:
         collected = await rollout.exploit(tasks)
     episodes = [episode for group in collected.groups for episode in group]
-    judged = [e for e in episodes if isinstance(e.outcome, Scored)]
+    judged = [e for e in episodes if isinstance(e.reward, Reward)]
     config.agents.limit().check(UnscorableCounts(episode.outcome for episode in episodes), "episodes")
     names = dict.fromkeys(name for e in judged for name in e.metrics)
-    found = {"reward": _interval([e.outcome.value for e in judged if isinstance(e.outcome, Scored)])}
+    found = {"reward": _interval([e.reward.total for e in judged if isinstance(e.reward, Reward)])}
     found |= {name: _interval([e.metrics.get(name, math.nan) for e in judged]) for name in names}
     report = {
         "workflow": config.agents.workflow,

@@ -8,58 +8,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from orchestai.config import Config
+from orchestai.execution.result import Execution
 from orchestai.execution.reward_reference import Reference, settle
-from orchestai.outcome import Outcome, Unscorable
+from orchestai.outcome import Reward, RewardPart, StepReward, Unscorable
 
-REWARD_PARTS = ("reward_success", "reward_cost", "reward_latency", "reward_checks", "reward_invalid")
+REWARD_PARTS = ("success", "cost", "latency", "checks", "invalid")
+"""Names of the terms of an execution's reward."""
 INVALID_MARGIN = 0.1
 """By how much of a success the worst valid plan outranks an invalid one."""
 _TELLING = 0.1
 """A term of the absolute form is warned of where a typical execution loses this share of a success to it."""
-
-
-class JudgedStep(Protocol):
-    """What the reward reads of a `SubtaskResult`."""
-
-    @property
-    def passed_check(self) -> bool | None: ...
-    @property
-    def cost_usd(self) -> float: ...
-
-
-class Judged(Protocol):
-    """What the reward reads of an `Execution`."""
-
-    @property
-    def outcome(self) -> Outcome: ...
-    @property
-    def total_cost(self) -> float: ...
-    @property
-    def total_latency_ms(self) -> float: ...
-    @property
-    def results(self) -> Sequence[JudgedStep]: ...
-
-
-@dataclass(frozen=True)
-class Reward:
-    """What one execution earned.
-
-    Attributes:
-        parts: the terms by the names `REWARD_PARTS`.
-        steps: the part of the total that each subtask earned alone, by its check and its cost.
-    """
-
-    parts: Mapping[str, float]
-    steps: tuple[float, ...] = ()
-
-    @property
-    def total(self) -> float:
-        return sum(self.parts.values())
 
 
 @dataclass(frozen=True)
@@ -102,7 +65,7 @@ class RewardForm(ABC):
         """Least distance of an invalid plan to the valid ones."""
         return invalid_margin(self.alpha)
 
-    def of(self, execution: Judged) -> Reward | Unscorable:
+    def of(self, execution: Execution) -> Reward | Unscorable:
         """The reward, or why there is none: what could not be judged keeps its reason."""
         if isinstance(execution.outcome, Unscorable):
             return execution.outcome
@@ -117,12 +80,15 @@ class RewardForm(ABC):
             sum(checks),
             0.0,
         )
-        steps = (earned - per_usd * result.cost_usd for earned, result in zip(checks, execution.results, strict=True))
-        return Reward(dict(zip(REWARD_PARTS, terms, strict=True)), tuple(steps))
+        steps = (
+            StepReward(earned - per_usd * result.cost_usd, result.failed)
+            for earned, result in zip(checks, execution.results, strict=True)
+        )
+        return Reward.of(dict(zip(REWARD_PARTS, map(RewardPart, terms), strict=True)), steps)
 
     def invalid(self) -> Reward:
         """The reward of a plan that could not be executed, as long as no valid one did worse (`invalid_reward`)."""
-        return Reward({**dict.fromkeys(REWARD_PARTS, 0.0), "reward_invalid": self.floor})
+        return Reward.of({**dict.fromkeys(REWARD_PARTS, RewardPart(0.0)), "invalid": RewardPart(self.floor)})
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from orchestai.config import Phase2Config, RlConfig, SamplingConfig
 from orchestai.errors import UserError
-from orchestai.outcome import Scored
+from orchestai.outcome import Reward
 from orchestai.tasks.task import Task
 from orchestai.training.rl.algorithms import formulas
 from orchestai.training.rl.algorithms.credit import Acts, Credit, acts_of, decoupled, step_advantages
@@ -169,7 +169,7 @@ def make_batch(
     """
     if credit.decoupled:
         episodes = decoupled(episodes)
-    known = [(i, t) for i, e in enumerate(episodes) if isinstance(e.outcome, Scored) for t in e.trajectories if t.turns]
+    known = [(i, t) for i, e in enumerate(episodes) if isinstance(e.reward, Reward) for t in e.trajectories if t.turns]
     if not known:
         return Learning(None, 0, 0, torch.zeros(0, dtype=torch.float64))
     acts = acts_of([(episodes[i], trajectory) for i, trajectory in known])
@@ -307,12 +307,12 @@ def _compare(recipe: Recipe, rewards: Tensor, group_ids: Tensor, unit_ids: Tenso
 
 def _credit_steps(episodes: Sequence[Episode], acts: Acts) -> Tensor:
     """(episodes, steps) advantages of the steps of each episode's plan."""
-    longest = max((len(episode.steps) for episode in episodes), default=0)
-    shape = len(episodes), max(longest, 1)
+    plans = [e.reward.steps if isinstance(e.reward, Reward) else () for e in episodes]
+    shape = len(plans), max([1, *map(len, plans)])
     own, failed, exists = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape).bool(), torch.zeros(shape).bool()
-    for row, episode in enumerate(episodes):
-        n = len(episode.steps)
-        own[row, :n] = torch.tensor([step.reward for step in episode.steps], dtype=torch.float64)
-        failed[row, :n] = torch.tensor([step.failed for step in episode.steps], dtype=torch.bool)
+    for row, steps in enumerate(plans):
+        n = len(steps)
+        own[row, :n] = torch.tensor([step.earned for step in steps], dtype=torch.float64)
+        failed[row, :n] = torch.tensor([step.failed for step in steps], dtype=torch.bool)
         exists[row, :n] = True
     return step_advantages(acts.role_reward[acts.last], own, failed, exists, acts.group[acts.last]).float()

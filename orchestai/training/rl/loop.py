@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from orchestai.errors import InfrastructureError
-from orchestai.execution.reward import AbsoluteReward, Judged
+from orchestai.execution.result import Execution
+from orchestai.execution.reward import AbsoluteReward
 from orchestai.outcome import Unscorable
 from orchestai.planner.base import TrainablePlanner
 from orchestai.tasks.task import Task
@@ -20,7 +21,7 @@ from orchestai.types import AnyDecisions, DecisionKind
 
 
 def compute_reward(
-    result: Judged,
+    result: Execution,
     *,
     alpha: float = 10.0,
     beta: float = 0.1,

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from orchestai.config.agents import CreditRule
 from orchestai.errors import UserError
-from orchestai.outcome import Scored
+from orchestai.outcome import Reward
 from orchestai.training.rl.algorithms import formulas
 from orchestai.training.rl.algorithms.formulas import GroupAdvantages
 from orchestai.types import Episode, TokenDecisions, Trajectory
@@ -111,8 +111,8 @@ def acts_of(trajectories: Sequence[tuple[Episode, Trajectory]]) -> Acts:
 
 
 def _scored(episode: Episode) -> float:
-    assert isinstance(episode.outcome, Scored)
-    return episode.outcome.value
+    assert isinstance(episode.reward, Reward)
+    return episode.reward.total
 
 
 @dataclass(frozen=True)
@@ -187,26 +187,27 @@ def decoupled(episodes: Sequence[Episode]) -> list[Episode]:
     to whoever compares these outcomes. A reward that an attempt lacks is in no mean and no deviation of it; an attempt
     without any, such as one that spent its budget, has its outcome for each.
     """
-    weights = {name: reward.weight for episode in episodes for name, reward in episode.rewards.items()} or {"": 1.0}
+    rewards = [episode.reward for episode in episodes if isinstance(episode.reward, Reward)]
+    weights = {name: part.weight for reward in rewards for name, part in reward.parts.items()} or {"": 1.0}
     number = {group: i for i, group in enumerate(dict.fromkeys(episode.group_id for episode in episodes))}
     groups = torch.tensor([number[episode.group_id] for episode in episodes], dtype=torch.long)
     worth = torch.zeros(len(episodes), dtype=torch.float64)
     for name, weight in weights.items():
-        values = torch.tensor([_reward_of(episode, name) for episode in episodes], dtype=torch.float64)
+        values = torch.tensor([_part_of(episode, name) for episode in episodes], dtype=torch.float64)
         worth += weight * formulas.group_advantages(values, groups, ~values.isnan()).values
     return [
-        replace(episode, outcome=Scored(value)) if isinstance(episode.outcome, Scored) else episode
+        replace(episode, reward=replace(episode.reward, total=value)) if isinstance(episode.reward, Reward) else episode
         for episode, value in zip(episodes, worth.tolist(), strict=True)
     ]
 
 
-def _reward_of(episode: Episode, name: str) -> float:
+def _part_of(episode: Episode, name: str) -> float:
     """NaN where it has none."""
-    if not isinstance(episode.outcome, Scored):
+    if not isinstance(episode.reward, Reward):
         return math.nan
-    if not episode.rewards:
-        return episode.outcome.value
-    return episode.rewards[name].value if name in episode.rewards else math.nan
+    if not episode.reward.parts:
+        return episode.reward.total
+    return episode.reward.parts[name].value if name in episode.reward.parts else math.nan
 
 
 def outcome(acts: Acts, compare: Compare) -> GroupAdvantages:

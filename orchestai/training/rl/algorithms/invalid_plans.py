@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestai.execution.reward import invalid_reward
-from orchestai.outcome import Scored
+from orchestai.outcome import Reward, RewardPart
 from orchestai.types import Episode
 
 
@@ -19,12 +19,12 @@ def rank_invalid(episodes: Sequence[Episode], margin: float) -> list[Episode]:
     Args:
         margin: by how much less at least.
     """
-    valid = [e.outcome.value for e in episodes if e.valid and isinstance(e.outcome, Scored)]
+    valid = [e.reward.total for e in episodes if e.valid and isinstance(e.reward, Reward)]
     ranked = []
     for episode in episodes:
-        if not episode.valid and isinstance(episode.outcome, Scored):
-            value = invalid_reward(episode.outcome.value, margin, valid)
-            metrics = {**episode.metrics, "reward_invalid": value}
-            episode = replace(episode, outcome=Scored(value), metrics=metrics)
+        if not episode.valid and isinstance(episode.reward, Reward):
+            value = invalid_reward(episode.reward.total, margin, valid)
+            reward = Reward(value, {**episode.reward.parts, "invalid": RewardPart(value)})
+            episode = replace(episode, reward=reward, metrics={**episode.metrics, **reward.figures})
         ranked.append(episode)
     return ranked

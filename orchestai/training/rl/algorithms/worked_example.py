@@ -8,7 +8,7 @@ import torch
 from rich.table import Table
 
 from orchestai.config import RlConfig
-from orchestai.outcome import Scored
+from orchestai.outcome import Reward
 from orchestai.tasks.task import Task
 from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.recipes import Recipe
@@ -52,4 +52,4 @@ def _episode(roles: Sequence[str], rewards: Sequence[float], outcome: float) -> 
         return Turn(TokenDecisions(prompt, token), zero, zero == 0, zero, zero.long() - 1, 0, reward=reward)
 
     turns = tuple(turn(number, reward) for number, reward in enumerate(rewards))
-    return Episode("example", "example", tuple(Trajectory(role, role, turns) for role in roles), Scored(outcome))
+    return Episode("example", "example", tuple(Trajectory(role, role, turns) for role in roles), Reward(outcome))

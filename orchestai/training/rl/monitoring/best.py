@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from orchestai.outcome import Scored
+from orchestai.outcome import Reward
 from orchestai.training.rl.monitoring.checkpoint import Position
 from orchestai.types import Episode
 
@@ -59,7 +59,7 @@ class Standing:
 
 def successes(episodes: Sequence[Episode]) -> dict[str, float]:
     """Success by task, of the episodes that could be judged and have that figure."""
-    judged = [e for e in episodes if isinstance(e.outcome, Scored) and "success" in e.metrics]
+    judged = [e for e in episodes if isinstance(e.reward, Reward) and "success" in e.metrics]
     return {episode.task_id: episode.metrics["success"] for episode in judged}
 
 

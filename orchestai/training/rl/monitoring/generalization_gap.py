@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from orchestai.outcome import Scored
+from orchestai.outcome import Reward
 from orchestai.training.rl.monitoring.checkpoint import Position
 from orchestai.types import Episode
 
@@ -90,8 +90,8 @@ def _by_task(episodes: Sequence[Episode]) -> dict[str, list[float]]:
     """Mean reward and success of each task, over its attempts that could be judged."""
     found: dict[str, dict[str, list[float]]] = {"reward": {}, "success": {}}
     for episode in episodes:
-        if isinstance(episode.outcome, Scored):
-            found["reward"].setdefault(episode.task_id, []).append(episode.outcome.value)
+        if isinstance(episode.reward, Reward):
+            found["reward"].setdefault(episode.task_id, []).append(episode.reward.total)
             if "success" in episode.metrics:
                 found["success"].setdefault(episode.task_id, []).append(episode.metrics["success"])
     return {name: [fmean(values) for values in tasks.values()] for name, tasks in found.items() if tasks}

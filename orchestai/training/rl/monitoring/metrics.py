@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from orchestai.outcome import Scored, Unscorable
+from orchestai.outcome import Reward, Unscorable
 from orchestai.training.rl.batch import Credited, Learning
 from orchestai.training.rl.rollouts.task_batches import Sampled
 from orchestai.types import Episode, Turn
@@ -19,7 +19,7 @@ def describe_episodes(episodes: Sequence[Episode]) -> dict[str, float]:
 
     Each of the episodes' own figures is a mean over those that have it.
     """
-    judged = [(e.outcome.value, e) for e in episodes if isinstance(e.outcome, Scored)]
+    judged = [(e.reward.total, e) for e in episodes if isinstance(e.reward, Reward)]
     count = max(len(judged), 1)
     mean = sum(value for value, _ in judged) / count
     names = dict.fromkeys(["success", *(name for _, e in judged for name in e.metrics)])
@@ -88,17 +88,21 @@ def sample_rows(episodes: Sequence[Episode], learnings: Collection[Learning] = (
     return [
         {
             "task_id": e.task_id,
-            "reward": e.outcome.value if isinstance(e.outcome, Scored) else None,
-            "fault": e.outcome.kind if isinstance(e.outcome, Unscorable) else "",
-            "unscorable": e.outcome.reason if isinstance(e.outcome, Unscorable) else "",
+            "reward": e.reward.total if isinstance(e.reward, Reward) else None,
+            "fault": e.reward.kind if isinstance(e.reward, Unscorable) else "",
+            "unscorable": e.reward.reason if isinstance(e.reward, Unscorable) else "",
             "valid": e.valid,
             **{name: round(value, 6) for name, value in e.metrics.items()},
-            **({"rewards": {name: reward._asdict() for name, reward in e.rewards.items()}} if e.rewards else {}),
+            **({"rewards": _parts(e.reward)} if isinstance(e.reward, Reward) and e.reward.parts else {}),
             **({"turns": _turn_rows(e, credited)} if learnings else {}),
             "transcript" if any(t.transcript for t in e.trajectories) else "plan": e.text,
         }
         for e in episodes
     ]
+
+
+def _parts(reward: Reward) -> dict[str, dict[str, float]]:
+    return {name: part._asdict() for name, part in reward.parts.items()}
 
 
 def _turn_rows(episode: Episode, credited: Mapping[Turn, Credited]) -> list[dict[str, Any]]:

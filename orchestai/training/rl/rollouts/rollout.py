@@ -15,8 +15,8 @@ from torch import Tensor
 from orchestai.config import Phase2Config
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import Execution
-from orchestai.execution.reward import REWARD_PARTS, Reward, RewardForm
-from orchestai.outcome import Outcome, Scored, Unscorable
+from orchestai.execution.reward import RewardForm
+from orchestai.outcome import Reward, Unscorable
 from orchestai.planner.base import Plan
 from orchestai.tasks.task import Task
 from orchestai.training.rl.algorithms.invalid_plans import rank_invalid
@@ -24,11 +24,11 @@ from orchestai.training.rl.microbatches import cut
 from orchestai.training.rl.policy import PlannerPolicy
 from orchestai.training.rl.rollouts.collector import Episodes
 from orchestai.training.rl.rollouts.sampler import OwnSampler, Sampler
-from orchestai.types import AnyDecisions, Episode, SampleSpec, StepResult, TokenDecisions, Trajectory, Turn
+from orchestai.types import AnyDecisions, Episode, SampleSpec, TokenDecisions, Trajectory, Turn
 from orchestai.workflow import Workflow
 
-FIGURES = ("success", "tests", "cost_usd", "latency_ms", "checks", *REWARD_PARTS)
-"""What is known of every execution that could be judged."""
+_FIGURES = ("success", "tests", "cost_usd", "latency_ms", "checks")
+"""What is known of every execution that could be judged, beside its reward."""
 ROLE = "planner"
 
 
@@ -282,9 +282,8 @@ class Rollout:
     ) -> Episode:
         task, workflow = planned.task, planned.plan.workflow
         failure = self._reward.invalid()
-        outcome: Outcome = Scored(failure.total)
-        metrics = {**dict.fromkeys(FIGURES, 0.0), **failure.parts}
-        steps: tuple[StepResult, ...] = ()
+        reward: Reward | Unscorable = failure
+        metrics = {**dict.fromkeys(_FIGURES, 0.0), **failure.figures}
         valid = workflow is not None and len(workflow) <= self._config.max_steps_per_episode
         if workflow is not None and valid:
             for sample in range(executions):
@@ -292,14 +291,13 @@ class Rollout:
                 if key not in known:
                     known[key] = asyncio.ensure_future(self._in_turn(task, workflow, sample, slots))
             jobs = [known[task.task_id, workflow, sample] for sample in range(executions)]
-            outcome, metrics, steps = self._worth(await asyncio.gather(*jobs))
+            reward, metrics = self._worth(await asyncio.gather(*jobs))
         return Episode(
             task_id=task.task_id,
             group_id=task.task_id,
             trajectories=planned.trajectories,
-            outcome=outcome,
+            reward=reward,
             metrics=metrics,
-            steps=steps,
             valid=valid,
             raw_valid=planned.plan.raw_valid,
             text=describe(workflow) if workflow is not None else planned.plan.error,
@@ -312,12 +310,13 @@ class Rollout:
             except InfrastructureError as error:
                 return Execution(task_id=task.task_id, workflow=workflow, results=(), outcome=Unscorable.of(error))
 
-    def _worth(self, executions: Sequence[Execution]) -> tuple[Outcome, dict[str, float], tuple[StepResult, ...]]:
-        """The mean reward, figures and steps of the executions that could be judged."""
+    def _worth(self, executions: Sequence[Execution]) -> tuple[Reward | Unscorable, dict[str, float]]:
+        """The mean reward and figures of the executions that could be judged, or why the first could not."""
         rewards = [self._reward.of(run) for run in executions]
         judged = [(run, worth) for run, worth in zip(executions, rewards, strict=True) if isinstance(worth, Reward)]
         if not judged:
-            return executions[0].outcome, {}, ()
+            return rewards[0], {}
+        reward = Reward.mean([worth for _, worth in judged])
         metrics = {
             "success": [float(run.success) for run, _ in judged],
             "tests": [run.tests_passed / max(run.tests_total, 1) for run, _ in judged],
@@ -325,12 +324,7 @@ class Rollout:
             "latency_ms": [run.total_latency_ms for run, _ in judged],
             "checks": [float(run.checks_passed) for run, _ in judged],
         }
-        metrics |= {name: [worth.parts[name] for _, worth in judged] for name in REWARD_PARTS}
-        own = zip(*(worth.steps for _, worth in judged), strict=True)
-        checks = zip(*([result.failed for result in run.results] for run, _ in judged), strict=True)
-        steps = tuple(StepResult(_mean(earned), any(failed)) for earned, failed in zip(own, checks, strict=True))
-        total = _mean([worth.total for _, worth in judged])
-        return Scored(total), {name: _mean(figures) for name, figures in metrics.items()}, steps
+        return reward, {name: sum(figures) / len(figures) for name, figures in metrics.items()} | reward.figures
 
 
 def _refuse_broken(logp: Tensor, task: Task, update: int) -> None:
@@ -340,10 +334,6 @@ def _refuse_broken(logp: Tensor, task: Task, update: int) -> None:
             "finite, so its weights or its number format are broken: go on from an earlier checkpoint with a lower "
             "training.phase2_rl.learning_rate, or compute in bfloat16 or float32"
         )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def row_seed(seed: int, update: int, task_id: str, generation: int) -> int:

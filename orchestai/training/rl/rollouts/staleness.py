@@ -22,7 +22,7 @@ def refuse_stale(episodes: Sequence[Episode], versions: Mapping[str, int], confi
         age = max(_ages(episode, versions, config), default=0.0)
         if age > bound:
             reason = f"stale: it was drawn {age:g} updates ago, and training.phase2_rl allows {bound}"
-            episode = replace(episode, outcome=Unscorable("stale", reason))
+            episode = replace(episode, reward=Unscorable("stale", reason))
         checked.append(episode)
     return checked
 
