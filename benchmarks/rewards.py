@@ -151,7 +151,7 @@ async def learn(config: Config, runtime: Runtime, tariff: Tariff, reward: Reward
         output=out,
         save_policies=lambda path, facts: save_planner(path, planner, config, **facts),
         identity={},
-        unscorable_limit=config.execution.limit(),
+        unscorable_limit=config.tasks.unscorable_limit,
         credit=plan_credit(phase2),
         explore=frozenset(phase2.explore),
     )

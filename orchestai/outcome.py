@@ -107,6 +107,10 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
+_TELLING = 20
+"""Of attempts that are not yet all counted, so many before their share is held against the limit."""
+
+
 class UnscorableCounts:
     """Unscorable outcomes by kind and reason, where reasons that differ in a number or an id are one.
 
@@ -132,6 +136,29 @@ class UnscorableCounts:
     def unscorable(self) -> int:
         return self._counts.total()
 
+    def check(self, limit: float, what: str, *, planned: int | None = None) -> None:
+        """Stop where figures would be about the infrastructure: too large a share, or a fault that lasts.
+
+        Args:
+            limit: the largest share that may be unscorable, the configuration's `tasks.unscorable_limit`.
+            what: was attempted, in the plural, for the message.
+            planned: attempts that will have been counted in the end, where there are more to come; a share of few says
+                little about them.
+
+        Raises:
+            UserError: there are more than the limit allows (it names the commonest reason), or one fault that every
+                further request would meet.
+        """
+        for outcome, _ in self.most_common():
+            refuse_lasting(outcome, what)
+        too_few = planned is not None and self.total < min(_TELLING, planned)
+        if self.unscorable > limit * self.total and not too_few:
+            outcome, count = self.most_common()[0]
+            raise UserError(
+                f"{self.unscorable} of {self.total} {what} are unscorable, more than tasks.unscorable_limit={limit:g} "
+                f"allows; the commonest reason ({count} times, {outcome.kind}): {outcome.reason}"
+            )
+
     def most_common(self) -> list[tuple[Unscorable, int]]:
         """The first outcome of each group with the group's size, the largest group first."""
         return [(self._examples[group], count) for group, count in self._counts.most_common()]
@@ -148,35 +175,3 @@ def refuse_lasting(outcome: Outcome, what: str) -> None:
     """
     if isinstance(outcome, Unscorable) and outcome.kind in LASTING:
         raise UserError(f"{what} stopped at a fault that every further request would meet: {outcome.reason}")
-
-
-@dataclass(frozen=True, slots=True)
-class UnscorableLimit:
-    """How many attempts may go unjudged before a command stops, since its figures would be about the infrastructure.
-
-    Attributes:
-        share: the largest that is allowed.
-        key: of the configuration, which sets it.
-    """
-
-    share: float
-    key: str
-
-    def check(self, counts: UnscorableCounts, what: str, *, at_least: int = 0) -> None:
-        """Stop where too many of the counted are unscorable, or one is for a reason that lasts until a person acts.
-
-        Args:
-            what: was attempted, in the plural, for the message.
-            at_least: outcomes before their share is held against the limit.
-
-        Raises:
-            UserError: there are more than the limit allows (it names the commonest reason), or one that lasts.
-        """
-        for outcome, _ in counts.most_common():
-            refuse_lasting(outcome, what)
-        if counts.total >= at_least and counts.unscorable > self.share * counts.total:
-            outcome, count = counts.most_common()[0]
-            raise UserError(
-                f"{counts.unscorable} of {counts.total} {what} are unscorable, more than {self.key}={self.share:g} "
-                f"allows; the commonest reason ({count} times, {outcome.kind}): {outcome.reason}"
-            )

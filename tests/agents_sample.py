@@ -111,9 +111,13 @@ def settings(**changes: Any) -> AgentConfig:
         "tiny": {"hidden": 16, "layers": 1, "heads": 2, "context": 1024},
         **changes.pop("model", {}),
     }
-    agents = {"workflow": "agents_sample:Talk", **changes}
+    tasks = changes.pop("tasks", {})
     return AgentConfig(
-        agents=agents, model=model, training={"phase2_rl": phase2, "timeout_s": 120}, sandbox={"level": "process"}
+        agents={"workflow": "agents_sample:Talk", **changes},
+        model=model,
+        tasks=tasks,
+        training={"phase2_rl": phase2, "timeout_s": 120},
+        sandbox={"level": "process"},
     )
 
 

@@ -21,7 +21,7 @@ from orchestai.config import Config, LoggingConfig, Phase2Config
 from orchestai.execution.result import Execution
 from orchestai.execution.reward import RewardForm, reward_form
 from orchestai.execution.reward_reference import Reference
-from orchestai.outcome import Scored, UnscorableLimit
+from orchestai.outcome import Scored
 from orchestai.planner.base import Plan
 from orchestai.storage import digests
 from orchestai.tasks.task import Task
@@ -232,7 +232,7 @@ def trainer(output: Path, config: Phase2Config, planner: nn.Module | None = None
         "output": output,
         "save_policies": lambda path, facts: digests.save_torch(path, planner.state_dict()),
         "identity": identity(whole.model_dump(mode="json", include={"workers"}), config, tasks, TASKS),
-        "unscorable_limit": UnscorableLimit(0.2, "execution.unscorable_limit"),
+        "unscorable_limit": 0.2,
         "credit": plan_credit(config),
         "explore": frozenset(config.explore),
         "max_invalid_share": config.max_invalid_share,

@@ -117,11 +117,11 @@ def test_a_frozen_role_is_spoken_for_and_learns_nothing(tmp_path):
 
 
 def test_what_fails_for_want_of_infrastructure_teaches_nothing(tmp_path):
-    config = sample.settings(workflow_args={"lost": ["0"]}, unscorable_limit=0.3)
+    config = sample.settings(workflow_args={"lost": ["0"]}, tasks={"unscorable_limit": 0.3})
     sample.trainer(tmp_path, config).train()
     assert [row["unscorable_share"] for row in sample.rows(tmp_path)] == [0.25, 0.25]
     strict = sample.settings(workflow_args={"lost": ["0"]})
-    with pytest.raises(UserError, match=r"agents\.unscorable_limit=0\.2 allows.*the line is dead"):
+    with pytest.raises(UserError, match=r"tasks\.unscorable_limit=0\.2 allows.*the line is dead"):
         sample.trainer(tmp_path / "strict", strict).train()
 
 
@@ -163,7 +163,7 @@ def test_figures_of_a_broken_infrastructure_are_no_evaluation(tmp_path):
     held_out = [task.model_copy(update={"split": "test"}) for task in sample.TASKS[:2]]
     path.write_text("".join(f"{task.model_dump_json()}\n" for task in held_out))
     config = config.model_copy(update={"tasks": config.tasks.model_copy(update={"path": str(path)})})
-    with pytest.raises(UserError, match=r"1 of 2 episodes are unscorable, more than agents\.unscorable_limit"):
+    with pytest.raises(UserError, match=r"1 of 2 episodes are unscorable, more than tasks\.unscorable_limit"):
         asyncio.run(evaluation.evaluate(config, checkpoint=None, output=tmp_path / "out.json"))
 
 

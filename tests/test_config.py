@@ -24,6 +24,18 @@ def path(tmp_path):
     return file
 
 
+@pytest.mark.parametrize("section", ["execution", "agents"])
+def test_a_key_of_an_earlier_version_is_understood_with_a_warning(tmp_path, path, caplog, section):
+    """Also one that an earlier version wrote with all others; what is said by the present key wins."""
+    whole, loader = {"execution": (MINIMAL, load_config), "agents": ("", lambda *words: load(AgentConfig, *words))}[
+        section
+    ]
+    path.write_text(f"{whole}\n{section}: {{unscorable_limit: 0.5}}\n")
+    assert loader(path).tasks.unscorable_limit == 0.5
+    assert f"{section}.unscorable_limit is now tasks.unscorable_limit" in caplog.text
+    assert loader(path, ["tasks.unscorable_limit=0.1"]).tasks.unscorable_limit == 0.1
+
+
 def test_the_repository_config_loads_and_survives_a_round_trip(tmp_path, repository):
     config = load_config(repository / "config.yaml")
     copy = tmp_path / "copy.yaml"

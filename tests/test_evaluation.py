@@ -266,7 +266,7 @@ async def test_a_dead_server_stops_the_evaluation(sandbox: Sandbox) -> None:
     """An infrastructure failure is never a score, and nobody should read a table made of one."""
     tasks = [chain(0)]
     executor = Executor(Scripted(tasks, broken=True), sandbox, CONFIG.execution)
-    with pytest.raises(UserError, match=r"are unscorable, more than execution\.unscorable_limit.*server is down"):
+    with pytest.raises(UserError, match=r"are unscorable, more than tasks\.unscorable_limit.*server is down"):
         await evaluate(
             CONFIG,
             {"phase1": ReferencePlanner(FixedAssignment(("weak",)))},

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestai.config import ExecutionConfig
-from orchestai.data.collect import Collected, collect, progress_bar
+from orchestai.data.collect import Collected, Collection, collect, progress_bar
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.executor import Executor
 from orchestai.execution.log import ExecutionLog, read_log
@@ -70,13 +70,10 @@ async def gather(
         return 10.0 * execution.success
 
     return await collect(
-        TASKS,
+        Collection(TASKS, count, name, ["add"]),
         lambda repetition: WholePlanner(lost),
         Executor(pool, sandbox, ExecutionConfig(concurrency=3)),
         ExecutionLog(directory),
-        num_executions=count,
-        planner_name=name,
-        pool=["add"],
         reward=reward,
     )
 
@@ -137,7 +134,7 @@ async def test_a_planner_without_a_plan_has_failed_the_task(sandbox: Sandbox, tm
 async def test_too_many_unscorable_executions_stop_the_command(sandbox: Sandbox, tmp_path: Path) -> None:
     """What was unscorable is asked again by the next run; what was scored is kept."""
     pool = Pool(breaks_at=20)
-    with pytest.raises(UserError, match=r"execution\.unscorable_limit=0\.2 allows; .*the server is gone"):
+    with pytest.raises(UserError, match=r"tasks\.unscorable_limit=0\.2 allows; .*the server is gone"):
         await gather(sandbox, tmp_path, pool, 100)
     assert len(pool.asked) < 40
     records = read_log(tmp_path).records
@@ -151,9 +148,7 @@ async def test_too_many_unscorable_executions_stop_the_command(sandbox: Sandbox,
 async def test_no_tasks_is_said(sandbox: Sandbox, tmp_path: Path) -> None:
     executor = Executor(Pool(), sandbox, ExecutionConfig())
     with pytest.raises(UserError, match="no tasks"):
-        await collect(
-            [], lambda _: WholePlanner(), executor, ExecutionLog(tmp_path), num_executions=1, planner_name="", pool=[]
-        )
+        await collect(Collection([], 1, "", []), lambda _: WholePlanner(), executor, ExecutionLog(tmp_path))
 
 
 def test_the_progress_line_shows_the_figures(capsys: pytest.CaptureFixture[str]) -> None:

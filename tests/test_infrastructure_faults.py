@@ -10,7 +10,7 @@ import pytest
 from chat_server import ChatServer, Reply, chat, error, serving
 
 from orchestai.config import Config, ExecutionConfig, WorkersConfig
-from orchestai.data.collect import Collected, collect
+from orchestai.data.collect import Collected, Collection, collect
 from orchestai.errors import FaultKind, UserError
 from orchestai.execution.executor import Executor
 from orchestai.execution.log import ExecutionLog, read_log
@@ -47,7 +47,9 @@ def sandbox() -> Iterator[Sandbox]:
         yield sandbox
 
 
-async def run(server: ChatServer, sandbox: Sandbox, folder: Path, tasks: int, **execution: Any) -> Collected:
+async def run(
+    server: ChatServer, sandbox: Sandbox, folder: Path, tasks: int, limit: float = 0.2, **execution: Any
+) -> Collected:
     config = WorkersConfig.model_validate(
         {
             "models": {"m": {"kind": "openai_api", "name": "tiny", "base_url": server.url, "max_retries": 1}},
@@ -57,13 +59,10 @@ async def run(server: ChatServer, sandbox: Sandbox, folder: Path, tasks: int, **
     )
     async with WorkerPool.from_config(config, sandbox) as pool:
         return await collect(
-            TASKS[:tasks],
+            Collection(TASKS[:tasks], tasks, "whole", pool.names, unscorable_limit=limit),
             lambda repetition: WholePlanner("whole"),
             Executor(pool, sandbox, ExecutionConfig(concurrency=1, **execution)),
             ExecutionLog(folder / "logs"),
-            num_executions=tasks,
-            planner_name="whole",
-            pool=pool.names,
         )
 
 
@@ -90,14 +89,12 @@ async def run_llm(server: ChatServer, sandbox: Sandbox, folder: Path, tasks: int
         execution=ExecutionConfig(concurrency=1),
     )
     async with WorkerPool.from_config(config.workers, sandbox) as pool:
+        told = [task.model_copy(update={"instruct_prompt": f"add {task.task_id}"}) for task in TASKS[:tasks]]
         return await collect(
-            [task.model_copy(update={"instruct_prompt": f"add {task.task_id}"}) for task in TASKS[:tasks]],
+            Collection(told, tasks, "llm", pool.names),
             planner_for("llm", config, pool, 0),
             Executor(pool, sandbox, config.execution),
             ExecutionLog(folder / "logs"),
-            num_executions=tasks,
-            planner_name="llm",
-            pool=pool.names,
         )
 
 
@@ -146,7 +143,7 @@ async def test_a_fault_that_lasts_ends_the_run_before_further_tasks_are_tried(
 ) -> None:
     server.script = [RIGHT, RIGHT, *[reply] * 40]
     with pytest.raises(UserError, match=words):
-        await run(server, sandbox, tmp_path, 30, unscorable_limit=1.0)
+        await run(server, sandbox, tmp_path, 30, limit=1.0)
     assert len(server.asked) <= 4, "one more may be on its way"
     assert sum(record.outcome == "scored" for record in logged(tmp_path)) == 2
     server.script = []

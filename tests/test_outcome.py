@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from orchestai.errors import LASTING, FaultKind, InfrastructureError, UserError
-from orchestai.outcome import Outcome, Scored, Unscorable, UnscorableCounts, UnscorableLimit
+from orchestai.outcome import Outcome, Scored, Unscorable, UnscorableCounts
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,12 @@ def test_the_commonest_reason_is_found_among_reasons_with_times() -> None:
     counts = UnscorableCounts(outcomes)
     assert (counts.total, counts.unscorable) == (10, 5)
     assert counts.most_common()[0] == (Unscorable("timeout", "0.5 s passed"), 3)
-    UnscorableLimit(0.5, "agents.x").check(counts, "episodes")
-    strict = UnscorableLimit(0.4, "agents.x")
-    with pytest.raises(UserError, match=r"5 of 10 episodes .*agents\.x=0\.4 .*\(3 times, timeout\): 0\.5 s passed"):
-        strict.check(counts, "episodes")
-    strict.check(counts, "episodes", at_least=11)
+    counts.check(0.5, "episodes")
+    told = r"5 of 10 episodes .*tasks\.unscorable_limit=0\.4 .*\(3 times, timeout\): 0\.5 s passed"
+    for planned in (None, 10):
+        with pytest.raises(UserError, match=told):
+            counts.check(0.4, "episodes", planned=planned)
+    counts.check(0.4, "episodes", planned=11)
 
 
 @pytest.mark.parametrize("kind", sorted(LASTING))
@@ -56,7 +57,7 @@ def test_a_fault_that_lasts_stops_at_once(kind: FaultKind) -> None:
     """Without money every task would be tried, and lost."""
     counts = UnscorableCounts([Scored(1.0)] * 99 + [Unscorable(kind, "top up the account")])
     with pytest.raises(UserError, match="top up the account"):
-        UnscorableLimit(0.2, "execution.unscorable_limit").check(counts, "executions", at_least=1000)
+        counts.check(0.2, "executions", planned=1000)
 
 
 def test_an_infrastructure_error_survives_another_process() -> None:

@@ -146,7 +146,9 @@ def test_groups_of_agents_are_replaced_too(tmp_path):
     """What cannot be judged teaches nothing, so another task takes its place."""
     phase2 = {"dynamic_sampling": True, "tasks_per_update": 2, "num_episodes": 4}
     first = random.Random("0/0").sample(agents_sample.TASKS[:4], 4)[0]
-    config = agents_sample.settings(workflow_args={"lost": [first.task_id]}, unscorable_limit=0.5, phase2=phase2)
+    config = agents_sample.settings(
+        workflow_args={"lost": [first.task_id]}, tasks={"unscorable_limit": 0.5}, phase2=phase2
+    )
     agents_sample.trainer(tmp_path, config).train()
     rows = agents_sample.rows(tmp_path)
     assert [row["replaced_groups"] for row in rows] == [1, 0]

@@ -11,7 +11,6 @@ from accelerate import Accelerator
 from orchestai.config import ExecutionConfig, Phase2Config, PlannerConfig
 from orchestai.execution.executor import Executor
 from orchestai.execution.reward import AbsoluteReward
-from orchestai.outcome import UnscorableLimit
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.sandbox import Sandbox
 from orchestai.storage import digests
@@ -81,7 +80,7 @@ async def test_the_planner_learns_whom_to_trust_and_what_it_costs(tmp_path, cred
             output=tmp_path,
             save_policies=lambda path, facts: digests.save_torch(path, planner.state_dict()),
             identity={},
-            unscorable_limit=UnscorableLimit(0.1, "execution.unscorable_limit"),
+            unscorable_limit=0.1,
             credit=plan_credit(config),
             explore=frozenset(config.explore),
         )

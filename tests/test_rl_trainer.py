@@ -142,7 +142,7 @@ def test_too_many_unscorable_episodes_end_training_with_the_commonest_reason(tmp
     async def down(task, workflow, sample=0) -> Execution:
         raise InfrastructureError("connection", "connection refused")
 
-    match = r"24 of 24 validation episodes .*more than execution\.unscorable_limit=0\.2 .*24 times.*connection refused"
+    match = r"24 of 24 validation episodes .*more than tasks\.unscorable_limit=0\.2 .*24 times.*connection refused"
     with pytest.raises(UserError, match=match):
         train(tmp_path, execute=down)
 

@@ -155,7 +155,7 @@ class AgentTrainer:
                 output=self.output_dir,
                 save_policies=lambda path, facts: save_policies(path, policies, config, {**facts, **seen.facts()}),
                 identity=same,
-                unscorable_limit=config.agents.limit(),
+                unscorable_limit=config.tasks.unscorable_limit,
                 credit=credit,
             )
             facts = {"seed": phase2.seed, "sandbox_level": stage.sandbox.level, "identity": same}

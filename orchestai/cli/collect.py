@@ -56,8 +56,8 @@ async def run_collect(
     record: Path | None = None,
 ) -> None:
     """Execute plans of `planner` on the tasks to learn from and to validate on, and log them to `output_dir`."""
+    from orchestai.data.collect import Collection, progress_bar
     from orchestai.data.collect import collect as run_collection
-    from orchestai.data.collect import progress_bar
     from orchestai.execution.log import ExecutionLog
     from orchestai.execution.reward import reward_form
     from orchestai.execution.runtime import open_runtime
@@ -82,16 +82,14 @@ async def run_collect(
             facts = {"planner": name, "num_executions": num_executions, "data_fingerprint": data_fingerprint(tasks)}
             level = runtime.sandbox.level
             artifacts.save_run_info(output_dir, config, command="collect", seed=seed, sandbox_level=level, **facts)
+            limit = config.tasks.unscorable_limit
+            asked = Collection(tasks, num_executions, name, runtime.pool.names, seed=seed, unscorable_limit=limit)
             with progress_bar(num_executions) as progress:
                 state = await run_collection(
-                    tasks,
+                    asked,
                     planner_for(planner, config, runtime.pool, seed),
                     runtime.executor,
                     ExecutionLog(output_dir),
-                    num_executions=num_executions,
-                    planner_name=name,
-                    pool=runtime.pool.names,
-                    seed=seed,
                     reward=worth,
                     progress=progress,
                 )

@@ -19,8 +19,7 @@ from orchestai.config import (
 )
 from orchestai.config.backend import BackendConfig
 from orchestai.config.formats import MixedPrecision, WeightFormat
-from orchestai.config.section import Section
-from orchestai.outcome import UnscorableLimit
+from orchestai.config.section import RootSection, Section
 
 CreditRule: TypeAlias = Literal["outcome", "role", "turn", "return_to_go", "joint", "context"]
 
@@ -124,11 +123,6 @@ class AgentsConfig(Section):
     epochs: int | None = Field(None, ge=1)
     """Passes over the training tasks, instead of `training.phase2_rl.num_episodes`; where `num_updates` is given, that
     counts."""
-    unscorable_limit: float = Field(0.2, gt=0, le=1)
-    """A batch with a larger share of unscorable episodes stops the command."""
-
-    def limit(self) -> UnscorableLimit:
-        return UnscorableLimit(self.unscorable_limit, "agents.unscorable_limit")
 
     @model_validator(mode="after")
     def _sums_of_outcomes(self) -> AgentsConfig:
@@ -157,7 +151,7 @@ class AgentTrainingConfig(Section):
         return {key: value for key, value in given.items() if key not in default or value != default[key]}
 
 
-class AgentConfig(Section):
+class AgentConfig(RootSection):
     """All of it."""
 
     agents: AgentsConfig = AgentsConfig()

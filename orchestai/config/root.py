@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from orchestai.config.planner import PlannerConfig
 from orchestai.config.rl import Phase2Config, RewardsConfig, choose_form
 from orchestai.config.running import ExecutionConfig, SandboxConfig, TasksConfig
-from orchestai.config.section import Section
+from orchestai.config.section import RootSection, Section
 from orchestai.config.supervised import Phase1Config
 from orchestai.config.workers import WorkersConfig
 
@@ -31,7 +31,7 @@ class LoggingConfig(Section):
     """The wandb team or user; null is the default of whoever is logged in (or WANDB_ENTITY)."""
 
 
-class Config(Section):
+class Config(RootSection):
     planner: PlannerConfig = PlannerConfig()
     workers: WorkersConfig
     tasks: TasksConfig = TasksConfig()

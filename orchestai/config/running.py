@@ -8,7 +8,6 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from orchestai.config.section import Section
-from orchestai.outcome import UnscorableLimit
 
 
 class TasksConfig(Section):
@@ -31,6 +30,9 @@ class TasksConfig(Section):
     """Evaluate on tasks, too, that a checkpoint has learned from or was selected on; the figures say how many."""
     limit: int | None = Field(None, ge=1)
     """Only the first so many tasks of each part."""
+    unscorable_limit: float = Field(0.2, gt=0, le=1)
+    """A larger share of attempts that cannot be judged, of a batch, an evaluation or a collection, stops the command,
+    since its figures would be about the infrastructure."""
 
     @model_validator(mode="after")
     def _fold_exists(self) -> TasksConfig:
@@ -53,11 +55,6 @@ class ExecutionConfig(Section):
     """No further worker is asked once a workflow has cost so much."""
     concurrency: int = Field(128, ge=1)
     """Workflows executed at a time."""
-    unscorable_limit: float = Field(0.2, gt=0, le=1)
-    """A batch with a larger share of unscorable episodes stops the command."""
-
-    def limit(self) -> UnscorableLimit:
-        return UnscorableLimit(self.unscorable_limit, "execution.unscorable_limit")
 
 
 class SandboxConfig(Section):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from omegaconf import OmegaConf
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from orchestai.config.moved import under_new_keys
 
 
 class Section(BaseModel):
@@ -14,3 +18,12 @@ class Section(BaseModel):
     def to_yaml(self) -> str:
         """As resolved; `config.load` reads it back to an equal object."""
         return OmegaConf.to_yaml(OmegaConf.create(self.model_dump(mode="json")))
+
+
+class RootSection(Section):
+    """A whole configuration; keys that earlier versions had elsewhere are understood, with a warning."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_an_earlier_version(cls, given: Any) -> Any:
+        return under_new_keys(given) if isinstance(given, dict) else given

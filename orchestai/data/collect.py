@@ -20,9 +20,6 @@ from orchestai.tasks.task import Task
 from orchestai.workers.base import Usage
 from orchestai.workflow import Workflow
 
-MIN_JUDGED = 20
-"""Executions before the share of unscorable ones is held against its limit."""
-
 Job: TypeAlias = tuple[Task, int]
 """A task and the index of the repetition."""
 
@@ -94,44 +91,61 @@ class Collected:
         self.cost_usd += record.cost + (record.planning.cost_usd if record.planning else 0.0)
 
 
+@dataclass(frozen=True)
+class Collection:
+    """What is to be collected.
+
+    Attributes:
+        num_executions: (task, repetition) pairs; all tasks come once, in an order drawn with `seed`, before any again.
+        planner: what the log calls the planner.
+        pool: names of the workers, in the order in which planners number them.
+        unscorable_limit: the largest share of the executions that may be unscorable.
+    """
+
+    tasks: Sequence[Task]
+    num_executions: int
+    planner: str
+    pool: Sequence[str]
+    seed: int = 0
+    unscorable_limit: float = 0.2
+
+    def jobs(self) -> list[Job]:
+        order = random.Random(self.seed).sample(list(self.tasks), len(self.tasks))
+        return [(order[i % len(order)], i // len(order)) for i in range(self.num_executions)]
+
+
 async def collect(
-    tasks: Sequence[Task],
+    asked: Collection,
     planner_for: Callable[[int], Plans],
     executor: Executor,
     log: ExecutionLog,
     *,
-    num_executions: int,
-    planner_name: str,
-    pool: Sequence[str],
-    seed: int = 0,
     reward: Callable[[Execution], float | None] | None = None,
     progress: Callable[[Collected], None] | None = None,
 ) -> Collected:
-    """Execute plans for `num_executions` (task, repetition) pairs and log each as it finishes.
+    """Execute plans for the tasks and log each execution as it finishes.
 
-    All tasks come once, in an order drawn with `seed`, before any comes again. Pairs that the log's directory already
-    holds for this planner are skipped, unless they were unscorable. Planning runs beside the executions.
+    Pairs that the log's directory already holds for this planner are skipped, unless they were unscorable. Planning
+    runs beside the executions.
 
     Args:
         planner_for: the planner of a repetition (a random planner draws anew for each).
-        planner_name: what the log calls the planner.
-        pool: names of the workers, in the order in which planners number them.
         reward: of an execution, for the log; None where there is none.
         progress: called after each execution.
 
     Raises:
-        UserError: there are no tasks, the log cannot be written, or more than `execution.unscorable_limit` of the
+        UserError: there are no tasks, the log cannot be written, or more than `tasks.unscorable_limit` of the
             executions are unscorable.
     """
-    if not tasks:
+    if not asked.tasks:
         raise UserError("no tasks to collect from; choose another suite or split")
     contents = log.read()
     done = {
         (record.suite, record.task_id, record.repetition): record
         for record in contents.records
-        if record.planner == planner_name and record.outcome == "scored"
+        if record.planner == asked.planner and record.outcome == "scored"
     }
-    jobs = _jobs(tasks, num_executions, seed)
+    jobs = asked.jobs()
     missing = []
     state = Collected(total=len(jobs), problems=contents.problems)
     for task, repetition in jobs:
@@ -144,12 +158,12 @@ async def collect(
 
     async def run(task: Task, repetition: int, plan: Planned) -> None:
         try:
-            record = await _record(executor, task, repetition, plan, planner_name, pool, reward)
+            record = await _record(asked, executor, (task, repetition), plan, reward)
             log.append(record)
             state.add(record)
             if progress is not None:
                 progress(state)
-            executor.config.limit().check(state.outcomes, "executions", at_least=min(MIN_JUDGED, len(missing)))
+            state.outcomes.check(asked.unscorable_limit, "executions", planned=len(missing))
         finally:
             slots.release()
 
@@ -186,11 +200,6 @@ def progress_bar(total: int) -> Iterator[Callable[[Collected], None]]:
         yield show
 
 
-def _jobs(tasks: Sequence[Task], num_executions: int, seed: int) -> list[Job]:
-    order = random.Random(seed).sample(list(tasks), len(tasks))
-    return [(order[i % len(order)], i // len(order)) for i in range(num_executions)]
-
-
 def _batches(jobs: Sequence[Job], size: int) -> Iterator[list[Job]]:
     """At most `size` jobs of one repetition at a time."""
     batch: list[Job] = []
@@ -204,20 +213,19 @@ def _batches(jobs: Sequence[Job], size: int) -> Iterator[list[Job]]:
 
 
 async def _record(
+    asked: Collection,
     executor: Executor,
-    task: Task,
-    repetition: int,
+    job: Job,
     plan: Planned,
-    planner: str,
-    pool: Sequence[str],
     reward: Callable[[Execution], float | None] | None,
 ) -> ExecutionRecord:
+    task, repetition = job
     if plan.workflow is None:
         return ExecutionRecord.from_failed_plan(
             plan.error,
             task,
-            planner=planner,
-            pool=pool,
+            planner=asked.planner,
+            pool=asked.pool,
             repetition=repetition,
             planning=plan.usage,
             fault=plan.fault,
@@ -226,8 +234,8 @@ async def _record(
     return ExecutionRecord.from_execution(
         execution,
         task,
-        planner=planner,
-        pool=pool,
+        planner=asked.planner,
+        pool=asked.pool,
         repetition=repetition,
         reward=reward(execution) if reward is not None else None,
         planning=plan.usage,

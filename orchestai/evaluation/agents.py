@@ -51,7 +51,7 @@ async def evaluate(config: AgentConfig, *, checkpoint: Path | None, output: Path
         collected = await rollout.exploit(tasks)
     episodes = [episode for group in collected.groups for episode in group]
     judged = [e for e in episodes if isinstance(e.reward, Reward)]
-    config.agents.limit().check(UnscorableCounts(episode.outcome for episode in episodes), "episodes")
+    UnscorableCounts(episode.outcome for episode in episodes).check(config.tasks.unscorable_limit, "episodes")
     names = dict.fromkeys(name for e in judged for name in e.metrics)
     found = {"reward": _interval([e.reward.total for e in judged if isinstance(e.reward, Reward)])}
     found |= {name: _interval([e.metrics.get(name, math.nan) for e in judged]) for name in names}

@@ -52,7 +52,7 @@ class Plain:
 
 def trainer(output: Path, broken: str = "", **changes: Any) -> AgentTrainer:
     classes = {"agent_class": Echo, "env_class": Plain, "agent_args": {"system": "Write."}}
-    settings = sample.settings(unscorable_limit=0.5)
+    settings = sample.settings(tasks={"unscorable_limit": 0.5})
     tasks = {"train_dataset": sample.TASKS[:4], "val_dataset": sample.TASKS[4:]}
     return AgentTrainer(config=settings, output_dir=output, env_args={"broken": broken}, **classes | tasks | changes)
 

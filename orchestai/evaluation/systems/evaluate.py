@@ -142,7 +142,7 @@ async def evaluate(
         console: where the progress bar is shown.
 
     Raises:
-        UserError: there is nothing to evaluate, or more executions are unscorable than `execution.unscorable_limit`
+        UserError: there is nothing to evaluate, or more executions are unscorable than `tasks.unscorable_limit`
             allows.
     """
     if not tasks or not planners:

@@ -93,10 +93,10 @@ class Runner:
         """Stop where figures would be about the infrastructure, not about plans.
 
         Raises:
-            UserError: more of all executions so far are unscorable than `execution.unscorable_limit` allows.
+            UserError: more of all executions so far are unscorable than `tasks.unscorable_limit` allows.
         """
         counts = UnscorableCounts([*self._faults, *(job.result().outcome for job in self._known.values())])
-        self._config.execution.limit().check(counts, "executions")
+        counts.check(self._config.tasks.unscorable_limit, "executions")
 
 
 def _unjudged(plan: Plan, why: Unscorable) -> Result:

@@ -109,7 +109,7 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
             output=output_dir,
             save_policies=save,
             identity=same,
-            unscorable_limit=config.execution.limit(),
+            unscorable_limit=config.tasks.unscorable_limit,
             credit=credit,
             explore=explore,
             max_invalid_share=phase2.max_invalid_share,

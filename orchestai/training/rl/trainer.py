@@ -14,7 +14,7 @@ from accelerate import Accelerator
 from orchestai.config import RlConfig
 from orchestai.errors import UserError
 from orchestai.execution.reward import invalid_margin
-from orchestai.outcome import UnscorableCounts, UnscorableLimit
+from orchestai.outcome import UnscorableCounts
 from orchestai.tasks.task import Task
 from orchestai.training.distributed import exchange, share
 from orchestai.training.layouts import layout_of
@@ -66,7 +66,7 @@ class Trainer(Generic[Begun]):
         output: folder for checkpoints, metrics and samples.
         save_policies: writes all policies and some facts under a path, in a format of their own.
         identity: what a resumed run must have in common with the one it resumes.
-        unscorable_limit: a batch with more unscorable episodes ends training.
+        unscorable_limit: the largest share of a batch that may be unscorable.
         credit: how rewards are credited.
         explore: kinds of decision that learn, where policies decide more than tokens.
         max_invalid_share: of plans, see `PlansConfig`.
@@ -84,7 +84,7 @@ class Trainer(Generic[Begun]):
         output: Path,
         save_policies: Callable[[Path, Mapping[str, Any]], None],
         identity: Mapping[str, Any],
-        unscorable_limit: UnscorableLimit,
+        unscorable_limit: float,
         credit: Credit,
         explore: frozenset[DecisionKind] = frozenset(),
         max_invalid_share: float | None = None,
@@ -265,7 +265,7 @@ class Trainer(Generic[Begun]):
         self.checkpoints.save(self.position, {"validation": metrics}, best=standing.best)
 
     def _refuse_if_broken(self, episodes: Sequence[Episode], what: str) -> None:
-        self._unscorable_limit.check(UnscorableCounts(episode.outcome for episode in episodes), what)
+        UnscorableCounts(episode.outcome for episode in episodes).check(self._unscorable_limit, what)
 
 
 def of_policy(episodes: Sequence[Episode], policy: str) -> list[Episode]:

@@ -70,11 +70,12 @@ _LENGTH = frozenset({"training.phase2_rl.num_episodes", "training.phase2_rl.num_
 _PHASE2 = "training.phase2_rl."
 _OF_PLANS = frozenset(_PHASE2 + key for key in Phase2Config.model_fields.keys() - RlConfig.model_fields.keys())
 """Earlier versions noted these for agents, too."""
+_FORMER = _OF_PLANS | {"execution.unscorable_limit"}
+"""Keys of identities of earlier versions that decide nothing where they are no more."""
 _SCHEDULE = "training.phase2_rl.lr_schedule"
 _OF_VLLM = ("base_url", "api_key_env", "timeout_s", "gpu_memory_utilization", "sync_dir")
 _SPEED = {
     "agents.concurrency",
-    "agents.unscorable_limit",
     "model.max_rows",
     *(_PHASE2 + key for key in ("micro_batch_size", "micro_batch_tokens", "save_every", "keep_checkpoints")),
     *(f"{section}.vllm.{key}" for section in ("planner.language", "model") for key in _OF_VLLM),
@@ -149,7 +150,7 @@ def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Position, dict[
 
 
 def _refuse_change(path: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    for key in sorted({*saved, *now} - (_OF_PLANS - now.keys())):
+    for key in sorted({*saved, *now} - (_FORMER - now.keys())):
         if saved.get(key) != now.get(key):
             remedy = "restore it, or start a new run in another output folder"
             if key in _LENGTH:
