@@ -30,7 +30,7 @@ from orchestai.training.supervised.slot_planner import Imitation
 from orchestai.types import SampleSpec
 from orchestai.workers.pool import worker_cards
 
-FIGURES = ("raw_validity", "sampled_validity", "edge_f1", "edge_precision", "edge_recall", "exact_decomposition")
+METRICS = ("raw_validity", "sampled_validity", "edge_f1", "edge_precision", "edge_recall", "exact_decomposition")
 SAMPLES = 4
 """Sampled plans per test task."""
 
@@ -59,7 +59,7 @@ def main() -> None:
             train = reference_plans(suite.split("train")[: args.examples], config, seed)
             test = reference_plans(tests, config, seed)
             figures = run(config, encoder, train, test, settings)
-            runs.append({"lambda_dag": lambda_dag, "seed": seed, **{name: figures[name] for name in FIGURES}})
+            runs.append({"lambda_dag": lambda_dag, "seed": seed, **{name: figures[name] for name in METRICS}})
     Console().print(table(runs, args.lambdas))
     if args.json:
         artifacts.write_json(args.json, {"examples": args.examples, "epochs": args.epochs, "runs": runs})
@@ -102,10 +102,10 @@ def run(
 
 def table(runs: Sequence[dict[str, float]], lambdas: Sequence[float]) -> Table:
     """Mean and standard deviation over seeds."""
-    shown = Table("lambda_dag", *(name.replace("_", " ") for name in FIGURES))
+    shown = Table("lambda_dag", *(name.replace("_", " ") for name in METRICS))
     for lambda_dag in lambdas:
         row = []
-        for name in FIGURES:
+        for name in METRICS:
             values = [run[name] for run in runs if run["lambda_dag"] == lambda_dag]
             spread = statistics.stdev(values) if len(values) > 1 else 0.0
             row.append(f"{statistics.mean(values):.4f} ± {spread:.4f}")

@@ -41,7 +41,7 @@ def main() -> None:
     prints = {run["tasks_fingerprint"] for run in runs}
     if len(prints) > 1:
         parser.error("the evaluations are of different tasks; evaluate all seeds on the same split")
-    figures = {name: summarise(values) for name, values in collect(runs).items()}
+    figures = {name: summarize(values) for name, values in collect(runs).items()}
     table = Table("figure", "mean", "95 % over seeds", "each", title=f"{len(runs)} seeds")
     for name, figure in figures.items():
         low, high = figure["ci"]
@@ -72,7 +72,7 @@ def collect(runs: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
     return found
 
 
-def summarise(values: Sequence[float]) -> dict[str, Any]:
+def summarize(values: Sequence[float]) -> dict[str, Any]:
     """Mean and t-interval of the mean."""
     mean = statistics.fmean(values)
     half = T_975[len(values)] * statistics.stdev(values) / len(values) ** 0.5

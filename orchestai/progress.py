@@ -45,12 +45,12 @@ class LoggedProgress(Progress):
 def open_progress(
     title: str = "{task.description}", *, console: Console | None = None, disable: bool = False
 ) -> Progress:
-    """Lines of a title, a bar, how many of how many, the field `figures` of the task, and the time."""
+    """Lines of a title, a bar, how many of how many, the field `status` of the task, and the time."""
     return LoggedProgress(
         TextColumn(title),
         BarColumn(bar_width=12),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[figures]}"),
+        TextColumn("{task.fields[status]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=console,

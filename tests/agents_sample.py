@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestai.agents.trainer import AgentTrainer
-from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.agents import AgentConfig
 from orchestai.config.section import Section
 from orchestai.errors import InfrastructureError
@@ -47,12 +47,12 @@ class Talk(AgentWorkflow):
 
     args: Args
 
-    async def run(self, task: Task, agents: Agents) -> Episode:
-        caller = agents.begin("caller", "You call.")
+    async def run(self, task: Task, context: AttemptContext) -> Episode:
+        caller = context.conversation("caller", "You call.")
         first = await caller.ask(task.instruction)
         acts = [first]
         if not self.args.silent:
-            answerer = agents.begin("answerer")
+            answerer = context.conversation("answerer")
             acts.append(await answerer.ask(f"They say {first.text!r}."))
             answerer.reward = plain(acts[-1].text)
         acts.append(await caller.ask(acts[-1].text, "tool"))
@@ -61,7 +61,7 @@ class Talk(AgentWorkflow):
         if task.task_id in self.args.lost:
             raise InfrastructureError("connection", "the line is dead")
         reward = sum(plain(act.text) for act in acts) / len(acts)
-        return agents.episode(reward, {"success": float(reward == 1)})
+        return context.episode(reward, {"success": float(reward == 1)})
 
 
 class Graded(Talk):
@@ -72,23 +72,23 @@ class Graded(Talk):
     class Args(Talk.Args):
         announced: bool = True
 
-    async def run(self, task: Task, agents: Agents) -> Episode:
-        text = (await agents.begin("caller").ask(task.instruction)).text
+    async def run(self, task: Task, context: AttemptContext) -> Episode:
+        text = (await context.conversation("caller").ask(task.instruction)).text
         given = {"plain": plain(text), "short": -float(len(text))}
-        return agents.episode(given if self.args.announced else {**given, "polite": 1.0})
+        return context.episode(given if self.args.announced else {**given, "polite": 1.0})
 
 
 class Stranger(Talk):
     """Begins a role that it does not have."""
 
-    async def run(self, task: Task, agents: Agents) -> Episode:
-        return agents.episode(float((await agents.begin("pilot").ask("?")).ended))
+    async def run(self, task: Task, context: AttemptContext) -> Episode:
+        return context.episode(float((await context.conversation("pilot").ask("?")).ended))
 
 
 class Bare(Talk):
     """Forgets the episode."""
 
-    async def run(self, task: Task, agents: Agents) -> Any:
+    async def run(self, task: Task, context: AttemptContext) -> Any:
         return 1.0
 
 
@@ -141,11 +141,11 @@ class Killed(Talk):
 
     left = int(os.environ.get("KILL_AT", "0"))
 
-    async def run(self, task: Task, agents: Agents) -> Episode:
+    async def run(self, task: Task, context: AttemptContext) -> Episode:
         Killed.left -= 1
         if Killed.left == 0:
             os.kill(os.getpid(), getattr(signal, os.environ.get("KILL_BY", "SIGKILL")))
-        return await super().run(task, agents)
+        return await super().run(task, context)
 
 
 def main(output: Path, runs: dict[str, dict[str, Any]]) -> None:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import torch
 
 from orchestai.agents.conversation import Act, Sampled
-from orchestai.agents.workflow import Agents
+from orchestai.agents.workflow import AttemptContext
 from orchestai.tasks.task import Task
 from orchestai.types import Message
 
@@ -24,7 +24,7 @@ An exception among the texts is raised instead of said.
 """
 
 
-class ScriptedVoice:
+class ScriptedChatModel:
     """Says one text of the script after the other; `max_new_tokens` counts bytes.
 
     Attributes:
@@ -67,11 +67,15 @@ class ScriptedVoice:
         )
 
 
-def scripted_agents(task: Task, scripts: Mapping[str, Script], *, frozen: frozenset[str] = frozenset()) -> Agents:
+def scripted_agents(
+    task: Task, scripts: Mapping[str, Script], *, frozen: frozenset[str] = frozenset()
+) -> AttemptContext:
     """Agents whose roles follow scripts; each role's policy has the role's name.
 
     Args:
         frozen: roles that do not learn.
     """
     running = {role: script if callable(script) else iter(script) for role, script in scripts.items()}
-    return Agents(task, lambda role: ScriptedVoice(running[role], policy=role, trainable=role not in frozen))
+    return AttemptContext(
+        task, lambda role: ScriptedChatModel(running[role], policy=role, trainable=role not in frozen)
+    )

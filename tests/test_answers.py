@@ -8,7 +8,7 @@ from orchestai.rewards.answers import (
     exact_match,
     f1,
     f1_reward_fn,
-    normalised,
+    normalize_answer,
     search_reward_fn,
     tagged_answer,
 )
@@ -31,7 +31,7 @@ from orchestai.tasks.task import Task
     ],
 )
 def test_normalisation_is_that_of_each_official_script(suite, text, expected):
-    assert normalised(text, suite) == expected
+    assert normalize_answer(text, suite) == expected
 
 
 def test_any_answer_may_match():

@@ -12,7 +12,7 @@ from orchestai.evaluation.statistics import bootstrap_mean, paired_difference, p
 from orchestai.evaluation.systems.assignments import NearestAssignment, PriorAssignment
 from orchestai.evaluation.systems.oracle import best_of
 from orchestai.evaluation.systems.plot import frontier
-from orchestai.evaluation.systems.report import Difference, conclusion, difference, oracle_share, summarise
+from orchestai.evaluation.systems.report import Difference, conclusion, difference, oracle_share, summarize
 from orchestai.evaluation.systems.results import Result, Row, rank_invalid
 from orchestai.evaluation.systems.sample_k import next_k
 from orchestai.evaluation.systems.worker_credit import Trial, infer_right
@@ -194,7 +194,7 @@ def said(ours: Row, *others: Row, earlier: str = "") -> list[str]:
     rows = [ours, *others]
     compared = [difference(ours, other) for other in others]
     planners = [earlier, ours.name] if earlier else [ours.name]
-    return conclusion(planners, [summarise(r, "toy") for r in rows], compared, {ours.name: 0.5}).split("\n")
+    return conclusion(planners, [summarize(r, "toy") for r in rows], compared, {ours.name: 0.5}).split("\n")
 
 
 def test_conclusion_says_what_the_intervals_say() -> None:
@@ -221,7 +221,7 @@ def test_conclusion_when_nothing_was_gained() -> None:
 
 def test_unscorable_tasks_are_shown_and_left_out_of_pairs() -> None:
     ours, theirs = row("a", [1.0, 1.0], unjudged=2), row("b", [0.0, 0.0, 0.0, 0.0])
-    summary = summarise(ours, "toy")
+    summary = summarize(ours, "toy")
     assert (summary.n, summary.success, summary.unscorable) == (4, 1.0, 0.5)
     compared: Difference = difference(ours, theirs)
     assert (compared.success.n, compared.success.mean) == (2, 1.0)

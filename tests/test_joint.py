@@ -12,7 +12,7 @@ from orchestai.agents.joint import (
     History,
     JointArgs,
     JointWorkflow,
-    Judgement,
+    Judgment,
     Node,
     credit,
     joint_actions,
@@ -34,11 +34,11 @@ class Sums(JointWorkflow):
     def prompts(self, task: Task) -> Sequence[str]:
         return ("left: 0", "right: 0")
 
-    async def judge(self, task: Task, history: History) -> Judgement:
+    async def judge(self, task: Task, history: History) -> Judgment:
         if "down" in history[-1]:
             raise InfrastructureError("server", "the judge is down")
         total = sum(int(text or 0) for text in history[-1])
-        return Judgement(total, float(total > 20), {"even": float(total % 2 == 0)})
+        return Judgment(total, float(total > 20), {"even": float(total % 2 == 0)})
 
     def transition(self, task: Task, history: History) -> Sequence[str]:
         total = sum(int(text) for texts in history for text in texts)
@@ -52,10 +52,10 @@ def play(scripts: Sequence[dict[str, list]], **args) -> tuple[list[Episode], lis
     return asyncio.run(workflow.run_group(TASK, group)), group
 
 
-def rewards(agents, role: str) -> list[tuple[str, float | None, str]]:
+def rewards(context, role: str) -> list[tuple[str, float | None, str]]:
     return [
         (act.group, act.reward, act.text)
-        for conversation in agents.conversations
+        for conversation in context.conversations
         if conversation.role == role
         for act in conversation.acts
     ]
@@ -108,9 +108,9 @@ def test_every_joint_action_has_a_child_and_returns_add_up() -> None:
 def test_crossed_tree_has_a_node_per_pair() -> None:
     scripts = [{"left": [str(k)] * 9, "right": [str(k)] * 9} for k in (1, 2)]
     episodes, group = play(scripts, num_turns=2, joint_mode="cross")
-    nodes = [{name for name, _, _ in rewards(agents, "left")} for agents in group]
+    nodes = [{name for name, _, _ in rewards(context, "left")} for context in group]
     assert nodes == [{"root", "root.0", "root.1"}, {"root", "root.2", "root.3"}]
-    assert [len(agents.conversations) for agents in group] == [2 + 2 * 2 * 2] * 2
+    assert [len(context.conversations) for context in group] == [2 + 2 * 2 * 2] * 2
     # attempt 1's children write 1 and 1: 4 pairs worth 2; root pairs are worth 2 and 3
     assert values(episodes) == [2.5 + 2, 3.5 + 4]
 
@@ -182,7 +182,7 @@ def test_crossed_credit_is_the_mean_over_partners_up_to_a_factor(roles: int) -> 
     assert len(set(actions)) == samples**roles
     rewards_of = [float(hash(action) % 97) for action in actions]
     acts = [[Act(str(k), True, 1) for k in range(samples)] for _ in range(roles)]
-    node = Node("root", acts, actions, [Judgement(value) for value in rewards_of])
+    node = Node("root", acts, actions, [Judgment(value) for value in rewards_of])
     found = credit(node, joint_returns(node, 1.0))
     totals = [sum(outcome.value for outcome in row if isinstance(outcome, Scored)) for row in found]
     assert totals == pytest.approx([sum(rewards_of)] * roles)  # each joint action counts once for every role

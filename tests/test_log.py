@@ -104,7 +104,7 @@ def test_unscorable_is_logged_as_such_and_not_as_a_zero(tmp_path: Path) -> None:
     log.append(record(outcome=Unscorable("recording_missing", "no recording")))
     (read,) = log.read().records
     assert (read.outcome, read.score, read.fault) == ("unscorable", None, "recording_missing")
-    assert isinstance(read.judgement, Unscorable)
+    assert isinstance(read.judgment, Unscorable)
 
 
 def test_unscorable_lines_of_earlier_versions_are_read(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_unscorable_lines_of_earlier_versions_are_read(tmp_path: Path) -> None:
     log.path.write_text(json.dumps(line) + "\n")
     contents = log.read()
     assert not contents.problems
-    assert contents.records[0].judgement == Unscorable("internal", "1: down")
+    assert contents.records[0].judgment == Unscorable("internal", "1: down")
 
 
 @given(cut=st.integers(min_value=1))

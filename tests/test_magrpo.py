@@ -14,8 +14,8 @@ from language_model import tiny_model, tiny_tokenizer
 from torch import Tensor, nn
 
 from orchestai.agents.conversation import Act, Sampled
-from orchestai.agents.joint import History, JointArgs, JointWorkflow, Judgement
-from orchestai.agents.workflow import Agents
+from orchestai.agents.joint import History, JointArgs, JointWorkflow, Judgment
+from orchestai.agents.workflow import AttemptContext
 from orchestai.config import Phase2Config
 from orchestai.lm.causal import CausalPolicy
 from orchestai.tasks.task import Task
@@ -59,22 +59,22 @@ class Pairs(JointWorkflow):
     def prompts(self, task: Task) -> Sequence[str]:
         return ("", "")
 
-    async def judge(self, task: Task, history: History) -> Judgement:
+    async def judge(self, task: Task, history: History) -> Judgment:
         first = [str(completion[0]) for completion in COMPLETIONS["left"]]
-        return Judgement(REWARDS[first.index(history[-1][0])])
+        return Judgment(REWARDS[first.index(history[-1][0])])
 
 
 def play(policies: dict[str, str], models: dict[str, nn.Module], frozen: str = "") -> list[Episode]:
     """The episodes of the fixed completions, with their true log-probabilities; one role may be frozen."""
 
-    def agents(k: int) -> Agents:
-        def voice(role: str) -> FixedVoice:
+    def agents(k: int) -> AttemptContext:
+        def chat_model(role: str) -> FixedVoice:
             prompt, completion = PROMPTS[role], COMPLETIONS[role][k]
             with torch.no_grad():
                 logp = log_probabilities(models[policies[role]], prompt, completion)
             return FixedVoice(policies[role], prompt, completion, logp, role != frozen)
 
-        return Agents(TASK, voice)
+        return AttemptContext(TASK, chat_model)
 
     workflow = Pairs(JointArgs(), None)  # type: ignore[arg-type]
     return asyncio.run(workflow.run_group(TASK, [agents(k) for k in range(3)]))
@@ -212,14 +212,14 @@ def test_a_shared_model_of_which_one_role_learns_is_that_roles_own(models: dict[
 
 def test_a_reward_that_is_no_number_is_refused() -> None:
     class Broken(Pairs):
-        async def judge(self, task: Task, history: History) -> Judgement:
-            return Judgement(math.nan)
+        async def judge(self, task: Task, history: History) -> Judgment:
+            return Judgment(math.nan)
 
-    def voice(role: str) -> FixedVoice:
+    def chat_model(role: str) -> FixedVoice:
         return FixedVoice(role, [1], [2, 0], torch.zeros(2))
 
     with pytest.raises(ValueError, match="nan"):
-        asyncio.run(Broken(JointArgs(), None).run(TASK, Agents(TASK, voice)))  # type: ignore[arg-type]
+        asyncio.run(Broken(JointArgs(), None).run(TASK, AttemptContext(TASK, chat_model)))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -272,8 +272,8 @@ class Tree(JointWorkflow):
     def prompts(self, task: Task) -> Sequence[str]:
         return ("", "")
 
-    async def judge(self, task: Task, history: History) -> Judgement:
-        return Judgement(worth(*history[-1]))
+    async def judge(self, task: Task, history: History) -> Judgment:
+        return Judgment(worth(*history[-1]))
 
     def transition(self, task: Task, history: History) -> Sequence[str]:
         return history[-1]
@@ -286,7 +286,7 @@ def worth(left: str, right: str) -> float:
     return float(sum(ord(letter) * 7**place for place, letter in enumerate(left + right)))
 
 
-class LetterVoice:
+class LetterChatModel:
     """Says what it read and a letter: at first the k-th, afterwards the next of those that are left."""
 
     policy, trainable = "p", False
@@ -303,9 +303,9 @@ class LetterVoice:
 def our_returns(mode: str) -> dict[tuple[str, str], list[float]]:
     """By role and text, sorted."""
 
-    def agents(k: int) -> Agents:
+    def agents(k: int) -> AttemptContext:
         later = {role: list(letters * 3) for role, letters in LETTERS.items()}
-        return Agents(TASK, lambda role: LetterVoice(role, k, later[role]))
+        return AttemptContext(TASK, lambda role: LetterChatModel(role, k, later[role]))
 
     group = [agents(k) for k in range(3)]
     workflow = Tree(JointArgs(num_turns=2, joint_mode=mode), None)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ import unittest
 import pytest
 
 from orchestai.sandbox import Limits, Program, Sandbox
-from orchestai.sandbox.static.negated_tests import make_twins
+from orchestai.sandbox.static.negated_tests import make_negated
 from orchestai.sandbox.static.test_discovery import list_tests
 
 HEAD = "import unittest\nclass TestCases(unittest.TestCase):\n    def test(self):\n"
@@ -14,7 +14,7 @@ HEAD = "import unittest\nclass TestCases(unittest.TestCase):\n    def test(self)
 
 def twins_of(*body: str) -> list[str]:
     source = HEAD + "".join(f"        {line}\n" for line in body)
-    twins = make_twins(source, list_tests(source))
+    twins = make_negated(source, list_tests(source))
     return [
         ast.unparse(next(n for n in ast.walk(ast.parse(t.source)) if isinstance(n, ast.FunctionDef))) for t in twins
     ]
@@ -37,8 +37,8 @@ def twins_of(*body: str) -> list[str]:
 def test_an_assertion_is_turned_around(body, expected):
     made = twins_of(*body)
     assert len(made) == len(expected)
-    for twin, part in zip(made, expected, strict=True):
-        assert part in twin
+    for negated, part in zip(made, expected, strict=True):
+        assert part in negated
 
 
 @pytest.mark.parametrize(
@@ -59,15 +59,15 @@ def test_what_may_not_run_is_not_turned_around(body):
 
 def test_an_expected_failure_has_no_twin():
     source = HEAD.replace("    def", "    @unittest.expectedFailure\n    def") + "        self.assertEqual(f(1), 3)\n"
-    assert make_twins(source, list_tests(source)) == ()
+    assert make_negated(source, list_tests(source)) == ()
 
 
 def test_a_twin_fails_where_its_test_passes_and_names_match():
     source = HEAD + "        x = abs(-3)\n        self.assertEqual(x, 3)\n        self.assertIsInstance(x, int)\n"
-    for twin in make_twins(source, list_tests(source)):
-        assert list_tests(twin.source) == list_tests(source)
+    for negated in make_negated(source, list_tests(source)):
+        assert list_tests(negated.source) == list_tests(source)
         namespace: dict = {}
-        exec(twin.source, namespace)
+        exec(negated.source, namespace)
         result = unittest.TestResult()
         namespace["TestCases"]("test").run(result)
         assert len(result.failures) == 1

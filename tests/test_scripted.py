@@ -2,17 +2,17 @@
 
 import pytest
 import torch
-from scripted import END, ScriptedVoice, scripted_agents
+from scripted import END, ScriptedChatModel, scripted_agents
 
 from orchestai.agents.conversation import Conversation
-from orchestai.agents.workflow import Agents
+from orchestai.agents.workflow import AttemptContext
 from orchestai.tasks.task import Task
 
 TASK = Task(task_id="1", suite="s", instruct_prompt="Go.")
 
 
 async def test_a_prompt_begins_with_all_that_was_read_and_written_before():
-    talk = Conversation("role", ScriptedVoice(["first", "second"]))
+    talk = Conversation("role", ScriptedChatModel(["first", "second"]))
     one, two = await talk.ask("question"), await talk.ask("again", "tool")
     before = torch.cat([one.sampled.prompt, one.sampled.completion])
     assert torch.equal(two.sampled.prompt[: len(before)], before)
@@ -21,15 +21,17 @@ async def test_a_prompt_begins_with_all_that_was_read_and_written_before():
 
 
 async def test_an_act_is_cut_off_after_its_tokens():
-    act = await Conversation("role", ScriptedVoice(["first"])).ask("question", max_new_tokens=3)
+    act = await Conversation("role", ScriptedChatModel(["first"])).ask("question", max_new_tokens=3)
     assert (act.text, act.ended, len(act.sampled.completion)) == ("fir", False, 3)
 
 
 async def test_a_role_goes_on_with_its_script_in_its_next_conversation():
-    agents: Agents = scripted_agents(TASK, {"a": ["1", "2"], "b": lambda messages: messages[-1]["content"].upper()})
-    said = [(await agents.begin(role).ask("x")).text for role in ("a", "b", "a")]
+    context: AttemptContext = scripted_agents(
+        TASK, {"a": ["1", "2"], "b": lambda messages: messages[-1]["content"].upper()}
+    )
+    said = [(await context.conversation(role).ask("x")).text for role in ("a", "b", "a")]
     assert said == ["1", "X", "2"]
-    episode = agents.episode(1.0)
+    episode = context.episode(1.0)
     assert [(t.role, t.policy, len(t.turns)) for t in episode.trajectories] == [
         ("a", "a", 1),
         ("b", "b", 1),
@@ -39,4 +41,4 @@ async def test_a_role_goes_on_with_its_script_in_its_next_conversation():
 
 async def test_a_script_that_is_over_fails_the_test():
     with pytest.raises(AssertionError, match="the script is over"):
-        await Conversation("role", ScriptedVoice([])).ask("x")
+        await Conversation("role", ScriptedChatModel([])).ask("x")

@@ -145,9 +145,9 @@ def test_yes_and_no_cannot_be_found():
 
 async def test_a_role_is_told_of_its_tools_if_it_is_wished():
     for wished in (True, False):
-        agents = scripted_agents(TASK, {"answerer": ["Copenhagen"]})
-        await workflow(describe_tools=wished, system="Answer.").run(TASK, agents)
-        first = agents.conversations[0].messages[0]
+        context = scripted_agents(TASK, {"answerer": ["Copenhagen"]})
+        await workflow(describe_tools=wished, system="Answer.").run(TASK, context)
+        first = context.conversations[0].messages[0]
         assert first["content"].startswith("Answer.")
         assert ("<tools>" in first["content"]) == wished
 
@@ -158,9 +158,9 @@ async def test_a_function_of_the_users_is_a_tool(tmp_path, monkeypatch):
         "    return word.upper()\n"
     )
     monkeypatch.chdir(tmp_path)
-    agents = scripted_agents(TASK, {"answerer": ["<shout>copenhagen</shout>", "yes"]})
-    await workflow(tools=["mytools:shout", "calculator"]).run(TASK, agents)
-    assert agents.conversations[0].messages[-2] == {"role": "tool", "content": "COPENHAGEN"}
+    context = scripted_agents(TASK, {"answerer": ["<shout>copenhagen</shout>", "yes"]})
+    await workflow(tools=["mytools:shout", "calculator"]).run(TASK, context)
+    assert context.conversations[0].messages[-2] == {"role": "tool", "content": "COPENHAGEN"}
     for wrong, message in (("nope", "no tool 'nope'"), ("mytools:nope", "cannot be imported")):
         with pytest.raises(UserError, match=message):
             workflow(tools=[wrong])

@@ -10,7 +10,7 @@ import threading
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import ScriptedVoice
+from scripted import ScriptedChatModel
 
 from orchestai.agents.budget import Budget, BudgetConfig, BudgetExceededError
 from orchestai.agents.conversation import Conversation
@@ -51,7 +51,7 @@ ECHO = Made("echo", _echo)
 
 async def _told(tool, said, **options):
     """What a role reads that says this, and then an answer."""
-    talk = Conversation("role", ScriptedVoice([said, "answer"]))
+    talk = Conversation("role", ScriptedChatModel([said, "answer"]))
     talk.tell("question")
     act = await use_tools(talk, [tool], max_calls=5, **options)
     assert act.text == "answer"
@@ -59,7 +59,9 @@ async def _told(tool, said, **options):
 
 
 async def test_calls_are_run_until_the_role_answers():
-    talk = Conversation("role", ScriptedVoice([call("echo", x="1"), f"{call('echo', x='2')} <echo>3</echo>", "done"]))
+    talk = Conversation(
+        "role", ScriptedChatModel([call("echo", x="1"), f"{call('echo', x='2')} <echo>3</echo>", "done"])
+    )
     talk.tell("question")
     seen = []
     act = await use_tools(talk, [ECHO], max_calls=5, observe=lambda act, results: seen.append((act, results)))
@@ -74,7 +76,7 @@ async def test_calls_are_run_until_the_role_answers():
 
 async def test_the_act_after_the_last_call_is_the_answer_whatever_it_says():
     again = "<echo>1</echo>"
-    talk = Conversation("role", ScriptedVoice([again * 3, again, "never said"]))
+    talk = Conversation("role", ScriptedChatModel([again * 3, again, "never said"]))
     act = await use_tools(talk, [ECHO], max_calls=2)
     assert act.text == again
     told = [m["content"] for m in talk.messages if m["role"] == "tool"]
@@ -82,7 +84,7 @@ async def test_the_act_after_the_last_call_is_the_answer_whatever_it_says():
 
 
 async def test_a_role_is_told_of_its_tools_once_and_before_it_acts():
-    talk = Conversation("role", ScriptedVoice(["<echo>1</echo>", "a", "b", "c"]))
+    talk = Conversation("role", ScriptedChatModel(["<echo>1</echo>", "a", "b", "c"]))
     talk.tell("Be quick.", "system")
     talk.tell("question")
     await use_tools(talk, [ECHO], max_calls=2)
@@ -92,7 +94,7 @@ async def test_a_role_is_told_of_its_tools_once_and_before_it_acts():
     await use_tools(talk, [Calculator()], max_calls=2)
     assert talk.messages[-2] == {"role": "user", "content": describe([Calculator()])}
 
-    alone = Conversation("role", ScriptedVoice(["a"]))
+    alone = Conversation("role", ScriptedChatModel(["a"]))
     alone.tell("question")
     await use_tools(alone, [ECHO], max_calls=2)
     assert alone.messages[0] == {"role": "system", "content": describe([ECHO])}
@@ -270,7 +272,9 @@ async def test_time_in_calls_is_charged_to_the_budget():
         clock.now += 6
         return "done"
 
-    talk = Conversation("role", ScriptedVoice(lambda _: call("slow", x="1")), Budget(BudgetConfig(timeout_s=10), clock))
+    talk = Conversation(
+        "role", ScriptedChatModel(lambda _: call("slow", x="1")), Budget(BudgetConfig(timeout_s=10), clock)
+    )
     with pytest.raises(BudgetExceededError, match=r"12\.0 s of them in calls"):
         await use_tools(talk, [Made("slow", work)], max_calls=9)
 
@@ -334,7 +338,7 @@ async def test_a_call_that_comes_to_nothing_has_failed_and_is_read_as_it_is():
         raise CallFailedError("nothing came of it")
 
     seen = []
-    talk = Conversation("role", ScriptedVoice([call("t", x="1"), "done"]))
+    talk = Conversation("role", ScriptedChatModel([call("t", x="1"), "done"]))
     await use_tools(talk, [Made("t", work)], max_calls=1, observe=lambda act, results: seen.extend(results))
     assert [(result.text, result.failed) for result in seen] == [("nothing came of it", True)]
 

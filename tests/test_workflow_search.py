@@ -39,9 +39,9 @@ def sandbox():
         yield sandbox
 
 
-async def search(sandbox, optimiser, searcher, answerer, task=TASK, **settings):
+async def search(sandbox, optimizer, searcher, answerer, task=TASK, **settings):
     workflow = Search(Search.Args(**({"passages": 1} | settings)), sandbox)
-    script = {"query_optimiser": optimiser, "searcher": searcher, "answerer": answerer}
+    script = {"query_optimiser": optimizer, "searcher": searcher, "answerer": answerer}
     return await workflow.run(task, scripted_agents(task, script))
 
 
@@ -89,9 +89,9 @@ async def test_two_queries_find_both_articles_and_the_answer(sandbox):
 
 
 async def test_what_is_missing_is_searched_for_in_another_round(sandbox):
-    optimiser = ["<query>Eiffel Tower</query>", "<query>Paris river</query>"]
+    optimizer = ["<query>Eiffel Tower</query>", "<query>Paris river</query>"]
     answers = ["<missing>the river of Paris</missing>", ANSWER]
-    episode = await search(sandbox, optimiser, ["It is in Paris.", "On the Seine."], answers)
+    episode = await search(sandbox, optimizer, ["It is in Paris.", "On the Seine."], answers)
     assert episode.outcome == Scored(1.0)
     assert rewards(episode)[:2] == [("query_optimiser", 0.5), ("query_optimiser", 1)]
     assert episode.metrics.items() >= {"total_iterations": 2, "queries": 2, "retrieval_recall": 1}.items()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from small_llama import small_llama
 
-from orchestai.agents.joint import History, JointArgs, JointWorkflow, Judgement
+from orchestai.agents.joint import History, JointArgs, JointWorkflow, Judgment
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.config.agents import AgentConfig
 from orchestai.storage import artifacts
@@ -43,13 +43,13 @@ class Share(JointWorkflow):
     def prompts(self, task: Task) -> Sequence[str]:
         return [f"{role}: {task.instruct_prompt}" for role in self.roles]
 
-    async def judge(self, task: Task, history: History) -> Judgement:
+    async def judge(self, task: Task, history: History) -> Judgment:
         written = history[-1]
         if len(history) == 1:
             share = len(set(written) & set(task.instruct_prompt)) / 2
         else:
             share = sum(bool(old) and new == old for new, old in zip(written, history[-2][::-1], strict=True)) / 2
-        return Judgement(share, success=float(share == 1))
+        return Judgment(share, success=float(share == 1))
 
     def transition(self, task: Task, history: History) -> Sequence[str]:
         left, right = history[-1]

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from orchestai.agents.trainer import AgentTrainer
-from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.agents import AgentConfig
 from orchestai.storage import artifacts
 from orchestai.tasks.task import Task
@@ -39,9 +39,9 @@ class Pair(AgentWorkflow):
 
     roles = ("first", "second")
 
-    async def run(self, task: Task, agents: Agents) -> Episode:
-        acts = [await agents.begin(role).ask(task.instruction) for role in self.roles]
-        return agents.episode(float(sum(map(ord, acts[0].text + acts[1].text)) % 7))
+    async def run(self, task: Task, context: AttemptContext) -> Episode:
+        acts = [await context.conversation(role).ask(task.instruction) for role in self.roles]
+        return context.episode(float(sum(map(ord, acts[0].text + acts[1].text)) % 7))
 
 
 def resident(what: str) -> int:

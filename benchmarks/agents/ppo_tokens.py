@@ -32,7 +32,7 @@ from rich.table import Table
 from small_llama import END, small_llama
 
 from orchestai.agents.trainer import AgentTrainer
-from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.agents import AgentConfig
 from orchestai.storage import artifacts
 from orchestai.tasks.task import Task
@@ -60,10 +60,10 @@ class Answer(AgentWorkflow):
 
     roles = ("speaker",)
 
-    async def run(self, task: Task, agents: Agents) -> Episode:
-        said = await agents.begin("speaker").ask(task.instruction)
+    async def run(self, task: Task, context: AttemptContext) -> Episode:
+        said = await context.conversation("speaker").ask(task.instruction)
         right = float(said.text[:1] == task.answers[0] and not said.ended)
-        return agents.episode(right, {"success": right})
+        return context.episode(right, {"success": right})
 
 
 def tasks(name: str, count: int, seed: int) -> list[Task]:

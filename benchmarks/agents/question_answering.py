@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestai.agents.agent_factory import Cast
+from orchestai.agents.agent_factory import AgentFactory
 from orchestai.agents.policies import open_policies
 from orchestai.agents.workflow import attempt
 from orchestai.agents.workflows.tool_use import ToolUse
@@ -31,12 +31,12 @@ _SHOWN = ("success", "f1", "tagged", "calls", "retrieved")
 
 
 async def answer(config: AgentConfig, flow: ToolUse, tasks: Sequence[Task]) -> list[Episode]:
-    cast = Cast(config, open_policies(config, flow.roles))
+    factory = AgentFactory(config, open_policies(config, flow.roles))
     try:
-        attempts = (attempt(flow, task, cast.agents(task, seed=0, attempt=0, temperature=0.0)) for task in tasks)
+        attempts = (attempt(flow, task, factory.agents(task, seed=0, attempt=0, temperature=0.0)) for task in tasks)
         return list(await asyncio.gather(*attempts))
     finally:
-        await cast.close()
+        await factory.close()
 
 
 def report(command: str, model: str, corpus: Path, tasks: Sequence[Task], episodes: Sequence[Episode]) -> str:

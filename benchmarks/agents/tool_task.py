@@ -34,7 +34,7 @@ from small_llama import END, UNKNOWN, small_llama
 from orchestai.agents.conversation import Act
 from orchestai.agents.tools import ToolResult, use_tools
 from orchestai.agents.trainer import AgentTrainer
-from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.agents import AgentConfig
 from orchestai.rewards.answers import tagged_answer
 from orchestai.storage import artifacts
@@ -72,8 +72,8 @@ class Lookup(AgentWorkflow):
 
     roles = ("seeker",)
 
-    async def run(self, task: Task, agents: Agents) -> Episode:
-        seeker = agents.begin("seeker")
+    async def run(self, task: Task, context: AttemptContext) -> Episode:
+        seeker = context.conversation("seeker")
         seeker.tell(task.instruction)
         found: list[bool] = []
 
@@ -83,7 +83,7 @@ class Lookup(AgentWorkflow):
 
         last = await use_tools(seeker, [Find(task.details["values"])], max_calls=1, describes=False, observe=reward)
         right = float(tagged_answer(last.text) == task.answers[0])
-        return agents.episode(right, {"success": right, "found": float(any(found)), "calls": len(found)})
+        return context.episode(right, {"success": right, "found": float(any(found)), "calls": len(found)})
 
 
 def tasks(name: str, count: int, seed: int) -> list[Task]:
@@ -110,15 +110,15 @@ def save_model(folder: Path, seed: int, steps: int) -> None:
     model, tokenizer = small_llama(KEYS + VALUES, seed, _TAGS)
     tokenizer.save_pretrained(folder)
     rng = random.Random(seed)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(steps):
         ids = torch.tensor(tokenizer([_dialogue(rng) for _ in range(64)], add_special_tokens=False).input_ids)
         spoken = ids.clone()
         spoken[:, :2] = -100  # what the role reads: the key, and what the tool says
         spoken[:, 6:8] = -100
         model(input_ids=ids, labels=spoken).loss.backward()
-        optimiser.step()
-        optimiser.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
     model.save_pretrained(folder)
 
 

@@ -23,7 +23,7 @@ from orchestai.agents.policies import open_policies
 from orchestai.agents.registry import find, presets
 from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.trainer import open_stage
-from orchestai.agents.workflow import Agents, attempt
+from orchestai.agents.workflow import AttemptContext, attempt
 from orchestai.config.agents import AgentConfig
 from orchestai.lm.chat_rendering import TurnStitcher
 from orchestai.lm.token_policy import TokenPolicy
@@ -165,7 +165,9 @@ async def dialogues(config: AgentConfig, stitcher: TurnStitcher) -> Counter:
     async with open_stage(config, workflow, config.agents.workflow_args) as stage:
         for task in tasks:
             for _ in range(ATTEMPTS):
-                agents = Agents(task, lambda role, task=task: ScriptVoice(role, task, script, stitcher, rng, said))
+                agents = AttemptContext(
+                    task, lambda role, task=task: ScriptVoice(role, task, script, stitcher, rng, said)
+                )
                 await attempt(stage.workflow, task, agents)
     return said
 

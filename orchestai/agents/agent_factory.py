@@ -1,4 +1,4 @@
-"""Who speaks for each role: weights that learn, sampled in batches over all conversations, or workers that do not."""
+"""The chat model of each role: a policy, sampled in batches over all conversations, or a frozen worker."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Mapping
 
 from orchestai.agents.budget import Budget
-from orchestai.agents.chat_models import ModelVoice, PolicyVoice, Seeds, WorkerVoice
-from orchestai.agents.conversation import Voice
+from orchestai.agents.chat_models import PolicyChatModel, PooledChatModel, Seeds, WorkerChatModel
+from orchestai.agents.conversation import ChatModel
 from orchestai.agents.policies import Policies
-from orchestai.agents.workflow import Agents
+from orchestai.agents.workflow import AttemptContext
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
 from orchestai.lm.backends.base import SampleSettings
@@ -21,8 +21,8 @@ from orchestai.workers.generation import SamplingParams
 from orchestai.workers.pool import WorkerPool
 
 
-class Cast:
-    """Gives the agents of each attempt their voices.
+class AgentFactory:
+    """Makes the chat models of each attempt's roles.
 
     Args:
         backends: what samples each of the learning policies, by name.
@@ -49,25 +49,25 @@ class Cast:
             for name, backend in backends.items()
         }
 
-    def agents(self, task: Task, *, seed: int, attempt: int, temperature: float) -> Agents:
-        """Those who act in one attempt at a task.
+    def context(self, task: Task, *, seed: int, attempt: int, temperature: float) -> AttemptContext:
+        """The context of one attempt at a task.
 
         Args:
             seed: of all that they sample.
             attempt: its number among those at the same task; workers that do not learn answer each anew.
             temperature: of those that learn; 0 takes the likeliest token.
 
-        The agents' `begin` raises UserError for a role that the workflow does not name among its `roles`.
+        The agents' `conversation` raises UserError for a role that the workflow does not name among its `roles`.
         """
         seeds = Seeds(seed)
 
-        def voice(role: str) -> Voice:
+        def chat_model(role: str) -> ChatModel:
             if role in self._config.agents.frozen:
                 return self._frozen(self._config.agents.frozen[role], attempt)
             return self._learning(role, seeds, temperature)
 
         agents = self._config.agents
-        return Agents(task, voice, Budget(agents.budget), agents.reward_weights)
+        return AttemptContext(task, chat_model, Budget(agents.budget), agents.reward_weights)
 
     async def sync(self, versions: Mapping[str, int]) -> dict[str, float]:
         """See `Collector.sync`."""
@@ -80,7 +80,7 @@ class Cast:
         for backend in self._backends.values():
             await backend.close()
 
-    def _learning(self, role: str, seeds: Seeds, temperature: float) -> Voice:
+    def _learning(self, role: str, seeds: Seeds, temperature: float) -> ChatModel:
         name = self._policies.of_role.get(role)
         if name is None:
             known = ", ".join([*self._policies.of_role, *self._config.agents.frozen])
@@ -88,7 +88,7 @@ class Cast:
                 f"the workflow begins a conversation of {role!r}, but its roles are {known}; add it to them"
             )
         policy = self._policies.learning[name]
-        return PolicyVoice(
+        return PolicyChatModel(
             name,
             role,
             self._batchers[name],
@@ -99,10 +99,10 @@ class Cast:
             context=policy.policy.context,
         )
 
-    def _frozen(self, name: str, attempt: int) -> Voice:
+    def _frozen(self, name: str, attempt: int) -> ChatModel:
         assert self._pool is not None
         assert self._config.workers is not None
         if name in self._config.workers.pool:
-            return WorkerVoice(name, self._pool, name, attempt)
+            return WorkerChatModel(name, self._pool, name, attempt)
         params = SamplingParams(max_new_tokens=self._config.model.max_new_tokens)
-        return ModelVoice(name, self._pool.generator(name), params, attempt)
+        return PooledChatModel(name, self._pool.generator(name), params, attempt)

@@ -44,7 +44,7 @@ class Seeds:
         return int.from_bytes(digest.digest()[:8], "big") >> 1
 
 
-class PolicyVoice:
+class PolicyChatModel:
     """Speaks with the weights of a policy: tokens in, tokens out. One per conversation.
 
     The next prompt is the last one, what was written after it, and the tokens of what was told since (`TurnStitcher`).
@@ -84,7 +84,7 @@ class PolicyVoice:
         self._ended = False
 
     async def say(self, messages: Sequence[Message], max_new_tokens: int | None = None) -> Act:
-        """Sample the next turn; see `Voice.say`.
+        """Sample the next turn; see `ChatModel.say`.
 
         Raises:
             BudgetExceededError: the messages fill the model's context.
@@ -113,7 +113,7 @@ class PolicyVoice:
         return self._stitcher.render(messages)
 
 
-class ModelVoice:
+class PooledChatModel:
     """Speaks with a model that does not learn, a key of `workers.models`.
 
     Args:
@@ -129,7 +129,7 @@ class ModelVoice:
         self._sample = sample
 
     async def say(self, messages: Sequence[Message], max_new_tokens: int | None = None) -> Act:
-        """Ask the model; see `Voice.say`. A tool's result is told as the user's message, since servers differ.
+        """Ask the model; see `ChatModel.say`. A tool's result is told as the user's message, since servers differ.
 
         A model that cannot answer (the messages are too long for it, or its provider refuses them) says why.
         """
@@ -143,11 +143,11 @@ class ModelVoice:
         return Act(completion.text, completion.completion_tokens < limit, completion.completion_tokens)
 
 
-class WorkerVoice:
+class WorkerChatModel:
     """Speaks with a worker of the pool, which reads the system's message as its role and the others as its instruction.
 
     Args:
-        sample: see `ModelVoice`.
+        sample: see `PooledChatModel`.
     """
 
     trainable = False
@@ -159,7 +159,7 @@ class WorkerVoice:
         self._sample = sample
 
     async def say(self, messages: Sequence[Message], max_new_tokens: int | None = None) -> Act:
-        """Ask the worker; see `Voice.say`. One that cannot answer says why; its limit of tokens is its own."""
+        """Ask the worker; see `ChatModel.say`. One that cannot answer says why; its limit of tokens is its own."""
         role = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
         rest = [message for message in messages if message["role"] != "system"]
         text = rest[0]["content"] if len(rest) == 1 else "\n\n".join(f"{m['role']}: {m['content']}" for m in rest)

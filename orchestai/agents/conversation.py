@@ -53,8 +53,8 @@ class Act:
     group: str = ""
 
 
-class Voice(Protocol):
-    """What a role speaks with: weights that learn, or a worker that does not. One per conversation.
+class ChatModel(Protocol):
+    """The chat model behind a role: a trainable policy or a frozen worker. One per conversation.
 
     Attributes:
         policy: name of the weights, or of the worker.
@@ -89,7 +89,7 @@ class Conversation:
     """
 
     role: str
-    voice: Voice
+    chat_model: ChatModel
     budget: Budget = field(default_factory=Budget)
     messages: list[Message] = field(default_factory=list)
     acts: list[Act] = field(default_factory=list)
@@ -105,9 +105,9 @@ class Conversation:
         self.messages.append({"role": speaker, "content": content})
 
     async def act(self, max_new_tokens: int | None = None) -> Act:
-        """Let the role write its next turn; raises as `Budget.open_turn`, `Budget.wait` and `Voice.say` do."""
+        """Let the role write its next turn; raises as `Budget.open_turn`, `Budget.wait` and `ChatModel.say` do."""
         limit = self.budget.open_turn(max_new_tokens)
-        act = await self.budget.wait(self.voice.say(self.messages, limit))
+        act = await self.budget.wait(self.chat_model.say(self.messages, limit))
         self.budget.pay(act.tokens)
         self.acts.append(act)
         self.messages.append({"role": "assistant", "content": act.text})

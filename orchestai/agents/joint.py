@@ -19,7 +19,7 @@ from pydantic import Field
 
 from orchestai.agents.budget import BudgetExceededError
 from orchestai.agents.conversation import Act
-from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.section import Section
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.outcome import Outcome, Scored, Unscorable
@@ -45,7 +45,7 @@ class JointArgs(Section):
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Judgment:
     """What a joint action was worth by itself.
 
     Attributes:
@@ -73,7 +73,7 @@ class Node:
     name: str
     acts: Sequence[Sequence[Act | Unscorable]]
     actions: Sequence[tuple[int, ...]]
-    judgements: Sequence[Judgement | Unscorable]
+    judgments: Sequence[Judgment | Unscorable]
     children: Mapping[int, Node] = field(default_factory=dict)
 
 
@@ -87,14 +87,14 @@ def joint_actions(mode: Mode, roles: int, samples: int) -> list[tuple[int, ...]]
 def joint_returns(node: Node, discount: float) -> list[Outcome]:
     """R = r + discount * mean of the child's returns, per joint action; unscorable where any part of it is."""
     returns: list[Outcome] = []
-    for number, judgement in enumerate(node.judgements):
-        if isinstance(judgement, Unscorable):
-            returns.append(judgement)
+    for number, judgment in enumerate(node.judgments):
+        if isinstance(judgment, Unscorable):
+            returns.append(judgment)
             continue
         following = joint_returns(node.children[number], discount) if number in node.children else []
         later = _add(following)
         if isinstance(later, Scored):
-            later = Scored(judgement.reward + discount * later.value / max(len(following), 1))
+            later = Scored(judgment.reward + discount * later.value / max(len(following), 1))
         returns.append(later)
     return returns
 
@@ -131,7 +131,7 @@ class JointWorkflow(AgentWorkflow):
         """What each role reads first, in the order of `roles`."""
 
     @abstractmethod
-    async def judge(self, task: Task, history: History) -> Judgement:
+    async def judge(self, task: Task, history: History) -> Judgment:
         """What the last joint action of `history` is worth.
 
         Raises:
@@ -146,11 +146,11 @@ class JointWorkflow(AgentWorkflow):
         """
         raise UserError(f"{type(self).__name__} has no transition: set agents.workflow_args.num_turns=1, or write one")
 
-    async def run(self, task: Task, agents: Agents) -> Episode:
+    async def run(self, task: Task, context: AttemptContext) -> Episode:
         """One attempt: a path with one joint action per turn."""
-        return (await self.run_group(task, [agents]))[0]
+        return (await self.run_group(task, [context]))[0]
 
-    async def run_group(self, task: Task, group: Sequence[Agents]) -> list[Episode]:
+    async def run_group(self, task: Task, group: Sequence[AttemptContext]) -> list[Episode]:
         """As many attempts as there are agents, which are each other's baseline."""
         root = await self._grow(task, group, "root", self.prompts(task), ())
         returns = self._reward(root)
@@ -159,7 +159,7 @@ class JointWorkflow(AgentWorkflow):
     async def _grow(
         self,
         task: Task,
-        group: Sequence[Agents],
+        group: Sequence[AttemptContext],
         name: str,
         prompts: Sequence[str],
         history: History,
@@ -172,10 +172,10 @@ class JointWorkflow(AgentWorkflow):
         acts = await asyncio.gather(*asked)
         actions = joint_actions(self.args.joint_mode, len(self.roles), len(group))
         chosen = [[acts[role][k] for role, k in enumerate(action)] for action in actions]
-        judgements = await asyncio.gather(*(self._judge(task, history, some) for some in chosen))
-        node = Node(name, acts, actions, judgements)
-        if len(history) + 1 < self.args.num_turns and not self._finished(judgements):
-            going_on = [number for number, judgement in enumerate(judgements) if isinstance(judgement, Judgement)]
+        judgments = await asyncio.gather(*(self._judge(task, history, some) for some in chosen))
+        node = Node(name, acts, actions, judgments)
+        if len(history) + 1 < self.args.num_turns and not self._finished(judgments):
+            going_on = [number for number, judgment in enumerate(judgments) if isinstance(judgment, Judgment)]
             histories = [[*history, _texts(chosen[number])] for number in going_on]
             children = await asyncio.gather(
                 *(
@@ -192,7 +192,7 @@ class JointWorkflow(AgentWorkflow):
             node.children = dict(zip(going_on, children, strict=True))
         return node
 
-    async def _judge(self, task: Task, before: History, acts: Sequence[Act | Unscorable]) -> Judgement | Unscorable:
+    async def _judge(self, task: Task, before: History, acts: Sequence[Act | Unscorable]) -> Judgment | Unscorable:
         for act in acts:
             if isinstance(act, Unscorable):
                 return act
@@ -201,9 +201,9 @@ class JointWorkflow(AgentWorkflow):
         except InfrastructureError as error:
             return Unscorable.of(error)
 
-    def _finished(self, judgements: Sequence[Judgement | Unscorable]) -> bool:
+    def _finished(self, judgments: Sequence[Judgment | Unscorable]) -> bool:
         threshold = self.args.termination_threshold
-        rewards = [judgement.reward for judgement in judgements if isinstance(judgement, Judgement)]
+        rewards = [judgment.reward for judgment in judgments if isinstance(judgment, Judgment)]
         return not rewards or (threshold is not None and sum(rewards) / len(rewards) > threshold)
 
     def _reward(self, node: Node) -> list[Outcome]:
@@ -218,24 +218,24 @@ class JointWorkflow(AgentWorkflow):
             self._reward(child)
         return returns
 
-    def _episode(self, agents: Agents, k: int, root: Node, returns: Sequence[Outcome]) -> Episode:
+    def _episode(self, context: AttemptContext, k: int, root: Node, returns: Sequence[Outcome]) -> Episode:
         """The k-th attempt: its joint actions' mean return. Without it, or without all its acts' credit, unscorable."""
         mine = [number for number, action in enumerate(root.actions) if k in action]
         own = [number for number in mine if root.actions[number][0] == k]
         total = _add([returns[number] for number in mine])
         if isinstance(total, Unscorable):
-            return agents.episode(total)
+            return context.episode(total)
         metrics: dict[str, list[float]] = {}
         for number in own:
             _gather(root, number, 1, metrics)
         value = _add([returns[number] for number in own])
         assert isinstance(value, Scored)
-        return agents.episode(value.value / len(own), {name: sum(some) / len(some) for name, some in metrics.items()})
+        return context.episode(value.value / len(own), {name: sum(some) / len(some) for name, some in metrics.items()})
 
 
-async def _act(agents: Agents, role: str, prompt: str) -> Act | Unscorable:
+async def _act(context: AttemptContext, role: str, prompt: str) -> Act | Unscorable:
     try:
-        return await agents.begin(role).ask(prompt)
+        return await context.conversation(role).ask(prompt)
     except BudgetExceededError:
         return Act("", ended=False, tokens=0)
     except InfrastructureError as error:
@@ -248,13 +248,13 @@ def _texts(acts: Sequence[Act | Unscorable]) -> tuple[str, ...]:
 
 def _gather(node: Node, number: int, turn: int, metrics: dict[str, list[float]]) -> None:
     """Add the figures of a joint action, and of those that followed it, under the number of their turn."""
-    judgement = node.judgements[number]
-    if isinstance(judgement, Judgement):
-        for name, value in {"reward": judgement.reward, **judgement.metrics}.items():
+    judgment = node.judgments[number]
+    if isinstance(judgment, Judgment):
+        for name, value in {"reward": judgment.reward, **judgment.metrics}.items():
             metrics.setdefault(f"turn_{turn}_{name}", []).append(value)
     if number in node.children:
         child = node.children[number]
         for following in range(len(child.actions)):
             _gather(child, following, turn + 1, metrics)
-    elif isinstance(judgement, Judgement):
-        metrics.setdefault("success", []).append(judgement.success)
+    elif isinstance(judgment, Judgment):
+        metrics.setdefault("success", []).append(judgment.success)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestai.agents.agent_factory import Cast
+from orchestai.agents.agent_factory import AgentFactory
 from orchestai.agents.policies import Policies
 from orchestai.agents.workflow import AgentWorkflow
 from orchestai.config import RlConfig
@@ -35,11 +35,11 @@ class AgentRollout:
     """
 
     def __init__(
-        self, workflow: AgentWorkflow, cast: Cast, policies: Policies, config: RlConfig, *, concurrency: int
+        self, workflow: AgentWorkflow, factory: AgentFactory, policies: Policies, config: RlConfig, *, concurrency: int
     ) -> None:
-        self.weights = cast.weights
+        self.weights = factory.weights
         self._workflow = workflow
-        self._cast = cast
+        self._factory = factory
         self._policies = policies
         self._config = config
         self._concurrency = concurrency
@@ -78,7 +78,7 @@ class AgentRollout:
 
     async def sync(self, versions: Mapping[str, int]) -> dict[str, float]:
         """See `Collector.sync`."""
-        return await self._cast.sync(versions)
+        return await self._factory.sync(versions)
 
     async def stop(self) -> None:
         """Attempt no more; attempts that were not finished are lost."""
@@ -86,7 +86,7 @@ class AgentRollout:
         for job in jobs:
             job.cancel()
         await asyncio.gather(*jobs, return_exceptions=True)
-        await self._cast.close()
+        await self._factory.close()
 
     async def _explore(self, tasks: Sequence[Task], update: int) -> list[list[Episode]]:
         config = self._config
@@ -106,7 +106,7 @@ class AgentRollout:
         async def group(task: Task) -> list[Episode]:
             async with room:
                 agents = [
-                    self._cast.agents(task, seed=seed(task, k), attempt=k, temperature=temperature)
+                    self._factory.context(task, seed=seed(task, k), attempt=k, temperature=temperature)
                     for k in range(attempts)
                 ]
                 return await self._workflow.run_group(task, agents)

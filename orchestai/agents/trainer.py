@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 from rich.console import Console
 
-from orchestai.agents.agent_factory import Cast
+from orchestai.agents.agent_factory import AgentFactory
 from orchestai.agents.backends import open_backends
 from orchestai.agents.policies import fingerprint_of, open_policies, save_policies, seen_by
 from orchestai.agents.registry import find
@@ -143,8 +143,8 @@ class AgentTrainer:
         }
         async with open_stage(config, self.workflow_class, self.workflow_args) as stage:
             backends = open_backends(config, policies, processes_of(accelerator), self.output_dir / "sync")
-            cast = Cast(config, policies, backends, stage.pool)
-            rollout = AgentRollout(stage.workflow, cast, policies, phase2, concurrency=config.agents.concurrency)
+            factory = AgentFactory(config, policies, backends, stage.pool)
+            rollout = AgentRollout(stage.workflow, factory, policies, phase2, concurrency=config.agents.concurrency)
             trainer: Trainer[Attempts] = Trainer(
                 accelerator,
                 policies.learning,

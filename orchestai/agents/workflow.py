@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 
 from orchestai.agents.budget import Budget, BudgetExceededError
-from orchestai.agents.conversation import Act, Conversation, Sampled, Voice
+from orchestai.agents.conversation import Act, ChatModel, Conversation, Sampled
 from orchestai.config.section import Section
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.outcome import Outcome, Reward, RewardPart, Scored, Unscorable
@@ -20,11 +20,11 @@ from orchestai.training.rl.rollouts.rows import rows_of
 from orchestai.types import Episode, TokenDecisions, Trajectory, Turn
 
 
-class Agents:
-    """Those who act in one attempt at a task.
+class AttemptContext:
+    """One attempt at a task: opens its roles' conversations and turns them into an episode.
 
     Args:
-        voice: makes what a role speaks with, anew for each of its conversations.
+        chat_model: makes the chat model behind a role, anew for each of its conversations.
         budget: what they may spend together; nothing is limited without.
         reward_weights: of named rewards; 1 of those that are not in it.
 
@@ -35,7 +35,7 @@ class Agents:
     def __init__(
         self,
         task: Task,
-        voice: Callable[[str], Voice],
+        chat_model: Callable[[str], ChatModel],
         budget: Budget | None = None,
         reward_weights: Mapping[str, float] | None = None,
     ) -> None:
@@ -43,15 +43,15 @@ class Agents:
         self.budget = budget or Budget()
         self._reward_weights = reward_weights or {}
         self.conversations: list[Conversation] = []
-        self._voice = voice
+        self._chat_model = chat_model
 
-    def begin(self, role: str, system: str = "") -> Conversation:
+    def conversation(self, role: str, system: str = "") -> Conversation:
         """A new conversation of a role, which remembers nothing of its others."""
-        conversation = Conversation(role, self._voice(role), self.budget)
+        begun = Conversation(role, self._chat_model(role), self.budget)
         if system:
-            conversation.tell(system, "system")
-        self.conversations.append(conversation)
-        return conversation
+            begun.tell(system, "system")
+        self.conversations.append(begun)
+        return begun
 
     def episode(
         self, outcome: Outcome | float | Mapping[str, float], metrics: Mapping[str, float] | None = None
@@ -108,29 +108,29 @@ class AgentWorkflow(ABC):
         self.sandbox = sandbox
 
     @abstractmethod
-    async def run(self, task: Task, agents: Agents) -> Episode:
-        """Let the agents act, reward them, and return `agents.episode(...)`."""
+    async def run(self, task: Task, context: AttemptContext) -> Episode:
+        """Let the agents act, reward them, and return `context.episode(...)`."""
 
-    async def run_group(self, task: Task, group: Sequence[Agents]) -> list[Episode]:
+    async def run_group(self, task: Task, group: Sequence[AttemptContext]) -> list[Episode]:
         """One attempt by each; a workflow whose attempts depend on each other overrides it."""
         return list(await asyncio.gather(*(attempt(self, task, agents) for agents in group)))
 
 
-async def attempt(workflow: AgentWorkflow, task: Task, agents: Agents) -> Episode:
+async def attempt(workflow: AgentWorkflow, task: Task, context: AttemptContext) -> Episode:
     """`run`; agents that spend their budget have failed, and what no agent is to blame for is unscorable.
 
     Raises:
         UserError: `run` gave something else than an episode, or a reward of a name that the workflow does not have.
     """
     try:
-        episode = await workflow.run(task, agents)
+        episode = await workflow.run(task, context)
     except BudgetExceededError:
-        return agents.episode(0.0, {"success": 0.0, "budget_exceeded": 1.0})
+        return context.episode(0.0, {"success": 0.0, "budget_exceeded": 1.0})
     except InfrastructureError as error:
-        return agents.episode(Unscorable.of(error))
+        return context.episode(Unscorable.of(error))
     if not isinstance(episode, Episode):
         name = type(workflow).__name__
-        raise UserError(f"{name}.run gave {type(episode).__name__}; let it return agents.episode(reward)")
+        raise UserError(f"{name}.run gave {type(episode).__name__}; let it return context.episode(reward)")
     if isinstance(episode.reward, Reward):
         refuse_unknown_rewards(type(workflow), episode.reward.parts, f"{type(workflow).__name__}.run")
     return episode
@@ -153,10 +153,10 @@ def _trajectory(conversation: Conversation) -> Trajectory:
     )
     return Trajectory(
         role=conversation.role,
-        policy=conversation.voice.policy,
-        turns=turns if conversation.voice.trainable else (),
+        policy=conversation.chat_model.policy,
+        turns=turns if conversation.chat_model.trainable else (),
         reward=conversation.reward,
-        trainable=conversation.voice.trainable,
+        trainable=conversation.chat_model.trainable,
         transcript=tuple((message["role"], message["content"]) for message in conversation.messages),
     )
 

@@ -96,7 +96,7 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
     )
     say(
         (output_dir / "evaluation.txt").read_text(),
-        f"everything is in {output_dir}; the picture is {output_dir / 'evaluation.png'}",
+        f"everything is in {output_dir}; the plot is {output_dir / 'evaluation.png'}",
     )
 
 

@@ -25,7 +25,7 @@ def evaluate(
     phase1: Annotated[Path, flag("phase1", "Checkpoint of phase 1.")] = CHECKPOINTS / "phase1_best.pth",
     checkpoint: Annotated[Path, flag("checkpoint", "Checkpoint of phase 2.")] = CHECKPOINTS / "phase2_best.pth",
     logs: Annotated[Path, flag("logs", "Logs that the lookup baselines learn from.")] = EXECUTION_LOGS,
-    output: Annotated[Path, flag("output", "JSON to write; a picture and the table's text go beside it.")] = Path(
+    output: Annotated[Path, flag("output", "JSON to write; a plot and the table's text go beside it.")] = Path(
         "evaluation.json"
     ),
     record: Record = None,
@@ -40,13 +40,13 @@ def evaluate(
     )
     console.print(evaluation.table())
     console.print(evaluation.conclusion, highlight=False)
-    console.print(f"written: {output}, and the picture and the table beside it", highlight=False)
+    console.print(f"written: {output}, and the plot and the table beside it", highlight=False)
 
 
 async def run_evaluate(
     config: Config, *, phase1: Path, phase2: Path, logs: Path, output: Path, record: Path | None = None
 ) -> Evaluation:
-    """Compare both phases and the baselines on the evaluation split; writes JSON, table and picture."""
+    """Compare both phases and the baselines on the evaluation split; writes JSON, table and plot."""
     from orchestai.evaluation.held_out import held_out_tasks
     from orchestai.evaluation.systems.evaluate import embedder
     from orchestai.evaluation.systems.evaluate import evaluate as run_evaluation

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestai.cli.options import CHECKPOINTS, CONFIG, ConfigFile, Figures, Overrides, console, flag, say
+from orchestai.cli.options import CHECKPOINTS, CONFIG, ConfigFile, JsonFile, Overrides, console, flag, say
 
 _SENTENCE_TOKENS = 512
 """Longest sentence that is compared with others."""
@@ -21,7 +21,7 @@ def evaluate_plans(
         Path | None,
         typer.Option("--checkpoint", "--phase1", help=f"The planner; {_PLANNER} if absent, or none if that is too."),
     ] = None,
-    figures: Figures = None,
+    json_path: JsonFile = None,
     overrides: Overrides = None,
 ) -> None:
     """Compare a planner, if there is one, and the trivial baselines with plans that others wrote, step by step."""
@@ -55,7 +55,7 @@ def evaluate_plans(
     others = [example for example in examples if example.split != "test"] if len(tested) < len(examples) else []
     embed = sentence_embedder(open_encoder(MINILM, _SENTENCE_TOKENS))
     evaluation = run_evaluation(planner, [*others, *held_out.kept], embed)
-    if figures is not None:
+    if json_path is not None:
         facts = {
             "plans": str(plans),
             "checkpoint": None if checkpoint is None else str(checkpoint),
@@ -64,5 +64,5 @@ def evaluate_plans(
             "same_step": SAME_STEP,
             "versions": artifacts.versions(),
         }
-        artifacts.write_json(figures, {"rows": evaluation.to_dict(), **facts})
+        artifacts.write_json(json_path, {"rows": evaluation.to_dict(), **facts})
     console.print(evaluation.table())

@@ -33,7 +33,7 @@ Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...",
 OutputFolder = Annotated[Path, flag("output_dir", "Folder for checkpoints and metrics.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the output folder.")]
 Record = Annotated[Path | None, flag("record", "Also write every generation used to this recording.")]
-Figures = Annotated[Path | None, typer.Option("--json", help="Also write the figures to this JSON file.")]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write the figures to this JSON file.")]
 
 CONFIG = Path("config.yaml")
 CHECKPOINTS = Path("checkpoints")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestai.cli.options import CONFIG, ConfigFile, Figures, Overrides, console, flag, override, say
+from orchestai.cli.options import CONFIG, ConfigFile, JsonFile, Overrides, console, flag, override, say
 from orchestai.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def score(
     suite: Annotated[str | None, flag("suite", "Suite of the samples, instead of tasks.suite.")] = None,
     k: Annotated[str, flag("k", "Print pass@k for these, such as 1,10.")] = "1",
     output: Annotated[Path | None, flag("output", "File of verdicts; SAMPLES_results.jsonl if absent.")] = None,
-    figures: Figures = None,
+    json_path: JsonFile = None,
     checkpoint: Annotated[
         Path | None,
         flag("checkpoint", "The planner or agents that wrote the samples, to leave out tasks that it learned from."),
@@ -37,7 +37,7 @@ def score(
 
     loaded = load_config(config, [*(overrides or []), *override("tasks.suite", suite)])
     whole = asyncio.run(
-        run_score(loaded, samples=samples, ks=_parse_k(k), output=output, figures=figures, checkpoint=checkpoint)
+        run_score(loaded, samples=samples, ks=_parse_k(k), output=output, json_path=json_path, checkpoint=checkpoint)
     )
     if not whole:
         raise typer.Exit(1)
@@ -59,7 +59,7 @@ async def run_score(
     samples: Path,
     ks: Sequence[int],
     output: Path | None = None,
-    figures: Path | None = None,
+    json_path: Path | None = None,
     checkpoint: Path | None = None,
 ) -> bool:
     """Judge the samples of a file, print what they are worth and keep the verdicts; whether all could be judged.
@@ -90,7 +90,7 @@ async def run_score(
         read = samples_of(held_out.kept, read, samples)
         tasks = list(held_out.kept)
     output = output or verdict_path(samples)
-    check_distinct([samples, output, *([figures] if figures else [])])
+    check_distinct([samples, output, *([json_path] if json_path else [])])
     file = VerdictFile(output)
     if file.problems:
         say(f"lines skipped: {len(file.problems)}; the first is {file.problems[0]}")
@@ -108,7 +108,7 @@ async def run_score(
         *report.remarks(ks, tasks=len(tasks)),
         f"{output}: {len(report.verdicts)} verdicts ({report.continued} from before)",
     )
-    if figures is not None:
+    if json_path is not None:
         facts = {
             "suite": suite.name,
             "samples_file": str(samples),
@@ -118,7 +118,7 @@ async def run_score(
             "level": level,
             "versions": artifacts.versions(),
         }
-        artifacts.write_json(figures, {**report.to_dict(ks), **facts})
+        artifacts.write_json(json_path, {**report.to_dict(ks), **facts})
     return not report.lost
 
 

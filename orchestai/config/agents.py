@@ -64,10 +64,10 @@ class AgentModelConfig(BackendConfig):
     Hugging Face hub or a folder."""
     tiny: TinyChatConfig = TinyChatConfig()
     dtype: WeightFormat = "float32"
-    """Number format of the weights; adapters and the value head are float32 in any case. A model that learns whole
+    """Dtype of the weights; adapters and the value head are float32 in any case. A model that learns whole
     needs float32: in bfloat16 small steps are lost."""
     mixed_precision: MixedPrecision | None = None
-    """Number format in which matrices are multiplied, in learning, sampling and scoring alike; null leaves it to
+    """Dtype in which matrices are multiplied, in learning, sampling and scoring alike; null leaves it to
     `accelerate launch`."""
     lora: LoraConfig | None = None
     """Train adapters; null trains the whole model (with `agents.policies: adapter`, adapters of default size)."""

@@ -1,4 +1,4 @@
-"""Number formats, as the configuration names them."""
+"""Dtypes, as the configuration names them."""
 
 from __future__ import annotations
 

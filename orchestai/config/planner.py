@@ -19,7 +19,7 @@ CACHE_DIR = Path(".cache/orchestai")
 
 
 class TinyConfig(Section):
-    """The model `tiny`: a small Llama without any training, which a processor teaches in minutes."""
+    """The model `tiny`: a small Llama without any training, which a CPU trains in minutes."""
 
     vocab_size: int | None = Field(2048, ge=300)
     """Tokens of a vocabulary learned from the texts of phase 1; null takes SmolLM2's own 49,152."""
@@ -58,10 +58,10 @@ class LanguageConfig(BackendConfig):
     name on the Hugging Face hub or a folder."""
     tiny: TinyConfig = TinyConfig()
     dtype: WeightFormat = "float32"
-    """Number format of the weights; adapters and the value head are float32 in any case. A model that learns whole
+    """Dtype of the weights; adapters and the value head are float32 in any case. A model that learns whole
     needs float32, or a layout of `accelerate launch` that learns in it: in bfloat16 small steps are lost."""
     mixed_precision: MixedPrecision | None = None
-    """Number format in which matrices are multiplied, in learning, sampling and scoring alike; null leaves it to
+    """Dtype in which matrices are multiplied, in learning, sampling and scoring alike; null leaves it to
     `accelerate launch`."""
     describe: bool = True
     """Tell the model in every prompt what a plan is, the task types, and the workers by their cards. Without, prompts

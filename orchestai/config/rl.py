@@ -71,7 +71,7 @@ class OptimizationConfig(AdamConfig):
     num_iterations: int = Field(1, ge=1)
     """Passes over one batch."""
     num_minibatches: int = Field(1, ge=1)
-    """Optimiser steps per pass."""
+    """Optimizer steps per pass."""
     micro_batch_size: int = Field(64, ge=1)
     """Plans in one forward pass; changes memory, never the result."""
     micro_batch_tokens: int | None = Field(None, ge=1)

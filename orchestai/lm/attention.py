@@ -122,7 +122,7 @@ def without_dropout(module: nn.Module) -> Iterator[None]:
 def verify(model: PreTrainedModel, vocabulary: int) -> None:
     """Compare what `model` says of two packed rows behind one prompt, after another prompt, with each row alone.
 
-    In the model's own number format, whatever is around: mixed precision alone makes the two differ.
+    In the model's own dtype, whatever is around: mixed precision alone makes the two differ.
 
     Raises:
         UserError: they differ by more than rounding, as with layers that see tokens without attending to them.

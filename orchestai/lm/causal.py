@@ -51,7 +51,7 @@ class CausalPolicy(nn.Module):
         end_ids: tokens that end a completion.
         value_head: float32; None unless asked for; zero at first.
         context: most tokens of a prompt with its completion; None where the model sets no limit.
-        autocast: the number format in which sampling and scoring multiply; None for that of the weights.
+        autocast: the dtype in which sampling and scoring multiply; None for that of the weights.
     """
 
     def __init__(self, model: PreTrainedModel, end_ids: frozenset[int], *, value_head: bool = False) -> None:

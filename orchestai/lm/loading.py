@@ -113,7 +113,7 @@ def load_adapter(model: PreTrainedModel, lora: LoraConfig, folder: Path) -> None
 
 
 def set_adapter_format(model: PreTrainedModel) -> None:
-    """Adapters, and nothing else, learn, in float32 whatever the model's own number format is."""
+    """Adapters, and nothing else, learn, in float32 whatever the model's own dtype is."""
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(f".{ADAPTER}." in name)
         if parameter.requires_grad:

@@ -1,4 +1,4 @@
-"""Weights in the layout that a processor multiplies a few rows by fastest.
+"""Weights in the layout in which a CPU multiplies a few rows by fastest.
 
 While tokens are decoded a few rows meet every weight, and a step takes as long as reading the weights. oneDNN reads
 them in blocks of its own almost twice as fast as PyTorch reads its rows (docs/language.md has figures). Making the
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _CACHED = 2**25
-"""Bytes of weights that may well stay in a processor's cache, so that their layout is not worth a copy."""
+"""Bytes of weights that may well stay in a CPU cache, so that their layout is not worth a copy."""
 
 
 @contextmanager

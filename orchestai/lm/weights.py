@@ -24,7 +24,7 @@ _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def identity(config: ModelConfig) -> str:
-    """What names the model in keys of generations: its name, an explicit number format, and a folder's content.
+    """What names the model in keys of generations: its name, an explicit dtype, and a folder's content.
 
     `auto` formats share a name, so that a recording made on one machine is found on another; the recording's origin
     says which format made it.
@@ -42,9 +42,9 @@ def identity(config: ModelConfig) -> str:
 def origin(config: ModelConfig, model: PreTrainedModel) -> str:
     """What made a generation, in words."""
     name = f"{SMOLLM2} ({_SMOLLM2_PACKAGE} {version(_SMOLLM2_PACKAGE)})" if config.name == SMOLLM2 else config.name
-    number_format = str(model.dtype).removeprefix("torch.")
+    dtype = str(model.dtype).removeprefix("torch.")
     libraries = f"torch {torch.__version__}, transformers {transformers.__version__}"
-    return f"{name}, {number_format} on {model.device.type}, {libraries}"
+    return f"{name}, {dtype} on {model.device.type}, {libraries}"
 
 
 def check_available(config: ModelConfig) -> None:

@@ -26,7 +26,7 @@ _WORD = re.compile(r"[^\W_]+")
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
-def normalised(text: str, suite: str = "squad") -> str:
+def normalize_answer(text: str, suite: str = "squad") -> str:
     """Lower case, without punctuation, articles and superfluous blanks.
 
     Args:
@@ -43,9 +43,9 @@ def normalised(text: str, suite: str = "squad") -> str:
 
 
 def exact_match(prediction: str, answers: Sequence[str], suite: str = "squad") -> float:
-    """1 if the prediction is one of the answers but for what `normalised` takes away, else 0."""
-    found = normalised(prediction, suite)
-    return float(any(found == normalised(answer, suite) for answer in answers))
+    """1 if the prediction is one of the answers but for what `normalize_answer` takes away, else 0."""
+    found = normalize_answer(prediction, suite)
+    return float(any(found == normalize_answer(answer, suite) for answer in answers))
 
 
 def f1(prediction: str, answers: Sequence[str], suite: str = "squad") -> float:
@@ -54,7 +54,7 @@ def f1(prediction: str, answers: Sequence[str], suite: str = "squad") -> float:
 
 
 def _f1(prediction: str, answer: str, suite: str) -> float:
-    said, right = normalised(prediction, suite), normalised(answer, suite)
+    said, right = normalize_answer(prediction, suite), normalize_answer(answer, suite)
     if suite == "hotpotqa" and said != right and (said in _WHOLE or right in _WHOLE):
         return 0.0
     words, wanted = said.split(), right.split()
@@ -73,8 +73,8 @@ def tagged_answer(text: str) -> str | None:
 
 def holds_answer(text: str, task: Task) -> bool:
     """Whether a text has the words of a right answer in a row. `yes` and `no` are in every text and say nothing."""
-    words = f" {normalised(text, task.suite)} "
-    answers = {normalised(answer, task.suite) for answer in task.answers} - {"yes", "no", ""}
+    words = f" {normalize_answer(text, task.suite)} "
+    answers = {normalize_answer(answer, task.suite) for answer in task.answers} - {"yes", "no", ""}
     return any(f" {answer} " in words for answer in answers)
 
 

@@ -69,7 +69,7 @@ class TestVerdict:
 
     Attributes:
         message: why it did not pass.
-        wall_s, cpu_s: what it took; processor time is that of the main processes, the candidate's by its own account.
+        wall_s, cpu_s: what it took; CPU time is that of the main processes, the candidate's by its own account.
         peak_mb: the most memory that one of them had held by its end beyond what it was forked with.
         output: the beginning of what it, or the candidate in it, printed through `sys.stdout` and `sys.stderr`. This
             and the figures are known of tests that came to an end.
@@ -104,7 +104,7 @@ class Report:
         total: tests that the source of the tests defines.
         tests: a verdict for each, in the order of the source.
         wall_s: seconds that the judgment took.
-        cpu_s: processor seconds of all its processes that were waited for, as the system counts them.
+        cpu_s: CPU seconds of all its processes that were waited for, as the system counts them.
         peak_mb: the most memory that one of them held beyond what it was forked with.
         reason: says why the status is not `ok`.
         level: how the program was held; see `Sandbox`.

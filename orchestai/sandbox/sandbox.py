@@ -24,7 +24,7 @@ from orchestai.sandbox.levels import Level, Strictness, choose_level
 from orchestai.sandbox.packages import find_packages
 from orchestai.sandbox.pool import ServerPool
 from orchestai.sandbox.program import Limits, Program, Report, TestVerdict
-from orchestai.sandbox.static.negated_tests import in_likeness, make_twins
+from orchestai.sandbox.static.negated_tests import in_likeness, make_negated
 from orchestai.sandbox.static.test_discovery import free_names, list_tests, packed
 from orchestai.tasks.suites import ANSWER_PACKAGES, PROGRAM_PACKAGES
 
@@ -239,12 +239,12 @@ class Sandbox:
         """The tests that the program passed, and then passed again with the opposite asserted."""
         passed = _passed(names, verdict)
         forged: set[str] = set()
-        for twin in make_twins(program.tests, names):
-            if passed & set(twin.names):
-                again = self._pool.judge(replace(program, tests=twin.source), names)
+        for negated in make_negated(program.tests, names):
+            if passed & set(negated.names):
+                again = self._pool.judge(replace(program, tests=negated.source), names)
                 if again["status"] == "infra_error":
                     raise InfrastructureError("sandbox", again["reason"])
-                forged |= passed & set(twin.names) & _passed(names, again)
+                forged |= passed & set(negated.names) & _passed(names, again)
         return forged
 
 

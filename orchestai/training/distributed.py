@@ -48,7 +48,7 @@ def open_accelerator(
     Args:
         output: folder of trackers that write files.
         timeout_s: longest that a process waits for the others in `together`.
-        mixed_precision: number format in which matrices are multiplied; None leaves it to `accelerate launch`.
+        mixed_precision: dtype in which matrices are multiplied; None leaves it to `accelerate launch`.
 
     Raises:
         UserError: a tracker is not installed.

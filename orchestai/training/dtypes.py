@@ -1,4 +1,4 @@
-"""Number formats: in which one weights learn, and in which one they are multiplied."""
+"""Dtypes: in which one weights learn, and in which one they are multiplied."""
 
 from __future__ import annotations
 

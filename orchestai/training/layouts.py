@@ -1,4 +1,4 @@
-"""Where the weights that learn and their optimiser's moments are: whole in every process, or a part in each."""
+"""Where the weights that learn and their optimizer's moments are: whole in every process, or a part in each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Layout:
         """Say what `accelerator.prepare(module, ...)` cannot know by itself."""
 
     def dtype(self, parameter: nn.Parameter) -> torch.dtype:
-        """The number format in which it learns."""
+        """The dtype in which it learns."""
         return parameter.dtype
 
     def value(self, parameter: nn.Parameter) -> Tensor:

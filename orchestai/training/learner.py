@@ -47,7 +47,7 @@ class Learner:
 
     Where the layout splits the weights (FSDP2, ZeRO-3), a copy of the planner learns, in parts, and `planner` stays
     whole in every process, so that each can sample and score by itself, in its own time; `sync` brings it up to date.
-    That costs the memory of one planner, in its own number format. Elsewhere `planner` itself learns.
+    That costs the memory of one planner, in its own dtype. Elsewhere `planner` itself learns.
 
     Args:
         planner: the same in every process; on any device.
@@ -63,7 +63,7 @@ class Learner:
 
     Raises:
         UserError: the layout does not go with the optimizer, its package is missing, or the weights cannot learn in
-            their number format.
+            their dtype.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Learner:
     def compute(self, passes: Sequence[tuple[Any, ...]]) -> list[Any]:
         """What the module gives for the arguments of each pass, without gradient; as many passes in every process.
 
-        Computed as in `step`, in the same number format: the same arguments give the same, bit for bit.
+        Computed as in `step`, in the same dtype: the same arguments give the same, bit for bit.
         """
         return [self.module(*arguments) for arguments in passes]
 

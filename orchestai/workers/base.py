@@ -100,7 +100,7 @@ class Completion(BaseModel):
     """One generation of a language model.
 
     `source` is `live`, `cache` or `recording`; tokens, text and latency (milliseconds, as measured when it was made)
-    are those of the original generation. `origin` says what made it: model, package versions, number format, device.
+    are those of the original generation. `origin` says what made it: model, package versions, dtype, device.
     `usage_estimated`: its server did not say how many tokens it took, and they were counted here.
     """
 

@@ -63,11 +63,11 @@ async def test_steps_of_a_role_can_be_rewarded() -> None:
     """`generator.steps[0].reward = r`, as in the document's `run`."""
 
     class Steps(sample.Talk):
-        async def run(self, task, agents):
-            caller = agents.begin("caller")
+        async def run(self, task, context):
+            caller = context.conversation("caller")
             await caller.ask("?")
             caller.steps[0].reward = 0.5
-            return agents.episode(1.0)
+            return context.episode(1.0)
 
     class Says:
         policy, trainable = "x", False
@@ -77,7 +77,7 @@ async def test_steps_of_a_role_can_be_rewarded() -> None:
 
             return Act("!", True, 1)
 
-    from orchestai.agents.workflow import Agents
+    from orchestai.agents.workflow import AttemptContext
 
-    episode = await Steps(Steps.Args(), None).run(sample.TASKS[0], Agents(sample.TASKS[0], lambda role: Says()))
+    episode = await Steps(Steps.Args(), None).run(sample.TASKS[0], AttemptContext(sample.TASKS[0], lambda role: Says()))
     assert episode.metrics["caller_reward"] == 0.5

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from orchestai.agents.conversation import Act, Conversation
 from orchestai.agents.markup import program, shown
-from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.section import Section
 from orchestai.errors import InfrastructureError
 from orchestai.outcome import Unscorable
@@ -52,15 +52,18 @@ class DeepCoder(AgentWorkflow):
 
     args: Args
 
-    async def run(self, task: Task, agents: Agents) -> Episode:
-        author = agents.begin("generator", _GENERATOR)
+    async def run(self, task: Task, context: AttemptContext) -> Episode:
+        author = context.conversation("generator", _GENERATOR)
         act = await author.ask(task.instruction)
         authors, report = [author], await self._visible(task, act)
         generator_success = report.success
         analysts: list[Conversation] = []
         while not report.success and len(analysts) < self.args.max_refinement_iterations:
             state = self._state(task, act, report)
-            analyst, author = agents.begin("test_runner", _TEST_RUNNER), agents.begin("refiner", _REFINER)
+            analyst, author = (
+                context.conversation("test_runner", _TEST_RUNNER),
+                context.conversation("refiner", _REFINER),
+            )
             analysis = await analyst.ask(state)
             explained = f"{state}\n\nA reviewer says:\n{shown(analysis.text, self.args.shown_characters)}"
             act = await author.ask(explained)
@@ -86,7 +89,7 @@ class DeepCoder(AgentWorkflow):
         }
         if len(authors) > 1:
             metrics["refiner_success_rate"] = sum(worth == 1 for worth in scores[1:]) / (len(authors) - 1)
-        return agents.episode(final, metrics)
+        return context.episode(final, metrics)
 
     async def _visible(self, task: Task, act: Act) -> Report:
         """What the visible tests say of a program; where there are none, whether it loads."""

@@ -12,7 +12,7 @@ from orchestai.agents.markup import shown, verdict, verdict_reward
 from orchestai.agents.tools import describe, use_tools
 from orchestai.agents.tools.calculator import Calculator
 from orchestai.agents.tools.python import Python
-from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.section import Section
 from orchestai.rewards.functions import RewardFunction, find_reward, score
 from orchestai.tasks.task import Task
@@ -45,12 +45,12 @@ class Maths(AgentWorkflow):
 
     args: Args
 
-    async def run(self, task: Task, agents: Agents) -> Episode:
+    async def run(self, task: Task, context: AttemptContext) -> Episode:
         tools, limit = (Python(self.sandbox), Calculator()), self.args.shown_characters
         problem = f"The problem:\n{task.instruction}"
-        analyser = agents.begin("analyser", _ANALYSER)
+        analyser = context.conversation("analyser", _ANALYSER)
         plan = await analyser.ask(problem)
-        executor = agents.begin("executor", f"{_EXECUTOR}\n\n{describe(tools)}")
+        executor = context.conversation("executor", f"{_EXECUTOR}\n\n{describe(tools)}")
         executor.tell(f"{problem}\n\nA plan:\n{shown(plan.text, limit)}")
         solutions: list[Act] = []
         verifiers: list[Conversation] = []
@@ -63,7 +63,7 @@ class Maths(AgentWorkflow):
             solution = await use_tools(
                 executor, tools, max_calls=self.args.max_tool_calls, timeout_s=self.args.tool_timeout_s
             )
-            verifier = agents.begin("verifier", _VERIFIER)
+            verifier = context.conversation("verifier", _VERIFIER)
             check = await verifier.ask(f"{problem}\n\nA solution:\n{shown(solution.text, limit)}")
             solutions.append(solution)
             verifiers.append(verifier)
@@ -74,7 +74,7 @@ class Maths(AgentWorkflow):
             verifier.earn(verifier.acts[0], verdict_reward(said, worth))
         analyser.earn(plan, scores[-1])
         calls = len(executor.acts) - len(solutions)
-        return agents.episode(
+        return context.episode(
             scores[-1],
             {
                 "success": scores[-1],

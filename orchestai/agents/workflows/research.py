@@ -15,7 +15,7 @@ from orchestai.agents.markup import all_tagged, shown, verdict, verdict_reward
 from orchestai.agents.tools import describe, use_tools
 from orchestai.agents.tools.search import Search as SearchTool
 from orchestai.agents.tools.search import SearchFunction, SearchIndex
-from orchestai.agents.workflow import Agents
+from orchestai.agents.workflow import AttemptContext
 from orchestai.agents.workflows.search import Library
 from orchestai.outcome import Unscorable
 from orchestai.rewards.answers import brevity
@@ -59,15 +59,15 @@ class Research(Library):
 
     args: Args
 
-    async def run(self, task: Task, agents: Agents) -> Episode:
+    async def run(self, task: Task, context: AttemptContext) -> Episode:
         index, limit = self.index(task), self.args.shown_characters
         tool = SearchTool(index, k=self.args.passages)
         question = f"The question:\n{task.instruction}"
-        planner = agents.begin("planner", _PLANNER)
+        planner = context.conversation("planner", _PLANNER)
         plan = await planner.ask(question)
         asked = [part for part in all_tagged(plan.text, "question") if part][: self.args.max_subquestions]
         parts = asked or [task.instruction]
-        searchers = [agents.begin("searcher", f"{_SEARCHER}\n\n{describe([tool])}") for _ in parts]
+        searchers = [context.conversation("searcher", f"{_SEARCHER}\n\n{describe([tool])}") for _ in parts]
         for searcher, part in zip(searchers, parts, strict=True):
             searcher.tell(shown(part, limit))
         found = await asyncio.gather(
@@ -75,7 +75,7 @@ class Research(Library):
         )
         notes = "\n".join(f"{part}\n{act.text}" for part, act in zip(parts, found, strict=True))
 
-        writer = agents.begin("writer", _WRITER)
+        writer = context.conversation("writer", _WRITER)
         writer.tell(f"{question}\n\nNotes:\n{shown(notes, limit)}")
         critics: list[Conversation] = []
         figures: list[ReportFigures] = []
@@ -86,7 +86,7 @@ class Research(Library):
             report = await writer.act()
             documents = _cited(report.text, index)
             judged = judge_report(report.text, documents, _facts(task, report.text))
-            critic = agents.begin("critic", _CRITIC)
+            critic = context.conversation("critic", _CRITIC)
             check = await critic.ask(
                 f"{question}\n\nThe report:\n{shown(report.text, limit)}\n\n"
                 f"The passages that it cites:\n{shown(_quoted(report.text, documents), limit)}"
@@ -106,7 +106,7 @@ class Research(Library):
             writer.earn(report, judged.reward)
         success = float(last.coverage == 1 and not last.false_citations and last.recall == 1)
         judged_by = task.details.get("facts") or task.answers
-        return agents.episode(
+        return context.episode(
             last.reward if judged_by else Unscorable("task", f"{task.task_id} names neither facts nor answers"),
             {
                 "success": success,

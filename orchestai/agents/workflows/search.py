@@ -17,7 +17,7 @@ from pydantic import Field, ImportString
 from orchestai.agents.conversation import Act, Conversation
 from orchestai.agents.markup import all_tagged, shown, tagged
 from orchestai.agents.tools.search import Passage, SearchFunction, SearchIndex, open_index
-from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.section import Section
 from orchestai.errors import UserError
 from orchestai.outcome import Unscorable
@@ -93,9 +93,12 @@ class Search(Library):
 
     args: Args
 
-    async def run(self, task: Task, agents: Agents) -> Episode:
+    async def run(self, task: Task, context: AttemptContext) -> Episode:
         index, question = self.index(task), f"The question:\n{task.instruction}"
-        optimiser, answerer = agents.begin("query_optimiser", _OPTIMISER), agents.begin("answerer", _ANSWERER)
+        optimizer, answerer = (
+            context.conversation("query_optimiser", _OPTIMISER),
+            context.conversation("answerer", _ANSWERER),
+        )
         notes: list[str] = []
         recalls: list[float] = []
         readings: list[_Reading] = []
@@ -104,13 +107,13 @@ class Search(Library):
         found: dict[str, Passage] = {}
         request = question
         while len(replies) < self.args.max_refinement_iterations:
-            plan = await optimiser.ask(request)
+            plan = await optimizer.ask(request)
             written = [query for query in all_tagged(plan.text, "query") if query][: self.args.max_queries]
             queries = written or [task.instruction]
             results = await asyncio.gather(
                 *(asyncio.to_thread(index.search, query, self.args.passages) for query in queries)
             )
-            began = [agents.begin("searcher", _SEARCHER) for _ in queries]
+            began = [context.conversation("searcher", _SEARCHER) for _ in queries]
             read = await asyncio.gather(
                 *(
                     searcher.ask(self._passages(question, query, passages))
@@ -134,8 +137,8 @@ class Search(Library):
             request = f"{self._shown(notes)}\n\nStill missing: {shown(missing, self.args.shown_characters)}"
 
         final = await score(self.args.reward_function, task, replies[-1].text, self.sandbox)
-        for plan, before, recall in zip(optimiser.acts, [0.0, *recalls], recalls, strict=False):
-            optimiser.earn(plan, recall if plan is optimiser.acts[-1] else recall - before)
+        for plan, before, recall in zip(optimizer.acts, [0.0, *recalls], recalls, strict=False):
+            optimizer.earn(plan, recall if plan is optimizer.acts[-1] else recall - before)
         for reply in replies:
             answerer.earn(reply, final)
         for reading in readings:
@@ -153,7 +156,7 @@ class Search(Library):
             "total_iterations": len(replies),
         }
         outcome = final if task.answers else Unscorable("task", f"{task.task_id} has no reference answer")
-        return agents.episode(outcome, metrics)
+        return context.episode(outcome, metrics)
 
     def _passages(self, question: str, query: str, passages: list[Passage]) -> str:
         text = "\n\n".join(f"[{passage.id}] {passage.title}\n{passage.text}" for passage in passages)

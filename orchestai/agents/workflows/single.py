@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import Field, ImportString
 
 from orchestai.agents.tools.tool import in_thread
-from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.section import Section
 from orchestai.errors import InfrastructureError
 from orchestai.tasks.task import Task
@@ -39,7 +39,7 @@ class SingleAgent(AgentWorkflow):
 
     args: Args
 
-    async def run(self, task: Task, agents: Agents) -> Episode:
+    async def run(self, task: Task, context: AttemptContext) -> Episode:
         args = self.args
         given = {"task_id": task.task_id, "question": task.instruction, **task.details, **args.env_args}
         if task.answers:
@@ -50,7 +50,7 @@ class SingleAgent(AgentWorkflow):
         agent.reset()
         observation, info = await _call(environment.reset)
         agent.update_from_env(observation, 0.0, False, info)
-        role = agents.begin("agent")
+        role = context.conversation("agent")
         rewards: list[float] = []
         done = False
         while not done and len(role.acts) < args.max_steps:
@@ -66,7 +66,7 @@ class SingleAgent(AgentWorkflow):
             role.earn(act, reward)
         if hasattr(environment, "close"):
             await _call(environment.close)
-        return agents.episode(sum(rewards), {"success": float(sum(rewards) >= 1), "steps": len(rewards)})
+        return context.episode(sum(rewards), {"success": float(sum(rewards) >= 1), "steps": len(rewards)})
 
 
 async def _call(work: Callable[[], Any]) -> Any:

@@ -18,7 +18,7 @@ from orchestai.agents.conversation import Conversation
 from orchestai.agents.markup import all_tagged, shown, verdict, verdict_reward
 from orchestai.agents.repositories.repository import Files, PatchError, apply_patch, read_commit, touched_paths
 from orchestai.agents.repositories.run_tests import TestResult, place, run_tests
-from orchestai.agents.workflow import Agents, AgentWorkflow
+from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.section import Section
 from orchestai.errors import UserError
 from orchestai.tasks.task import Task
@@ -67,20 +67,20 @@ class SWE(AgentWorkflow):
 
     args: Args
 
-    async def run(self, task: Task, agents: Agents) -> Episode:
+    async def run(self, task: Task, context: AttemptContext) -> Episode:
         if missing := _FIELDS - task.details.keys():
             raise UserError(f"{task.task_id}: no {', '.join(sorted(missing))}; tasks must be of SWE-bench's format")
         repository = self._repository(task.details["repo"])
         files = await asyncio.to_thread(read_commit, repository, task.details["base_commit"])
         listing = "\n".join(sorted(path for path in files if path.endswith(".py")))
         issue = f"The issue:\n{task.instruction}"
-        analyser = agents.begin("analyser", _ANALYSER)
+        analyser = context.conversation("analyser", _ANALYSER)
         analysis = await analyser.ask(f"{issue}\n\nThe files:\n{shown(listing, self.args.shown_characters)}")
         plan = f"{issue}\n\nAn analyst says:\n{shown(analysis.text, self.args.shown_characters)}"
         named = [path for path in dict.fromkeys(all_tagged(analysis.text, "file")) if path in files]
         plan += "".join(self._show(path, files) for path in (named or _likely(task, files))[: self.args.files_shown])
 
-        writer = agents.begin("writer", _WRITER)
+        writer = context.conversation("writer", _WRITER)
         checks: list[Conversation] = []
         verdicts: list[bool | None] = []
         scores: list[float] = []
@@ -97,7 +97,7 @@ class SWE(AgentWorkflow):
                 seen = _said(await run_tests(self.sandbox, _restored(patched, files), self._visible(task, files)))
                 score = await self._judge(task, files, patched)
             limit = self.args.shown_characters
-            validator = agents.begin("validator", _VALIDATOR)
+            validator = context.conversation("validator", _VALIDATOR)
             check = await validator.ask(f"{issue}\n\nThe patch:\n{shown(patch.text, limit)}\n\n{shown(seen, limit)}")
             verdicts.append(verdict(check.text, "PASS", "FAIL"))
             validator.earn(check, verdict_reward(verdicts[-1], score))
@@ -107,7 +107,7 @@ class SWE(AgentWorkflow):
         analyser.earn(analysis, scores[-1] if named else 0.0)
         for patch, score in zip(writer.acts, scores, strict=True):
             writer.earn(patch, score)
-        return agents.episode(
+        return context.episode(
             scores[-1],
             {
                 "success": scores[-1],

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from orchestai.agents.conversation import Act
 from orchestai.agents.tools import Calculator, FunctionTool, Python, Search, Tool, ToolResult, use_tools
-from orchestai.agents.workflow import Agents
+from orchestai.agents.workflow import AttemptContext
 from orchestai.agents.workflows.search import Library
 from orchestai.config.section import Section
 from orchestai.rewards.answers import f1, finds_answer, tagged_answer
@@ -89,8 +89,8 @@ class ToolUse(Library):
         for name in {*self.args.tools} - {"search", *self._tools}:
             self._tools[name] = FunctionTool.find(name)
 
-    async def run(self, task: Task, agents: Agents) -> Episode:
-        answerer = agents.begin("answerer", self.args.system)
+    async def run(self, task: Task, context: AttemptContext) -> Episode:
+        answerer = context.conversation("answerer", self.args.system)
         for speaker, words in _WORKED if self.args.worked_examples else ():
             answerer.tell(words, speaker)
         answerer.tell(task.instruction)
@@ -112,7 +112,7 @@ class ToolUse(Library):
         )
         right = await score(self.args.reward_function, task, last.text, self.sandbox)
         answer = tagged_answer(last.text)
-        return agents.episode(
+        return context.episode(
             {"correctness": right, "format": self.args.format_reward * bool(answer)},
             {
                 "success": right,

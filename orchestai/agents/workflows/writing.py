@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from orchestai.agents.joint import History, JointArgs, JointWorkflow, Judgement
+from orchestai.agents.joint import History, JointArgs, JointWorkflow, Judgment
 from orchestai.rewards import writing
 from orchestai.tasks.task import Task
 
@@ -53,11 +53,11 @@ class Writing(JointWorkflow):
         mine, theirs = _PARTS
         return (self._prompt(task, mine, theirs), self._prompt(task, theirs, mine))
 
-    async def judge(self, task: Task, history: History) -> Judgement:
+    async def judge(self, task: Task, history: History) -> Judgment:
         """The gated reward of the last texts, and how far they came."""
         background, method = history[-1]
         found = self._reward_of(background, method)
-        return Judgement(
+        return Judgment(
             found.total,
             success=float(found.passed == 4),
             metrics={

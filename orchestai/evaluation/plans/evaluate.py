@@ -140,7 +140,7 @@ def evaluate_plans(
     examples: Sequence[TrainingExample],
     embed: EmbedSentences,
 ) -> PlansEvaluation:
-    """Score the planner, if there is one, and the floors on the examples for tests; on all where none is marked so.
+    """Score the planner, if there is one, and the trivial baselines on the test examples; on all where none is marked.
 
     The nearest training graph is looked for among the examples of the other splits.
 

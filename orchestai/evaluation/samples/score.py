@@ -80,11 +80,11 @@ def progress_bar(total: int, console: Console) -> Iterator[Callable[[Verdict | L
     """A progress line with the number of samples that pass; gives what `score` calls."""
     seen: Counter[str] = Counter()
     with open_progress("score", console=console) as bar:
-        line = bar.add_task("score", total=total, figures="")
+        line = bar.add_task("score", total=total, status="")
 
         def show(result: Verdict | Lost) -> None:
             seen["lost" if isinstance(result, Lost) else "pass" if result.success else "fail"] += 1
             lost = f"  {seen['lost']} not judged" if seen["lost"] else ""
-            bar.update(line, advance=1, figures=f"{seen['pass']} pass  {seen['fail']} fail{lost}")
+            bar.update(line, advance=1, status=f"{seen['pass']} pass  {seen['fail']} fail{lost}")
 
         yield show

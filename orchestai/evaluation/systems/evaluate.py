@@ -28,7 +28,7 @@ from orchestai.evaluation.systems.report import (
     decompositions,
     difference,
     oracle_share,
-    summarise,
+    summarize,
 )
 from orchestai.evaluation.systems.results import Row, rank_invalid
 from orchestai.evaluation.systems.runner import Runner
@@ -91,7 +91,7 @@ class Evaluation:
         return table(self.ours, self.summaries, self.differences, title)
 
     def write(self, path: Path | str) -> None:
-        """Write the figures to `path` (JSON), and beside it the picture (.png) and the table with conclusion (.txt).
+        """Write the figures to `path` (JSON), and beside it the plot (.png) and the table with conclusion (.txt).
 
         Raises:
             UserError: a file cannot be written.
@@ -171,7 +171,7 @@ async def evaluate(
     suite = tasks[0].suite
     return Evaluation(
         planners=tuple(planners),
-        summaries=tuple(summarise(row, suite) for row in [*rows, oracle]),
+        summaries=tuple(summarize(row, suite) for row in [*rows, oracle]),
         differences=_differences(trained, [*rows, oracle]),
         oracle_shares={row.name: oracle_share(row, oracle) for row in trained},
         decompositions=decompositions(trained, tasks),
@@ -251,11 +251,11 @@ class _Bar:
     def __init__(self, progress: Progress, tasks: int) -> None:
         self._progress = progress
         self._tasks = tasks
-        self._line: TaskID = progress.add_task("evaluate", total=tasks, figures="")
+        self._line: TaskID = progress.add_task("evaluate", total=tasks, status="")
         self._rows = 0
 
     def start(self, row: str) -> Callable[[], None]:
         """Begin a row; call the result after each of its tasks."""
         self._rows += 1
-        self._progress.reset(self._line, total=self._tasks, figures=f"row {self._rows}: {row}")
+        self._progress.reset(self._line, total=self._tasks, status=f"row {self._rows}: {row}")
         return lambda: self._progress.advance(self._line)

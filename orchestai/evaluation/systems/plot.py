@@ -1,4 +1,4 @@
-"""The evaluation as a picture: cost against success."""
+"""The evaluation as a plot: cost against success."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from orchestai.storage.artifacts import write_bytes
 @dataclass(frozen=True)
 class _Style:
     meaning: str
-    colour: str
+    color: str
     marker: str
     size: float
 
@@ -92,7 +92,7 @@ def _points(axes: Axes, ours: set[str], drawn: Sequence[Summary]) -> None:
             success,
             yerr=[[max(0.0, success - low)], [max(0.0, high - success)]],
             fmt=style.marker,
-            color=style.colour,
+            color=style.color,
             markersize=style.size,
             elinewidth=1,
             capsize=2,
@@ -108,7 +108,7 @@ def _points(axes: Axes, ours: set[str], drawn: Sequence[Summary]) -> None:
 
 def _legend(styles: set[_Style]) -> list[Line2D]:
     points = [
-        Line2D([], [], color=style.colour, marker=style.marker, linestyle="", label=style.meaning)
+        Line2D([], [], color=style.color, marker=style.marker, linestyle="", label=style.meaning)
         for style in (_OURS, _OTHER, _WHOLE, _ORACLE)
         if style in styles
     ]
@@ -132,7 +132,7 @@ def _label(axes: Axes, ours: set[str], places: dict[str, tuple[float, float]]) -
             xytext=(0, 0),
             textcoords="offset points",
             fontsize=9,
-            color=_style(name, ours).colour,
+            color=_style(name, ours).color,
             path_effects=_HALO,
             fontweight="bold" if name in ours else "normal",
             va="center",

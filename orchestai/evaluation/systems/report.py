@@ -57,7 +57,7 @@ class Difference:
         return {"of": self.of, "to": self.to, **figures}
 
 
-def summarise(row: Row, suite: str) -> Summary:
+def summarize(row: Row, suite: str) -> Summary:
     n = len(row.results)
     success, reward = proportion(row.values("success")), bootstrap_mean(row.values("reward"))
     return Summary(

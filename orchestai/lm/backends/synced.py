@@ -120,7 +120,7 @@ def open_backend(
         name: tells the policies of one run apart.
         temperature: that of training.
         sync_dir: where weights are handed over, unless the section names a folder.
-        dtype: number format in which an engine computes.
+        dtype: dtype in which an engine computes.
         lora: the adapters that are learned; None where the whole model is.
         longest: most tokens of a prompt with its completion; None for the model's own limit.
 

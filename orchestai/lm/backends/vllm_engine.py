@@ -30,7 +30,7 @@ class VllmEngine:
 
     Args:
         model: name or folder of the model; without its adapters.
-        dtype: number format, such as `bfloat16`.
+        dtype: dtype, such as `bfloat16`.
         lora: the adapters that are learned; None where the whole model is.
         end_ids: tokens that end a completion.
         context: most tokens of a prompt with its completion; None for the model's own limit.
@@ -154,7 +154,7 @@ def completion(ids: Sequence[int], logp: Sequence[float | None], finish_reason: 
     if not all(value is not None and math.isfinite(value) for value in logp):
         raise UserError(
             f"{section}.backend: the engine's log-probabilities are not finite, so what it writes is noise; its "
-            "weights or its number format are broken: go on from an earlier checkpoint, or compute in bfloat16"
+            "weights or its dtype are broken: go on from an earlier checkpoint, or compute in bfloat16"
         )
     return Completion(
         torch.tensor(ids, dtype=torch.long),

@@ -157,7 +157,7 @@ def open_encoder(name: str, max_tokens: int, layer: int | None = None) -> TextEn
 
 
 def _drop_layers_after(model: torch.nn.Module, layer: int) -> None:
-    """Spare the work of layers that nobody reads, in models that keep them as `encoder.layer` (BERT and its kin)."""
+    """Drop layers whose output is not read, in models that keep them as `encoder.layer` (BERT and its variants)."""
     layers = getattr(getattr(model, "encoder", None), "layer", None)
     if isinstance(layers, torch.nn.ModuleList):
         del layers[layer:]

@@ -1,8 +1,9 @@
 """Tests that contradict the ones they were made from: no honest program passes both.
 
 In one process with its tests, a program can patch assertions, return objects that equal everything, or read what is
-expected from the stack. It does so whatever is expected; so it also passes a twin of the test in which an assertion is
-negated, or a literal that is expected is another one. Whoever passes a test and its twin has tampered with the judge.
+expected from the stack. It does so whatever is expected; so it also passes a variant of the test in which an
+assertion is negated, or an expected literal is another one. A program that passes a test and its variant has tampered
+with the judge.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _UNRAISED = "UnraisedError"
 
 
 @dataclass(frozen=True)
-class Twin:
+class NegatedTests:
     """The source of contradicting tests, and which ones they are (`Class.method`)."""
 
     source: str
@@ -51,20 +52,22 @@ class Twin:
 
 
 def in_likeness(source: str) -> str:
-    """The same tests, in the form that their twins have, so that a program cannot tell by it which ones it meets."""
-    return _twin(source, (), _negate).source
+    """The same tests in the form of their negated variants, so that form does not tell a program which it meets."""
+    return _negated(source, (), _negate).source
 
 
 @lru_cache(maxsize=512)
-def make_twins(source: str, names: tuple[str, ...]) -> tuple[Twin, ...]:
-    """Up to two twins of a source that defines the tests `names`: with other literals expected, and negated.
+def make_negated(source: str, names: tuple[str, ...]) -> tuple[NegatedTests, ...]:
+    """Up to two negated variants of a source that defines the tests `names`: with other literals expected, and negated.
 
-    A test that no assertion can be turned around in has no twin.
+    A test that no assertion can be turned around in has no variant.
     """
-    return tuple(twin for change in (_expect_otherwise, _negate) if (twin := _twin(source, names, change)).names)
+    return tuple(
+        negated for change in (_expect_otherwise, _negate) if (negated := _negated(source, names, change)).names
+    )
 
 
-def _twin(source: str, names: Sequence[str], change: Callable[[ast.AST], bool]) -> Twin:
+def _negated(source: str, names: Sequence[str], change: Callable[[ast.AST], bool]) -> NegatedTests:
     tree = ast.parse(source)
     changed = []
     for cls in (node for node in tree.body if isinstance(node, ast.ClassDef)):
@@ -75,7 +78,7 @@ def _twin(source: str, names: Sequence[str], change: Callable[[ast.AST], bool]) 
                 if not fails_anyway and change(method):
                     changed.append(name)
     tree.body.insert(_after_future_imports(tree), ast.parse(f"class {_UNRAISED}(BaseException): pass").body[0])
-    return Twin(ast.unparse(ast.fix_missing_locations(tree)), tuple(changed))
+    return NegatedTests(ast.unparse(ast.fix_missing_locations(tree)), tuple(changed))
 
 
 def _after_future_imports(tree: ast.Module) -> int:

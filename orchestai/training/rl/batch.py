@@ -112,7 +112,7 @@ class Learning:
         groups, flat_groups: groups compared, and those whose rewards do not differ.
         advantages: (acts,) reward above baseline, by the rule of credit; for PPO and `credit: step`, (trajectories,)
             the mean over each trajectory's decisions.
-        figures: for reports: with `sampler_correction`, how far the sampler was from the policy; with
+        metrics: for reports: with `sampler_correction`, how far the sampler was from the policy; with
             `overlong_buffer`, the mean penalty.
         credited: what each turn was credited with.
         ignored: whose rewards were given, but are not what the rule of credit looks at.
@@ -122,7 +122,7 @@ class Learning:
     groups: int
     flat_groups: int
     advantages: Tensor
-    figures: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
     credited: Mapping[Turn, Credited] = field(default_factory=dict)
     ignored: Sequence[str] = ()
 
@@ -174,12 +174,12 @@ def make_batch(
         return Learning(None, 0, 0, torch.zeros(0, dtype=torch.float64))
     acts = acts_of([(episodes[i], trajectory) for i, trajectory in known])
     turns = [turn for _, trajectory in known for turn in trajectory.turns]
-    figures: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     if config.overlong_buffer is not None:
         valid = torch.tensor([episodes[i].valid for i, trajectory in known for _ in trajectory.turns])
         whole = config.overlong_penalty * credit.unit
         acts = acts._replace(shaping=whole * overlong_rewards(turns, valid, config.overlong_buffer))
-        figures["reward_overlong"] = float(acts.shaping.mean())
+        metrics["reward_overlong"] = float(acts.shaping.mean())
 
     def compare(rewards: Tensor, group_ids: Tensor, unit_ids: Tensor | None) -> GroupAdvantages:
         if credit.decoupled:
@@ -235,14 +235,14 @@ def make_batch(
         rollout_slots=torch.zeros(len(episodes)).index_add(0, rollouts, slots)[rollouts],
     )
     batch, of_sampler = corrected(batch, logp, config)
-    figures |= of_sampler
+    metrics |= of_sampler
     credited = _credited(turns, per_slot, in_loss, act)
-    return Learning(batch, compared.groups, compared.flat, advantages, figures, credited, credit.ignored(acts))
+    return Learning(batch, compared.groups, compared.flat, advantages, metrics, credited, credit.ignored(acts))
 
 
 def corrected(batch: Batch, logp: Tensor, config: SamplingConfig) -> tuple[Batch, Mapping[str, float]]:
     """The batch with those log-probabilities of the policy, and with weights for what the sampler drew too often or too
-    rarely; and figures about the weights.
+    rarely; and metrics about the weights.
 
     Args:
         logp: (rows, slots).
@@ -292,7 +292,7 @@ def _mean_of_slots(per_slot: Tensor, mask: Tensor, of_row: Tensor, trajectories:
 
 
 def _compare(recipe: Recipe, rewards: Tensor, group_ids: Tensor, unit_ids: Tensor | None) -> GroupAdvantages:
-    """Advantages by the recipe's baseline; for a critic, only the group's figures are of use."""
+    """Advantages by the recipe's baseline; for a critic, only the group's metrics are of use."""
     everything = torch.ones(len(rewards), dtype=torch.bool)
     if recipe.baseline == "leave_one_out":
         return formulas.rloo(rewards, group_ids, everything, unit_ids=unit_ids)

@@ -50,7 +50,7 @@ _DEVIATION = 1e-3
 
 
 class Trainer(Generic[Begun]):
-    """Trains policies by reward, with GRPO and its kin or with PPO: one planner, or whatever weights agents act with.
+    """Trains policies by reward, with PPO or GRPO and its variants: one planner, or the policies of agents.
 
     In every process of an `accelerate launch` the trainer has the same policies and the same tasks. Each process makes
     the attempts at its share of the tasks; then all of them know all episodes, and each computes its share of every
@@ -162,16 +162,18 @@ class Trainer(Generic[Begun]):
                     self._say_what_is_ignored(report, learnings.values())
                 async with self.collector.weights:
                     started = time.perf_counter()
-                    figures = {"learning_rate": self._set_learning_rate()}
-                    figures |= self._learn(learnings)
-                    self._warn_of_ratios(report, figures)
+                    step_metrics = {"learning_rate": self._set_learning_rate()}
+                    step_metrics |= self._learn(learnings)
+                    self._warn_of_ratios(report, step_metrics)
                     seconds = {**sampled.seconds, "updating": time.perf_counter() - started}
-                    figures |= await self.collector.sync(position.versions)
+                    step_metrics |= await self.collector.sync(position.versions)
                     seconds["syncing"] = time.perf_counter() - started - seconds["updating"]
 
                 position.update += 1
                 position.consumed += sampled.consumed
-                metrics = describe_batch(attempts, learnings.values()) | describe_sampling(sampled) | ages | figures
+                metrics = (
+                    describe_batch(attempts, learnings.values()) | describe_sampling(sampled) | ages | step_metrics
+                )
                 metrics |= {f"seconds_{name}": value for name, value in seconds.items()}
                 metrics["slots_per_second"] = metrics["slots_per_plan"] * len(attempts) / sum(seconds.values())
                 stopped = watch(position, metrics, config, self._max_invalid_share)
@@ -221,8 +223,8 @@ class Trainer(Generic[Begun]):
     def _value_only(self) -> bool:
         return self.position.update < self._value_updates
 
-    def _warn_of_ratios(self, report: Report, figures: Mapping[str, float]) -> None:
-        off = figures.get("max_first_deviation", 0.0)
+    def _warn_of_ratios(self, report: Report, step_metrics: Mapping[str, float]) -> None:
+        off = step_metrics.get("max_first_deviation", 0.0)
         if not self.position.ratio_warned and self.config.on_policy and off > _DEVIATION:
             self.position.ratio_warned = True
             report.say(
@@ -237,7 +239,7 @@ class Trainer(Generic[Begun]):
         updated = {name: self.updates[name].learn(learnings[name], update, value_only) for name in self.policies}
         for name, (steps, _) in updated.items():
             self.position.versions[name] += steps
-        return describe_policies({name: figures for name, (_, figures) in updated.items()})
+        return describe_policies({name: step_metrics for name, (_, step_metrics) in updated.items()})
 
     async def _evaluate(self, report: Report) -> None:
         """Judge greedy attempts at the validation tasks, and save."""

@@ -18,7 +18,7 @@ from orchestai.training.learner import Learner, NotFiniteError
 from orchestai.training.rl.algorithms import formulas
 from orchestai.training.rl.algorithms.critic import value_rates
 from orchestai.training.rl.algorithms.importance import effective_share
-from orchestai.training.rl.algorithms.objective import FIGURES, Objective
+from orchestai.training.rl.algorithms.objective import METRICS, Objective
 from orchestai.training.rl.algorithms.recipes import Recipe
 from orchestai.training.rl.batch import Batch, Learning, corrected
 from orchestai.training.rl.microbatches import passes
@@ -27,16 +27,16 @@ from orchestai.types import DecisionKind
 
 
 class Updated(NamedTuple):
-    """What an update did: how many optimizer steps changed the weights, and figures; none without any step."""
+    """What an update did: how many optimizer steps changed the weights, and metrics; none without any step."""
 
     steps: int
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
 
 
 class _Step(NamedTuple):
     """An optimizer step: this process's sums and maxima over its passes, and the norm of the gradient of all."""
 
-    figures: torch.Tensor
+    metrics: torch.Tensor
     moments: torch.Tensor
     max_ratio: torch.Tensor
     max_deviation: torch.Tensor
@@ -46,7 +46,7 @@ class _Step(NamedTuple):
 class Updates:
     """Learns from batches, with whatever other processes share them.
 
-    On policy, old and new log-probabilities are computed in one number format, so that every ratio is 1 at the first
+    On policy, old and new log-probabilities are computed in one dtype, so that every ratio is 1 at the first
     step. In float32 those of the sampler will do. Otherwise (weights in 16 or 4 bits, mixed precision) the module that
     learns computes them anew, before the first step and in the passes of the first iteration's steps, since there even
     the rows beside a row change its log-probability by more than bounds of a ratio are wide. `sampler_correction` then
@@ -81,7 +81,7 @@ class Updates:
         self._anew = config.on_policy and not is_exact(policy.parameters(), accelerator)
 
     def learn(self, learning: Learning, update: int, value_only: bool = False) -> Updated:
-        """Take the optimizer steps of one batch; figures are means over them.
+        """Take the optimizer steps of one batch; metrics are means over them.
 
         Args:
             update: how many there were before; minibatches are drawn by it.
@@ -105,21 +105,21 @@ class Updates:
                 if share < 1:
                     rows = rows.of_policy_loss(formulas.high_entropy(entropy[numbers], rows.mask, share))
                 steps.append(self._step(rows, update, value_only))
-        with together(self._accelerator, f"adding up the figures of update {update + 1}"):
-            summed = self._accelerator.reduce(sum(step.figures for step in steps), "sum")
+        with together(self._accelerator, f"adding up the metrics of update {update + 1}"):
+            summed = self._accelerator.reduce(sum(step.metrics for step in steps), "sum")
             of_slots, of_rows = self._accelerator.reduce(sum(step.moments for step in steps), "sum")
             largest = torch.stack([max(step.max_ratio for step in steps), steps[0].max_deviation])
             max_ratio, deviation = self._accelerator.gather(largest[None]).amax(0).tolist()
         self.learner.sync()
         norms = [step.norm for step in steps if math.isfinite(step.norm)]
-        figures = dict(zip(FIGURES, (summed / len(steps)).tolist(), strict=True))
-        figures |= {"ess": effective_share(of_slots), "ess_sequence": effective_share(of_rows)}
-        figures |= {"max_ratio": max_ratio, "max_first_deviation": deviation, **sampler}
+        metrics = dict(zip(METRICS, (summed / len(steps)).tolist(), strict=True))
+        metrics |= {"ess": effective_share(of_slots), "ess_sequence": effective_share(of_rows)}
+        metrics |= {"max_ratio": max_ratio, "max_first_deviation": deviation, **sampler}
         if norms:
-            figures["grad_norm"] = sum(norms) / len(norms)
+            metrics["grad_norm"] = sum(norms) / len(norms)
         if self._accelerator.scaler is not None:
-            figures["skipped_steps"] = len(steps) - len(norms)
-        return Updated(len(norms), figures)
+            metrics["skipped_steps"] = len(steps) - len(norms)
+        return Updated(len(norms), metrics)
 
     def _minibatches(self, rows: int, update: int, iteration: int) -> list[list[int]]:
         """Random parts of the rows; plans of one task stay neighbors in a part, so its instruction is read once."""
@@ -164,7 +164,7 @@ class Updates:
             raise UserError(
                 f"update {update + 1}: the gradient is not finite, and nothing was kept of its step: "
                 "lower training.phase2_rl.learning_rate and go on from the last checkpoint; if this is the first "
-                "update, its weights or its number format are broken"
+                "update, its weights or its dtype are broken"
             ) from None
-        figures, moments, ratios, deviations = (torch.stack(list(found)) for found in zip(*results, strict=True))
-        return _Step(figures.sum(0), moments.sum(0), ratios.max(), deviations.max(), norm)
+        metrics, moments, ratios, deviations = (torch.stack(list(found)) for found in zip(*results, strict=True))
+        return _Step(metrics.sum(0), moments.sum(0), ratios.max(), deviations.max(), norm)

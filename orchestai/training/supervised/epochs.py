@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 from orchestai.config import Phase1Config
 from orchestai.errors import UserError
-from orchestai.training.supervised.metrics import Tally
+from orchestai.training.supervised.metrics import RunningMean
 
 _PLATEAU = 0.03
 """An epoch that lowers the validation loss by a smaller share than this makes the learning rate fall to a third."""
@@ -59,7 +59,7 @@ class Epochs(ABC):
 
     @abstractmethod
     def validate(self) -> dict[str, float]:
-        """Losses (`val_loss`, ...) and figures on the examples held out."""
+        """Losses (`val_loss`, ...) and metrics on the examples held out."""
 
     @property
     def finished(self) -> bool:
@@ -73,22 +73,22 @@ class Epochs(ABC):
             show: called after each step with the share of the epoch's steps that are done.
 
         Returns:
-            `train_*` losses, `val_*` losses, accuracies and figures of the plans, and the learning rate.
+            `train_*` losses, `val_*` losses, accuracies and metrics of the plans, and the learning rate.
 
         Raises:
             UserError: the loss is not finite.
         """
-        figures = {"learning_rate": self.optimizer.param_groups[0]["lr"], **self._learn(show)}
-        figures |= self.validate()
+        metrics = {"learning_rate": self.optimizer.param_groups[0]["lr"], **self._learn(show)}
+        metrics |= self.validate()
         self.epoch += 1
         if isinstance(self.scheduler, ReduceLROnPlateau):
-            self.scheduler.step(figures["val_loss"])
-        self.stale_epochs = 0 if figures["val_loss"] < self.best_loss else self.stale_epochs + 1
-        self.best_loss = min(self.best_loss, figures["val_loss"])
-        return figures
+            self.scheduler.step(metrics["val_loss"])
+        self.stale_epochs = 0 if metrics["val_loss"] < self.best_loss else self.stale_epochs + 1
+        self.best_loss = min(self.best_loss, metrics["val_loss"])
+        return metrics
 
     def _learn(self, show: Callable[[float], None]) -> dict[str, float]:
-        tally = Tally()
+        running = RunningMean()
         for done, rows in enumerate(self.batches(self.epoch), start=1):
             losses = self.step(rows)
             if not math.isfinite(losses["total_loss"]):
@@ -99,9 +99,9 @@ class Epochs(ABC):
             if isinstance(self.scheduler, LambdaLR):
                 self.scheduler.step()
             for name, value in losses.items():
-                tally.add(short("train", name), value, len(rows))
+                running.add(short("train", name), value, len(rows))
             show(done / self.batches_per_epoch)
-        return tally.means()
+        return running.means()
 
     def optimizer_state(self) -> dict[str, Any]:
         return self.optimizer.state_dict()

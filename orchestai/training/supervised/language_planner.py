@@ -32,11 +32,11 @@ from orchestai.training.learner import Learner, NotFiniteError
 from orchestai.training.supervised.dag_loss import ImpossibleParents, completion_logits
 from orchestai.training.supervised.dataset import LengthGroupedBatches
 from orchestai.training.supervised.epochs import Epochs, short
-from orchestai.training.supervised.metrics import Tally, written_plans_metrics
+from orchestai.training.supervised.metrics import RunningMean, written_plans_metrics
 from orchestai.training.supervised.run import (
     BEST,
     LAST,
-    Lesson,
+    RunState,
     Summary,
     check_folder,
     identity_of,
@@ -84,11 +84,11 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
     with progress_lines(accelerator) as progress:
         taught, kept = (_teachable(some, planner, data, progress) for some in (learned, held_out))
         writing = LanguageImitation(planner, taught, kept, settings, accelerator)
-        lesson = Lesson(
+        state = RunState(
             writing, best, last, save, read_state, [example for example, _ in taught], [example for example, _ in kept]
         )
         identity = identity_of(config, examples)
-        return run(lesson, config, output_dir, identity, progress, accelerator, resume=resume)
+        return run(state, config, output_dir, identity, progress, accelerator, resume=resume)
 
 
 def _teachable(
@@ -204,7 +204,7 @@ class LanguageImitation(Epochs):
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
-        """Losses on all examples held out, and figures of greedy plans for the first `eval_plans` of them."""
+        """Losses on all examples held out, and metrics of greedy plans for the first `eval_plans` of them."""
         self.learner.sync()
         self.planner.eval()
         lessons = [lesson for _, lesson in self.validation]
@@ -218,12 +218,12 @@ class LanguageImitation(Epochs):
         with together(self.accelerator, f"validating epoch {self.epoch + 1}"):
             found = self.accelerator.reduce(found, "sum")
             plans = interleave(gather_object([mine]))
-        tally = Tally()
+        running = RunningMean()
         for name, value in self._named(found).items():
-            tally.add(short("val", name), value)
+            running.add(short("val", name), value)
         wanted = [lesson.workflow for _, lesson in some]
-        figures = written_plans_metrics(plans, wanted, [example for example, _ in some])
-        return {**tally.means(), "token_accuracy": found[2].item(), **figures}
+        metrics = written_plans_metrics(plans, wanted, [example for example, _ in some])
+        return {**running.means(), "token_accuracy": found[2].item(), **metrics}
 
     def optimizer_state(self) -> dict[str, Any]:
         return self.learner.state()

@@ -1,4 +1,4 @@
-"""How well plans are imitated, counted so that figures of batches add up."""
+"""How well plans are imitated, counted so that metrics of batches add up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orchestai.workflow import Workflow
 
 
 @dataclass
-class Tally:
+class RunningMean:
     """Weighted means by name."""
 
     _sums: dict[str, float] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class EdgeCounts(F1Count):
     def count(self, predicted: Tensor, wanted: Tensor) -> None:
         self.add(int((predicted & wanted).sum()), int(predicted.sum()), int(wanted.sum()))
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Precision, recall and F1; 1 where there is nothing to find and nothing was found."""
         return {
             "edge_precision": self.both / self.planned if self.planned else float(not self.wanted),
@@ -49,26 +49,26 @@ class EdgeCounts(F1Count):
         }
 
 
-def count_heads(outputs: PlannerOutputs, targets: PlanTargets, tally: Tally, edges: EdgeCounts) -> None:
+def count_heads(outputs: PlannerOutputs, targets: PlanTargets, running: RunningMean, edges: EdgeCounts) -> None:
     """Accuracy of each head, and validity of the likely edges, when led along the plans to imitate."""
     for loss, (logits, wanted) in choices(outputs, targets).items():
         known = wanted != IGNORE
         right = (logits.argmax(-1) == wanted) & known
         count = int(known.sum())
-        tally.add(loss.replace("_loss", "_accuracy"), int(right.sum()) / max(count, 1), count)
+        running.add(loss.replace("_loss", "_accuracy"), int(right.sum()) / max(count, 1), count)
     logits, wanted = stops(outputs["go_on"], targets["lengths"])
-    tally.add("stop_accuracy", float(((logits > 0) == wanted.bool()).float().mean()), len(wanted))
+    running.add("stop_accuracy", float(((logits > 0) == wanted.bool()).float().mean()), len(wanted))
     steps = existing_steps(targets)
     n = steps.shape[1]
     logits = outputs["edge_logits"][:, :n, :n].detach()
     likely = likeliest_edges(logits, outputs["parent_counts"][:, :n], steps)
     edges.count(likely, targets["dependencies"][:, :n, :n])
     for graph, odds in zip(likely.cpu(), logits.cpu(), strict=True):
-        tally.add("raw_validity", float(is_acyclic(graph)))
-        tally.add("decoded_validity", float(is_acyclic(repair(graph, odds))))
+        running.add("raw_validity", float(is_acyclic(graph)))
+        running.add("decoded_validity", float(is_acyclic(repair(graph, odds))))
 
 
-def count_links(outputs: LinkOutputs, targets: PlanTargets, tally: Tally, edges: EdgeCounts) -> None:
+def count_links(outputs: LinkOutputs, targets: PlanTargets, running: RunningMean, edges: EdgeCounts) -> None:
     """The edges that are planned between given steps; a plan is exact if all are right."""
     steps = existing_steps(targets)
     n = steps.shape[1]
@@ -78,10 +78,10 @@ def count_links(outputs: LinkOutputs, targets: PlanTargets, tally: Tally, edges:
     edges.count(made, wanted)
     for i in range(len(steps)):
         exact = bool((made[i] == wanted[i]).all())
-        tally.add("raw_validity", float(is_acyclic(likely[i])))
-        tally.add("decoded_validity", float(is_acyclic(made[i])))
-        tally.add("exact_decomposition", float(exact))
-        tally.add("exact_plan", float(exact))
+        running.add("raw_validity", float(is_acyclic(likely[i])))
+        running.add("decoded_validity", float(is_acyclic(made[i])))
+        running.add("exact_decomposition", float(exact))
+        running.add("exact_plan", float(exact))
 
 
 def written_plans_metrics(
@@ -93,27 +93,27 @@ def written_plans_metrics(
     first workers; what an example leaves open (a type that nobody named, the workers of an execution that failed)
     always counts. A step is found if its words are. An edge is found if it joins the steps that it should.
     """
-    tally, counts = Tally(), Closeness()
+    running, counts = RunningMean(), Closeness()
     for plan, target, example in zip(plans, wanted, examples, strict=True):
         made = plan.workflow
-        tally.add("raw_validity", float(plan.raw_valid))
-        tally.add("valid_plans", float(made is not None))
+        running.add("raw_validity", float(plan.raw_valid))
+        running.add("valid_plans", float(made is not None))
         open_types = zip(target.subtasks, example.targets.task_types, strict=True)
         known = target.replace({subtask.id: {"task_type": ""} for subtask, kind in open_types if kind is None})
         in_place = {i: i for i in range(len(target))}
         exact = made is not None and is_exact(made, known, in_place)
         assigned = exact and made is not None and (not example.solved or _same_workers(made, target))
-        tally.add("exact_decomposition", float(exact))
-        tally.add("exact_plan", float(assigned))
+        running.add("exact_decomposition", float(exact))
+        running.add("exact_plan", float(assigned))
         counts.add(made, target, match_words(made, target) if made is not None else {})
-    return {**tally.means(), **counts.to_dict()}
+    return {**running.means(), **counts.to_dict()}
 
 
 def _same_workers(made: Workflow, wanted: Workflow) -> bool:
     return all(a.worker == b.worker for a, b in zip(made.subtasks, wanted.subtasks, strict=True))
 
 
-def count_plans(plans: Sequence[Plan], outputs: PlannerOutputs, targets: PlanTargets, tally: Tally) -> None:
+def count_plans(plans: Sequence[Plan], outputs: PlannerOutputs, targets: PlanTargets, running: RunningMean) -> None:
     """As `written_plans_metrics` for steps that are pointed at, whose words are the same if their tokens are."""
     spans = token_spans(targets["spans"], outputs["token_offsets"]).cpu()
     types, workers, edges = (targets[key].cpu() for key in ("task_types", "model_selections", "dependencies"))
@@ -127,8 +127,8 @@ def count_plans(plans: Sequence[Plan], outputs: PlannerOutputs, targets: PlanTar
                 and plan.workflow.adjacency() == edges[i, :n, :n].int().tolist()
             )
             assigned = _agree(made.workers, workers[i, :n])
-        tally.add("exact_decomposition", float(decomposed))
-        tally.add("exact_plan", float(decomposed and assigned))
+        running.add("exact_decomposition", float(decomposed))
+        running.add("exact_plan", float(decomposed and assigned))
 
 
 def _agree(made: Tensor, wanted: Tensor) -> bool:

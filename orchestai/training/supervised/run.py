@@ -37,7 +37,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class RunState:
     """What a run of phase 1 needs of the kind of planner that it trains.
 
     Attributes:
@@ -62,7 +62,7 @@ class Lesson:
 
 
 def run(
-    lesson: Lesson,
+    state: RunState,
     config: Config,
     output_dir: Path,
     identity: Mapping[str, Any],
@@ -82,36 +82,36 @@ def run(
             written.
     """
     seed = config.training.phase1_supervised.seed
-    epochs = lesson.epochs
-    history = _resume(lesson, output_dir, identity) if resume else []
-    seen = lesson.seen.facts()
+    epochs = state.epochs
+    history = _resume(state, output_dir, identity) if resume else []
+    seen = state.seen.facts()
     on_main(
         accelerator,
         lambda: artifacts.save_run_info(output_dir, config, command="phase1", seed=seed, **identity),
         "beginning",
     )
     total = config.training.phase1_supervised.num_epochs
-    line = progress.add_task("phase 1", total=total, completed=epochs.epoch, figures="")
+    line = progress.add_task("phase 1", total=total, completed=epochs.epoch, status="")
     while not epochs.finished:
-        figures = epochs.run_epoch(lambda share: progress.update(line, completed=epochs.epoch + share))
-        history.append({"epoch": epochs.epoch, **figures})
+        metrics = epochs.run_epoch(lambda share: progress.update(line, completed=epochs.epoch + share))
+        history.append({"epoch": epochs.epoch, **metrics})
         facts = epochs.state_dict() | {"seed": seed, "identity": identity} | seen
-        on_main(accelerator, partial(_save, lesson, output_dir, history, facts), f"saving epoch {epochs.epoch}")
-        accelerator.log(figures, step=epochs.epoch)
-        shown = f"loss {figures['train_loss']:.3f}  val {figures['val_loss']:.3f}  exact {figures['exact_plan']:.0%}"
-        progress.update(line, completed=epochs.epoch, figures=shown)
+        on_main(accelerator, partial(_save, state, output_dir, history, facts), f"saving epoch {epochs.epoch}")
+        accelerator.log(metrics, step=epochs.epoch)
+        shown = f"loss {metrics['train_loss']:.3f}  val {metrics['val_loss']:.3f}  exact {metrics['exact_plan']:.0%}"
+        progress.update(line, completed=epochs.epoch, status=shown)
     accelerator.end_training()
     best = min(history, key=lambda row: row["val_loss"])
     summary = Summary(int(best["epoch"]), best["val_loss"], best)
-    progress.console.print(_said(lesson, summary), highlight=False)
+    progress.console.print(_said(state, summary), highlight=False)
     return summary
 
 
-def _save(lesson: Lesson, output_dir: Path, history: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> None:
+def _save(state: RunState, output_dir: Path, history: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> None:
     artifacts.write_text(output_dir / METRICS, "".join(json.dumps(row) + "\n" for row in history))
-    if lesson.epochs.stale_epochs == 0:
-        lesson.save(lesson.best, facts)
-    lesson.save(lesson.last, facts)
+    if state.epochs.stale_epochs == 0:
+        state.save(state.best, facts)
+    state.save(state.last, facts)
 
 
 def split_examples(
@@ -171,12 +171,12 @@ def progress_lines(accelerator: Accelerator) -> Progress:
     return open_progress(console=Console(stderr=True, quiet=not accelerator.is_main_process))
 
 
-def _resume(lesson: Lesson, output_dir: Path, identity: Mapping[str, Any]) -> list[dict[str, float]]:
+def _resume(state: RunState, output_dir: Path, identity: Mapping[str, Any]) -> list[dict[str, float]]:
     """Put the last state into the epochs; gives the metrics of those that are done."""
-    path = lesson.last
-    state = lesson.read(path)
+    path = state.last
+    saved = state.read(path)
     for key, now in identity.items():
-        before = state.get("identity", {}).get(key)
+        before = saved.get("identity", {}).get(key)
         if before != now:
             changed = (
                 [k for k in now if before.get(k) != now[k]]
@@ -190,17 +190,17 @@ def _resume(lesson: Lesson, output_dir: Path, identity: Mapping[str, Any]) -> li
                     f"nor shorter; {remedy}"
                 )
             raise UserError(f"{path}: cannot resume, {key} has changed ({', '.join(changed)}); {remedy}")
-    lesson.epochs.load_state_dict(state)
+    state.epochs.load_state_dict(saved)
     try:
         rows = [json.loads(line) for line in (output_dir / METRICS).read_text().splitlines()]
     except (OSError, ValueError) as error:
         raise UserError(
             f"{output_dir / METRICS}: not readable ({error}); start a new run in another output folder"
         ) from None
-    return [row for row in rows if row["epoch"] <= lesson.epochs.epoch]
+    return [row for row in rows if row["epoch"] <= state.epochs.epoch]
 
 
-def _said(lesson: Lesson, best: Summary) -> str:
+def _said(state: RunState, best: Summary) -> str:
     shown = {
         "exact decomposition": "exact_decomposition",
         "exact plan": "exact_plan",
@@ -209,6 +209,6 @@ def _said(lesson: Lesson, best: Summary) -> str:
     }
     figures = ", ".join(f"{name} {best.metrics[key]:.1%}" for name, key in shown.items())
     return (
-        f"{lesson.best}: epoch {best.epoch} on {len(lesson.learned)} examples; "
-        f"on {len(lesson.held_out)} held out: loss {best.val_loss:.3f}, {figures}"
+        f"{state.best}: epoch {best.epoch} on {len(state.learned)} examples; "
+        f"on {len(state.held_out)} held out: loss {best.val_loss:.3f}, {figures}"
     )

@@ -20,7 +20,7 @@ from orchestai.training.malloc_trim import FreedMemory
 from orchestai.training.optimizers import open_optimizer
 from orchestai.training.supervised.dataset import LengthGroupedBatches, WorkflowDataset
 from orchestai.training.supervised.epochs import Epochs, short
-from orchestai.training.supervised.metrics import EdgeCounts, Tally, count_heads, count_links, count_plans
+from orchestai.training.supervised.metrics import EdgeCounts, RunningMean, count_heads, count_links, count_plans
 from orchestai.training.supervised.mixture_sampling import draw
 
 
@@ -68,21 +68,21 @@ class Imitation(Epochs):
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
-        """Losses and figures on the validation set, without dropout."""
-        tally, edges = Tally(), EdgeCounts()
+        """Losses and metrics on the validation set, without dropout."""
+        running, edges = RunningMean(), EdgeCounts()
         self.planner.eval()
         for rows in self._validation_batches():
             instructions, targets = self._batch(self.validation, rows)
             if targets["given"].any():
                 linked, losses = self._link(instructions, targets)
-                count_links(linked, targets, tally, edges)
+                count_links(linked, targets, running, edges)
             else:
                 outputs, losses = self._decode(instructions, targets)
-                count_heads(outputs, targets, tally, edges)
-                count_plans(self.planner.plan_instructions(instructions), outputs, targets, tally)
+                count_heads(outputs, targets, running, edges)
+                count_plans(self.planner.plan_instructions(instructions), outputs, targets, running)
             for name, value in losses.items():
-                tally.add(short("val", name), value.item(), len(rows))
-        return {**tally.means(), **edges.figures()}
+                running.add(short("val", name), value.item(), len(rows))
+        return {**running.means(), **edges.metrics()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from `state_dict` merged with the planner's `model_state_dict`."""

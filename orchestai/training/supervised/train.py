@@ -23,7 +23,7 @@ from orchestai.training.supervised.dataset import WorkflowDataset
 from orchestai.training.supervised.run import (
     BEST,
     LAST,
-    Lesson,
+    RunState,
     Summary,
     check_folder,
     identity_of,
@@ -80,15 +80,15 @@ def _train(config: Config, *, data: Path, output_dir: Path, resume: bool) -> Sum
             WorkflowDataset.from_examples(held_out, config.planner),
             settings,
         )
-        lesson = Lesson(imitation, output_dir / BEST, output_dir / LAST, save, read_checkpoint, learned, held_out)
-        return run(lesson, config, output_dir, identity, progress, accelerator, resume=resume)
+        state = RunState(imitation, output_dir / BEST, output_dir / LAST, save, read_checkpoint, learned, held_out)
+        return run(state, config, output_dir, identity, progress, accelerator, resume=resume)
 
 
 def _readable(
     examples: Sequence[TrainingExample], planner: PlannerModel, data: Path, progress: Progress
 ) -> list[TrainingExample]:
     """The examples whose instructions the planner takes whole; what is read is kept for training."""
-    line = progress.add_task("reading", total=len(examples), figures="")
+    line = progress.add_task("reading", total=len(examples), status="")
     readable, reason = [], ""
     for example in examples:
         try:

@@ -8,7 +8,7 @@ import time
 
 
 class Meter:
-    """Call it for the processor seconds of this process, and the most bytes it held beyond those held at first."""
+    """Call it for the CPU seconds of this process, and the most bytes it held beyond those held at first."""
 
     def __init__(self) -> None:
         self._unit = 1 if sys.platform == "darwin" else 1024

@@ -148,7 +148,7 @@ def _usage(status: int, used: Any) -> Usage:
 
 
 def cpu_s(pid: int) -> float:
-    """Processor time that a living process has used so far (Linux; else 0)."""
+    """CPU time that a living process has used so far (Linux; else 0)."""
     try:
         return time.clock_gettime((~pid << 3) | 2)  # its clock's id, as clock_getcpuclockid(3) makes it
     except OSError:

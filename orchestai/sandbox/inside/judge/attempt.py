@@ -73,7 +73,7 @@ class Attempt:
 
     Attributes:
         verdicts: by test number, what the test's process said of it.
-        cpu_s, peak_bytes: after `close`, processor time of all processes, and the most memory that one of them held.
+        cpu_s, peak_bytes: after `close`, CPU time of all processes, and the most memory that one of them held.
     """
 
     def __init__(self, jail: Jail, limits: dict[str, Any], tests: TestProcess) -> None:

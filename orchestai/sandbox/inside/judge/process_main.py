@@ -22,7 +22,7 @@ from .proxy import connect
 from .testing import run_tests
 
 _MOST_CPU_S, _MOST_BYTES = 0.5, 4 << 20
-"""Processor time that T has used, and memory that it has held beyond what it was forked with, when it is given up."""
+"""CPU time that T has used, and memory that it has held beyond what it was forked with, when it is given up."""
 
 
 class Suite(NamedTuple):

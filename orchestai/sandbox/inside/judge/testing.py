@@ -13,7 +13,7 @@ from ..ipc.wire import VerdictWriter
 from .loading import MAX_MESSAGE, describe
 
 Spent: TypeAlias = Callable[[], tuple[float, int]]
-"""Processor seconds and peak of bytes of the processes that run the tests, so far; see `Meter`."""
+"""CPU seconds and peak of bytes of the processes that run the tests, so far; see `Meter`."""
 
 MAX_OUTPUT = 2000
 """Characters kept of what a test prints."""

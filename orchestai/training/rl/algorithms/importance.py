@@ -24,7 +24,7 @@ def sampler_weights(
 ) -> Tensor:
     """(rows, slots) weights that correct for samples of a policy that is not quite the one that is trained.
 
-    A fast sampler computes in another number format, or has older weights; its samples count as often as the trained
+    A fast sampler computes in another dtype, or has older weights; its samples count as often as the trained
     policy would have drawn them: exp(logp - sampler_logp), per slot, or (`sequence`) the product over the row. A weight
     outside [low, high] becomes the nearer of them (`truncate`) or 0 (`mask`). 1 where `mask` is False.
 

@@ -18,7 +18,7 @@ from orchestai.training.rl.batch import Batch
 from orchestai.training.rl.policy import Policy
 from orchestai.types import DecisionKind
 
-FIGURES = (
+METRICS = (
     "loss",
     "policy_loss",
     "value_loss",
@@ -36,14 +36,14 @@ class Part(NamedTuple):
 
     Attributes:
         loss: scalar, with gradient.
-        figures: (FIGURES,) shares of the step's means, without gradient; those of all its rows add up.
+        metrics: (METRICS,) shares of the step's means, without gradient; those of all its rows add up.
         moments: (2, 3) `weight_moments` of the ratios, per slot and per row.
         max_ratio: scalar.
         max_deviation: scalar; largest distance of a ratio from 1.
     """
 
     loss: Tensor
-    figures: Tensor
+    metrics: Tensor
     moments: Tensor
     max_ratio: Tensor
     max_deviation: Tensor
@@ -114,7 +114,7 @@ class Objective(nn.Module):
             value_loss = mean(formulas.value_loss(scores.value, rows.values, rows.returns, config.value_clip))
             loss = loss * (not value_only) + config.value_coef * value_loss
         clip_low, clip_high = formulas.bounded(recipe.surrogate, ratio, rows.advantages, self._bounds)
-        figures = {
+        metrics = {
             "loss": loss,
             "policy_loss": policy_loss,
             "value_loss": value_loss,
@@ -125,7 +125,7 @@ class Objective(nn.Module):
             "clip_high_share": mean(clip_high.float()),
             "ratio": mean(ratio),
         }
-        summary = torch.stack([figures[name].detach().float() for name in FIGURES])
+        summary = torch.stack([metrics[name].detach().float() for name in METRICS])
         found = ratio.detach()[mask]
         largest = (found.max(), (found - 1).abs().max()) if len(found) else (loss.new_zeros(()), loss.new_zeros(()))
         moved = (scores.logp - rows.logp).detach()

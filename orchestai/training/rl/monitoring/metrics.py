@@ -50,7 +50,7 @@ def describe_batch(episodes: Sequence[Episode], learnings: Collection[Learning])
         "flat_group_share": flat / groups if groups else 1.0,
         "slots_per_plan": slots / max(len(episodes), 1),
         **({"truncated_share": _mean(cut_off)} if cut_off else {}),
-        **_together([learning.figures for learning in learnings]),
+        **_together([learning.metrics for learning in learnings]),
     }
 
 
@@ -59,10 +59,10 @@ def describe_sampling(sampled: Sampled) -> dict[str, float]:
     return {"replaced_groups": sampled.replaced_groups, "sampling_rounds": sampled.rounds}
 
 
-def describe_policies(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+def describe_policies(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """The figures of the optimizer steps of each policy under `POLICY/NAME`, and their means; bare if there is one."""
-    named = {f"{policy}/{name}": value for policy, some in figures.items() for name, value in some.items()}
-    return _together(list(figures.values())) | (named if len(figures) > 1 else {})
+    named = {f"{policy}/{name}": value for policy, some in metrics.items() for name, value in some.items()}
+    return _together(list(metrics.values())) | (named if len(metrics) > 1 else {})
 
 
 def _together(several: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -46,7 +46,7 @@ class Report:
         self._main = accelerator.is_main_process
         self._progress = open_progress("phase 2", console=Console(stderr=True), disable=not self._main)
         self._line = self._progress.add_task(
-            "phase 2", total=length_of(config), completed=position.done(config), figures=""
+            "phase 2", total=length_of(config), completed=position.done(config), status=""
         )
         self._config = config
         if self._main:
@@ -74,7 +74,7 @@ class Report:
         shown = (
             f"reward {metrics['reward']:.2f}  success {metrics['success']:.0%}  flat {metrics['flat_group_share']:.0%}"
         )
-        self._progress.update(self._line, completed=position.done(self._config), figures=shown + lost)
+        self._progress.update(self._line, completed=position.done(self._config), status=shown + lost)
 
     def evaluation(
         self, update: int, metrics: Mapping[str, float], standing: Standing, gaps: Mapping[str, Gap]

@@ -27,7 +27,7 @@ from orchestai.training.rl.rollouts.sampler import OwnSampler, Sampler
 from orchestai.types import AnyDecisions, Episode, SampleSpec, TokenDecisions, Trajectory, Turn
 from orchestai.workflow import Workflow
 
-_FIGURES = ("success", "tests", "cost_usd", "latency_ms", "checks")
+_METRICS = ("success", "tests", "cost_usd", "latency_ms", "checks")
 """What is known of every execution that could be judged, beside its reward."""
 ROLE = "planner"
 
@@ -283,7 +283,7 @@ class Rollout:
         task, workflow = planned.task, planned.plan.workflow
         failure = self._reward.invalid()
         reward: Reward | Unscorable = failure
-        metrics = {**dict.fromkeys(_FIGURES, 0.0), **failure.figures}
+        metrics = {**dict.fromkeys(_METRICS, 0.0), **failure.figures}
         valid = workflow is not None and len(workflow) <= self._config.max_steps_per_episode
         if workflow is not None and valid:
             for sample in range(executions):
@@ -331,7 +331,7 @@ def _refuse_broken(logp: Tensor, task: Task, update: int) -> None:
     if not torch.isfinite(logp).all():
         raise UserError(
             f"update {update + 1}: the planner's log-probabilities of its plan for task {task.task_id!r} are not "
-            "finite, so its weights or its number format are broken: go on from an earlier checkpoint with a lower "
+            "finite, so its weights or its dtype are broken: go on from an earlier checkpoint with a lower "
             "training.phase2_rl.learning_rate, or compute in bfloat16 or float32"
         )
 

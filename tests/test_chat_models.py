@@ -9,7 +9,7 @@ import torch
 from language_model import tiny_model, tiny_tokenizer
 
 from orchestai.agents.budget import Budget, BudgetConfig, BudgetExceededError
-from orchestai.agents.chat_models import ModelVoice, PolicyVoice, Seeds, WorkerVoice
+from orchestai.agents.chat_models import PolicyChatModel, PooledChatModel, Seeds, WorkerChatModel
 from orchestai.agents.conversation import Conversation
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.lm.backends.base import SampleSettings
@@ -50,15 +50,17 @@ def make(policy, stitcher):
     backend = Counting(LocalBackend(policy))
     batcher = Batcher(backend, weights=asyncio.Lock(), max_rows=64)
 
-    def voice(attempt=0, role="role", settings=SETTINGS, context=None, batcher=batcher) -> PolicyVoice:
-        return PolicyVoice("p", role, batcher, stitcher, tiny_tokenizer(), settings, Seeds(attempt), context=context)
+    def chat_model(attempt=0, role="role", settings=SETTINGS, context=None, batcher=batcher) -> PolicyChatModel:
+        return PolicyChatModel(
+            "p", role, batcher, stitcher, tiny_tokenizer(), settings, Seeds(attempt), context=context
+        )
 
-    voice.batches = backend.batches
-    return voice
+    chat_model.batches = backend.batches
+    return chat_model
 
 
-async def _talk(voice, questions=("one", "two", "three")):
-    talk = Conversation("role", voice)
+async def _talk(chat_model, questions=("one", "two", "three")):
+    talk = Conversation("role", chat_model)
     for question in questions:
         await talk.ask(question)
     return [act.sampled for act in talk.acts]
@@ -217,7 +219,7 @@ class Echo:
 
 async def test_a_frozen_model_reads_the_chat_and_leaves_no_tokens():
     echo = Echo()
-    talk = Conversation("critic", ModelVoice("echo", echo, SamplingParams(0.7, 32), sample=2))
+    talk = Conversation("critic", PooledChatModel("echo", echo, SamplingParams(0.7, 32), sample=2))
     talk.tell("Be kind.", "system")
     act = await talk.ask("found", "tool", max_new_tokens=4)
     prompt, params, sample = echo.asked
@@ -236,7 +238,7 @@ async def test_a_frozen_model_that_cannot_answer_says_why():
         async def generate(self, prompt, params, sample):
             raise self.error
 
-    talk = Conversation("critic", ModelVoice("unable", unable := Unable(), SamplingParams(0.7, 32)))
+    talk = Conversation("critic", PooledChatModel("unable", unable := Unable(), SamplingParams(0.7, 32)))
     assert (await talk.ask("all of it")).text == "error: the prompt is too long"
     unable.error = InfrastructureError("server", "down")
     with pytest.raises(InfrastructureError, match="down") as caught:
@@ -251,8 +253,8 @@ async def test_a_worker_of_the_pool_speaks_and_says_why_it_cannot():
                 raise WorkerError("not for me")
             return Answer(text=f"{name}|{request.role}|{request.instruction}|{request.sample}", completion_tokens=2)
 
-    talk = Conversation("judge", WorkerVoice("w", Pool(), "w", sample=1))
+    talk = Conversation("judge", WorkerChatModel("w", Pool(), "w", sample=1))
     talk.tell("Judge.", "system")
     assert (await talk.ask("yes")).text == "w|Judge.|yes|1"
     assert (await talk.ask("more")).text == "w|Judge.|user: yes\n\nassistant: w|Judge.|yes|1\n\nuser: more|1"
-    assert (await Conversation("judge", WorkerVoice("w", Pool(), "w")).ask("no")).text == "error: not for me"
+    assert (await Conversation("judge", WorkerChatModel("w", Pool(), "w")).ask("no")).text == "error: not for me"
