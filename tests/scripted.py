@@ -1,7 +1,7 @@
-"""Voices that say what a test wrote down, so that a workflow's own logic is tested without a model.
+"""Chat models that say what a test wrote down, so that a workflow's own logic is tested without a model.
 
 Their tokens are bytes: a prompt holds every message so far, each followed by the end token, and what a role reads later
-begins with all that it read and wrote before, as with the voices of real models.
+begins with all that it read and wrote before, as with the chat models of real weights.
 """
 
 from __future__ import annotations

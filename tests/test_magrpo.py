@@ -36,7 +36,7 @@ ADVANTAGES = [-2.0, -1.0, 3.0]
 """Their mean is 3."""
 
 
-class FixedVoice:
+class FixedChatModel:
     """Says the given tokens after the given prompt, one completion per conversation."""
 
     def __init__(
@@ -68,11 +68,11 @@ def play(policies: dict[str, str], models: dict[str, nn.Module], frozen: str = "
     """The episodes of the fixed completions, with their true log-probabilities; one role may be frozen."""
 
     def agents(k: int) -> AttemptContext:
-        def chat_model(role: str) -> FixedVoice:
+        def chat_model(role: str) -> FixedChatModel:
             prompt, completion = PROMPTS[role], COMPLETIONS[role][k]
             with torch.no_grad():
                 logp = log_probabilities(models[policies[role]], prompt, completion)
-            return FixedVoice(policies[role], prompt, completion, logp, role != frozen)
+            return FixedChatModel(policies[role], prompt, completion, logp, role != frozen)
 
         return AttemptContext(TASK, chat_model)
 
@@ -215,8 +215,8 @@ def test_a_reward_that_is_no_number_is_refused() -> None:
         async def judge(self, task: Task, history: History) -> Judgment:
             return Judgment(math.nan)
 
-    def chat_model(role: str) -> FixedVoice:
-        return FixedVoice(role, [1], [2, 0], torch.zeros(2))
+    def chat_model(role: str) -> FixedChatModel:
+        return FixedChatModel(role, [1], [2, 0], torch.zeros(2))
 
     with pytest.raises(ValueError, match="nan"):
         asyncio.run(Broken(JointArgs(), None).run(TASK, AttemptContext(TASK, chat_model)))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Scripted voices stand for real ones in other tests, so their tokens must chain as those of real voices do."""
+"""Scripted chat models stand for real ones in other tests, so their tokens must chain as those of real ones do."""
 
 import pytest
 import torch

@@ -33,7 +33,7 @@ _SHOWN = ("success", "f1", "tagged", "calls", "retrieved")
 async def answer(config: AgentConfig, flow: ToolUse, tasks: Sequence[Task]) -> list[Episode]:
     factory = AgentFactory(config, open_policies(config, flow.roles))
     try:
-        attempts = (attempt(flow, task, factory.agents(task, seed=0, attempt=0, temperature=0.0)) for task in tasks)
+        attempts = (attempt(flow, task, factory.context(task, seed=0, attempt=0, temperature=0.0)) for task in tasks)
         return list(await asyncio.gather(*attempts))
     finally:
         await factory.close()
