@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestai.config import (
     LoggingConfig,
@@ -19,6 +19,7 @@ from orchestai.config import (
 )
 from orchestai.config.backend import BackendConfig
 from orchestai.config.formats import MixedPrecision, WeightFormat
+from orchestai.config.planner import CACHE_DIR
 from orchestai.config.section import RootSection, Section
 
 CreditRule: TypeAlias = Literal["outcome", "role", "turn", "return_to_go", "joint", "context"]
@@ -157,7 +158,7 @@ class AgentConfig(RootSection):
     agents: AgentsConfig = AgentsConfig()
     model: AgentModelConfig = AgentModelConfig()
     tasks: TasksConfig = TasksConfig()
-    training: AgentTrainingConfig = AgentTrainingConfig()
+    training: AgentTrainingConfig = Field(AgentTrainingConfig(), validate_default=True)
     sandbox: SandboxConfig = SandboxConfig()
     logging: LoggingConfig = LoggingConfig()
     workers: WorkersConfig | None = None
@@ -182,12 +183,16 @@ class AgentConfig(RootSection):
             )
         return self
 
-    @model_validator(mode="after")
-    def _correct_what_an_engine_samples(self) -> AgentConfig:
-        phase2 = self.model.with_correction(self.training.phase2_rl)
-        object.__setattr__(self, "training", self.training.model_copy(update={"phase2_rl": phase2}))
-        return self
+    @field_validator("training")
+    @classmethod
+    def _correct_what_an_engine_samples(
+        cls, training: AgentTrainingConfig, info: ValidationInfo
+    ) -> AgentTrainingConfig:
+        if "model" not in info.data:
+            return training
+        corrected = info.data["model"].with_correction(training.phase2_rl)
+        return training.model_copy(update={"phase2_rl": corrected})
 
     @property
     def cache_dir(self) -> Path:
-        return (self.workers.cache_dir if self.workers else None) or Path(".cache/orchestai")
+        return (self.workers.cache_dir if self.workers else None) or CACHE_DIR

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from orchestai.config.planner import PlannerConfig
 from orchestai.config.rl import Phase2Config, RewardsConfig, choose_form
@@ -37,17 +37,19 @@ class Config(RootSection):
     tasks: TasksConfig = TasksConfig()
     execution: ExecutionConfig = ExecutionConfig()
     sandbox: SandboxConfig = SandboxConfig()
-    rewards: RewardsConfig = RewardsConfig()
-    training: TrainingConfig = TrainingConfig()
+    training: TrainingConfig = Field(TrainingConfig(), validate_default=True)
+    rewards: RewardsConfig = Field(RewardsConfig(), validate_default=True)
     logging: LoggingConfig = LoggingConfig()
 
-    @model_validator(mode="after")
-    def _correct_what_an_engine_samples(self) -> Config:
-        phase2 = self.planner.language.with_correction(self.training.phase2_rl)
-        object.__setattr__(self, "training", self.training.model_copy(update={"phase2_rl": phase2}))
-        return self
+    @field_validator("training")
+    @classmethod
+    def _correct_what_an_engine_samples(cls, training: TrainingConfig, info: ValidationInfo) -> TrainingConfig:
+        if "planner" not in info.data:
+            return training
+        corrected = info.data["planner"].language.with_correction(training.phase2_rl)
+        return training.model_copy(update={"phase2_rl": corrected})
 
-    @model_validator(mode="after")
-    def _settle_the_form_of_rewards(self) -> Config:
-        object.__setattr__(self, "rewards", choose_form(self.rewards, self.training.phase2_rl))
-        return self
+    @field_validator("rewards")
+    @classmethod
+    def _settle_the_form(cls, rewards: RewardsConfig, info: ValidationInfo) -> RewardsConfig:
+        return choose_form(rewards, info.data["training"].phase2_rl) if "training" in info.data else rewards

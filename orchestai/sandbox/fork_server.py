@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
@@ -260,6 +259,8 @@ def _file_with(data: bytes, seals: int = _SEALED) -> Iterator[int]:
         while view:
             view = view[os.write(descriptor, view) :]
         if sys.platform == "linux":
+            import fcntl
+
             fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
         yield descriptor
     finally:

@@ -60,8 +60,13 @@ def choose_level(strictness: Strictness) -> tuple[Level, Bubblewrap | None]:
     """The level that `strictness` asks for, and the way into namespaces if it is that.
 
     Raises:
-        UserError: `strict`, but the system cannot isolate programs.
+        UserError: the system has no forked processes, or it cannot isolate programs and `strict` asks for that.
     """
+    if os.name != "posix":
+        raise UserError(
+            f"sandbox: {sys.platform} has no forked processes with limits, in which programs meet their unit tests; "
+            "use Linux (on Windows: WSL 2), or tasks whose answers need no tests"
+        )
     found = "sandbox.level is process" if strictness == "process" else find_namespaces()
     if isinstance(found, Bubblewrap):
         return "namespaces", found

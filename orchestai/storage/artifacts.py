@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import platform
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
+from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from orchestai.config.section import Section
 from orchestai.errors import UserError
+from orchestai.storage.file_lock import LocksUnsupportedError, lock, open_shared
 
 _REPORTED_PACKAGES = ("orchestai", "torch", "transformers", "peft", "accelerate", "numpy", "pydantic")
 
@@ -30,15 +31,14 @@ def replacing(path: Path | str) -> Iterator[BinaryIO]:
         UserError: the file cannot be written (no space, no permission, no such folder).
     """
     path = Path(path)
-    temporary: str | None = None
+    temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        with os.fdopen(descriptor, "wb") as file:
+        temporary = _temporary(path)
+        with open(temporary, "xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
         temporary = None
     except OSError as error:
@@ -46,7 +46,7 @@ def replacing(path: Path | str) -> Iterator[BinaryIO]:
         raise UserError(f"{path}: cannot write: {error.strerror or error}; {remedy}") from error
     finally:
         if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -62,14 +62,15 @@ def replacing_folder(path: Path | str) -> Iterator[Path]:
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
+        temporary = _temporary(path)
+        temporary.mkdir()
+        mode = temporary.stat().st_mode & 0o666
         yield temporary
         for file in temporary.rglob("*"):
             if file.is_file():
-                file.chmod(0o666 & ~_umask())
-                with file.open("rb") as written:
+                file.chmod(mode)
+                with file.open("r+b") as written:
                     os.fsync(written.fileno())
-        temporary.chmod(0o777 & ~_umask())
         before = previous_folder(path)
         if path.is_dir():
             shutil.rmtree(before, ignore_errors=True)
@@ -149,28 +150,28 @@ def append(path: Path | str, lines: bytes) -> None:
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            _append(descriptor, lines)
-        finally:
-            os.close(descriptor)
+        with open_shared(path) as file:
+            with suppress(LocksUnsupportedError):  # lines of one process are whole without them
+                lock(file, wait=True)
+            _append(file, lines)
     except OSError as error:
         reason = error.strerror or error
         raise UserError(f"{path}: cannot write: {reason}; free space or choose another folder") from error
 
 
-def _append(descriptor: int, lines: bytes) -> None:
-    size = os.fstat(descriptor).st_size
-    torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-    data = b"\n" + lines if torn else lines
+def _append(file: FileIO, lines: bytes) -> None:
+    size = file.seek(0, os.SEEK_END)
+    if size:
+        file.seek(size - 1)
+        if file.read(1) != b"\n":
+            lines = b"\n" + lines
     try:
-        written = os.write(descriptor, data)
-        if written < len(data):
-            raise OSError(f"only {written} of {len(data)} bytes fitted")
-        os.fsync(descriptor)
+        written = file.write(lines)
+        if written < len(lines):
+            raise OSError(f"only {written} of {len(lines)} bytes fitted")
+        os.fsync(file.fileno())
     except OSError:
-        os.ftruncate(descriptor, size)
+        file.truncate(size)
         raise
 
 
@@ -222,7 +223,6 @@ def fingerprint(value: Any) -> str:
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _temporary(path: Path) -> Path:
+    """A name beside `path` that nobody has; what is made there gets the permissions that the user's umask leaves."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")

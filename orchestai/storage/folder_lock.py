@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import logging
 import os
 import shlex
@@ -12,12 +10,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
+from io import FileIO
 from pathlib import Path
 
 from orchestai.errors import UserError
+from orchestai.storage.file_lock import LocksUnsupportedError, lock, open_shared
 
 logger = logging.getLogger(__name__)
-_UNSUPPORTED = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @contextmanager
@@ -33,48 +32,52 @@ def locked(folder: Path, name: str) -> Iterator[None]:
         UserError: another process holds it (the message says which), or the lock cannot be written.
     """
     is_new = not folder.exists()
-    descriptor = _take(folder / f".{name}.lock") if os.environ.get("RANK", "0") == "0" else None
+    path = folder / f".{name}.lock"
+    file = _take(path) if os.environ.get("RANK", "0") == "0" else None
     try:
         yield
     finally:
-        if descriptor is not None:
-            (folder / f".{name}.lock").unlink(missing_ok=True)
-            os.close(descriptor)
+        if file is not None:
+            with suppress(PermissionError):  # Windows removes no file that is open; the lock counts, not its file
+                path.unlink(missing_ok=True)
+            file.close()
             if is_new:
                 with suppress(OSError):  # something was written
                     folder.rmdir()
 
 
-def _take(path: Path) -> int | None:
-    """A descriptor that holds the lock; None where the file system knows no locks."""
+def _take(path: Path) -> FileIO | None:
+    """The file that is locked; None where the file system knows no locks."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         while True:  # whoever holds it removes it at the end, so it may be another's by now
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            file = open_shared(path)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _is_still(path, descriptor):
-                    os.ftruncate(descriptor, 0)
-                    os.pwrite(descriptor, _own_name().encode(), 0)
-                    return descriptor
+                lock(file, wait=False)
+                if _is_still(path, file):
+                    file.truncate(0)
+                    file.write(_own_name().encode())
+                    return file
             except BlockingIOError:
-                holder = os.pread(descriptor, 4096, 0).decode(errors="replace").strip() or "it has not said who it is"
-                os.close(descriptor)
+                file.seek(0)
+                holder = file.read(4096).decode(errors="replace").strip() or "it has not said who it is"
+                file.close()
                 raise UserError(
                     f"{path.parent}: another process writes here ({holder}); wait until it ends, or choose another "
                     "output folder (--output_dir, output_dir=)"
                 ) from None
-            os.close(descriptor)
+            except LocksUnsupportedError:
+                file.close()
+                logger.warning("%s: this system has no locks for files; start no second run in the folder", path.parent)
+                return None
+            file.close()
     except OSError as error:
-        if error.errno in _UNSUPPORTED:
-            logger.warning("%s: this file system has no locks; start no second run in the folder", path.parent)
-            return None
         raise UserError(f"{path}: cannot write: {error.strerror}; choose another folder") from error
 
 
-def _is_still(path: Path, descriptor: int) -> bool:
+def _is_still(path: Path, file: FileIO) -> bool:
     try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+        return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
     except FileNotFoundError:
         return False
 

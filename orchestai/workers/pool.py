@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from orchestai.config import ModelConfig, WorkerConfig, WorkersConfig
+from orchestai.config import CACHE_DIR, ModelConfig, WorkerConfig, WorkersConfig
 from orchestai.errors import UserError
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.workers.base import Answer, Completion, Request, Usage, Worker, WorkerCard, WorkerError
@@ -18,8 +18,6 @@ from orchestai.workers.recording import Recorded, Recording, RecordingFile, read
 
 _TYPICAL_PROMPT_TOKENS = 150
 _TYPICAL_COMPLETION_TOKENS = 60
-_MODEL_FOLDER = Path(".cache/orchestai")
-"""Where converted models are kept when the cache is switched off."""
 
 
 class WorkerPool:
@@ -121,7 +119,7 @@ def _model(config: ModelConfig, cache_dir: Path | None, may_run: bool) -> Genera
     else:
         from orchestai.workers.huggingface import HuggingFaceGenerator
 
-        model = HuggingFaceGenerator(config, cache_dir or _MODEL_FOLDER)
+        model = HuggingFaceGenerator(config, cache_dir or CACHE_DIR)
     return model if may_run else Unavailable(model.identity)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -99,6 +98,8 @@ def read_whole(descriptor: int) -> bytes:
 
 def open_verdict_pipe() -> tuple[int, int]:
     """A pipe that takes a program's events even while nobody reads it; its ends, to read and to write."""
+    import fcntl  # the sandbox's parent imports this module, too, on systems without it
+
     read, write = os.pipe()
     if hasattr(fcntl, "F_SETPIPE_SZ"):
         with suppress(PermissionError):  # the user's pipes hold too much already

@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .system import prctl
+if sys.platform == "linux":
+    from .system import prctl
 
 _NOBODY_ELSE_S = 0.001
 """Whoever still lives after a pause of this length is in none of the groups that were killed."""

@@ -11,9 +11,10 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import AT_FORK
+from ..ipc.suite import Suite
 from ..ipc.wire import ChannelClosedError, LineReader, VerdictWriter, framed, read_whole, send_line
 from ..jail.meter import Meter
 from . import candidate as candidate_process
@@ -23,22 +24,6 @@ from .testing import run_tests
 
 _MOST_CPU_S, _MOST_BYTES = 0.5, 4 << 20
 """CPU time that T has used, and memory that it has held beyond what it was forked with, when it is given up."""
-
-
-class Suite(NamedTuple):
-    """Tests, as the sandbox's parent sends them: marshalled, in this order.
-
-    Attributes:
-        source: what they were compiled from, for tracebacks.
-        code: the compiled module.
-        names: `Class.method` of each test.
-        free: names that the tests use and do not define.
-    """
-
-    source: str
-    code: Any
-    names: tuple[str, ...]
-    free: tuple[str, ...]
 
 
 def tests(orders: socket.socket) -> None:

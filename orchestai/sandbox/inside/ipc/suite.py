@@ -1,0 +1,21 @@
+"""The tests of a program, as they come from the sandbox's parent."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Suite(NamedTuple):
+    """Tests, as the sandbox's parent sends them: marshalled, in this order.
+
+    Attributes:
+        source: what they were compiled from, for tracebacks.
+        code: the compiled module.
+        names: `Class.method` of each test.
+        free: names that the tests use and do not define.
+    """
+
+    source: str
+    code: Any
+    names: tuple[str, ...]
+    free: tuple[str, ...]
