@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,25 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
 def find_object(name: str) -> Any:
     """The object that `MODULE:NAME` stands for; the module may lie in the working directory.
 
+    That directory is searched for the module and for what it imports at once, not for what it imports later.
+
     Raises:
         ImportError: there is no such module, or it cannot be imported.
         AttributeError: the module has no such name.
     """
     module, _, attribute = name.partition(":")
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
-    return getattr(import_module(module), attribute)
+    with _importing_from(Path.cwd()):
+        return getattr(import_module(module), attribute)
+
+
+@contextmanager
+def _importing_from(folder: Path) -> Iterator[None]:
+    entry = str(folder)
+    if entry in sys.path:
+        yield
+        return
+    sys.path.insert(0, entry)
+    try:
+        yield
+    finally:
+        sys.path.remove(entry)
