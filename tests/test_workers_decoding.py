@@ -6,7 +6,7 @@ import pytest
 import torch
 from language_model import tiny_model, tiny_tokenizer
 
-from orchestai.workers.decoding import CancelledDecodingError, Decoder, Reply, Row
+from orchestai.lm.text_generation import CancelledDecodingError, Decoder, Reply, Row
 
 PREFIX = "Worked examples that every prompt begins with. "
 PROMPTS = ("a", "sort it", PREFIX + "reverse", PREFIX + "count the vowels of the text", PREFIX + "x", "sort it")
@@ -54,10 +54,10 @@ def test_sampling_follows_the_distribution(decoder: Decoder) -> None:
     rows = [row("a", temperature=2.0, tokens=1, seed=seed) for seed in range(3000)]
 
     class Counting(Decoder):
-        def _report(self, active, began, finished):  # type: ignore[no-untyped-def]
+        def _report(self, active, rows, began, finished):  # type: ignore[no-untyped-def]
             for state in active:
                 drawn[state.written[0]] += 1
-            return super()._report(active, began, finished)
+            return super()._report(active, rows, began, finished)
 
     decode(Counting(tiny_model(), tiny_tokenizer()), rows)
     assert (drawn / len(rows) - expected).abs().max() < 0.03

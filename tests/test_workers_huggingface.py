@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from language_model import save_tiny_model
+from language_model import save_tiny_model, tiny_tokenizer
 
 from orchestai.config import ModelConfig
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.lm import weights
-from orchestai.workers import huggingface
-from orchestai.workers.decoding import Decoder
+from orchestai.lm import padded_cache, weights
+from orchestai.lm.text_generation import Decoder
 from orchestai.workers.generation import Prompt, SamplingParams
 from orchestai.workers.huggingface import HuggingFaceGenerator
 
@@ -57,32 +56,39 @@ async def test_waiting_requests_share_batches_and_keep_their_answers(
     await model.close()
 
 
-async def test_requests_that_share_worked_examples_are_batched_together(folder: Path) -> None:
+async def test_requests_that_share_worked_examples_are_batched_together(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A long prefix in a batch would pad every row without it."""
+    batches: list[list[str]] = []
+    decode = Decoder.decode
+
+    def noting(self, rows, finished, cancelled):  # type: ignore[no-untyped-def]
+        batches.append([tiny_tokenizer().decode(row.prompt) for row in rows])
+        decode(self, rows, finished, cancelled)
+
+    monkeypatch.setattr(Decoder, "decode", noting)
     model = generator(folder, batch_size=8)
     shots = (("user", "worked"), ("assistant", "example"))
-    mixed = [Prompt((*(shots if i % 2 else ()), ("user", f"question {i}"))) for i in range(6)]
+    await ask(model, [Prompt((*(shots if i % 2 else ()), ("user", f"question {i}"))) for i in range(6)])
     await model.close()
-    model._waiting = [
-        huggingface._Waiting(prompt, PARAMS, 0, asyncio.get_running_loop().create_future()) for prompt in mixed
-    ]
-    assert [waiting.prompt for waiting in model._take()] == mixed[::2]
-    assert [waiting.prompt for waiting in model._take()] == mixed[1::2]
-    assert model._take() == []
+    assert [len(batch) for batch in batches] == [3, 3]
+    assert [["worked" in prompt for prompt in batch] for batch in batches] == [[False] * 3, [True] * 3]
+    assert all(f"question {i}" in batches[i % 2][i // 2] for i in range(6))
 
 
 async def test_a_batch_too_large_for_memory_is_halved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = await ask(one := generator(folder), PROMPTS)
     await one.close()
     limit = 2
-    forward = Decoder._forward
+    forward = padded_cache.forward
 
-    def small_memory(self, ids, mask, cache, attention):  # type: ignore[no-untyped-def]
+    def small_memory(model, ids, mask, cache, attention):  # type: ignore[no-untyped-def]
         if ids.shape[0] > limit:
             raise torch.OutOfMemoryError("out of memory")
-        return forward(self, ids, mask, cache, attention)
+        return forward(model, ids, mask, cache, attention)
 
-    monkeypatch.setattr(Decoder, "_forward", small_memory)
+    monkeypatch.setattr(padded_cache, "forward", small_memory)
     model = generator(folder, batch_size=6)
     assert await ask(model, PROMPTS) == expected
     limit = 0
@@ -101,7 +107,7 @@ async def test_a_missing_model_is_the_users_to_mend(tmp_path: Path) -> None:
 
 
 async def test_closing_cancels_what_is_running(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Decoder, "_report", lambda self, active, began, finished: list(range(len(active))))
+    monkeypatch.setattr(Decoder, "_report", lambda self, active, rows, began, finished: list(range(len(active))))
     model = generator(folder)
     running = asyncio.ensure_future(model.generate(PROMPTS[0], SamplingParams(), 0))
     await asyncio.sleep(0.3)

@@ -1,10 +1,11 @@
-"""Gathers the acts that all conversations of a policy wait for, and samples them in one batch."""
+"""Gathers the requests that wait for a model, and answers them in batches."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from orchestai.lm.backends.base import Generates, SampleSettings
 from orchestai.lm.sampling import Completion
@@ -12,37 +13,119 @@ from orchestai.lm.sampling import Completion
 if TYPE_CHECKING:
     from torch import Tensor
 
+RequestT = TypeVar("RequestT")
+ResultT = TypeVar("ResultT")
+
 _GATHER_S = 0.005
-"""How long an idle policy waits for further acts before it starts on the first."""
+"""How long an idle model waits for further requests before it starts on the first."""
 
 
 @dataclass(frozen=True, eq=False)
-class _Wanted:
+class _Pending(Generic[RequestT, ResultT]):
+    request: RequestT
+    future: asyncio.Future[ResultT] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def resolve(self, result: ResultT) -> None:
+        if not self.future.done():
+            self.future.set_result(result)
+
+
+class BatchServer(Generic[RequestT, ResultT]):
+    """A batch is what waits when the model becomes free: the request that waited longest, and those like it.
+
+    What a batch holds depends on time, so an answer must not depend on its batch.
+
+    Args:
+        answer: answers a batch; calls the function at a request's position, in the event loop, with its result. An
+            error is that of all requests that have no result yet.
+        alike: what requests of one batch have in common.
+        max_rows: most requests in one batch.
+        lock: held while a batch is taken and answered; models that exclude each other share it.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[Sequence[RequestT], Sequence[Callable[[ResultT], None]]], Awaitable[None]],
+        *,
+        alike: Callable[[RequestT], Hashable],
+        max_rows: int,
+        lock: asyncio.Lock | None = None,
+    ) -> None:
+        self._answer = answer
+        self._alike = alike
+        self._max_rows = max_rows
+        self._lock = lock or asyncio.Lock()
+        self._waiting: list[_Pending[RequestT, ResultT]] = []
+        self._server: asyncio.Task[None] | None = None
+
+    async def submit(self, request: RequestT) -> ResultT:
+        """The answer to a request; raises what `answer` raises for its batch."""
+        pending = _Pending[RequestT, ResultT](request)
+        self._waiting.append(pending)
+        if self._server is None or self._server.done():
+            self._server = asyncio.create_task(self._serve())
+        return await pending.future
+
+    async def close(self) -> None:
+        """Answer no more; requests that wait are cancelled."""
+        if self._server is not None:
+            self._server.cancel()
+            await asyncio.gather(self._server, return_exceptions=True)
+        for pending in self._waiting:
+            pending.future.cancel()
+
+    async def _serve(self) -> None:
+        await asyncio.sleep(_GATHER_S)
+        while self._waiting:
+            async with self._lock:
+                if batch := self._take():
+                    await self._answer_batch(batch)
+
+    def _take(self) -> list[_Pending[RequestT, ResultT]]:
+        """The next batch; requests that nobody waits for any more are dropped."""
+        self._waiting = [pending for pending in self._waiting if not pending.future.done()]
+        if not self._waiting:
+            return []
+        first = self._alike(self._waiting[0].request)
+        batch = [pending for pending in self._waiting if self._alike(pending.request) == first][: self._max_rows]
+        taken = set(map(id, batch))
+        self._waiting = [pending for pending in self._waiting if id(pending) not in taken]
+        return batch
+
+    async def _answer_batch(self, batch: Sequence[_Pending[RequestT, ResultT]]) -> None:
+        try:
+            await self._answer([pending.request for pending in batch], [pending.resolve for pending in batch])
+        except BaseException as error:
+            for pending in batch:
+                if isinstance(error, asyncio.CancelledError):
+                    pending.future.cancel()
+                elif not pending.future.done():
+                    pending.future.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
     prompt: Tensor
     seed: int
     settings: SampleSettings
-    future: asyncio.Future[tuple[Completion, int]] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
 
 
 class Batcher:
-    """A batch is what waits when the policy becomes free, the longest waiting first, with equal settings.
-
-    What a batch holds depends on time, but a completion does not depend on its batch (see `Generates.generate`).
+    """Samples the turns that all conversations of a policy wait for, in batches of equal settings.
 
     Args:
         weights: held while a batch is sampled; whoever changes the policy's weights holds it too. Policies that share
             weights share it.
-        max_rows: most acts in one batch.
+        max_rows: most turns in one batch.
     """
 
     def __init__(self, backend: Generates, *, weights: asyncio.Lock, max_rows: int) -> None:
         self._backend = backend
-        self._weights = weights
-        self._max_rows = max_rows
-        self._waiting: list[_Wanted] = []
-        self._server: asyncio.Task[None] | None = None
+        self._server: BatchServer[_Sample, tuple[Completion, int]] = BatchServer(
+            self._generate, alike=lambda sample: sample.settings, max_rows=max_rows, lock=weights
+        )
 
     async def sample(self, prompt: Tensor, seed: int, settings: SampleSettings) -> tuple[Completion, int]:
         """What comes after `prompt`, (tokens,) int64, and the version of the weights that wrote it.
@@ -50,53 +133,17 @@ class Batcher:
         Raises:
             UserError: as `Generates.generate`.
         """
-        wanted = _Wanted(prompt, seed, settings)
-        self._waiting.append(wanted)
-        if self._server is None or self._server.done():
-            self._server = asyncio.create_task(self._serve())
-        return await wanted.future
+        return await self._server.submit(_Sample(prompt, seed, settings))
 
     async def close(self) -> None:
-        """Sample no more; acts that wait are cancelled."""
-        if self._server is not None:
-            self._server.cancel()
-            await asyncio.gather(self._server, return_exceptions=True)
-        for wanted in self._waiting:
-            wanted.future.cancel()
+        """Sample no more; turns that wait are cancelled."""
+        await self._server.close()
 
-    async def _serve(self) -> None:
-        await asyncio.sleep(_GATHER_S)
-        while self._waiting:
-            async with self._weights:
-                if batch := self._take():
-                    await self._sample(batch)
-
-    def _take(self) -> list[_Wanted]:
-        """The next batch; acts that nobody waits for any more are dropped."""
-        self._waiting = [wanted for wanted in self._waiting if not wanted.future.done()]
-        if not self._waiting:
-            return []
-        alike = [wanted for wanted in self._waiting if wanted.settings == self._waiting[0].settings]
-        batch = alike[: self._max_rows]
-        taken = set(map(id, batch))
-        self._waiting = [wanted for wanted in self._waiting if id(wanted) not in taken]
-        return batch
-
-    async def _sample(self, batch: list[_Wanted]) -> None:
-        try:
-            generation = await self._backend.generate(
-                [wanted.prompt for wanted in batch], [wanted.seed for wanted in batch], batch[0].settings
-            )
-            answered = list(zip(batch, generation.completions, strict=True))
-        except BaseException as error:
-            for wanted in batch:
-                if isinstance(error, asyncio.CancelledError):
-                    wanted.future.cancel()
-                elif not wanted.future.done():
-                    wanted.future.set_exception(error)
-            if not isinstance(error, Exception):
-                raise
-            return
-        for wanted, completion in answered:
-            if not wanted.future.done():
-                wanted.future.set_result((completion, generation.policy_version))
+    async def _generate(
+        self, samples: Sequence[_Sample], resolve: Sequence[Callable[[tuple[Completion, int]], None]]
+    ) -> None:
+        generation = await self._backend.generate(
+            [sample.prompt for sample in samples], [sample.seed for sample in samples], samples[0].settings
+        )
+        for answer, completion in zip(resolve, generation.completions, strict=True):
+            answer((completion, generation.policy_version))

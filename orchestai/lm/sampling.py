@@ -1,19 +1,16 @@
-"""Samples completions: each distinct prompt is read once, then a token per row and step, until all rows have left.
-
-A row's random numbers come from its own seed and are inverted through the cumulated distribution, so that rounding,
-which depends on the batch, changes a token only where a random number lies within rounding of a border.
-"""
+"""Samples completions for training: each distinct prompt is read once, and every token has its log-probability."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
 from orchestai.errors import UserError
 from orchestai.lm.attention import read
+from orchestai.lm.decoding import ActiveRow, decode, inverse_sample, step_randoms
 from orchestai.lm.kv_cache import Memory, Prefill
 from orchestai.lm.packing import pack
 from orchestai.lm.weight_layout import blocked_weights
@@ -46,17 +43,6 @@ class Completion:
     ended: bool
 
 
-@dataclass
-class _Row:
-    """A row in progress: its place in the request, the random numbers in [0, 1) of its steps, and what it wrote."""
-
-    index: int
-    limit: int
-    randoms: Tensor
-    written: list[int] = field(default_factory=list)
-    logp: list[float] = field(default_factory=list)
-
-
 @torch.no_grad()
 def sample(
     model: PreTrainedModel,
@@ -73,52 +59,54 @@ def sample(
     prefill = Prefill(packing)
     hidden = read(model, packing.ids, packing.positions, prefill)
     prompt_of = torch.tensor(packing.group_of, device=model.device)
-    logits = head(hidden[packing.ends])[prompt_of]
+    logits = head(hidden[packing.ends])[prompt_of].float()
     del hidden
     memory = Memory(prefill, packing.positions[packing.ends] + 1, prompt_of)
-    rows = [
-        _Row(i, limit, torch.rand(limit, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
-        for i, (seed, limit) in enumerate(zip(seeds, limits, strict=True))
-    ]
+    rows = [ActiveRow.seeded(i, limit, seed) for i, (seed, limit) in enumerate(zip(seeds, limits, strict=True))]
+    logp: list[list[float]] = [[] for _ in rows]
+
+    def pick(logits: Tensor, active: Sequence[ActiveRow]) -> Tensor:
+        tokens, chosen = _draw(logits, active, temperature, choose)
+        for row, value in zip(active, chosen.tolist(), strict=True):
+            logp[row.index].append(value)
+        return tokens
+
+    def remaining(active: Sequence[ActiveRow]) -> list[int]:
+        return [
+            position
+            for position, row in enumerate(active)
+            if row.written[-1] not in end_ids and len(row.written) < row.limit
+        ]
+
     with blocked_weights(model):
-        return _decode(model, end_ids, memory, logits, rows, temperature, choose)
+        decode(_PackedCache(model, memory), logits, rows, pick, remaining)
+    return [
+        Completion(torch.tensor(row.written), torch.tensor(logp[row.index]), row.written[-1] in end_ids) for row in rows
+    ]
 
 
-def _decode(
-    model: PreTrainedModel,
-    end_ids: frozenset[int],
-    memory: Memory,
-    logits: Tensor,
-    rows: Sequence[_Row],
-    temperature: float,
-    choose: Choose | None,
-) -> list[Completion]:
-    """A token per row and step until all rows have left. Logits (rows, vocabulary) are of the first tokens."""
-    head: Any = model.get_output_embeddings()
-    finished: dict[int, Completion] = {}
-    while True:
-        tokens = _draw(logits.float(), rows, temperature, choose)
-        staying = []
-        for place, row in enumerate(rows):
-            ended = row.written[-1] in end_ids
-            if ended or len(row.written) == row.limit:
-                finished[row.index] = Completion(torch.tensor(row.written), torch.tensor(row.logp), ended)
-            else:
-                staying.append(place)
-        if not staying:
-            return [finished[i] for i in range(len(finished))]
-        if len(staying) < len(rows):
-            keep = torch.tensor(staying, device=tokens.device)
-            memory.keep(keep)
-            tokens = tokens[keep]
-            rows = [rows[place] for place in staying]
+class _PackedCache:
+    """The memory of a model whose prompts were packed (see `decoding.Cache`)."""
+
+    def __init__(self, model: PreTrainedModel, memory: Memory) -> None:
+        self._model = model
+        self._memory = memory
+
+    def keep(self, rows: Tensor) -> None:
+        self._memory.keep(rows)
+
+    def step(self, tokens: Tensor) -> Tensor:
+        memory = self._memory
         positions = memory.lengths[memory.prompt_of] + memory.written
         memory.advance()
-        logits = head(read(model, tokens, positions, memory))
+        head: Any = self._model.get_output_embeddings()
+        return head(read(self._model, tokens, positions, memory)).float()
 
 
-def _draw(logits: Tensor, rows: Sequence[_Row], temperature: float, choose: Choose | None) -> Tensor:
-    """Next token per row, (rows,), also written to the rows with its log-probability. Logits are float32."""
+def _draw(
+    logits: Tensor, rows: Sequence[ActiveRow], temperature: float, choose: Choose | None
+) -> tuple[Tensor, Tensor]:
+    """Next token per row and its log-probability, both (rows,). Logits are float32."""
     if not logits.isfinite().all():
         raise UserError(
             "the model's logits are not finite, so nothing can be sampled; its weights are broken: "
@@ -130,12 +118,6 @@ def _draw(logits: Tensor, rows: Sequence[_Row], temperature: float, choose: Choo
     if temperature == 0:
         tokens = logits.argmax(-1)
     else:
-        randoms = torch.stack([row.randoms[len(row.written)] for row in rows]).to(logits.device)
         cumulated = logp.exp().cumsum(-1)
-        drawn = torch.searchsorted(cumulated, randoms[:, None] * cumulated[:, -1:], right=True)[:, 0]
-        tokens = drawn.clamp(max=logits.shape[-1] - 1)
-    chosen = logp.gather(-1, tokens[:, None])[:, 0]
-    for row, token, value in zip(rows, tokens.tolist(), chosen.tolist(), strict=True):
-        row.written.append(token)
-        row.logp.append(value)
-    return tokens
+        tokens = inverse_sample(cumulated, step_randoms(rows).to(logits.device) * cumulated[:, -1])
+    return tokens, logp.gather(-1, tokens[:, None])[:, 0]

@@ -10,6 +10,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from orchestai.errors import UserError
 from orchestai.lm import loading
 from orchestai.lm.attention import without_dropout
 from orchestai.lm.causal import CausalPolicy
@@ -44,6 +45,8 @@ class TokenPolicy(nn.Module):
         gradient_checkpointing: bool = False,
     ) -> None:
         super().__init__()
+        if tokenizer.eos_token_id is None:
+            raise UserError("the model's tokenizer has no end-of-sequence token; choose another model")
         self.tokenizer = tokenizer
         self.policy = CausalPolicy(model, loading.end_ids(model, tokenizer) | end_ids, value_head=value_head)
         self.max_slots = max_slots

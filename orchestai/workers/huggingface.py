@@ -1,4 +1,4 @@
-"""A local language model: gathers waiting requests into batches and decodes them in a thread of its own."""
+"""A local language model behind a worker."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from transformers import PreTrainedTokenizerBase
 from orchestai.config import ModelConfig
 from orchestai.errors import InfrastructureError
 from orchestai.lm import weights
+from orchestai.lm.batcher import BatchServer
 from orchestai.lm.chat_rendering import prompt_ids
+from orchestai.lm.text_generation import Decoder, Reply, Row
 from orchestai.workers.base import Completion
-from orchestai.workers.decoding import CancelledDecodingError, Decoder, Reply, Row
 from orchestai.workers.generation import Prompt, SamplingParams, seed
-
-_GATHER_S = 0.01
-"""How long an idle model waits for further requests before it starts on the first."""
 
 
 @dataclass(frozen=True)
-class _Waiting:
+class _Asked:
     prompt: Prompt
     params: SamplingParams
     sample: int
-    future: asyncio.Future[Completion]
+
+    @property
+    def prefix(self) -> tuple[tuple[str, str], ...]:
+        """What precedes the question: the system message and worked examples."""
+        return self.prompt.messages[:-1]
 
 
 @dataclass(frozen=True)
@@ -40,71 +42,42 @@ class _Loaded:
 
 
 class HuggingFaceGenerator:
-    """Batches are made of whatever waits when the model becomes free: first come, first served, and with the first
-    all those that share its prefix (its worked examples). The model is loaded on first use."""
+    """A model in a thread of its own, loaded on first use. Requests that share worked examples share batches."""
 
     def __init__(self, config: ModelConfig, cache_dir: Path) -> None:
         self.identity = weights.identity(config)
         self._config = config
         self._cache_dir = cache_dir
-        self._waiting: list[_Waiting] = []
-        self._server: asyncio.Task[None] | None = None
+        self._server: BatchServer[_Asked, Completion] = BatchServer(
+            self._answer, alike=lambda asked: asked.prefix, max_rows=config.batch_size
+        )
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"model-{config.name}")
         self._closed = threading.Event()
         self._loaded: _Loaded | None = None
 
     async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
-        waiting = _Waiting(prompt, params, sample, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
-        if self._server is None or self._server.done():
-            self._server = asyncio.create_task(self._serve())
-        return await waiting.future
+        return await self._server.submit(_Asked(prompt, params, sample))
 
     async def check(self) -> None:
         weights.check_available(self._config)
 
     async def close(self) -> None:
         self._closed.set()
-        if self._server is not None:
-            self._server.cancel()
-            await asyncio.gather(self._server, return_exceptions=True)
-        for waiting in self._waiting:
-            waiting.future.cancel()
+        await self._server.close()
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
 
-    async def _serve(self) -> None:
-        await asyncio.sleep(_GATHER_S)
+    async def _answer(self, batch: Sequence[_Asked], resolve: Sequence[Callable[[Completion], None]]) -> None:
         loop = asyncio.get_running_loop()
-        while batch := self._take():
-            try:
-                await loop.run_in_executor(self._thread, self._answer, batch, loop)
-            except BaseException as error:
-                for waiting in batch:
-                    if not waiting.future.done():
-                        if isinstance(error, (asyncio.CancelledError, CancelledDecodingError)):
-                            waiting.future.cancel()
-                        else:
-                            waiting.future.set_exception(error)
-                if not isinstance(error, Exception):
-                    raise
+        await loop.run_in_executor(
+            self._thread, self._decode, batch, lambda i, completion: loop.call_soon_threadsafe(resolve[i], completion)
+        )
 
-    def _take(self) -> list[_Waiting]:
-        """The next batch: the request that waited longest, and those that share its prefix."""
-        self._waiting = [waiting for waiting in self._waiting if not waiting.future.done()]
-        if not self._waiting:
-            return []
-        alike = [waiting for waiting in self._waiting if _prefix(waiting.prompt) == _prefix(self._waiting[0].prompt)]
-        batch = alike[: self._config.batch_size]
-        taken = set(map(id, batch))
-        self._waiting = [waiting for waiting in self._waiting if id(waiting) not in taken]
-        return batch
-
-    def _answer(self, batch: Sequence[_Waiting], loop: asyncio.AbstractEventLoop) -> None:
-        """Runs in the model's thread; hands every reply to the event loop as soon as it is there."""
+    def _decode(self, batch: Sequence[_Asked], finished: Callable[[int, Completion], object]) -> None:
+        """Runs in the model's thread; hands over every completion as soon as it is there."""
         loaded = self._load()
-        rows = [self._row(loaded.tokenizer, waiting) for waiting in batch]
+        rows = [self._row(loaded.tokenizer, asked) for asked in batch]
 
-        def finished(index: int, reply: Reply) -> None:
+        def complete(index: int, reply: Reply) -> None:
             completion = Completion(
                 text=reply.text,
                 prompt_tokens=len(rows[index].prompt),
@@ -112,9 +85,9 @@ class HuggingFaceGenerator:
                 latency_ms=reply.elapsed_ms,
                 origin=loaded.origin,
             )
-            loop.call_soon_threadsafe(_resolve, batch[index].future, completion)
+            finished(index, completion)
 
-        _decode_halving(loaded.decoder, rows, finished, self._closed.is_set)
+        _decode_halving(loaded.decoder, rows, complete, self._closed.is_set)
 
     def _load(self) -> _Loaded:
         if self._loaded is None:
@@ -122,13 +95,13 @@ class HuggingFaceGenerator:
             self._loaded = _Loaded(Decoder(model, tokenizer), tokenizer, weights.origin(self._config, model))
         return self._loaded
 
-    def _row(self, tokenizer: PreTrainedTokenizerBase, waiting: _Waiting) -> Row:
+    def _row(self, tokenizer: PreTrainedTokenizerBase, asked: _Asked) -> Row:
         return Row(
-            prompt=tuple(prompt_ids(tokenizer, waiting.prompt.messages, waiting.prompt.prefill)),
-            temperature=waiting.params.temperature,
-            max_new_tokens=waiting.params.max_new_tokens,
-            stop=waiting.params.stop,
-            seed=seed(self.identity, waiting.prompt, waiting.params, waiting.sample),
+            prompt=tuple(prompt_ids(tokenizer, asked.prompt.messages, asked.prompt.prefill)),
+            temperature=asked.params.temperature,
+            max_new_tokens=asked.params.max_new_tokens,
+            stop=asked.params.stop,
+            seed=seed(self.identity, asked.prompt, asked.params, asked.sample),
         )
 
 
@@ -164,13 +137,3 @@ def _decode_halving(
 
 def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)
-
-
-def _prefix(prompt: Prompt) -> tuple[tuple[str, str], ...]:
-    """What precedes the question: the system message and worked examples."""
-    return prompt.messages[:-1]
-
-
-def _resolve(future: asyncio.Future[Completion], completion: Completion) -> None:
-    if not future.done():
-        future.set_result(completion)
