@@ -75,7 +75,7 @@ def model_of(name: str) -> PreTrainedModel:
     """`tiny`, a random Llama of 10 million weights, or a model as in `workers.models`; float32 on the CPU."""
     if name != "tiny":
         config = ModelConfig(kind="huggingface", name=name, dtype="float32", device="cpu")
-        return weights.load(config, Path(".cache/orchestai"))[0]
+        return weights.load(config, Path(".cache/orchestai"), "model")[0]
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=8192,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -73,6 +74,29 @@ def test_adapters_share_the_frozen_model_itself():
     assert frozen
     assert all(one[name] is other[name] for name in frozen)
     assert all(one[name] is not other[name] for name in one.keys() - frozen)
+
+
+@pytest.mark.parametrize("mode", ["shared", "separate"])
+def test_adapters_learn_where_they_are_asked_for(tmp_path, mode):
+    """`separate` trained whole models all the same."""
+    config = sample.settings(policies=mode, model={"lora": {"rank": 2}})
+    sample.trainer(tmp_path, config).train()
+    after = weights(tmp_path / "phase2_last", config)
+    for name, policy in open_policies(config, sample.Talk.roles).learning.items():
+        assert policy.has_adapter
+        changed = {key for key, value in policy.state_dict().items() if not after[f"{name}/{key}"].equal(value)}
+        assert changed
+        assert all("lora" in key for key in changed)
+
+
+@pytest.mark.parametrize(
+    ("model", "models", "key"),
+    [("./absent", {}, "model.name"), ("./absent", {"caller": "./missing"}, "agents.models.caller")],
+)
+def test_a_model_that_is_not_there_is_named_by_its_key(model, models, key):
+    config = sample.settings(policies="separate", models=models, model={"name": model})
+    with pytest.raises(UserError, match=rf"^{re.escape(key)}: no folder"):
+        open_policies(config, sample.Talk.roles)
 
 
 @pytest.mark.parametrize("changes", [{}, {"algorithm": "PPO", "num_minibatches": 2}], ids=["grpo", "ppo"])

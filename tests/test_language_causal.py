@@ -26,6 +26,7 @@ from transformers import (
 from orchestai.errors import UserError
 from orchestai.lm import log_probs
 from orchestai.lm.causal import CausalPolicy, TokenScores
+from orchestai.lm.model_keys import ModelKeys
 from orchestai.lm.token_policy import TokenPolicy
 from orchestai.types import TokenDecisions
 
@@ -365,6 +366,24 @@ def test_broken_weights_are_reported() -> None:
         policy.score(prompts, completions, 1.0)
     with pytest.raises(UserError, match="not finite"):
         policy.sample(prompts, range(len(prompts)), temperature=1.0, max_new_tokens=4)
+
+
+def test_messages_name_the_keys_of_the_section_that_the_model_is_of() -> None:
+    keys = ModelKeys("planner.language.model", "planner.language")
+    prompts, completions = [torch.arange(1, 12)], [torch.arange(1, 10)]
+    short = CausalPolicy(model_of(LlamaConfig(**_SIZE | {"max_position_embeddings": 16})), END, keys=keys)
+    with pytest.raises(UserError, match=r"^planner\.language\.model: .*planner\.language\.max_new_tokens"):
+        short.score(prompts, completions, 1.0)
+    narrow = CausalPolicy(model_of(MistralConfig(**_SIZE, num_key_value_heads=2, sliding_window=12)), END, keys=keys)
+    with pytest.raises(UserError, match=r"^planner\.language\.model: .*planner\.language\.max_new_tokens"):
+        narrow.score(prompts, completions, 1.0)
+    broken = CausalPolicy(model_of(LlamaConfig(**_SIZE)), END, keys=keys)
+    broken.score(prompts, completions, 1.0)
+    broken.model.get_output_embeddings().weight.data.fill_(torch.nan)
+    with pytest.raises(UserError, match=r"^planner\.language\.model: .*planner\.language\.dtype=float32"):
+        broken.score(prompts, completions, 1.0)
+    with pytest.raises(UserError, match=r"^planner\.language\.model: .*planner\.language\.dtype=float32"):
+        broken.sample(prompts, [0], temperature=1.0, max_new_tokens=2)
 
 
 def test_a_sliding_window_is_fine_until_a_row_is_longer() -> None:

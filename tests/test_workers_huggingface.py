@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def generator(folder: Path, batch_size: int = 4) -> HuggingFaceGenerator:
     config = ModelConfig(kind="huggingface", name=str(folder), dtype="float32", device="cpu", batch_size=batch_size)
-    return HuggingFaceGenerator(config, folder / "cache")
+    return HuggingFaceGenerator(config, folder / "cache", "workers.models.small")
 
 
 async def ask(model: HuggingFaceGenerator, prompts: list[Prompt], sample: int = 0) -> list[str]:
@@ -99,9 +99,9 @@ async def test_a_batch_too_large_for_memory_is_halved(folder: Path, monkeypatch:
 
 async def test_a_missing_model_is_the_users_to_mend(tmp_path: Path) -> None:
     model = generator(tmp_path / "absent")
-    with pytest.raises(UserError, match="absent"):
+    with pytest.raises(UserError, match=r"workers\.models\.small\.name.*absent"):
         await model.check()
-    with pytest.raises(UserError, match="no folder"):
+    with pytest.raises(UserError, match=r"workers\.models\.small\.name.*no folder"):
         await model.generate(PROMPTS[0], PARAMS, 0)
     await model.close()
 
@@ -129,9 +129,9 @@ def test_identity_follows_the_folder_s_content(folder: Path, tmp_path: Path) -> 
 def test_a_device_that_is_not_there_is_refused() -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    with pytest.raises(UserError, match="sees no GPU"):
-        weights.choose_device("cuda")
-    assert weights.choose_device("auto") == torch.device("cpu")
+    with pytest.raises(UserError, match=r"models\.small\.device"):
+        weights.choose_device("cuda", "workers.models.small")
+    assert weights.choose_device("auto", "workers.models.small") == torch.device("cpu")
 
 
 @pytest.mark.slow
@@ -139,7 +139,7 @@ def test_a_device_that_is_not_there_is_refused() -> None:
 async def test_the_packaged_model_writes_python(repository: Path) -> None:
     """The embedded default for real: converted into the project's cache on first use."""
     config = ModelConfig(kind="huggingface", name=weights.SMOLLM2, batch_size=2)
-    model = HuggingFaceGenerator(config, repository / ".cache" / "orchestai")
+    model = HuggingFaceGenerator(config, repository / ".cache" / "orchestai", "workers.models.small")
     prompt = Prompt((("user", "Write the Python function `add`."),), "```python\ndef add(a, b):\n    return")
     completion = await model.generate(prompt, SamplingParams(max_new_tokens=8, stop=("\n",)), 0)
     assert completion.text == " a + b"

@@ -21,6 +21,7 @@ from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
 from orchestai.lm import loading
 from orchestai.lm.chat_rendering import TurnStitcher
+from orchestai.lm.model_keys import AGENTS, ModelKeys
 from orchestai.lm.token_policy import TokenPolicy
 from orchestai.planner.checkpoint import without_suffix
 from orchestai.storage import artifacts, digests
@@ -81,18 +82,19 @@ def open_policies(
         digests.check_sums(checkpoint, _REMEDY)
     opened: dict[str, TokenPolicy] = {}
     stitchers: dict[str, TurnStitcher] = {}
-    first: tuple[PreTrainedModel, PreTrainedTokenizerBase] | None = None
+    bases: dict[str, tuple[PreTrainedModel, PreTrainedTokenizerBase]] = {}
     for name in dict.fromkeys(of_role.values()):
         folder = checkpoint / name if checkpoint else None
-        if agents.policies == "adapter":
-            first = first or _open(config, config.model.name, checkpoint / _BASE if checkpoint else None)
-            model, tokenizer = _with_adapter(first[0], config, folder), first[1]
-        elif agents.policies == "shared" and config.model.lora is not None:
-            model, tokenizer = _open(config, config.model.name, checkpoint / _BASE if checkpoint else None)
-            model = _with_adapter(model, config, folder)
+        source, keys = config.model.name, AGENTS
+        if name in agents.models and source != TINY:
+            source, keys = agents.models[name], ModelKeys(f"agents.models.{name}", AGENTS.section)
+        if agents.policies == "adapter" or config.model.lora is not None:
+            if source not in bases:
+                bases[source] = _open(config, source, checkpoint / _BASE if checkpoint else None, keys)
+            base, tokenizer = bases[source]
+            model = _with_adapter(base, config, folder)
         else:
-            known = config.model.name if config.model.name == TINY else agents.models.get(name, config.model.name)
-            model, tokenizer = _open(config, known, folder)
+            model, tokenizer = _open(config, source, folder, keys)
         stitchers[name] = TurnStitcher(tokenizer, thinking=config.model.thinking)
         opened[name] = TokenPolicy(
             model,
@@ -101,6 +103,7 @@ def open_policies(
             value_head=value_head,
             end_ids=stitchers[name].end_ids,
             gradient_checkpointing=config.model.gradient_checkpointing,
+            keys=keys,
         ).eval()
         _load_value_head(opened[name], folder)
         if folder is not None:
@@ -189,13 +192,15 @@ def _refuse_other(checkpoint: Path, policies: str, of_role: Mapping[str, str]) -
         raise UserError(f"{checkpoint}: holds no policy {missing[0]!r}, only {', '.join(metadata['of_role'].values())}")
 
 
-def _open(config: AgentConfig, name: str, folder: Path | None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def _open(
+    config: AgentConfig, name: str, folder: Path | None, keys: ModelKeys
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     if folder is not None and folder.is_dir():
-        return loading.read_model(str(folder), config.model)
+        return loading.read_model(str(folder), config.model, keys)
     if name == TINY:
         return _fresh_tiny(config)
     known = config.workers.models if config.workers else {}
-    return loading.read_model(loading.find_source(name, known, config.cache_dir, "model.model"), config.model)
+    return loading.read_model(loading.find_source(name, known, config.cache_dir, keys.name), config.model, keys)
 
 
 def _fresh_tiny(config: AgentConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

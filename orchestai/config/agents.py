@@ -71,7 +71,8 @@ class AgentModelConfig(BackendConfig):
     """Dtype in which matrices are multiplied, in learning, sampling and scoring alike; null leaves it to
     `accelerate launch`."""
     lora: LoraConfig | None = None
-    """Train adapters; null trains the whole model (with `agents.policies: adapter`, adapters of default size)."""
+    """Train adapters, whatever `agents.policies` says; null trains the whole model (with `agents.policies: adapter`,
+    adapters of default size)."""
     load_in_4bit: bool = False
     """Keep the model in 4 bits under its adapters (QLoRA); needs a GPU and the package bitsandbytes."""
     gradient_checkpointing: bool = False
@@ -97,7 +98,8 @@ class AgentsConfig(Section):
     """Settings of the workflow; its page in docs/ says which."""
     policies: Literal["shared", "adapter", "separate"] = "shared"
     """Whose weights roles speak with. `shared`: all with one model, which takes one optimizer step per batch.
-    `adapter`: one frozen model, and adapters for each role. `separate`: a model and an optimizer for each role."""
+    `adapter`: one frozen model, and adapters for each role. `separate`: a model (with `model.lora`, adapters) and
+    an optimizer for each role."""
     models: dict[str, str] = Field(default={})
     """separate: roles with another model than `model.name`."""
     frozen: dict[str, str] = Field(default={})

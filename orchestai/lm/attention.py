@@ -16,15 +16,21 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from orchestai.errors import UserError
 from orchestai.lm.packing import pack
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 NAME = "orchestai"
-_OTHER = "take another model (Llama, Qwen2, Qwen3, SmolLM2 and GPT-NeoX work)"
 _UNSUPPORTED = ("softcap", "s_aux", "position_bias")
+
+
+class UnsuitableModelError(Exception):
+    """What would be computed with this attention is something else than the model; says why."""
+
+
+class SlidingWindowError(UnsuitableModelError):
+    """A row is longer than what the model attends to."""
 
 
 class Attending(Protocol):
@@ -61,11 +67,10 @@ def attention(
             module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **kwargs
         )
     if found := [name for name in _UNSUPPORTED if kwargs.get(name) is not None]:
-        raise UserError(f"this model's attention needs {found[0]}, which is not supported; {_OTHER}")
+        raise UnsuitableModelError(f"its attention needs {found[0]}, which is not supported")
     if sliding_window is not None and sliding_window < attending.longest:
-        raise UserError(
-            f"the model attends to {sliding_window} tokens at most, but prompt and completion have "
-            f"{attending.longest}; shorten max_prompt_tokens or max_new_tokens, or {_OTHER}"
+        raise SlidingWindowError(
+            f"it attends to {sliding_window} tokens at most, but prompt and completion have {attending.longest}"
         )
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     layer: Any = module.layer_idx
@@ -80,18 +85,18 @@ def prepare(model: PreTrainedModel) -> None:
     """Make `model` use this attention.
 
     Raises:
-        UserError: some of its layers are not of the kind that looks at all tokens before, or it changes its logits
-            after the last linear layer; what then would be computed is something else than the model.
+        UnsuitableModelError: some of its layers are not of the kind that looks at all tokens before, or it changes its
+            logits after the last linear layer.
     """
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
     if kinds:
-        raise UserError(f"{config.model_type} has layers of {', '.join(sorted(kinds))}; {_OTHER}")
+        raise UnsuitableModelError(f"{config.model_type} has layers of {', '.join(sorted(kinds))}")
     if getattr(config, "final_logit_softcapping", None) is not None:
-        raise UserError(f"{config.model_type} caps its logits, which is not supported; {_OTHER}")
+        raise UnsuitableModelError(f"{config.model_type} caps its logits, which is not supported")
     model.set_attn_implementation(NAME)
     if config._attn_implementation != NAME:
-        raise UserError(f"{config.model_type} has attention of its own; {_OTHER}")
+        raise UnsuitableModelError(f"{config.model_type} has attention of its own")
 
 
 def read(model: PreTrainedModel, ids: Tensor, positions: Tensor, attending: Attending) -> Tensor:
@@ -125,7 +130,8 @@ def verify(model: PreTrainedModel, vocabulary: int) -> None:
     In the model's own dtype, whatever is around: mixed precision alone makes the two differ.
 
     Raises:
-        UserError: they differ by more than rounding, as with layers that see tokens without attending to them.
+        UnsuitableModelError: they differ by more than rounding, as with layers that see tokens without attending to
+            them.
     """
     prompts = [torch.arange(first, last) % vocabulary for first, last in ((1, 4), (5, 10), (5, 10))]
     completions = [torch.arange(first, last) % vocabulary for first, last in ((11, 13), (14, 17), (18, 22))]
@@ -141,7 +147,7 @@ def verify(model: PreTrainedModel, vocabulary: int) -> None:
         alone = output.logits[0, len(prompt) - 1 : -1].float()
         difference = float((alone - packed[packing.rows == row].float()).abs().mean() / alone.std())
         if difference > (1e-3 if packed.dtype == torch.float32 else 0.1):
-            raise UserError(
-                f"{model.config.model_type} computes something else on packed rows than on single "
-                f"ones (logits differ by {difference:.2g} standard deviations); {_OTHER}"
+            raise UnsuitableModelError(
+                f"{model.config.model_type} computes something else on packed rows than on single ones (logits differ "
+                f"by {difference:.2g} standard deviations)"
             )

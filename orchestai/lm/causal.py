@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from torch import nn
 from orchestai.errors import UserError
 from orchestai.lm import attention, sampling
 from orchestai.lm.log_probs import likelihood
+from orchestai.lm.model_keys import AGENTS, ModelKeys
 from orchestai.lm.packing import pack
 from orchestai.lm.sampling import Choose, Completion
 from orchestai.lm.value_head import ValueHead
@@ -20,6 +21,8 @@ from orchestai.lm.value_head import ValueHead
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
+
+_OTHER = "take another model (Llama, Qwen2, Qwen3, SmolLM2 and GPT-NeoX work)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,20 +57,32 @@ class CausalPolicy(nn.Module):
         autocast: the dtype in which sampling and scoring multiply; None for that of the weights.
     """
 
-    def __init__(self, model: PreTrainedModel, end_ids: frozenset[int], *, value_head: bool = False) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        end_ids: frozenset[int],
+        *,
+        value_head: bool = False,
+        keys: ModelKeys = AGENTS,
+    ) -> None:
         """
+        Args:
+            keys: of the configuration, for messages.
+
         Raises:
             UserError: the model is of a kind that cannot be computed in packed form.
         """
         super().__init__()
         self.model = model
         self.end_ids = end_ids
+        self._keys = keys
         config = model.config.get_text_config()
         self.context: int | None = getattr(config, "max_position_embeddings", None)
         self._vocabulary: int = config.vocab_size
         self._verified = False
         self.autocast: torch.dtype | None = None
-        attention.prepare(model)
+        with self._telling():
+            attention.prepare(model)
         self.value_head: ValueHead | None = None
         if value_head:
             self.value_head = ValueHead(config.hidden_size, 1, device=model.device)
@@ -88,17 +103,14 @@ class CausalPolicy(nn.Module):
             UserError: a row is longer than the context, the logits are not finite, or the model is unsuitable.
         """
         self._check_lengths([len(p) + len(c) for p, c in zip(prompts, completions, strict=True)], "with its completion")
-        self._verify()
         packing = pack(prompts, completions, self.model.device)
         head: Any = self.model.get_output_embeddings()
-        with self._format():
+        with self._telling(), self._format():
+            self._verify()
             hidden = attention.read(self.model, packing.ids, packing.positions, packing)[packing.sources]
             logp, entropy = likelihood(head, hidden, packing.targets, temperature, self._vocabulary)
-        if not logp.isfinite().all():
-            raise UserError(
-                "the log-probabilities of completions are not finite; the model's weights are "
-                "broken: go back to an earlier checkpoint, with a lower learning rate or gradient norm"
-            )
+            if not logp.isfinite().all():
+                raise FloatingPointError("the log-probabilities of completions are not finite")
         shape = (len(prompts), max(map(len, completions)))
 
         def rows(values: Tensor) -> Tensor:
@@ -132,12 +144,12 @@ class CausalPolicy(nn.Module):
             UserError: a prompt leaves no room in the context, the logits are not finite, or the model is unsuitable.
         """
         self._check_lengths([len(prompt) + 1 for prompt in prompts], "with one token to write")
-        self._verify()
         limits = [
             max_new_tokens if self.context is None else min(max_new_tokens, self.context - len(prompt))
             for prompt in prompts
         ]
-        with attention.without_dropout(self.model), self._format():
+        with self._telling(), attention.without_dropout(self.model), self._format():
+            self._verify()
             return sampling.sample(self.model, self.end_ids, prompts, seeds, temperature, limits, choose)
 
     def _format(self) -> AbstractContextManager[object]:
@@ -146,10 +158,28 @@ class CausalPolicy(nn.Module):
     def _check_lengths(self, lengths: Sequence[int], what: str) -> None:
         if self.context is not None and max(lengths) > self.context:
             raise UserError(
-                f"a prompt {what} has {max(lengths)} tokens, but the model's context is "
-                f"{self.context}; shorten the instruction, the few-shot examples or max_prompt_tokens, or take a model "
-                "with a longer context"
+                f"{self._keys.name}: a prompt {what} has {max(lengths)} tokens, but the model's context is "
+                f"{self.context}; shorten the prompt, lower {self._keys.section}.max_new_tokens, or take a model with "
+                "a longer context"
             )
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Name the keys of the configuration in errors of the block."""
+        keys = self._keys
+        try:
+            yield
+        except attention.SlidingWindowError as error:
+            raise UserError(
+                f"{keys.name}: {error}; shorten the prompt, lower {keys.section}.max_new_tokens, or {_OTHER}"
+            ) from error
+        except attention.UnsuitableModelError as error:
+            raise UserError(f"{keys.name}: {error}; {_OTHER}") from error
+        except FloatingPointError as error:
+            raise UserError(
+                f"{keys.name}: {error}; the weights are broken: go back to an earlier checkpoint, with a lower "
+                f"learning rate or gradient norm, or {keys.section}.dtype=float32"
+            ) from error
 
     def _verify(self) -> None:
         """Compare packed with single rows once; not at once, since weights may be spread over processes later."""

@@ -11,7 +11,7 @@ anew for every turn; then every turn makes a row of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jinja2 import TemplateError
@@ -52,13 +52,29 @@ def prompt_ids(
     Args:
         prefill: what the assistant's turn begins with.
         options: for the template, such as `enable_thinking`.
+
+    Raises:
+        UserError: the template refuses the messages.
     """
     if tokenizer.chat_template is None:
         text = "".join(f"{content}\n" for _, content in messages)
         return list(tokenizer(text + prefill).input_ids)
-    chat = [{"role": role, "content": content} for role, content in messages]
-    text = str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, **options))
+    text = _render(tokenizer, [{"role": role, "content": content} for role, content in messages], options)
     return list(tokenizer(text + prefill, add_special_tokens=False).input_ids)
+
+
+def _render(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, str]], options: Any) -> str:
+    """What the chat template writes, with the beginning of the assistant's turn.
+
+    Raises:
+        UserError: the template refuses the messages.
+    """
+    chat: Any = messages
+    try:
+        return str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, **options))
+    except (TemplateError, TypeError, KeyError) as error:
+        speakers = ", ".join(message["role"] for message in messages)
+        raise UserError(f"the model's chat template refuses a conversation of {speakers}: {error}") from error
 
 
 class TurnStitcher:
@@ -147,15 +163,7 @@ class TurnStitcher:
         return self._ids(self._text(marked).rpartition(mark)[2])
 
     def _text(self, messages: Sequence[Message]) -> str:
-        try:
-            return str(
-                self._tokenizer.apply_chat_template(
-                    self._adapted(messages), tokenize=False, add_generation_prompt=True, **self._options
-                )
-            )
-        except (TemplateError, TypeError, KeyError) as error:
-            speakers = ", ".join(message["role"] for message in messages)
-            raise UserError(f"the model's chat template refuses a conversation of {speakers}: {error}") from error
+        return _render(self._tokenizer, self._adapted(messages), self._options)
 
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False).input_ids)

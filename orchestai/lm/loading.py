@@ -12,12 +12,13 @@ from typing import Any, Protocol
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from orchestai.config import CACHE_DIR, Config, LoraConfig, ModelConfig
 from orchestai.errors import UserError
 from orchestai.lm import weights
+from orchestai.lm.model_keys import ModelKeys
 
 ADAPTER, REFERENCE = "default", "reference"
 _ADAPTER_FILE = "adapter_model.safetensors"
@@ -34,27 +35,29 @@ class Format(Protocol):
     def load_in_4bit(self) -> bool: ...
 
 
-def read_model(path: str, settings: Format) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def read_model(path: str, settings: Format, keys: ModelKeys) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Model and tokenizer from a folder, or a name on the hub.
+
+    Args:
+        keys: of the configuration, for messages.
 
     Raises:
         UserError: they cannot be loaded.
     """
     options: dict[str, Any] = {"dtype": DTYPES[settings.dtype]}
     if settings.load_in_4bit:
-        options |= _four_bits()
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
-        with quietly():
-            model = AutoModelForCausalLM.from_pretrained(path, **options)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"cannot load the model {path!r}: {reason}") from error
-    return model, tokenizer
+        options |= _four_bits(keys)
+    with quietly():
+        return weights.read_pretrained(path, keys.name, **options)
 
 
 def find_source(name: str, known: Mapping[str, ModelConfig], cache_dir: Path, key: str) -> str:
-    """What `from_pretrained` takes for a model by name, which `known` may hold; `key` is the setting that names it.
+    """What `from_pretrained` takes for a model.
+
+    Args:
+        name: on the hub, of a folder, or one of `known`.
+        known: `workers.models`.
+        key: the configuration's key that has the name, for messages.
 
     Raises:
         UserError: there is no such model, or the name is of a model behind a server.
@@ -64,7 +67,7 @@ def find_source(name: str, known: Mapping[str, ModelConfig], cache_dir: Path, ke
             raise UserError(
                 f"{key}: {name!r} is asked through {known[name].kind}; only a model of kind huggingface can be trained"
             )
-        name = known[name].name
+        name, key = known[name].name, f"workers.models.{name}.name"
     return weights.source(name, cache_dir, key)
 
 
@@ -180,11 +183,11 @@ def quietly() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _four_bits() -> dict[str, Any]:
+def _four_bits(keys: ModelKeys) -> dict[str, Any]:
     if importlib.util.find_spec("bitsandbytes") is None:
-        raise UserError("load_in_4bit: bitsandbytes is not installed; run: pip install bitsandbytes")
+        raise UserError(f"{keys.section}.load_in_4bit: bitsandbytes is not installed; run: pip install bitsandbytes")
     if not torch.cuda.is_available():
-        raise UserError("load_in_4bit: needs a GPU, and torch sees none; set it to false")
+        raise UserError(f"{keys.section}.load_in_4bit: needs a GPU, and torch sees none; set it to false")
     from transformers import BitsAndBytesConfig
 
     quantised = BitsAndBytesConfig(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from orchestai.errors import UserError
 from orchestai.lm.attention import read
 from orchestai.lm.decoding import ActiveRow, decode, inverse_sample, step_randoms
 from orchestai.lm.kv_cache import Memory, Prefill
@@ -53,7 +52,11 @@ def sample(
     limits: Sequence[int],
     choose: Choose | None = None,
 ) -> list[Completion]:
-    """One completion per row; see `CausalPolicy.sample`. `limits` are the most tokens of each row, at least one."""
+    """One completion per row; see `CausalPolicy.sample`. `limits` are the most tokens of each row, at least one.
+
+    Raises:
+        FloatingPointError: a logit is not finite.
+    """
     head: Any = model.get_output_embeddings()
     packing = pack(prompts, [prompt[:0] for prompt in prompts], model.device)
     prefill = Prefill(packing)
@@ -106,12 +109,13 @@ class _PackedCache:
 def _draw(
     logits: Tensor, rows: Sequence[ActiveRow], temperature: float, choose: Choose | None
 ) -> tuple[Tensor, Tensor]:
-    """Next token per row and its log-probability, both (rows,). Logits are float32."""
+    """Next token per row and its log-probability, both (rows,). Logits are float32.
+
+    Raises:
+        FloatingPointError: a logit is not finite.
+    """
     if not logits.isfinite().all():
-        raise UserError(
-            "the model's logits are not finite, so nothing can be sampled; its weights are broken: "
-            "go back to an earlier checkpoint, with a lower learning rate or gradient norm, or dtype=float32"
-        )
+        raise FloatingPointError("the model's logits are not finite, so nothing can be sampled")
     if choose is not None:
         logits = choose([row.index for row in rows], [row.written for row in rows], logits)
     logp = (logits / (temperature or 1.0)).double().log_softmax(-1)

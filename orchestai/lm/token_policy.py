@@ -14,6 +14,7 @@ from orchestai.errors import UserError
 from orchestai.lm import loading
 from orchestai.lm.attention import without_dropout
 from orchestai.lm.causal import CausalPolicy
+from orchestai.lm.model_keys import AGENTS, ModelKeys
 from orchestai.tasks.task import Task
 from orchestai.types import AnyDecisions, DecisionKind, Scores, TokenDecisions
 
@@ -25,6 +26,7 @@ class TokenPolicy(nn.Module):
         value_head: estimate the return at every token, for PPO.
         end_ids: tokens that end a completion, beside those of the model and its tokenizer.
         gradient_checkpointing: compute activations twice instead of keeping them.
+        keys: of the configuration, for messages.
 
     Attributes:
         max_slots: most tokens that one trajectory decides.
@@ -43,12 +45,14 @@ class TokenPolicy(nn.Module):
         value_head: bool = False,
         end_ids: frozenset[int] = frozenset(),
         gradient_checkpointing: bool = False,
+        keys: ModelKeys = AGENTS,
     ) -> None:
         super().__init__()
         if tokenizer.eos_token_id is None:
-            raise UserError("the model's tokenizer has no end-of-sequence token; choose another model")
+            raise UserError(f"{keys.name}: the model's tokenizer has no end-of-sequence token; take another model")
         self.tokenizer = tokenizer
-        self.policy = CausalPolicy(model, loading.end_ids(model, tokenizer) | end_ids, value_head=value_head)
+        ends = loading.end_ids(model, tokenizer) | end_ids
+        self.policy = CausalPolicy(model, ends, value_head=value_head, keys=keys)
         self.max_slots = max_slots
         self._checkpointed = gradient_checkpointing
         if gradient_checkpointing:

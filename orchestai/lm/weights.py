@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -47,30 +48,49 @@ def origin(config: ModelConfig, model: PreTrainedModel) -> str:
     return f"{name}, {dtype} on {model.device.type}, {libraries}"
 
 
-def check_available(config: ModelConfig) -> None:
-    """Raise `UserError` if the packaged model is not installed or a path does not exist. Does not load anything."""
+def check_available(config: ModelConfig, key: str) -> None:
+    """Raise `UserError` if the packaged model is not installed or a path does not exist. Does not load anything.
+
+    Args:
+        key: of the model's section (`workers.models.NAME`), for messages.
+    """
     if config.name == SMOLLM2:
         _package_folder()
     elif config.name.startswith(("/", "./", "../", "~")) and not Path(config.name).expanduser().is_dir():
-        raise UserError(f"workers.models: no folder {config.name}; give a model's folder or its name on the hub")
+        raise UserError(f"{key}.name: no folder {config.name}; give a model's folder or its name on the hub")
 
 
-def load(config: ModelConfig, cache_dir: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load(config: ModelConfig, cache_dir: Path, key: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The model, ready for inference, and its tokenizer.
+
+    Args:
+        key: of the model's section (`workers.models.NAME`), for messages.
 
     Raises:
         UserError: the model is not there; says what to install or where to look.
     """
-    path = source(config.name, cache_dir, "workers.models")
-    device = choose_device(config.device)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=choose_dtype(config.dtype, device))
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"workers.models: cannot load {config.name!r}: {reason}") from error
+    path = source(config.name, cache_dir, f"{key}.name")
+    device = choose_device(config.device, key)
+    model, tokenizer = read_pretrained(path, f"{key}.name", dtype=choose_dtype(config.dtype, device))
     model.to(device)  # type: ignore[arg-type]
     return model.eval(), tokenizer
+
+
+def read_pretrained(path: str, key: str, **options: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The causal model of a folder, or of a name on the hub, and its tokenizer.
+
+    Args:
+        key: the configuration's key that names the model, for messages.
+        options: of `from_pretrained`.
+
+    Raises:
+        UserError: they cannot be loaded.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path)
+        return AutoModelForCausalLM.from_pretrained(path, **options), tokenizer
+    except (OSError, ValueError) as error:
+        raise UserError(f"{key}: cannot load the model {path!r}: {str(error).splitlines()[0]}") from error
 
 
 def source(name: str, cache_dir: Path, key: str) -> str:
@@ -85,12 +105,13 @@ def source(name: str, cache_dir: Path, key: str) -> str:
     return str(_converted_smollm2(cache_dir)) if name == SMOLLM2 else hub.locate(name, key)
 
 
-def choose_device(name: str) -> torch.device:
+def choose_device(name: str, key: str) -> torch.device:
+    """`auto` is the GPU where torch sees one; `key` is of the model's section, for messages."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     device = torch.device(name)
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"workers.models: device {name!r}, but torch sees no GPU; use device=cpu or auto")
+        raise UserError(f"{key}.device: {name!r}, but torch sees no GPU; set it to cpu or auto")
     return device
 
 

@@ -44,9 +44,14 @@ class _Loaded:
 class HuggingFaceGenerator:
     """A model in a thread of its own, loaded on first use. Requests that share worked examples share batches."""
 
-    def __init__(self, config: ModelConfig, cache_dir: Path) -> None:
+    def __init__(self, config: ModelConfig, cache_dir: Path, key: str) -> None:
+        """
+        Args:
+            key: of the model's section (`workers.models.NAME`), for messages.
+        """
         self.identity = weights.identity(config)
         self._config = config
+        self._key = key
         self._cache_dir = cache_dir
         self._server: BatchServer[_Asked, Completion] = BatchServer(
             self._answer, alike=lambda asked: asked.prefix, max_rows=config.batch_size
@@ -59,7 +64,7 @@ class HuggingFaceGenerator:
         return await self._server.submit(_Asked(prompt, params, sample))
 
     async def check(self) -> None:
-        weights.check_available(self._config)
+        weights.check_available(self._config, self._key)
 
     async def close(self) -> None:
         self._closed.set()
@@ -91,7 +96,7 @@ class HuggingFaceGenerator:
 
     def _load(self) -> _Loaded:
         if self._loaded is None:
-            model, tokenizer = weights.load(self._config, self._cache_dir)
+            model, tokenizer = weights.load(self._config, self._cache_dir, self._key)
             self._loaded = _Loaded(Decoder(model, tokenizer), tokenizer, weights.origin(self._config, model))
         return self._loaded
 

@@ -53,7 +53,7 @@ class WorkerPool:
         file = RecordingFile(record) if record else None
         asked = {worker.model for worker in config.pool.values() if worker.model} | {config.planner_model} - {None}
         generators = {
-            name: _generator(model, config.cache_dir, may_run, recorded, file)
+            name: _generator(name, model, config.cache_dir, may_run, recorded, file)
             for name, model in config.models.items()
             if name in asked
         }
@@ -99,6 +99,7 @@ class WorkerPool:
 
 
 def _generator(
+    name: str,
     config: ModelConfig,
     cache_dir: Path | None,
     may_run: bool,
@@ -106,12 +107,12 @@ def _generator(
     file: RecordingFile | None,
 ) -> Generator:
     """Outermost first: what is being recorded, what was recorded, what is cached, the model."""
-    generator = Cached(_model(config, cache_dir, may_run), cache_dir / "generations" if cache_dir else None)
+    generator = Cached(_model(name, config, cache_dir, may_run), cache_dir / "generations" if cache_dir else None)
     layered: Generator = Recorded(generator, recorded) if recorded else generator
     return Recording(layered, file) if file else layered
 
 
-def _model(config: ModelConfig, cache_dir: Path | None, may_run: bool) -> Generator:
+def _model(name: str, config: ModelConfig, cache_dir: Path | None, may_run: bool) -> Generator:
     if config.kind == "openai_api":
         from orchestai.workers.openai_api import OpenAIGenerator
 
@@ -119,7 +120,7 @@ def _model(config: ModelConfig, cache_dir: Path | None, may_run: bool) -> Genera
     else:
         from orchestai.workers.huggingface import HuggingFaceGenerator
 
-        model = HuggingFaceGenerator(config, cache_dir or CACHE_DIR)
+        model = HuggingFaceGenerator(config, cache_dir or CACHE_DIR, f"workers.models.{name}")
     return model if may_run else Unavailable(model.identity)
 
 

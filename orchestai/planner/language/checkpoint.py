@@ -19,7 +19,7 @@ from transformers import AutoTokenizer
 from orchestai.config import Config, PlannerConfig
 from orchestai.errors import UserError, first_problem
 from orchestai.lm import loading
-from orchestai.planner.language.open_model import open_model, source
+from orchestai.planner.language.open_model import KEYS, open_model, source
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.storage import artifacts, digests
 from orchestai.workers.base import WorkerCard
@@ -109,9 +109,9 @@ def load_language_planner(
     settings = config.planner.language.model_copy(update=kept)
     own = config.planner.model_copy(update={"language": settings})
     if made_for.lora is None:
-        model, tokenizer = loading.read_model(str(path), settings)
+        model, tokenizer = loading.read_model(str(path), settings, KEYS)
     else:
-        model, _ = loading.read_model(source(config.model_copy(update={"planner": own})), settings)
+        model, _ = loading.read_model(source(config.model_copy(update={"planner": own})), settings, KEYS)
         loading.load_adapter(model, made_for.lora, path)
         tokenizer = AutoTokenizer.from_pretrained(path)
     planner = LanguagePlanner(own, cards, model, tokenizer, value_head=value_head)

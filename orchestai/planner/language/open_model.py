@@ -11,8 +11,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from orchestai.config import TINY, Config
 from orchestai.errors import UserError
 from orchestai.lm import loading
+from orchestai.lm.model_keys import ModelKeys
 from orchestai.planner.language.tiny import tiny_model, tiny_tokenizer
 from orchestai.workers.base import WorkerCard
+
+KEYS = ModelKeys("planner.language.model", "planner.language")
 
 
 def open_model(
@@ -29,12 +32,12 @@ def open_model(
     settings = config.planner.language
     if settings.model == TINY:
         if not texts:
-            raise UserError("planner.language.model: `tiny` knows nothing before phase 1; pass a checkpoint of phase 1")
+            raise UserError(f"{KEYS.name}: `tiny` knows nothing before phase 1; pass a checkpoint of phase 1")
         tokenizer = tiny_tokenizer(config.planner, cards, texts, loading.cache_dir(config))
         tiny: nn.Module = tiny_model(config.planner, tokenizer)
         tiny.to(dtype=loading.DTYPES[settings.dtype])
         return cast(PreTrainedModel, tiny), tokenizer
-    model, tokenizer = loading.read_model(source(config), settings)
+    model, tokenizer = loading.read_model(source(config), settings, KEYS)
     if settings.lora is not None:
         loading.add_adapter(model, settings.lora)
     return model, tokenizer
@@ -47,5 +50,5 @@ def source(config: Config) -> str:
         UserError: there is no such model, or the name is of a model behind a server.
     """
     return loading.find_source(
-        config.planner.language.model, config.workers.models, loading.cache_dir(config), "planner.language.model"
+        config.planner.language.model, config.workers.models, loading.cache_dir(config), KEYS.name
     )
