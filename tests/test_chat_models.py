@@ -9,14 +9,14 @@ import torch
 from language_model import tiny_model, tiny_tokenizer
 
 from orchestai.agents.budget import Budget, BudgetConfig, BudgetExceededError
-from orchestai.agents.chat_models import PolicyChatModel, PooledChatModel, Seeds, WorkerChatModel
+from orchestai.agents.chat_models import PolicyChatModel, PooledChatModel, Seeds, ServedPolicy, WorkerChatModel
 from orchestai.agents.conversation import Conversation
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.lm.backends.base import SampleSettings
 from orchestai.lm.backends.transformers_model import LocalBackend
 from orchestai.lm.batcher import Batcher
 from orchestai.lm.causal import CausalPolicy
-from orchestai.lm.chat_rendering import TurnStitcher
+from orchestai.lm.chat_rendering import IncrementalChatRenderer
 from orchestai.workers.base import Answer, Completion, WorkerError
 from orchestai.workers.generation import SamplingParams
 
@@ -41,19 +41,17 @@ def policy() -> CausalPolicy:
 
 
 @pytest.fixture(scope="module")
-def stitcher() -> TurnStitcher:
-    return TurnStitcher(tiny_tokenizer())
+def renderer() -> IncrementalChatRenderer:
+    return IncrementalChatRenderer(tiny_tokenizer())
 
 
 @pytest.fixture
-def make(policy, stitcher):
+def make(policy, renderer):
     backend = Counting(LocalBackend(policy))
     batcher = Batcher(backend, weights=asyncio.Lock(), max_rows=64)
 
     def chat_model(attempt=0, role="role", settings=SETTINGS, context=None, batcher=batcher) -> PolicyChatModel:
-        return PolicyChatModel(
-            "p", role, batcher, stitcher, tiny_tokenizer(), settings, Seeds(attempt), context=context
-        )
+        return PolicyChatModel(ServedPolicy("p", batcher, renderer, context), role, settings, Seeds(attempt))
 
     chat_model.batches = backend.batches
     return chat_model
@@ -83,7 +81,7 @@ async def test_a_sample_depends_on_attempt_and_words_but_not_on_its_batch(make):
     assert len({tuple(acts[0].completion.tolist()) for acts in together}) > 1
 
 
-async def test_log_probabilities_are_those_of_the_tokens_after_the_stitched_prompt(make, policy):
+async def test_log_probabilities_are_those_of_the_tokens_after_the_extended_prompt(make, policy):
     acts = await _talk(make())
     with torch.no_grad():
         scores = policy.score([act.prompt for act in acts], [act.completion for act in acts], 1.0)
@@ -91,12 +89,12 @@ async def test_log_probabilities_are_those_of_the_tokens_after_the_stitched_prom
         torch.testing.assert_close(logp[mask], act.logp, rtol=1e-4, atol=1e-5)
 
 
-async def test_messages_that_a_workflow_changed_are_read_anew(make, stitcher):
+async def test_messages_that_a_workflow_changed_are_read_anew(make, renderer):
     talk = Conversation("role", make())
     await talk.ask("one")
     talk.messages[0] = {"role": "user", "content": "shorter"}
     act = await talk.ask("two")
-    assert act.sampled.prompt.tolist() == stitcher.render(talk.messages[:-1])
+    assert act.sampled.prompt.tolist() == renderer.render(talk.messages[:-1])
 
 
 async def test_the_text_of_an_act_is_without_its_end(make):
@@ -197,7 +195,7 @@ async def test_time_in_calls_is_the_roles_and_time_of_models_is_not(make):
         budget.open_turn(None)
 
 
-async def test_a_model_that_never_answers_does_not_stall_an_attempt(make, stitcher):
+async def test_a_model_that_never_answers_does_not_stall_an_attempt(make, renderer):
     class Silent:
         async def generate(self, prompts, seeds, settings):
             await asyncio.Event().wait()

@@ -25,7 +25,7 @@ from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.trainer import open_stage
 from orchestai.agents.workflow import AttemptContext, attempt
 from orchestai.config.agents import AgentConfig
-from orchestai.lm.chat_rendering import TurnStitcher
+from orchestai.lm.chat_rendering import IncrementalChatRenderer
 from orchestai.lm.token_policy import TokenPolicy
 from orchestai.tasks.splits import open_splits
 from orchestai.tasks.task import Task
@@ -143,20 +143,26 @@ class ScriptVoice:
     policy, trainable = "script", True
 
     def __init__(
-        self, role: str, task: Task, script: Script, stitcher: TurnStitcher, rng: random.Random, said: Counter
+        self,
+        role: str,
+        task: Task,
+        script: Script,
+        renderer: IncrementalChatRenderer,
+        rng: random.Random,
+        said: Counter,
     ) -> None:
         self._role, self._task, self._script = role, task, script
-        self._stitcher, self._rng, self._said = stitcher, rng, said
+        self._renderer, self._rng, self._said = renderer, rng, said
         self._turns = 0
 
     async def say(self, messages: Sequence[Message], max_new_tokens: int | None = None) -> Act:
         text = self._rng.choice(self._script(self._role, self._task, messages, self._turns))
         self._turns += 1
-        self._said[tuple(self._stitcher.render(messages)), text] += 1
+        self._said[tuple(self._renderer.render(messages)), text] += 1
         return Act(text, True, len(text.encode()) + 1)
 
 
-async def dialogues(config: AgentConfig, stitcher: TurnStitcher) -> Counter:
+async def dialogues(config: AgentConfig, renderer: IncrementalChatRenderer) -> Counter:
     """How often what was said after which prompt, in `ATTEMPTS` scripted attempts at each task of the sample run."""
     said: Counter = Counter()
     script, rng = SCRIPTS[config.agents.workflow], random.Random(config.agents.workflow)
@@ -166,7 +172,7 @@ async def dialogues(config: AgentConfig, stitcher: TurnStitcher) -> Counter:
         for task in tasks:
             for _ in range(ATTEMPTS):
                 agents = AttemptContext(
-                    task, lambda role, task=task: ScriptVoice(role, task, script, stitcher, rng, said)
+                    task, lambda role, task=task: ScriptVoice(role, task, script, renderer, rng, said)
                 )
                 await attempt(stage.workflow, task, agents)
     return said
@@ -209,9 +215,9 @@ async def main() -> None:
     ]
     said: Counter = Counter()
     policy = open_policies(configs[0], find(configs[0].agents.workflow).roles).learning["shared_model"]
-    stitcher = TurnStitcher(policy.tokenizer)
+    renderer = IncrementalChatRenderer(policy.tokenizer)
     for config in configs:
-        said.update(await dialogues(config, stitcher))
+        said.update(await dialogues(config, renderer))
     teach(policy, said)
     policy.model.half().save_pretrained(HERE / "tiny")
     policy.tokenizer.save_pretrained(HERE / "tiny")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from orchestai.agents.budget import Budget
-from orchestai.agents.chat_models import PolicyChatModel, PooledChatModel, Seeds, WorkerChatModel
+from orchestai.agents.chat_models import PolicyChatModel, PooledChatModel, Seeds, ServedPolicy, WorkerChatModel
 from orchestai.agents.conversation import ChatModel
 from orchestai.agents.policies import Policies
 from orchestai.agents.workflow import AttemptContext
@@ -44,8 +44,13 @@ class AgentFactory:
         self._policies = policies
         self._pool = pool
         self._backends = backends
-        self._batchers = {
-            name: Batcher(backend, weights=self.weights, max_rows=config.model.max_rows)
+        self._served = {
+            name: ServedPolicy(
+                name,
+                Batcher(backend, weights=self.weights, max_rows=config.model.max_rows),
+                policies.chat_renderers[name],
+                policies.learning[name].policy.context,
+            )
             for name, backend in backends.items()
         }
 
@@ -75,8 +80,8 @@ class AgentFactory:
 
     async def close(self) -> None:
         """Sample no more, and close the backends."""
-        for batcher in self._batchers.values():
-            await batcher.close()
+        for served in self._served.values():
+            await served.batcher.close()
         for backend in self._backends.values():
             await backend.close()
 
@@ -87,17 +92,8 @@ class AgentFactory:
             raise UserError(
                 f"the workflow begins a conversation of {role!r}, but its roles are {known}; add it to them"
             )
-        policy = self._policies.learning[name]
-        return PolicyChatModel(
-            name,
-            role,
-            self._batchers[name],
-            self._policies.stitchers[name],
-            policy.tokenizer,
-            SampleSettings(temperature, self._config.model.max_new_tokens),
-            seeds,
-            context=policy.policy.context,
-        )
+        settings = SampleSettings(temperature, self._config.model.max_new_tokens)
+        return PolicyChatModel(self._served[name], role, settings, seeds)
 
     def _frozen(self, name: str, attempt: int) -> ChatModel:
         assert self._pool is not None

@@ -26,7 +26,7 @@ def open_backends(
         name: open_backend(
             config.model,
             policy.policy,
-            torch.tensor(policies.stitchers[name].render([{"role": "user", "content": _CANARY}])),
+            torch.tensor(policies.chat_renderers[name].render([{"role": "user", "content": _CANARY}])),
             processes,
             section="model",
             name=name,

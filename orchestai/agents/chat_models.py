@@ -5,18 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from orchestai.agents.budget import BudgetExceededError
 from orchestai.agents.conversation import Act, Sampled
 from orchestai.lm.backends.base import SampleSettings
 from orchestai.lm.batcher import Batcher
-from orchestai.lm.chat_rendering import TurnStitcher
+from orchestai.lm.chat_rendering import IncrementalChatRenderer
 from orchestai.types import Message
 from orchestai.workers.base import Request, WorkerError
 from orchestai.workers.generation import Generator, Prompt, SamplingParams
@@ -44,40 +42,39 @@ class Seeds:
         return int.from_bytes(digest.digest()[:8], "big") >> 1
 
 
+@dataclass(frozen=True)
+class ServedPolicy:
+    """A policy as all its conversations use it.
+
+    Attributes:
+        context: most tokens of a prompt with what is written after it; None where the model sets no limit.
+    """
+
+    name: str
+    batcher: Batcher
+    renderer: IncrementalChatRenderer
+    context: int | None = None
+
+
 class PolicyChatModel:
     """Speaks with the weights of a policy: tokens in, tokens out. One per conversation.
 
-    The next prompt is the last one, what was written after it, and the tokens of what was told since (`TurnStitcher`).
-    It is written anew where a workflow has changed messages that were said before.
+    The next prompt is the last one, what was written after it, and the tokens of what was told since
+    (`IncrementalChatRenderer`). It is written anew where a workflow has changed messages that were said before.
 
     Args:
         settings: its limit of tokens holds for every act.
         seeds: of the attempt.
-        context: most tokens of a prompt with what is written after it; None where the model sets no limit.
     """
 
-    def __init__(
-        self,
-        policy: str,
-        role: str,
-        batcher: Batcher,
-        stitcher: TurnStitcher,
-        tokenizer: PreTrainedTokenizerBase,
-        settings: SampleSettings,
-        seeds: Seeds,
-        *,
-        context: int | None = None,
-        trainable: bool = True,
-    ) -> None:
-        self.policy = policy
-        self.trainable = trainable
+    trainable = True
+
+    def __init__(self, served: ServedPolicy, role: str, settings: SampleSettings, seeds: Seeds) -> None:
+        self.policy = served.name
+        self._served = served
         self._role = role
-        self._batcher = batcher
-        self._stitcher = stitcher
-        self._tokenizer: Any = tokenizer
         self._settings = settings
         self._seeds = seeds
-        self._context = context
         self._said: list[Message] = []
         self._read: list[int] = []
         self._written: list[int] = []
@@ -91,16 +88,16 @@ class PolicyChatModel:
             UserError: the template refuses the messages, or the engine the request.
         """
         ids = self._prompt(messages)
-        if self._context is not None and len(ids) >= self._context:
-            raise BudgetExceededError(f"{self._role}: {len(ids)} tokens, but the model reads {self._context}")
+        context = self._served.context
+        if context is not None and len(ids) >= context:
+            raise BudgetExceededError(f"{self._role}: {len(ids)} tokens, but the model reads {context}")
         settings = self._settings
         if max_new_tokens is not None and max_new_tokens < settings.max_new_tokens:
             settings = replace(settings, max_new_tokens=max_new_tokens)
         prompt = torch.tensor(ids)
-        completion, version = await self._batcher.sample(prompt, self._seeds.next(self._role, prompt), settings)
+        completion, version = await self._served.batcher.sample(prompt, self._seeds.next(self._role, prompt), settings)
         written = completion.ids.tolist()
-        spoken = written[:-1] if completion.ended else written
-        text = str(self._tokenizer.decode(spoken, skip_special_tokens=True))
+        text = self._served.renderer.decode(written[:-1] if completion.ended else written)
         self._said = [*messages, {"role": "assistant", "content": text}]
         self._read, self._written, self._ended = ids, written, completion.ended
         sampled = Sampled(prompt, completion.ids, completion.logp, version, settings.max_new_tokens)
@@ -109,8 +106,8 @@ class PolicyChatModel:
     def _prompt(self, messages: Sequence[Message]) -> list[int]:
         known = len(self._said)
         if known and list(messages[:known]) == self._said:
-            return self._stitcher.extend(self._read, self._written, self._ended, messages, known)
-        return self._stitcher.render(messages)
+            return self._served.renderer.extend(self._read, self._written, self._ended, messages, known)
+        return self._served.renderer.render(messages)
 
 
 class PooledChatModel:

@@ -20,7 +20,7 @@ from orchestai.config import LoraConfig
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
 from orchestai.lm import loading
-from orchestai.lm.chat_rendering import TurnStitcher
+from orchestai.lm.chat_rendering import IncrementalChatRenderer
 from orchestai.lm.model_keys import AGENTS, ModelKeys
 from orchestai.lm.token_policy import TokenPolicy
 from orchestai.planner.checkpoint import without_suffix
@@ -41,12 +41,12 @@ class Policies:
     Attributes:
         learning: weights by name; no two of them learn a parameter together, but frozen ones may be one.
         of_role: name of each role's weights, for roles that learn.
-        stitchers: of the weights' chat templates, by name.
+        chat_renderers: of the weights' chat templates, by name.
     """
 
     learning: Mapping[str, TokenPolicy]
     of_role: Mapping[str, str]
-    stitchers: Mapping[str, TurnStitcher]
+    chat_renderers: Mapping[str, IncrementalChatRenderer]
 
     def __str__(self) -> str:
         """Who speaks with what, a line for each policy."""
@@ -81,7 +81,7 @@ def open_policies(
         _refuse_other(checkpoint, agents.policies, of_role)
         digests.check_sums(checkpoint, _REMEDY)
     opened: dict[str, TokenPolicy] = {}
-    stitchers: dict[str, TurnStitcher] = {}
+    chat_renderers: dict[str, IncrementalChatRenderer] = {}
     bases: dict[str, tuple[PreTrainedModel, PreTrainedTokenizerBase]] = {}
     for name in dict.fromkeys(of_role.values()):
         folder = checkpoint / name if checkpoint else None
@@ -95,13 +95,13 @@ def open_policies(
             model = _with_adapter(base, config, folder)
         else:
             model, tokenizer = _open(config, source, folder, keys)
-        stitchers[name] = TurnStitcher(tokenizer, thinking=config.model.thinking)
+        chat_renderers[name] = IncrementalChatRenderer(tokenizer, thinking=config.model.thinking)
         opened[name] = TokenPolicy(
             model,
             tokenizer,
             max_slots=_most_tokens(config),
             value_head=value_head,
-            end_ids=stitchers[name].end_ids,
+            end_ids=chat_renderers[name].end_ids,
             gradient_checkpointing=config.model.gradient_checkpointing,
             keys=keys,
         ).eval()
@@ -109,7 +109,7 @@ def open_policies(
         if folder is not None:
             trained = {key: weight for key, weight in opened[name].named_parameters() if weight.requires_grad}
             digests.check_finite(folder, trained)
-    return Policies(opened, of_role, stitchers)
+    return Policies(opened, of_role, chat_renderers)
 
 
 def save_policies(path: Path, policies: Policies, config: AgentConfig, facts: Mapping[str, Any]) -> None:

@@ -127,9 +127,9 @@ class AgentTrainer:
         for policy in policies.learning.values():
             policy.multiply_in(autocast_format(accelerator))
         console.print(str(policies), highlight=False)
-        for name, stitcher in policies.stitchers.items():
-            if stitcher.forks:
-                console.print(f"{name}: every turn is read anew, since {stitcher.forks}", highlight=False)
+        for name, renderer in policies.chat_renderers.items():
+            if renderer.forks:
+                console.print(f"{name}: every turn is read anew, since {renderer.forks}", highlight=False)
         credit = Credit(
             config.agents.credit,
             turn_advantage_coef=config.agents.turn_advantage_coef,

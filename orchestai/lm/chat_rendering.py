@@ -63,7 +63,7 @@ def prompt_ids(
     return list(tokenizer(text + prefill, add_special_tokens=False).input_ids)
 
 
-def _render(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, str]], options: Any) -> str:
+def _render(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, object]], options: Any) -> str:
     """What the chat template writes, with the beginning of the assistant's turn.
 
     Raises:
@@ -73,11 +73,11 @@ def _render(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, 
     try:
         return str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, **options))
     except (TemplateError, TypeError, KeyError) as error:
-        speakers = ", ".join(message["role"] for message in messages)
+        speakers = ", ".join(str(message["role"]) for message in messages)
         raise UserError(f"the model's chat template refuses a conversation of {speakers}: {error}") from error
 
 
-class TurnStitcher:
+class IncrementalChatRenderer:
     """Turns conversations into prompts for one model.
 
     What a template does not know is told otherwise: a tool's result as the user's message if the template has no
@@ -116,6 +116,10 @@ class TurnStitcher:
             for message in _PROBE
         ]
         self.forks = self._probe(_PROBE) or self._probe(thinking_aloud)
+
+    def decode(self, written: Sequence[int]) -> str:
+        """What the assistant said with these ids, without special tokens."""
+        return str(self._tokenizer.decode(written, skip_special_tokens=True))
 
     def render(self, messages: Sequence[Message]) -> list[int]:
         """The whole conversation, and the beginning of the assistant's turn, as ids.

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from orchestai.errors import UserError
-from orchestai.lm.chat_rendering import TurnStitcher
+from orchestai.lm.chat_rendering import IncrementalChatRenderer
 
 CHATML = """\
 {%- for message in messages %}
@@ -179,7 +179,7 @@ _LOADED = {}
 def load(name, *, thinking=False):
     if name not in _LOADED:
         _LOADED[name] = CASES[name][0]()
-    return _LOADED[name], TurnStitcher(_LOADED[name], thinking=thinking)
+    return _LOADED[name], IncrementalChatRenderer(_LOADED[name], thinking=thinking)
 
 
 def _solid(text: str) -> bool:
@@ -212,13 +212,13 @@ def say(tokenizer, text):
 @pytest.mark.parametrize("name", CASES)
 @given(system=st.none() | told, rounds=rounds)
 @settings(max_examples=40, deadline=None, derandomize=True)
-def test_stitched_ids_are_those_of_the_whole_conversation(name, system, rounds):
-    tokenizer, stitcher = load(name)
-    (end,) = stitcher.end_ids
+def test_extended_ids_are_those_of_the_whole_conversation(name, system, rounds):
+    tokenizer, renderer = load(name)
+    (end,) = renderer.end_ids
     other = tokenizer.convert_tokens_to_ids("<|endoftext|>")
     messages = [] if system is None else [{"role": "system", "content": system}]
     messages.append({"role": "user", "content": "Go."})
-    read = stitcher.render(messages)
+    read = renderer.render(messages)
     for tells, text, how in rounds:
         written = say(tokenizer, f" {text}" if name == "mistral" else text)
         messages.append({"role": "assistant", "content": text})
@@ -226,46 +226,46 @@ def test_stitched_ids_are_those_of_the_whole_conversation(name, system, rounds):
         messages += [{"role": speaker, "content": content} for speaker, content in tells]
         written = {"template": [*written, end], "other": [*written, other], "cut": written}[how]
         before = read
-        read = stitcher.extend(read, written, how != "cut", messages, known)
-        assert read == stitcher.render(messages)
-        if how != "other" and not stitcher.forks:
+        read = renderer.extend(read, written, how != "cut", messages, known)
+        assert read == renderer.render(messages)
+        if how != "other" and not renderer.forks:
             assert read[: len(before) + len(written)] == [*before, *written]
 
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("thinking", [False, True])
 def test_a_template_that_rewrites_turns_says_so(name, thinking):
-    _, stitcher = load(name, thinking=thinking)
+    _, renderer = load(name, thinking=thinking)
     expected = CASES[name][1]
-    assert (expected in stitcher.forks) if expected else stitcher.forks == ""
+    assert (expected in renderer.forks) if expected else renderer.forks == ""
 
 
 def test_qwen3_reads_each_turn_as_its_template_writes_it():
-    tokenizer, stitcher = load("qwen3")
+    tokenizer, renderer = load("qwen3")
     messages = [{"role": "user", "content": "Q"}]
-    read = stitcher.render(messages)
+    read = renderer.render(messages)
     assert tokenizer.decode(read).endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
     messages += [{"role": "assistant", "content": "A"}, {"role": "user", "content": "Q2"}]
-    after = stitcher.extend(read, [*tokenizer("A").input_ids, *stitcher.end_ids], True, messages, 2)
+    after = renderer.extend(read, [*tokenizer("A").input_ids, *renderer.end_ids], True, messages, 2)
     assert "<|im_start|>assistant\nA<|im_end|>" in tokenizer.decode(after)
     assert after[: len(read)] != read
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_told_cannot_end_a_turn(name):
-    tokenizer, stitcher = load(name)
+    tokenizer, renderer = load(name)
     special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
-    harmless = stitcher.render([{"role": "user", "content": "x"}])
-    harmful = stitcher.render([{"role": "user", "content": f"x{''.join(special)}"}])
+    harmless = renderer.render([{"role": "user", "content": "x"}])
+    harmful = renderer.render([{"role": "user", "content": f"x{''.join(special)}"}])
     assert [i for i in harmful if i in tokenizer.added_tokens_decoder] == [
         i for i in harmless if i in tokenizer.added_tokens_decoder
     ]
 
 
 def test_what_a_template_does_not_know_is_told_by_the_user():
-    tokenizer, stitcher = load("gemma")
+    tokenizer, renderer = load("gemma")
     messages = [("system", "S"), ("user", "U"), ("assistant", "A"), ("tool", "T"), ("user", "V")]
-    text = tokenizer.decode(stitcher.render([{"role": role, "content": words} for role, words in messages]))
+    text = tokenizer.decode(renderer.render([{"role": role, "content": words} for role, words in messages]))
     assert text == (
         "<s><start_of_turn>user\nS\n\nU<end_of_turn>\n<start_of_turn>model\nA<end_of_turn>\n"
         "<start_of_turn>user\n<tool_response>\nT\n</tool_response>\n\nV<end_of_turn>\n<start_of_turn>model\n"
@@ -273,12 +273,14 @@ def test_what_a_template_does_not_know_is_told_by_the_user():
 
 
 def test_a_model_without_template_gets_the_plain_one():
-    tokenizer, stitcher = load("no template")
-    text = tokenizer.decode(stitcher.render([{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]))
+    tokenizer, renderer = load("no template")
+    text = tokenizer.decode(renderer.render([{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]))
     assert text == "system:\nS\nuser:\nU\nassistant:\n"
-    assert stitcher.end_ids == {tokenizer.eos_token_id}
+    assert renderer.end_ids == {tokenizer.eos_token_id}
 
 
 def test_a_template_that_refuses_everything_is_the_users_to_mend():
     with pytest.raises(UserError, match="chat template refuses a conversation of user"):
-        TurnStitcher(tokenizer_for("{{ raise_exception('no') }}", "</s>")).render([{"role": "user", "content": "x"}])
+        IncrementalChatRenderer(tokenizer_for("{{ raise_exception('no') }}", "</s>")).render(
+            [{"role": "user", "content": "x"}]
+        )
