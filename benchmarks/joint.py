@@ -28,10 +28,9 @@ from orchestai.execution.runtime import open_runtime
 from orchestai.planner.checkpoint import load_planner, reference_of
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import open_splits
-from orchestai.training.rl.open_reward import open_reward
+from orchestai.training.rl.open_reward import Measurement, open_reward
 from orchestai.training.supervised.run import LAST
 from orchestai.training.supervised.train import train
-from orchestai.workers.pool import worker_cards
 
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "plans.yaml"
 ALONE, JOINT = "alone", "joint"
@@ -103,10 +102,12 @@ def solved_by(config: Config, seed: int, data: Path, folder: Path) -> Values:
 
 async def execute(config: Config, checkpoint: Path) -> Values:
     tasks = open_splits(config.tasks).test[: config.tasks.limit]
-    planner = load_planner(checkpoint, config, worker_cards(config.workers))
-    async with open_runtime(config) as runtime:
-        reward = await open_reward(config, reference_of(checkpoint), tasks, runtime.executor.execute, None)
-        runner = Runner(runtime.executor, config, tasks, reward)
+    planner = load_planner(checkpoint, config.planner, config.workers)
+    async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
+        execute, concurrency = runtime.executor.execute, config.execution.concurrency
+        measurement = Measurement(config.workers, tasks, execute, concurrency)
+        reward = await open_reward(config.rewards, config.training.phase2_rl, reference_of(checkpoint), measurement)
+        runner = Runner(runtime.executor, tasks, reward, config.tasks.unscorable_limit)
         row = await runner.row(checkpoint.parent.name, planner, lambda: None)
         runner.refuse_if_broken()
     return row.values("success")

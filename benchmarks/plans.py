@@ -32,7 +32,6 @@ from orchestai.planner.slots.encoder import MINILM, open_encoder
 from orchestai.storage import artifacts
 from orchestai.training.supervised.run import LAST
 from orchestai.training.supervised.train import train
-from orchestai.workers.pool import worker_cards
 
 TRAININGS: dict[str, tuple[int, tuple[tuple[str, str], ...]]] = {
     "plans": (8, (("asynchow", "asynchow"), ("worfbench", "worfbench"))),
@@ -67,7 +66,7 @@ def main() -> None:
             fingerprints[name].append(examples_fingerprint(examples))
             folder = args.output / f"{name}{seed}"
             seconds[name].append(trained(of_seed, data, folder))
-            planner = load_planner(folder / LAST, of_seed, worker_cards(of_seed.workers))
+            planner = load_planner(folder / LAST, of_seed.planner, of_seed.workers)
             evaluations.append(evaluate_plans(planner, examples, embed))
         evaluation = together(evaluations)
         console.print(evaluation.table())

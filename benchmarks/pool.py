@@ -61,7 +61,7 @@ async def measure(config: Config) -> dict[str, dict[str, float]]:
     """Operation -> worker -> share of the operation's wordings that the worker answers right."""
     places = occurrences()
     shares: dict[str, dict[str, float]] = {}
-    async with open_runtime(config) as runtime:
+    async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
         for operation in track(OPERATIONS, "pool", console=console):
             wordings = [places[clean(phrasing.span)] for phrasing in operation.phrasings]
             shares[operation.name] = {}

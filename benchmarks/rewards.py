@@ -49,7 +49,7 @@ from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
 from orchestai.training.rl.setup import split_tasks
 from orchestai.training.rl.trainer import Trainer
 from orchestai.workers.base import Answer, Request
-from orchestai.workers.pool import WorkerPool, worker_cards
+from orchestai.workers.pool import WorkerPool
 
 console = Console(stderr=True)
 
@@ -122,7 +122,7 @@ class FormerReward(AbsoluteReward):
 
 
 def forms(config: Config, reference: Reference) -> dict[str, RewardForm]:
-    present = reward_form(config, reference)
+    present = reward_form(config.rewards, config.training.phase2_rl, reference)
     assert present is not None
     alpha, success = config.training.phase2_rl.alpha, config.rewards.success
     return {
@@ -135,7 +135,7 @@ def forms(config: Config, reference: Reference) -> dict[str, RewardForm]:
 async def learn(config: Config, runtime: Runtime, tariff: Tariff, reward: RewardForm, start: Path, out: Path) -> None:
     """Phase 2 from the checkpoint `start` into the folder `out`."""
     phase2 = config.training.phase2_rl
-    planner = load_planner(start, config, worker_cards(config.workers))
+    planner = load_planner(start, config.planner, config.workers)
     if isinstance(planner, PlannerModel):
         planner.learn_only(frozenset(phase2.explore))
     tasks, eval_tasks = split_tasks(config.tasks)
@@ -163,10 +163,8 @@ async def learn(config: Config, runtime: Runtime, tariff: Tariff, reward: Reward
 
 async def held_out(config: Config, runtime: Runtime, reward: RewardForm, tasks: list[Task], checkpoint: Path) -> Values:
     """(tasks,) success of a checkpoint's best plans."""
-    runner = Runner(runtime.executor, config, tasks, reward)
-    row = await runner.row(
-        checkpoint.stem, load_planner(checkpoint, config, worker_cards(config.workers)), lambda: None
-    )
+    runner = Runner(runtime.executor, tasks, reward, config.tasks.unscorable_limit)
+    row = await runner.row(checkpoint.stem, load_planner(checkpoint, config.planner, config.workers), lambda: None)
     runner.refuse_if_broken()
     return row.values("success")
 
@@ -183,7 +181,7 @@ async def pools(config: Config, run: Path, tasks: int) -> dict[str, Any]:
     test = load_suite(config.tasks.suite, config.tasks.path).split(config.tasks.eval_split)[:tasks]
     start = run / "phase1_best.pth"
     rows = []
-    async with open_runtime(config) as runtime:
+    async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
         first: Values | None = None
         for tariff in tariffs:
             reference = tariff.reference(records)
@@ -215,7 +213,7 @@ async def validity(config: Config, run: Path) -> dict[str, Any]:
     workers = list(config.workers.pool)
     tariff = Tariff("a cent and 100 ms", dict.fromkeys(workers, 0.01), dict.fromkeys(workers, 100.0))
     curves = {}
-    async with open_runtime(config) as runtime:
+    async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
         for name, reward in forms(config, Reference(0.02, 200.0, "two answers")).items():
             with TemporaryDirectory() as folder:
                 await learn(config, runtime, tariff, reward, run / "phase1_best.pth", Path(folder))

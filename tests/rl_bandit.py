@@ -217,7 +217,8 @@ def configuration(config: Phase2Config, **rewards: Any) -> Config:
 
 def worth(config: Phase2Config, **rewards: Any) -> RewardForm:
     """The configured reward; an execution typically costs a dollar and takes a second."""
-    form = reward_form(configuration(config, **rewards), Reference(1.0, 1000.0, "given"))
+    whole = configuration(config, **rewards)
+    form = reward_form(whole.rewards, config, Reference(1.0, 1000.0, "given"))
     assert form is not None
     return form
 

@@ -32,19 +32,18 @@ def slot_planner(folder: Path) -> tuple[Path, Callable[[], object]]:
     cards = worker_cards(config.workers)
     path = folder / "phase1_best.pth"
     save_planner(path, PlannerModel(config.planner, cards), config, epoch=1)
-    return path, lambda: load_planner(path, config, cards)
+    return path, lambda: load_planner(path, config.planner, config.workers)
 
 
 def language_planner(folder: Path, **language: object) -> tuple[Path, Callable[[], object]]:
     model = save_tiny_model(folder / "model")
     settings = {"model": str(model), "max_new_tokens": 12, **language}
     config = Config(planner={"kind": "language", "max_subtasks": 3, "language": settings}, workers={"pool": POOL})
-    cards = worker_cards(config.workers)
-    planner = open_language_planner(config, cards, value_head=True)
+    planner = open_language_planner(config.planner, config.workers, value_head=True)
     save_planner(folder / "phase1_last", planner, config, epoch=1, states={"t": torch.rand(500)})
 
     def load() -> None:
-        load_planner(folder / "phase1_last", config, cards, value_head=True)
+        load_planner(folder / "phase1_last", config.planner, config.workers, value_head=True)
         read_state(folder / "phase1_last")
 
     return folder / "phase1_last", load
@@ -123,19 +122,18 @@ def test_weights_of_a_training_that_diverged_are_refused(number, tmp_path):
         weight.view(-1)[7 % weight.numel()] = number
     save_planner(tmp_path / "p.pth", planner, config)
     with pytest.raises(UserError, match=rf"{name} holds numbers that are not finite.*lower learning rate"):
-        load_planner(tmp_path / "p.pth", config, planner.cards)
+        load_planner(tmp_path / "p.pth", config.planner, config.workers)
 
 
 def test_so_are_those_of_language_models_and_training_states(tmp_path):
     tiny = save_tiny_model(tmp_path / "model")
     config = Config(planner={"kind": "language", "language": {"model": str(tiny)}}, workers={"pool": POOL})
-    cards = worker_cards(config.workers)
-    planner = open_language_planner(config, cards)
+    planner = open_language_planner(config.planner, config.workers)
     with torch.no_grad():
         next(planner.parameters()).view(-1)[0] = float("nan")
     save_planner(tmp_path / "p", planner, config)
     with pytest.raises(UserError, match="not finite"):
-        load_planner(tmp_path / "p", config, cards)
+        load_planner(tmp_path / "p", config.planner, config.workers)
     state = {"planner": {"optimizer": [{"step": torch.tensor(3), "exp_avg": torch.tensor([0.0, float("inf")])}]}}
     save_state(tmp_path / "state.pt", Position(), state, {})
     with pytest.raises(UserError, match=r"planner\.optimizer\.0\.exp_avg holds"):

@@ -14,7 +14,7 @@ import pytest
 from orchestai.config import Config, WorkersConfig
 from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.evaluation.systems.baselines import ORACLE, SAMPLE_K, ReassignedPlanner
-from orchestai.evaluation.systems.evaluate import evaluate
+from orchestai.evaluation.systems.evaluate import Logged, evaluate
 from orchestai.evaluation.systems.oracle import Hindsight
 from orchestai.evaluation.systems.results import Row
 from orchestai.evaluation.systems.runner import Runner
@@ -30,7 +30,7 @@ from orchestai.sandbox import Sandbox
 from orchestai.tasks.composition.operations import BY_NAME
 from orchestai.tasks.suites import canonical_steps
 from orchestai.tasks.task import Task
-from orchestai.workers.base import Answer, Request, Usage, WorkerCard
+from orchestai.workers.base import Answer, Request, Usage
 from orchestai.workflow import Subtask, Workflow
 
 CONFIG = Config(
@@ -52,10 +52,6 @@ CONFIG = Config(
         }
     )
 )
-CARDS = [
-    WorkerCard(name=name, text=worker.card, price_usd=worker.price_per_call_usd, kind="model")
-    for name, worker in CONFIG.workers.pool.items()
-]
 
 
 REWARD = AbsoluteReward(10.0, "all", None, beta=0.1, gamma_latency=0.01, shaped_reward=0.1)
@@ -163,12 +159,9 @@ async def test_evaluation_end_to_end(sandbox: Sandbox, tmp_path: Path) -> None:
             "phase1": ReferencePlanner(FixedAssignment(("weak",))),
             "phase2": ReferencePlanner(FixedAssignment(("weak", "strong"))),
         },
-        tasks,
-        executor,
-        reward=REWARD,
-        cards=CARDS,
-        embed=no_embedding,
-        records=[*records, *await logged(tasks[:1], executor)],
+        Runner(executor, tasks, REWARD),
+        REWARD,
+        Logged(no_embedding, [*records, *await logged(tasks[:1], executor)]),
         open_executor=open_executor,
     )
     rows = {summary.name: summary for summary in evaluation.summaries}
@@ -216,7 +209,7 @@ async def test_equal_plans_run_once_and_invalid_plans_fail(sandbox: Sandbox) -> 
         return await answer(name, request)
 
     pool.answer = counted  # type: ignore[method-assign]
-    runner = Runner(executor, CONFIG, tasks, REWARD)
+    runner = Runner(executor, tasks, REWARD)
     planner = ReferencePlanner(FixedAssignment(("strong",)))
     first = await runner.row("one", planner, lambda: None)
     assert await runner.row("two", planner, lambda: None) == Row("two", first.results)
@@ -247,7 +240,7 @@ class Paying:
 async def test_what_planning_costs_is_part_of_a_rows_cost_and_reward(sandbox: Sandbox) -> None:
     """A planner that asks a model looked as cheap as one that does not."""
     tasks = [chain(i) for i in range(10)]
-    runner = Runner(Executor(Scripted(tasks), sandbox, CONFIG.execution), CONFIG, tasks, REWARD)
+    runner = Runner(Executor(Scripted(tasks), sandbox, CONFIG.execution), tasks, REWARD)
     planner = ReferencePlanner(FixedAssignment(("strong",)))
     free = await runner.row("free", planner, lambda: None)
     paid = await runner.row("paid", Paying(planner), lambda: None)
@@ -270,11 +263,9 @@ async def test_a_dead_server_stops_the_evaluation(sandbox: Sandbox) -> None:
         await evaluate(
             CONFIG,
             {"phase1": ReferencePlanner(FixedAssignment(("weak",)))},
-            tasks,
-            executor,
-            reward=REWARD,
-            cards=CARDS,
-            embed=no_embedding,
+            Runner(executor, tasks, REWARD),
+            REWARD,
+            Logged(no_embedding),
         )
 
 
@@ -294,7 +285,7 @@ async def test_hindsight_does_not_take_a_worker_that_is_down_for_one_that_is_wro
     hindsight = Hindsight(executor, ["weak", "strong"], REWARD, 4)
     plans = await hindsight.plans(tasks, lambda: None)
     assert [(plan.workflow, plan.fault) for plan in plans] == [(None, Unscorable("server", "strong is down"))] * 4
-    row = await Runner(executor, CONFIG, tasks, REWARD).run("hindsight", plans, lambda: None)
+    row = await Runner(executor, tasks, REWARD).run("hindsight", plans, lambda: None)
     assert np.isnan(row.values("success")).all()
     hindsight = Hindsight(executor, ["weak"], REWARD, 4)
     assert [plan.fault for plan in await hindsight.plans(tasks, lambda: None)] == [None] * 4

@@ -92,7 +92,7 @@ async def run_llm(server: ChatServer, sandbox: Sandbox, folder: Path, tasks: int
         told = [task.model_copy(update={"instruct_prompt": f"add {task.task_id}"}) for task in TASKS[:tasks]]
         return await collect(
             Collection(told, tasks, "llm", pool.names),
-            planner_for("llm", config, pool, 0),
+            planner_for("llm", config.planner, config.workers, pool, 0),
             Executor(pool, sandbox, config.execution),
             ExecutionLog(folder / "logs"),
         )

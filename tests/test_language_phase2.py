@@ -16,7 +16,6 @@ from orchestai.planner.checkpoint import load_planner, save_planner
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.planner.language.plan_text import Read
 from orchestai.training.rl import setup
-from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
 
 
@@ -50,13 +49,12 @@ def run(settings: Config, checkpoint: Path, output: Path, *, resume: bool = Fals
 def test_from_a_folder_of_phase_1_to_one_of_phase_2(tmp_path, lora, phase2, monkeypatch):
     monkeypatch.setattr("orchestai.planner.language.planner.read_plan", read_as_a_choice)
     settings = config(tmp_path, lora, num_generations=6, temperature=4.0, **phase2)
-    cards = worker_cards(settings.workers)
     torch.manual_seed(0)
     first = tmp_path / "phase1_best.pth"
-    save_planner(first, open_language_planner(settings, cards), settings, epoch=1)
+    save_planner(first, open_language_planner(settings.planner, settings.workers), settings, epoch=1)
     assert run(settings, first, tmp_path / "out").updates == 1
-    before = load_planner(first, settings, cards).state_dict()
-    after = load_planner(tmp_path / "out" / "phase2_last.pth", settings, cards).state_dict()
+    before = load_planner(first, settings.planner, settings.workers).state_dict()
+    after = load_planner(tmp_path / "out" / "phase2_last.pth", settings.planner, settings.workers).state_dict()
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed
     assert bool(lora) == all("lora" in name for name in changed)

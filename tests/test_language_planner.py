@@ -48,7 +48,7 @@ def folder(tmp_path_factory) -> Path:
 
 def planner(folder: Path, *, value_head: bool = False, **language: object) -> LanguagePlanner:
     settings = config(folder, **language)
-    return open_language_planner(settings, worker_cards(settings.workers), value_head=value_head)
+    return open_language_planner(settings.planner, settings.workers, value_head=value_head)
 
 
 def sample(seeds: list[int]) -> SampleSpec:
@@ -210,8 +210,7 @@ def test_a_learned_vocabulary_has_a_token_for_every_choice():
 @pytest.mark.parametrize("lora", [None, {"rank": 2}], ids=["whole", "adapters"])
 def test_a_planner_survives_the_way_through_a_folder(folder, tmp_path, lora):
     settings = config(folder, lora=lora)
-    cards = worker_cards(settings.workers)
-    first = open_language_planner(settings, cards, value_head=True)
+    first = open_language_planner(settings.planner, settings.workers, value_head=True)
     with torch.no_grad():
         for parameter in first.parameters():
             if parameter.requires_grad:
@@ -223,7 +222,7 @@ def test_a_planner_survives_the_way_through_a_folder(folder, tmp_path, lora):
     metadata = json.loads((tmp_path / "best" / "orchestai.json").read_text())
     assert metadata["epoch"] == 3
     assert metadata["format"] == "orchestai.language-planner/1"
-    second = load_planner(path, settings, cards, value_head=True)
+    second = load_planner(path, settings.planner, settings.workers, value_head=True)
     assert {name for name, p in first.named_parameters() if p.requires_grad} == {
         name for name, p in second.named_parameters() if p.requires_grad
     }
@@ -273,7 +272,8 @@ def test_with_adapters_the_reference_is_where_training_began(folder):
 
 def test_what_cannot_be_opened_says_what_to_do(folder, tmp_path):
     settings = config(folder)
-    cards = worker_cards(settings.workers)
+    first, *_ = settings.workers.pool.items()
+    smaller = settings.workers.model_copy(update={"pool": dict([first])})
     (tmp_path / "empty").mkdir()
     for model, said in (
         (config("tiny"), "`tiny` knows nothing before phase 1"),
@@ -281,25 +281,25 @@ def test_what_cannot_be_opened_says_what_to_do(folder, tmp_path):
         (config(folder, load_in_4bit=True, lora={"rank": 2}), "bitsandbytes|GPU"),
     ):
         with pytest.raises(UserError, match=said):
-            open_language_planner(model, cards)
+            open_language_planner(model.planner, model.workers)
     with pytest.raises(ValueError, match="needs adapters"):
         config(folder, load_in_4bit=True)
     with pytest.raises(ValueError, match="random weights"):
         config("tiny", lora={"rank": 2})
     with pytest.raises(UserError, match="no planner's folder"):
-        load_planner(tmp_path / "empty", settings, cards)
+        load_planner(tmp_path / "empty", settings.planner, settings.workers)
     (tmp_path / "empty" / "orchestai.json").write_text("{}")
     with pytest.raises(UserError, match="not written by this version"):
-        load_planner(tmp_path / "empty", settings, cards)
+        load_planner(tmp_path / "empty", settings.planner, settings.workers)
     digests.write_sums(tmp_path / "empty")
     with pytest.raises(UserError, match="not a planner of this program"):
-        load_planner(tmp_path / "empty", settings, cards)
+        load_planner(tmp_path / "empty", settings.planner, settings.workers)
     save_planner(tmp_path / "p", planner(folder), settings)
     with pytest.raises(UserError, match="another pool"):
-        load_planner(tmp_path / "p", settings, cards[:1])
-    new_pool = settings.model_copy(update={"planner": settings.planner.model_copy(update={"allow_new_pool": True})})
+        load_planner(tmp_path / "p", settings.planner, smaller)
+    new_pool = settings.planner.model_copy(update={"allow_new_pool": True})
     with pytest.raises(UserError, match="without descriptions of the workers"):
-        load_planner(tmp_path / "p", new_pool, cards[:1])
+        load_planner(tmp_path / "p", new_pool, smaller)
 
 
 def test_gradient_checkpointing_changes_nothing(folder):

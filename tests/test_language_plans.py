@@ -28,7 +28,7 @@ def example(edges: str, *, given: bool = False, task: str = "make tea"):
 
 def planner(settings):
     torch.manual_seed(0)
-    return open_language_planner(settings, worker_cards(settings.workers), ["make tea", *STEPS])
+    return open_language_planner(settings.planner, settings.workers, ["make tea", *STEPS])
 
 
 def test_a_plan_without_workers_is_written_and_read_back():

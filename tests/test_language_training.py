@@ -23,7 +23,6 @@ from orchestai.training.supervised.language_planner import LanguageImitation
 from orchestai.training.supervised.metrics import written_plans_metrics
 from orchestai.training.supervised.tokenized_examples import make_lesson, workflow_of
 from orchestai.training.supervised.train import train
-from orchestai.workers.pool import worker_cards
 
 
 def config(model: str | Path = "tiny", *, language: dict[str, object] | None = None, **phase1: object) -> Config:
@@ -68,7 +67,7 @@ def imitation(
     settings = settings or config()
     torch.manual_seed(0)
     texts = [one.instruction for one in examples()]
-    planner = open_language_planner(settings, worker_cards(settings.workers), texts)
+    planner = open_language_planner(settings.planner, settings.workers, texts)
     pairs = [(one, make_lesson(one, planner)) for one in some]
     return LanguageImitation(planner, pairs, pairs, settings.training.phase1_supervised, Accelerator(cpu=True))
 
@@ -95,7 +94,7 @@ def test_it_learns_to_plan_and_keeps_the_best_epoch(data, tmp_path):
     assert (last / "training_state.pt").exists()
     assert not (best / "training_state.pt").exists()
     assert json.loads((best / "orchestai.json").read_text())["epoch"] == summary.epoch
-    planner = load_planner(tmp_path / "phase1_best.pth", settings, worker_cards(settings.workers))
+    planner = load_planner(tmp_path / "phase1_best.pth", settings.planner, settings.workers)
     (plan,) = planner.plan_instructions(["First, spell the date. Then, count its words."])
     assert plan.raw_valid
     assert [(s.instruction, s.task_type, s.worker, s.fallback, s.depends_on) for s in plan.workflow.subtasks] == [

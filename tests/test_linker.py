@@ -67,7 +67,7 @@ def test_it_learns_what_the_instruction_says_of_its_steps(tmp_path):
     save_training_data(tmp_path / "data.json", examples(), settings)
     summary = train(settings, data=tmp_path / "data.json", output_dir=tmp_path)
     assert summary.metrics["exact_decomposition"] == 1
-    loaded = load_planner(tmp_path / "phase1_best.pth", settings, worker_cards(settings.workers))
+    loaded = load_planner(tmp_path / "phase1_best.pth", settings.planner, settings.workers)
     asked = plan(("feed the cat", "boil water", "take a cup"), "one after the other")
     [made] = loaded.plan_steps([asked.instruction], [spans(asked)])
     assert made.raw_valid
@@ -158,7 +158,7 @@ def test_a_checkpoint_brings_its_linker_along(tmp_path):
     model, settings = planner(), config()
     save_planner(tmp_path / "p.pth", model, settings)
     bare = config(None)
-    loaded = load_planner(tmp_path / "p.pth", bare, worker_cards(bare.workers))
+    loaded = load_planner(tmp_path / "p.pth", bare.planner, bare.workers)
     asked = plan(WORDS[:3], "all at once")
     for one in (model.eval(), loaded):
         one.plan_steps([asked.instruction], [spans(asked)])
@@ -167,7 +167,7 @@ def test_a_checkpoint_brings_its_linker_along(tmp_path):
     checkpoint["language_model"]["fingerprint"] = "another"
     digests.save_torch(tmp_path / "p.pth", checkpoint)
     with pytest.raises(UserError, match="trained on the language model 'smollm2-135m' with other weights than here"):
-        load_planner(tmp_path / "p.pth", bare, worker_cards(bare.workers))
+        load_planner(tmp_path / "p.pth", bare.planner, bare.workers)
 
 
 def test_a_checkpoint_of_a_linker_of_another_kind_is_refused_in_one_line(tmp_path):
@@ -177,7 +177,7 @@ def test_a_checkpoint_of_a_linker_of_another_kind_is_refused_in_one_line(tmp_pat
     checkpoint["planner"]["linker"] = {"layers": 2, "precision": "bfloat16"}
     digests.save_torch(tmp_path / "p.pth", checkpoint)
     with pytest.raises(UserError, match=r"^[^\n]*another version \(linker\.layers: Extra inputs .*\); train again$"):
-        load_planner(tmp_path / "p.pth", settings, worker_cards(settings.workers))
+        load_planner(tmp_path / "p.pth", settings.planner, settings.workers)
 
 
 @pytest.mark.parametrize("wording", ["Step {a} must precede step {b}.", "Step {b} follows the completion of step {a}."])

@@ -11,7 +11,6 @@ from orchestai.config import Config
 from orchestai.data.training_file import Rewards, Targets, TrainingExample, save_training_data
 from orchestai.planner.checkpoint import load_planner
 from orchestai.training.supervised.train import train
-from orchestai.workers.pool import worker_cards
 
 STEPS = {
     "sort the list": "lists",
@@ -69,7 +68,7 @@ def checkpoint(tmp_path_factory) -> Path:
 
 def chosen(checkpoint: Path, settings: Config) -> dict[str, str]:
     """Step -> worker, in plans of this pool."""
-    planner = load_planner(checkpoint, settings, worker_cards(settings.workers))
+    planner = load_planner(checkpoint, settings.planner, settings.workers)
     plans = planner.plan_instructions([f"First, {a}. Then, {b}." for a, b in zip(STEPS, [*STEPS][1:], strict=False)])
     return {s.instruction: s.worker for plan in plans for s in plan.workflow.subtasks}
 
@@ -107,7 +106,7 @@ def test_an_unrelated_worker_added_changes_nothing(checkpoint):
 def test_prices_are_read_from_the_cards_at_hand(checkpoint):
     dearer = config(CARDS, new=True, words=2e-5)
     assert chosen(checkpoint, dearer) == STEPS
-    planners = [load_planner(checkpoint, s, worker_cards(s.workers)) for s in (config(CARDS), dearer)]
+    planners = [load_planner(checkpoint, s.planner, s.workers) for s in (config(CARDS), dearer)]
     before, after = (planner.card_features for planner in planners)
     assert not torch.equal(before[0], after[0])
     assert torch.equal(before[1:], after[1:])

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from orchestai.config import Config
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
-from orchestai.execution.reward import AbsoluteReward, RelativeReward, invalid_reward, reward_form
+from orchestai.execution.reward import AbsoluteReward, RelativeReward, RewardForm, invalid_reward, reward_form
 from orchestai.execution.reward_reference import Reference, typical
 from orchestai.outcome import Reward, Scored, Unscorable
 from orchestai.rewards.functions import score
@@ -26,6 +26,10 @@ REFERENCE = Reference(2.0, 300.0, "given")
 def configuration(rewards=None, **weights) -> Config:
     pool = {"w": {"kind": "tool", "tool": "text", "card": "a worker"}}
     return Config(workers={"pool": pool}, rewards=rewards or {}, training={"phase2_rl": weights})
+
+
+def configured(config: Config, measured: Reference | None) -> RewardForm | None:
+    return reward_form(config.rewards, config.training.phase2_rl, measured)
 
 
 def relative(success="all", reference=REFERENCE) -> RelativeReward:
@@ -59,7 +63,7 @@ def execution(outcome, cost=2.0, latency_ms=100.0, checks=(True, None, False), s
 )
 def test_the_absolute_form_is_the_formula_that_its_keys_stand_for(success, fraction, expected):
     """A configuration that sets them works as written, without a word about the form."""
-    form = reward_form(configuration({"success": success}, **SEED), None)
+    form = configured(configuration({"success": success}, **SEED), None)
     assert form.of(execution(Scored(fraction))).total == pytest.approx(expected)
 
 
@@ -130,7 +134,7 @@ def test_a_term_without_a_reference_is_left_out_and_that_is_said():
 def test_terms_that_weigh_nothing_are_not_listed():
     """`less up to 0% of it for cost (half of that at 0 USD)` was said of weights of 0."""
     weights = {"cost_weight": 0.0, "latency_weight": 0.0, "check_weight": 0.0}
-    assert reward_form(configuration(weights), None).remarks() == ["reward: 10 per success"]
+    assert configured(configuration(weights), None).remarks() == ["reward: 10 per success"]
 
 
 def test_what_is_invalid_is_worth_less_than_the_worst_that_is_not():
@@ -180,20 +184,20 @@ def test_the_form_is_what_the_keys_say_and_survives_being_written():
     ],
 )
 def test_the_configuration_goes_before_what_was_measured(rewards, measured, expected):
-    form = reward_form(configuration(rewards), measured)
+    form = configured(configuration(rewards), measured)
     assert (form and (form.reference.cost_usd, form.reference.latency_ms)) == expected
 
 
 def test_a_term_that_outweighs_success_is_warned_of():
     """With the former defaults a second was worth a solved task, and nothing said so."""
-    slow = reward_form(configuration(**SEED), Reference(1e-5, 900.0, "logs")).remarks()
+    slow = configured(configuration(**SEED), Reference(1e-5, 900.0, "logs")).remarks()
     assert [line for line in slow if line.startswith("warning")] == [
         "warning: training.phase2_rl.gamma_latency=0.01: 1e+03 ms of latency take away what a success gives, and an "
         "execution typically needs 900, so training may give up success for it; lower it, or leave it out for "
         "rewards.form=relative"
     ]
     assert any("beta=0.1: 100 USD" in line for line in slow)
-    fast = reward_form(configuration(**SEED), Reference(1e-5, 3.0, "logs")).remarks()
+    fast = configured(configuration(**SEED), Reference(1e-5, 3.0, "logs")).remarks()
     assert not [line for line in fast if line.startswith("warning")]
     assert isinstance(relative().of(execution(Scored(1.0))), Reward)
     assert "half of that at 2 USD" in relative().remarks()[0]

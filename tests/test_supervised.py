@@ -122,7 +122,7 @@ def test_it_learns_to_plan_and_keeps_the_best_epoch(data, tmp_path):
     } <= saved.keys()
     assert saved["epoch"] == summary.epoch
     assert saved["val_loss"] == summary.val_loss
-    planner = load_planner(tmp_path / "phase1_best.pth", settings, worker_cards(settings.workers))
+    planner = load_planner(tmp_path / "phase1_best.pth", settings.planner, settings.workers)
     workflow = planner.plan_instructions(["First, spell the date. Then, sort the list."])[0].workflow
     assert [(s.instruction, s.task_type, s.worker, s.fallback, s.depends_on) for s in workflow.subtasks] == [
         ("spell the date", "date", "words", ("slow",), ()),
@@ -198,32 +198,34 @@ def checkpoint(tmp_path_factory) -> Path:
 
 def test_a_planner_is_loaded_for_its_own_pool_unless_told_otherwise(checkpoint):
     settings = config()
-    cards = worker_cards(settings.workers)
-    load_planner(checkpoint, settings, cards[::-1])
+    workers = list(settings.workers.pool.items())
+    reordered, smaller = (
+        settings.workers.model_copy(update={"pool": dict(some)}) for some in (workers[::-1], workers[1:])
+    )
+    load_planner(checkpoint, settings.planner, reordered)
     with pytest.raises(UserError, match=r"another pool \(gone: words\).*planner.allow_new_pool=true"):
-        load_planner(checkpoint, settings, cards[1:])
-    allowed = settings.model_copy(update={"planner": settings.planner.model_copy(update={"allow_new_pool": True})})
-    planner = load_planner(checkpoint, allowed, cards[1:])
+        load_planner(checkpoint, settings.planner, smaller)
+    allowed = settings.planner.model_copy(update={"allow_new_pool": True})
+    planner = load_planner(checkpoint, allowed, smaller)
     assert planner.plan_instructions(["Sort the list."])[0].workflow is not None
 
 
 def test_what_is_no_planner_for_this_configuration_is_refused_in_one_line(checkpoint, tmp_path):
     settings = config()
-    cards = worker_cards(settings.workers)
     types = settings.planner.model_copy(update={"task_types": ("string", "other")})
     torn, other, foreign = (tmp_path / f"{name}.pth" for name in ("torn", "other", "foreign"))
     torn.write_bytes(checkpoint.read_bytes()[:1000])
     digests.save_torch(other, {"model_state_dict": {}})
     torch.save({"model_state_dict": {}}, foreign)
     for path, use, message in (
-        (tmp_path / "none.pth", settings, "no such checkpoint"),
-        (torn, settings, "torn.pth: damaged"),
-        (other, settings, "not a planner checkpoint"),
-        (foreign, settings, "not written by this version"),
-        (checkpoint, settings.model_copy(update={"planner": types}), "trained for planner.task_types"),
+        (tmp_path / "none.pth", settings.planner, "no such checkpoint"),
+        (torn, settings.planner, "torn.pth: damaged"),
+        (other, settings.planner, "not a planner checkpoint"),
+        (foreign, settings.planner, "not written by this version"),
+        (checkpoint, types, "trained for planner.task_types"),
     ):
         with pytest.raises(UserError, match=message) as caught:
-            load_planner(path, use, cards)
+            load_planner(path, use, settings.workers)
         assert "\n" not in str(caught.value)
 
 
@@ -231,9 +233,9 @@ def test_the_checkpoint_is_small_and_keeps_its_own_shape(checkpoint, tmp_path):
     """The encoder's 90 MB stay out; a changed width in the configuration does not matter to a trained planner."""
     assert checkpoint.stat().st_size < 5e6
     settings = config()
-    wider = settings.model_copy(update={"planner": settings.planner.model_copy(update={"d_model": 64})})
+    wider = settings.planner.model_copy(update={"d_model": 64})
     copy = shutil.copy(checkpoint, tmp_path / "copy.pth")
-    assert load_planner(copy, wider, worker_cards(settings.workers)).config.d_model == 48
+    assert load_planner(copy, wider, settings.workers).config.d_model == 48
 
 
 def test_the_data_set_goes_through_an_ordinary_loader():

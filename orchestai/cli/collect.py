@@ -69,7 +69,9 @@ async def run_collect(
     from orchestai.tasks.suite import data_fingerprint
 
     tasks = tasks_to_collect(config)
-    form = reward_form(config, reference_of(planner) if is_checkpoint(planner) else None)
+    form = reward_form(
+        config.rewards, config.training.phase2_rl, reference_of(planner) if is_checkpoint(planner) else None
+    )
 
     def worth(execution: Execution) -> float | None:
         """None as long as there is nothing measured that costs could be compared with."""
@@ -78,7 +80,7 @@ async def run_collect(
 
     name = f"{planner}/{seed}"
     with locked(output_dir, f"collect-{artifacts.fingerprint(name)}"):  # a second one would pay for the same again
-        async with open_runtime(config, record=record) as runtime:
+        async with open_runtime(config.workers, config.execution, config.sandbox, record=record) as runtime:
             facts = {"planner": name, "num_executions": num_executions, "data_fingerprint": data_fingerprint(tasks)}
             level = runtime.sandbox.level
             artifacts.save_run_info(output_dir, config, command="collect", seed=seed, sandbox_level=level, **facts)
@@ -87,7 +89,7 @@ async def run_collect(
             with progress_bar(num_executions) as progress:
                 state = await run_collection(
                     asked,
-                    planner_for(planner, config, runtime.pool, seed),
+                    planner_for(planner, config.planner, config.workers, runtime.pool, seed),
                     runtime.executor,
                     ExecutionLog(output_dir),
                     reward=worth,

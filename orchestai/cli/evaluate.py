@@ -12,7 +12,7 @@ from orchestai.cli.options import CHECKPOINTS, CONFIG, EXECUTION_LOGS, ConfigFil
 from orchestai.errors import UserError
 
 if TYPE_CHECKING:
-    from orchestai.config import Config, WorkersConfig
+    from orchestai.config import Config, PlannerConfig, WorkersConfig
     from orchestai.evaluation.systems.evaluate import Evaluation
     from orchestai.execution.executor import Executor
     from orchestai.planner.language.planner import LanguagePlanner
@@ -48,22 +48,21 @@ async def run_evaluate(
 ) -> Evaluation:
     """Compare both phases and the baselines on the evaluation split; writes JSON, table and plot."""
     from orchestai.evaluation.held_out import held_out_tasks
-    from orchestai.evaluation.systems.evaluate import embedder
+    from orchestai.evaluation.systems.evaluate import Logged, embedder
     from orchestai.evaluation.systems.evaluate import evaluate as run_evaluation
+    from orchestai.evaluation.systems.runner import Runner
     from orchestai.execution.log import read_log
     from orchestai.execution.record import measured_in
     from orchestai.execution.runtime import open_runtime
     from orchestai.planner.checkpoint import is_checkpoint, load_planner, reference_of, seen_by
     from orchestai.storage import artifacts
     from orchestai.tasks.splits import open_splits
-    from orchestai.training.rl.open_reward import open_reward
-    from orchestai.workers.pool import worker_cards
+    from orchestai.training.rl.open_reward import Measurement, open_reward
 
     splits = open_splits(config.tasks)
     records = read_log(logs).records if logs.exists() else []
-    cards = worker_cards(config.workers)
     paths = {name: path for name, path in (("phase 1", phase1), ("phase 2", phase2)) if is_checkpoint(path)}
-    planners = {name: load_planner(path, config, cards) for name, path in paths.items()}
+    planners = {name: load_planner(path, config.planner, config.workers) for name, path in paths.items()}
     if not planners:
         raise UserError(f"neither {phase1} nor {phase2} exists; train first, or pass --phase1 and --checkpoint")
     held_out = held_out_tasks(splits, {name: seen_by(path) for name, path in paths.items()})
@@ -77,23 +76,22 @@ async def run_evaluate(
 
     @asynccontextmanager
     async def other_workers(workers: WorkersConfig) -> AsyncIterator[Executor]:
-        async with open_runtime(config.model_copy(update={"workers": workers}), record=record) as runtime:
+        async with open_runtime(workers, config.execution, config.sandbox, record=record) as runtime:
             yield runtime.executor
 
     measured = (reference_of(path) for path in (phase2, phase1) if known[path])
     reference = next(filter(None, measured), None) or measured_in(records)
-    async with open_runtime(config, record=record) as runtime:
-        reward = await open_reward(config, reference, held_out.kept, runtime.executor.execute, None)
+    async with open_runtime(config.workers, config.execution, config.sandbox, record=record) as runtime:
+        execute, concurrency = runtime.executor.execute, config.execution.concurrency
+        measurement = Measurement(config.workers, held_out.kept, execute, concurrency)
+        reward = await open_reward(config.rewards, config.training.phase2_rl, reference, measurement)
         say(*reward.remarks())
         evaluation = await run_evaluation(
             config,
             planners,
-            held_out.kept,
-            runtime.executor,
-            reward=reward,
-            cards=cards,
-            embed=embedder(_encoder(config, planners)),
-            records=records,
+            Runner(runtime.executor, held_out.kept, reward, config.tasks.unscorable_limit),
+            reward,
+            Logged(embedder(_encoder(config.planner, planners)), records),
             open_executor=other_workers,
             console=console,
         )
@@ -102,11 +100,10 @@ async def run_evaluate(
     return evaluation
 
 
-def _encoder(config: Config, planners: Mapping[str, PlannerModel | LanguagePlanner]) -> TextEncoder:
+def _encoder(settings: PlannerConfig, planners: Mapping[str, PlannerModel | LanguagePlanner]) -> TextEncoder:
     """Of a planner that has one, else the configured one."""
     from orchestai.planner.slots.encoder import open_encoder
     from orchestai.planner.slots.model import PlannerModel
 
     own = (planner.encoder for planner in planners.values() if isinstance(planner, PlannerModel))
-    settings = config.planner
     return next(own, None) or open_encoder(settings.encoder, settings.max_tokens, settings.encoder_layer)

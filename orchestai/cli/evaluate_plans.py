@@ -34,7 +34,6 @@ def evaluate_plans(
     from orchestai.planner.checkpoint import is_checkpoint, load_planner, seen_by
     from orchestai.planner.slots.encoder import MINILM, open_encoder
     from orchestai.storage import artifacts
-    from orchestai.workers.pool import worker_cards
 
     loaded = load_config(config, overrides or [])
     if checkpoint is None and is_checkpoint(_PLANNER):
@@ -42,7 +41,7 @@ def evaluate_plans(
     examples = load_training_data(plans, loaded)
     if not any(example.split == "test" for example in examples):
         say(f"{plans}: no plan is kept for tests, so all are scored that the planner is not known to have learned")
-    planner = None if checkpoint is None else load_planner(checkpoint, loaded, worker_cards(loaded.workers))
+    planner = None if checkpoint is None else load_planner(checkpoint, loaded.planner, loaded.workers)
     tested = tested_plans(examples)
     held_out = hold_out(
         tested,

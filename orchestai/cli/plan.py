@@ -37,9 +37,8 @@ def make_plan(config: Config, instruction: str, checkpoint: Path) -> Workflow:
     """
     from orchestai.planner.checkpoint import load_planner
     from orchestai.tasks.task import Task
-    from orchestai.workers.pool import worker_cards
 
-    planner = load_planner(checkpoint, config, worker_cards(config.workers))
+    planner = load_planner(checkpoint, config.planner, config.workers)
     answer = planner.plan([Task(task_id="0", suite="given", instruct_prompt=instruction, test="")])[0]
     if answer.workflow is None:
         raise UserError(f"no plan: {answer.error}")

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestai.config import (
+    CACHE_DIR,
     LoggingConfig,
     LoraConfig,
     Phase2Config,
@@ -19,7 +20,6 @@ from orchestai.config import (
 )
 from orchestai.config.backend import BackendConfig
 from orchestai.config.formats import MixedPrecision, WeightFormat
-from orchestai.config.planner import CACHE_DIR
 from orchestai.config.section import RootSection, Section
 
 CreditRule: TypeAlias = Literal["outcome", "role", "turn", "return_to_go", "joint", "context"]
@@ -197,4 +197,4 @@ class AgentConfig(RootSection):
 
     @property
     def cache_dir(self) -> Path:
-        return (self.workers.cache_dir if self.workers else None) or CACHE_DIR
+        return self.workers.models_dir if self.workers else CACHE_DIR

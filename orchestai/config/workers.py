@@ -94,3 +94,8 @@ class WorkersConfig(Section):
     """What a generation that is neither recorded nor cached does: run the model, or make the episode unscorable."""
     cache_dir: Path | None = CACHE_DIR
     """Where generations are cached and converted models are kept; null switches the cache off."""
+
+    @property
+    def models_dir(self) -> Path:
+        """Where converted models are kept, also without a cache."""
+        return self.cache_dir or CACHE_DIR

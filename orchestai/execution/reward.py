@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from orchestai.config import Config
+from orchestai.config import RewardsConfig
+from orchestai.config.rl import RewardWeights
 from orchestai.execution.result import Execution
 from orchestai.execution.reward_reference import Reference, settle
 from orchestai.outcome import Reward, RewardPart, StepReward, Unscorable
@@ -197,9 +198,8 @@ def invalid_reward(floor: float, margin: float, valid: Iterable[float]) -> float
     return min(floor, min(valid, default=math.inf) - margin)
 
 
-def reward_form(config: Config, measured: Reference | None) -> RewardForm | None:
+def reward_form(rewards: RewardsConfig, weights: RewardWeights, measured: Reference | None) -> RewardForm | None:
     """The configured form; None where it compares with a reference, and that is neither measured nor configured."""
-    weights, rewards = config.training.phase2_rl, config.rewards
     if rewards.form == "absolute":
         rates = (weights.beta or 0.0, weights.gamma_latency or 0.0, weights.shaped_reward or 0.0)
         return AbsoluteReward(weights.alpha, rewards.success, measured, *rates)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestai.config import Config
+from orchestai.config import ExecutionConfig, SandboxConfig, WorkersConfig
 from orchestai.execution.executor import Executor
 from orchestai.sandbox import Sandbox
 from orchestai.workers.pool import WorkerPool
@@ -17,14 +17,15 @@ from orchestai.workers.pool import WorkerPool
 class Runtime:
     """Open sandbox, workers and executor of one configuration."""
 
-    config: Config
     sandbox: Sandbox
     pool: WorkerPool
     executor: Executor
 
 
 @asynccontextmanager
-async def open_runtime(config: Config, *, record: Path | None = None) -> AsyncIterator[Runtime]:
+async def open_runtime(
+    workers: WorkersConfig, execution: ExecutionConfig, sandbox: SandboxConfig, *, record: Path | None = None
+) -> AsyncIterator[Runtime]:
     """Start the sandbox and the workers, check that models are at hand, and close all of it at the end.
 
     Args:
@@ -33,7 +34,7 @@ async def open_runtime(config: Config, *, record: Path | None = None) -> AsyncIt
     Raises:
         UserError: a server does not answer, a model or a key is missing.
     """
-    with Sandbox.from_config(config.sandbox) as sandbox:
-        async with WorkerPool.from_config(config.workers, sandbox, record=record) as pool:
+    with Sandbox.from_config(sandbox) as opened:
+        async with WorkerPool.from_config(workers, opened, record=record) as pool:
             await pool.check()
-            yield Runtime(config, sandbox, pool, Executor(pool, sandbox, config.execution))
+            yield Runtime(opened, pool, Executor(pool, opened, execution))

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from orchestai.config import CACHE_DIR, Config, LoraConfig, ModelConfig
+from orchestai.config import LoraConfig, ModelConfig
 from orchestai.errors import UserError
 from orchestai.lm import weights
 from orchestai.lm.model_keys import ModelKeys
@@ -69,10 +69,6 @@ def find_source(name: str, known: Mapping[str, ModelConfig], cache_dir: Path, ke
             )
         name, key = known[name].name, f"workers.models.{name}.name"
     return weights.source(name, cache_dir, key)
-
-
-def cache_dir(config: Config) -> Path:
-    return config.workers.cache_dir or CACHE_DIR
 
 
 def add_adapter(model: PreTrainedModel, lora: LoraConfig) -> None:

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from orchestai.config import BASE, Config, PlannerConfig
+from orchestai.config import BASE, PlannerConfig, WorkersConfig
+from orchestai.config.section import RootSection
 from orchestai.errors import UserError
 from orchestai.execution.reward_reference import Reference
-from orchestai.lm.loading import cache_dir
 from orchestai.planner.language.checkpoint import (
     METADATA,
     load_language_planner,
@@ -30,6 +30,7 @@ from orchestai.planner.slots.step_encoder import EchoReader
 from orchestai.storage import artifacts, digests
 from orchestai.tasks.seen import NOTHING_SEEN, SeenTasks
 from orchestai.workers.base import WorkerCard
+from orchestai.workers.pool import worker_cards
 
 FORMAT = "orchestai.planner/1"
 """Says what the file is; the number grows when older programs could not read it."""
@@ -50,7 +51,7 @@ _OF_THE_WEIGHTS = (
 """Keys of `planner` that the weights were made for; a loaded planner keeps them, whatever the configuration says."""
 
 
-def save_planner(path: Path | str, planner: PlannerModel | LanguagePlanner, config: Config, **facts: Any) -> None:
+def save_planner(path: Path | str, planner: PlannerModel | LanguagePlanner, config: RootSection, **facts: Any) -> None:
     """Write a planner with the configuration and the pool that it was trained for.
 
     The file of a `PlannerModel` loads with `torch.load(path, weights_only=True)`. A language model is a folder, whose
@@ -80,9 +81,9 @@ def save_planner(path: Path | str, planner: PlannerModel | LanguagePlanner, conf
 
 
 def load_planner(
-    path: Path | str, config: Config, cards: Sequence[WorkerCard], *, value_head: bool = False
+    path: Path | str, settings: PlannerConfig, workers: WorkersConfig, *, value_head: bool = False
 ) -> PlannerModel | LanguagePlanner:
-    """A planner for the workers `cards`, in evaluation mode.
+    """A planner for the configured workers, in evaluation mode.
 
     Args:
         path: as `locate` finds it; `base` is the configured language model before any training here.
@@ -93,28 +94,28 @@ def load_planner(
             another encoder or (unless `planner.allow_new_pool` is set) another pool.
     """
     if str(path) == BASE:
-        return open_language_planner(config, cards, value_head=value_head)
-    path = locate(path)
+        return open_language_planner(settings, workers, value_head=value_head)
+    path, cards = locate(path), worker_cards(workers)
     if path.is_dir():
         metadata = read_metadata(path)
         try:
             made_for, known = _made_for(metadata)
         except (KeyError, TypeError, ValueError) as error:
             raise other_version(path, error) from None
-        _check(path, made_for, known, config, cards)
-        return load_language_planner(path, config, cards, value_head=value_head)
+        _check(path, made_for, known, settings, cards)
+        return load_language_planner(path, settings, workers, value_head=value_head)
     checkpoint = read_checkpoint(path)
     try:
         made_for, known = _made_for(checkpoint)
         weights = checkpoint["model_state_dict"]
     except (KeyError, TypeError, ValueError) as error:
         raise other_version(path, error) from None
-    _check(path, made_for, known, config, cards)
+    _check(path, made_for, known, settings, cards)
     digests.check_finite(path, weights)
     planner = PlannerModel(
-        config.planner.model_copy(update={key: getattr(made_for, key) for key in _OF_THE_WEIGHTS}),
+        settings.model_copy(update={key: getattr(made_for, key) for key in _OF_THE_WEIGHTS}),
         cards,
-        cache_dir=cache_dir(config),
+        cache_dir=workers.models_dir,
     )
     for part, model in _frozen(planner).items():
         if checkpoint.get(part, {}).get("fingerprint") != model.fingerprint:
@@ -233,10 +234,14 @@ def _made_for(checkpoint: Mapping[str, Any]) -> tuple[PlannerConfig, list[Worker
 
 
 def _check(
-    path: Path, made_for: PlannerConfig, known: Sequence[WorkerCard], config: Config, cards: Sequence[WorkerCard]
+    path: Path,
+    made_for: PlannerConfig,
+    known: Sequence[WorkerCard],
+    settings: PlannerConfig,
+    cards: Sequence[WorkerCard],
 ) -> None:
-    _check_types(path, made_for, config.planner)
-    if not config.planner.allow_new_pool:
+    _check_types(path, made_for, settings)
+    if not settings.allow_new_pool:
         _check_pool(path, known, cards)
 
 

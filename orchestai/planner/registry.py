@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from orchestai.config import Config
+from orchestai.config import PlannerConfig, WorkersConfig
 from orchestai.errors import UserError
 from orchestai.planner.base import Planner
 from orchestai.planner.baselines.assignment import FixedAssignment, RandomAssignment
@@ -19,7 +19,9 @@ from orchestai.workers.pool import WorkerPool, planner_prices
 NAMES = "reference, random, heuristic, llm, base, reference:WORKER, whole:WORKER or the path of a checkpoint"
 
 
-def planner_for(name: str, config: Config, pool: WorkerPool, seed: int) -> Callable[[int], Planner]:
+def planner_for(
+    name: str, settings: PlannerConfig, workers: WorkersConfig, pool: WorkerPool, seed: int
+) -> Callable[[int], Planner]:
     """What makes the planner of a repetition: `reference` and `random` draw anew for each, the others repeat.
 
     Args:
@@ -37,24 +39,24 @@ def planner_for(name: str, config: Config, pool: WorkerPool, seed: int) -> Calla
         fixed = ReferencePlanner(FixedAssignment((worker,))) if kind == "reference" else WholePlanner(worker)
         return lambda repetition: fixed
     if name == "reference":
-        assignment = RandomAssignment(tuple(pool.names), config.planner.max_fallbacks)
+        assignment = RandomAssignment(tuple(pool.names), settings.max_fallbacks)
         return lambda repetition: ReferencePlanner(assignment, seed=_mixed(seed, repetition))
     if name == "random":
-        return lambda repetition: RandomPlanner(pool.names, config.planner, seed=_mixed(seed, repetition))
-    single = _single(name, config, pool)
+        return lambda repetition: RandomPlanner(pool.names, settings, seed=_mixed(seed, repetition))
+    single = _single(name, settings, workers, pool)
     return lambda repetition: single
 
 
-def _single(name: str, config: Config, pool: WorkerPool) -> Planner:
+def _single(name: str, settings: PlannerConfig, workers: WorkersConfig, pool: WorkerPool) -> Planner:
     if name == "heuristic":
-        return HeuristicPlanner(config.workers.cascade or pool.names, config.planner)
+        return HeuristicPlanner(workers.cascade or pool.names, settings)
     if name == "llm":
-        if config.workers.planner_model is None:
+        if workers.planner_model is None:
             raise UserError("--planner llm: workers.planner_model names no model; set it to a key of workers.models")
-        prices = planner_prices(config.workers)
-        return FewShotPlanner(pool.generator(config.workers.planner_model), pool.cards, config.planner, prices)
+        prices = planner_prices(workers)
+        return FewShotPlanner(pool.generator(workers.planner_model), pool.cards, settings, prices)
     if is_checkpoint(name):
-        return load_planner(Path(name), config, pool.cards)
+        return load_planner(Path(name), settings, workers)
     raise UserError(f"--planner {name}: neither a checkpoint nor one of {NAMES}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from orchestai.config import Config
+from orchestai.config import PlannerConfig, WorkersConfig
 from orchestai.evaluation.systems.assignments import Embed, NearestAssignment, PriorAssignment
 from orchestai.evaluation.systems.worker_credit import Trial
 from orchestai.planner.base import Plan, Planner
@@ -13,7 +13,7 @@ from orchestai.planner.baselines.assignment import Assignment, FixedAssignment, 
 from orchestai.planner.baselines.heuristic import HeuristicPlanner
 from orchestai.planner.baselines.reference import ReferencePlanner, WholePlanner
 from orchestai.tasks.task import Task
-from orchestai.workers.base import WorkerCard
+from orchestai.workers.pool import worker_cards
 
 WHOLE = "whole: "
 """Rows of one worker asked for the whole task are named so, before the worker's name."""
@@ -45,23 +45,23 @@ class ReassignedPlanner:
         return dataclasses.replace(plan, workflow=workflow, decisions=None, logp=None)
 
 
-def whole_rows(config: Config) -> dict[str, Planner]:
+def whole_rows(workers: WorkersConfig) -> dict[str, Planner]:
     """Every worker asked for the whole task, then the cascade, cheap to strong."""
-    rows: dict[str, Planner] = {f"{WHOLE}{name}": WholePlanner(name) for name in config.workers.pool}
-    if cascade := config.workers.cascade:
+    rows: dict[str, Planner] = {f"{WHOLE}{name}": WholePlanner(name) for name in workers.pool}
+    if cascade := workers.cascade:
         rows[WHOLE_CASCADE] = WholePlanner(cascade[0], cascade[1:])
     return rows
 
 
 def step_rows(
-    config: Config, cards: Sequence[WorkerCard], plans: Mapping[str, Plan], log: Sequence[Trial], embed: Embed
+    settings: PlannerConfig, workers: WorkersConfig, plans: Mapping[str, Plan], log: Sequence[Trial], embed: Embed
 ) -> dict[str, Planner]:
     """Other choices of workers for given decompositions, then other decompositions.
 
     The random, per-type and kNN rows may use as many fallbacks as the planner; the cascade asks all of its workers.
     What learns from logs is left out where there are none.
     """
-    fallbacks = config.planner.max_fallbacks
+    fallbacks, cards = settings.max_fallbacks, worker_cards(workers)
     cheapest = min(cards, key=lambda card: card.price_usd)
     choices: dict[str, Assignment] = {
         RANDOM: RandomAssignment(tuple(card.name for card in cards), fallbacks),
@@ -70,11 +70,11 @@ def step_rows(
     if log:
         choices[PRIOR] = PriorAssignment(log, fallbacks)
         choices[NEAREST] = NearestAssignment(log, embed, fallbacks)
-    if config.workers.cascade:
-        choices[CASCADE] = FixedAssignment(config.workers.cascade)
+    if workers.cascade:
+        choices[CASCADE] = FixedAssignment(workers.cascade)
     rows: dict[str, Planner] = {name: ReassignedPlanner(plans, choice) for name, choice in choices.items()}
-    if config.workers.cascade:
-        rows[HEURISTIC] = HeuristicPlanner(config.workers.cascade, config.planner)
+    if workers.cascade:
+        rows[HEURISTIC] = HeuristicPlanner(workers.cascade, settings)
     if log:
         rows[REFERENCE] = ReferencePlanner(PriorAssignment(log, fallbacks))
     return rows

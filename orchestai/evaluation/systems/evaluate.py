@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
-from orchestai.config import Config
+from orchestai.config import Config, WorkersConfig
 from orchestai.errors import UserError
 from orchestai.evaluation.held_out import HeldOut
 from orchestai.evaluation.statistics import mean
@@ -35,7 +35,6 @@ from orchestai.evaluation.systems.runner import Runner
 from orchestai.evaluation.systems.sample_k import OpenExecutor, SampleK, sample_k, strongest_sampler
 from orchestai.evaluation.systems.table import table
 from orchestai.evaluation.systems.worker_credit import trials
-from orchestai.execution.executor import Executor
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.reward import RewardForm
 from orchestai.planner.base import Plan, Planner
@@ -44,7 +43,6 @@ from orchestai.progress import open_progress
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import task_hash
 from orchestai.tasks.task import Task
-from orchestai.workers.base import WorkerCard
 
 SCHEMA_VERSION = 1
 
@@ -115,29 +113,36 @@ class Evaluation:
         }
 
 
+@dataclass(frozen=True)
+class Logged:
+    """What the baselines learn from that count.
+
+    Attributes:
+        embed: reads subtasks for the kNN baseline.
+        records: logged executions; those of the tasks that are evaluated on are not used, and without any others these
+            baselines are left out.
+    """
+
+    embed: Embed
+    records: Sequence[ExecutionRecord] = ()
+
+
 async def evaluate(
     config: Config,
     planners: Mapping[str, Planner],
-    tasks: Sequence[Task],
-    executor: Executor,
-    *,
+    runner: Runner,
     reward: RewardForm,
-    cards: Sequence[WorkerCard],
-    embed: Embed,
-    records: Sequence[ExecutionRecord] = (),
+    logged: Logged,
+    *,
     open_executor: OpenExecutor | None = None,
     console: Console | None = None,
 ) -> Evaluation:
-    """Run the planners and all baselines on `tasks`.
+    """Run the planners and all baselines on the runner's tasks.
 
     Args:
         planners: by row name; the first one's decompositions are given to the baselines that choose workers alone, the
             last one is compared with every other row.
-        reward: what an execution is worth.
-        cards: of the pool.
-        embed: reads subtasks for the kNN baseline.
-        records: logged executions, for the baselines that learn by counting; those of `tasks` themselves are not used,
-            and without any others these rows are left out.
+        runner: executes plans on the pool, by this reward.
         open_executor: for sample-k-and-check, whose worker is not in the pool; without it that row is left out.
         console: where the progress bar is shown.
 
@@ -145,24 +150,26 @@ async def evaluate(
         UserError: there is nothing to evaluate, or more executions are unscorable than `tasks.unscorable_limit`
             allows.
     """
+    tasks = runner.tasks
     if not tasks or not planners:
         raise UserError("evaluate: no tasks or no planners; choose another tasks.eval_split, or pass a checkpoint")
-    known = _of_other_tasks(records, tasks)
-    names = [card.name for card in cards]
+    known = _of_other_tasks(logged.records, tasks)
+    names = list(config.workers.pool)
     log = [t for t in trials(known, reward) if t.worker in names]
-    runner = Runner(executor, config, tasks, reward)
     facts: dict[str, Any] = {}
     with open_progress("evaluate", console=console, disable=console is None) as progress:
         bar = _Bar(progress, len(tasks))
         rows = await _run(runner, planners, bar)
         plans = {task.task_id: _plan_of(rows[0], i) for i, task in enumerate(tasks)}
-        others = baselines.whole_rows(config) | baselines.step_rows(config, cards, plans, log, embed)
+        others = baselines.whole_rows(config.workers) | baselines.step_rows(
+            config.planner, config.workers, plans, log, logged.embed
+        )
         rows += await _run(runner, others, bar)
-        sampled = await _sampled(config, rows, len(planners) - 1, tasks, open_executor, bar, reward)
+        sampled = await _sampled(config.workers, rows, len(planners) - 1, runner, open_executor, bar)
         if sampled is not None:
             rows.append(sampled.row)
             facts["sample_k"] = {"worker": sampled.worker, "k": sampled.k, "budget_usd": sampled.budget_usd}
-        hindsight = Hindsight(executor, names, reward, config.execution.concurrency)
+        hindsight = Hindsight(runner.executor, names, reward, config.execution.concurrency)
         found = await hindsight.plans(tasks, bar.start(baselines.ORACLE))
         informed = await runner.run("hindsight", found, bar.start(baselines.ORACLE))
     *rows, informed = rank_invalid([*rows, informed], reward.margin)
@@ -228,21 +235,20 @@ async def _run(runner: Runner, planners: Mapping[str, Planner], bar: _Bar) -> li
 
 
 async def _sampled(
-    config: Config,
+    workers: WorkersConfig,
     rows: Sequence[Row],
     ours: int,
-    tasks: Sequence[Task],
+    runner: Runner,
     open_executor: OpenExecutor | None,
     bar: _Bar,
-    reward: RewardForm,
 ) -> SampleK | None:
     """Sample-k-and-check at the mean cost of row `ours`."""
-    name = strongest_sampler(config)
+    name = strongest_sampler(workers)
     if name is None or open_executor is None:
         return None
     asked_whole = next(row for row in rows if row.name == baselines.WHOLE + name)
     budget_usd = mean(rows[ours].values("cost_usd"))
-    return await sample_k(config, asked_whole, budget_usd, tasks, open_executor, bar.start, reward)
+    return await sample_k(workers, asked_whole, budget_usd, runner, open_executor, bar.start)
 
 
 class _Bar:

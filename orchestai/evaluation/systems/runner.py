@@ -6,7 +6,6 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 
-from orchestai.config import Config
 from orchestai.evaluation.systems.results import Result, Row
 from orchestai.execution.executor import Executor
 from orchestai.execution.result import Execution
@@ -24,16 +23,23 @@ class Runner:
 
     Args:
         reward: what an execution is worth.
+        unscorable_limit: the largest share of the executions that may be unscorable.
     """
 
-    def __init__(self, executor: Executor, config: Config, tasks: Sequence[Task], reward: RewardForm) -> None:
+    def __init__(
+        self, executor: Executor, tasks: Sequence[Task], reward: RewardForm, unscorable_limit: float = 0.2
+    ) -> None:
         self.tasks = tuple(tasks)
         self._reward = reward
-        self._executor = executor
-        self._config = config
-        self._slots = asyncio.Semaphore(config.execution.concurrency)
+        self.executor = executor
+        self._unscorable_limit = unscorable_limit
+        self._slots = asyncio.Semaphore(executor.config.concurrency)
         self._known: dict[str, asyncio.Task[Execution]] = {}
         self._faults: list[Unscorable] = []
+
+    def beside(self, executor: Executor) -> Runner:
+        """The same tasks and reward with another executor."""
+        return Runner(executor, self.tasks, self._reward, self._unscorable_limit)
 
     async def row(self, name: str, planner: Planner, advance: Callable[[], None]) -> Row:
         """Plan all tasks, run the plans and call `advance` after each."""
@@ -85,7 +91,7 @@ class Runner:
 
     async def _in_turn(self, task: Task, workflow: Workflow) -> Execution:
         async with self._slots:
-            execution = await self._executor.execute(task, workflow)
+            execution = await self.executor.execute(task, workflow)
         refuse_lasting(execution.outcome, "executions")
         return execution
 
@@ -96,7 +102,7 @@ class Runner:
             UserError: more of all executions so far are unscorable than `tasks.unscorable_limit` allows.
         """
         counts = UnscorableCounts([*self._faults, *(job.result().outcome for job in self._known.values())])
-        counts.check(self._config.tasks.unscorable_limit, "executions")
+        counts.check(self._unscorable_limit, "executions")
 
 
 def _unjudged(plan: Plan, why: Unscorable) -> Result:

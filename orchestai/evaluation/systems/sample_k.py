@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from orchestai.config import Config, WorkersConfig
+from orchestai.config import WorkersConfig
 from orchestai.evaluation.statistics import mean
 from orchestai.evaluation.systems.baselines import SAMPLE_K
 from orchestai.evaluation.systems.results import Row
 from orchestai.evaluation.systems.runner import Runner
 from orchestai.execution.executor import Executor
-from orchestai.execution.reward import RewardForm
 from orchestai.planner.baselines.reference import WholePlanner
-from orchestai.tasks.task import Task
 
 OpenExecutor: TypeAlias = Callable[[WorkersConfig], AbstractAsyncContextManager[Executor]]
 """Opens an executor on other workers than those of the pool."""
@@ -37,19 +35,18 @@ class SampleK:
     budget_usd: float
 
 
-def strongest_sampler(config: Config) -> str | None:
+def strongest_sampler(workers: WorkersConfig) -> str | None:
     """The last worker of the cascade that can answer the same request in more than one way."""
-    return next((name for name in reversed(config.workers.cascade) if config.workers.pool[name].temperature > 0), None)
+    return next((name for name in reversed(workers.cascade) if workers.pool[name].temperature > 0), None)
 
 
 async def sample_k(
-    config: Config,
+    workers: WorkersConfig,
     asked_whole: Row,
     budget_usd: float,
-    tasks: Sequence[Task],
+    runner: Runner,
     open_executor: OpenExecutor,
     start: Callable[[str], Callable[[], None]],
-    reward: RewardForm,
 ) -> SampleK | None:
     """Find the number of samples whose measured mean cost is the budget or little more, and run it.
 
@@ -59,25 +56,23 @@ async def sample_k(
     Args:
         asked_whole: the row of `strongest_sampler` asked for the whole task as it is configured.
         budget_usd: the planner's mean cost per task.
+        runner: of the other rows.
         start: begins a progress bar of that name and gives what to call after each task.
-        reward: what an execution is worth.
 
     Returns:
         None where no worker samples, or a cost is not known or zero.
     """
-    name = strongest_sampler(config)
+    name = strongest_sampler(workers)
     cost = mean(asked_whole.values("cost_usd"))
     if name is None or not math.isfinite(budget_usd) or not cost > 0:
         return None
-    k = next_k(config.workers.pool[name].samples, cost, budget_usd)
+    k = next_k(workers.pool[name].samples, cost, budget_usd)
     tried: dict[int, tuple[float, Row]] = {}
     while k not in tried and len(tried) < _TRIES:
-        worker = config.workers.pool[name].model_copy(update={"samples": k})
-        workers = config.workers.model_copy(update={"pool": {SAMPLE_K: worker}, "cascade": ()})
-        async with open_executor(workers) as executor:
-            row = await Runner(executor, config, tasks, reward).row(
-                SAMPLE_K, WholePlanner(SAMPLE_K), start(f"{SAMPLE_K}, k={k}")
-            )
+        worker = workers.pool[name].model_copy(update={"samples": k})
+        alone = workers.model_copy(update={"pool": {SAMPLE_K: worker}, "cascade": ()})
+        async with open_executor(alone) as executor:
+            row = await runner.beside(executor).row(SAMPLE_K, WholePlanner(SAMPLE_K), start(f"{SAMPLE_K}, k={k}"))
         cost = mean(row.values("cost_usd"))
         tried[k] = cost, row
         if not cost > 0 or budget_usd <= cost <= _CLOSE_ENOUGH * budget_usd:

@@ -16,13 +16,14 @@ from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from orchestai.config import Config, PlannerConfig
+from orchestai.config import PlannerConfig, WorkersConfig
+from orchestai.config.section import RootSection
 from orchestai.errors import UserError, first_problem
 from orchestai.lm import loading
 from orchestai.planner.language.open_model import KEYS, open_model, source
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.storage import artifacts, digests
-from orchestai.workers.base import WorkerCard
+from orchestai.workers.pool import worker_cards
 
 FORMAT = "orchestai.language-planner/1"
 """Says what the folder is; the number grows when older programs could not read it."""
@@ -34,7 +35,7 @@ _OF_THE_WEIGHTS = frozenset(
 """Keys of `planner.language` that the weights were made for; a loaded planner keeps them."""
 
 
-def save_language_planner(path: Path | str, planner: LanguagePlanner, config: Config, **facts: Any) -> None:
+def save_language_planner(path: Path | str, planner: LanguagePlanner, config: RootSection, **facts: Any) -> None:
     """Write a planner with its tokenizer, its configuration and the pool that it was trained for.
 
     Args:
@@ -68,7 +69,7 @@ def save_language_planner(path: Path | str, planner: LanguagePlanner, config: Co
 
 
 def open_language_planner(
-    config: Config, cards: Sequence[WorkerCard], texts: Sequence[str] = (), *, value_head: bool = False
+    settings: PlannerConfig, workers: WorkersConfig, texts: Sequence[str] = (), *, value_head: bool = False
 ) -> LanguagePlanner:
     """The configured model as it is before any training here.
 
@@ -78,14 +79,14 @@ def open_language_planner(
     Raises:
         UserError: as `open_model` and `LanguagePlanner` say.
     """
-    model, tokenizer = open_model(config, cards, texts)
-    return LanguagePlanner(config.planner, cards, model, tokenizer, value_head=value_head).eval()
+    model, tokenizer = open_model(settings, workers, texts)
+    return LanguagePlanner(settings, worker_cards(workers), model, tokenizer, value_head=value_head).eval()
 
 
 def load_language_planner(
-    path: Path | str, config: Config, cards: Sequence[WorkerCard], *, value_head: bool = False
+    path: Path | str, settings: PlannerConfig, workers: WorkersConfig, *, value_head: bool = False
 ) -> LanguagePlanner:
-    """A planner for the workers `cards`, in evaluation mode; its adapters can be trained on.
+    """A planner for the configured workers, in evaluation mode; its adapters can be trained on.
 
     Args:
         value_head: with a value head: the saved one, or else a new one.
@@ -94,6 +95,7 @@ def load_language_planner(
         UserError: the folder is damaged or no planner, or the model that its adapters belong to is not there.
     """
     path = Path(path)
+    cards = worker_cards(workers)
     metadata = read_metadata(path)
     digests.check_sums(path, _REMEDY)
     try:
@@ -106,12 +108,12 @@ def load_language_planner(
             "pool, or train again with planner.language.describe=true"
         )
     kept = {key: getattr(made_for, key) for key in _OF_THE_WEIGHTS}
-    settings = config.planner.language.model_copy(update=kept)
-    own = config.planner.model_copy(update={"language": settings})
+    language = settings.language.model_copy(update=kept)
+    own = settings.model_copy(update={"language": language})
     if made_for.lora is None:
-        model, tokenizer = loading.read_model(str(path), settings, KEYS)
+        model, tokenizer = loading.read_model(str(path), language, KEYS)
     else:
-        model, _ = loading.read_model(source(config.model_copy(update={"planner": own})), settings, KEYS)
+        model, _ = loading.read_model(source(language, workers), language, KEYS)
         loading.load_adapter(model, made_for.lora, path)
         tokenizer = AutoTokenizer.from_pretrained(path)
     planner = LanguagePlanner(own, cards, model, tokenizer, value_head=value_head)

@@ -8,18 +8,18 @@ from typing import cast
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from orchestai.config import TINY, Config
+from orchestai.config import TINY, LanguageConfig, PlannerConfig, WorkersConfig
 from orchestai.errors import UserError
 from orchestai.lm import loading
 from orchestai.lm.model_keys import ModelKeys
 from orchestai.planner.language.tiny import tiny_model, tiny_tokenizer
-from orchestai.workers.base import WorkerCard
+from orchestai.workers.pool import worker_cards
 
 KEYS = ModelKeys("planner.language.model", "planner.language")
 
 
 def open_model(
-    config: Config, cards: Sequence[WorkerCard], texts: Sequence[str] = ()
+    planner: PlannerConfig, workers: WorkersConfig, texts: Sequence[str] = ()
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The configured model and its tokenizer, on the CPU (in 4 bits: on the GPU), with fresh adapters if configured.
 
@@ -29,26 +29,24 @@ def open_model(
     Raises:
         UserError: the model, or a package that it needs, is not there.
     """
-    settings = config.planner.language
+    settings = planner.language
     if settings.model == TINY:
         if not texts:
             raise UserError(f"{KEYS.name}: `tiny` knows nothing before phase 1; pass a checkpoint of phase 1")
-        tokenizer = tiny_tokenizer(config.planner, cards, texts, loading.cache_dir(config))
-        tiny: nn.Module = tiny_model(config.planner, tokenizer)
+        tokenizer = tiny_tokenizer(planner, worker_cards(workers), texts, workers.models_dir)
+        tiny: nn.Module = tiny_model(planner, tokenizer)
         tiny.to(dtype=loading.DTYPES[settings.dtype])
         return cast(PreTrainedModel, tiny), tokenizer
-    model, tokenizer = loading.read_model(source(config), settings, KEYS)
+    model, tokenizer = loading.read_model(source(settings, workers), settings, KEYS)
     if settings.lora is not None:
         loading.add_adapter(model, settings.lora)
     return model, tokenizer
 
 
-def source(config: Config) -> str:
+def source(settings: LanguageConfig, workers: WorkersConfig) -> str:
     """What `from_pretrained` takes for the configured model.
 
     Raises:
         UserError: there is no such model, or the name is of a model behind a server.
     """
-    return loading.find_source(
-        config.planner.language.model, config.workers.models, loading.cache_dir(config), KEYS.name
-    )
+    return loading.find_source(settings.model, workers.models, workers.models_dir, KEYS.name)

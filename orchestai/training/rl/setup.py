@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestai.config import Config, Phase2Config, TasksConfig
+from orchestai.config import Config, ExecutionConfig, Phase2Config, RewardsConfig, TasksConfig
 from orchestai.errors import UserError
 from orchestai.execution.runtime import open_runtime
 from orchestai.planner.checkpoint import LAST, fingerprint_of, load_planner, locate, reference_of, save_planner, seen_by
@@ -30,11 +30,10 @@ from orchestai.training.rl.batch import plan_credit
 from orchestai.training.rl.monitoring.checkpoint import identity
 from orchestai.training.rl.monitoring.saving import BEST, STATE
 from orchestai.training.rl.monitoring.summary import Summary
-from orchestai.training.rl.open_reward import open_reward
+from orchestai.training.rl.open_reward import Measurement, open_reward
 from orchestai.training.rl.rollouts.backends import open_execute, open_sampler
 from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
 from orchestai.training.rl.trainer import Trainer
-from orchestai.workers.pool import worker_cards
 
 logger = logging.getLogger(__name__)
 console = Console(stderr=True)
@@ -58,10 +57,10 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
 async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: bool) -> Summary:
     artifacts.check_run(output_dir / STATE, resume=resume)
     phase2 = config.training.phase2_rl
-    planner = load_planner(checkpoint, config, worker_cards(config.workers), value_head=phase2.algorithm == "PPO")
+    planner = load_planner(checkpoint, config.planner, config.workers, value_head=phase2.algorithm == "PPO")
     credit, explore = plan_credit(phase2), frozenset(phase2.explore)
     if credit.by_step:
-        _refuse_credit_by_step(config, planner)
+        _refuse_credit_by_step(config.execution, config.rewards, planner)
     if isinstance(planner, LanguagePlanner):
         if planner.has_adapter and phase2.kl_coef > 0:
             planner.keep_reference()
@@ -86,12 +85,20 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
     sections = config.model_dump(mode="json", include={"planner", "workers", "execution", "rewards"})
     same = {**identity(sections, phase2, tasks, eval_tasks), "checkpoint": fingerprint_of(checkpoint)}
     async with (
-        open_runtime(config) as runtime,
-        open_sampler(config, planner, [*tasks, *eval_tasks], accelerator, output_dir) as sampler,
+        open_runtime(config.workers, config.execution, config.sandbox) as runtime,
+        open_sampler(
+            config.planner.language,
+            planner,
+            [*tasks, *eval_tasks],
+            temperature=phase2.temperature,
+            accelerator=accelerator,
+            output=output_dir,
+        ) as sampler,
     ):
-        execute = open_execute(config, runtime.executor.execute)
+        execute = open_execute(config.planner.language, runtime.executor.execute)
         known = reference_of(output_dir / LAST if resume else checkpoint)
-        reward = await open_reward(config, known, tasks, execute, accelerator)
+        measurement = Measurement(config.workers, tasks, execute, config.execution.concurrency, accelerator)
+        reward = await open_reward(config.rewards, phase2, known, measurement)
         rollout = Rollout(planner, execute, reward, phase2, concurrency=config.execution.concurrency, sampler=sampler)
 
         def save(path: Path, about: Mapping[str, Any]) -> None:
@@ -145,16 +152,18 @@ def _refuse_limits_of_tokens(phase2: Phase2Config) -> None:
             )
 
 
-def _refuse_credit_by_step(config: Config, planner: PlannerModel | LanguagePlanner) -> None:
+def _refuse_credit_by_step(
+    execution: ExecutionConfig, rewards: RewardsConfig, planner: PlannerModel | LanguagePlanner
+) -> None:
     """Raise where decisions belong to no step, results may depend on other steps, or a plan may succeed without one."""
     if isinstance(planner, LanguagePlanner):
         raise UserError(
             "training.phase2_rl.credit: a language model's tokens belong to no one step; set credit to plan"
         )
     dependent = {
-        f"execution.assembler={config.execution.assembler}": config.execution.assembler != "dataflow",
-        f"execution.max_cost_usd={config.execution.max_cost_usd}": config.execution.max_cost_usd is not None,
-        f"rewards.success={config.rewards.success}": config.rewards.success != "all",
+        f"execution.assembler={execution.assembler}": execution.assembler != "dataflow",
+        f"execution.max_cost_usd={execution.max_cost_usd}": execution.max_cost_usd is not None,
+        f"rewards.success={rewards.success}": rewards.success != "all",
     }
     for setting in (setting for setting, found in dependent.items() if found):
         raise UserError(f"training.phase2_rl.credit: steps cannot be credited apart with {setting}; set credit to plan")

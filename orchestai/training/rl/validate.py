@@ -17,10 +17,9 @@ from orchestai.tasks.suite import data_fingerprint
 from orchestai.training.distributed import interleave, on_all, open_accelerator, share
 from orchestai.training.rl.algorithms.invalid_plans import rank_invalid
 from orchestai.training.rl.monitoring.metrics import describe_episodes, sample_rows
-from orchestai.training.rl.open_reward import open_reward
+from orchestai.training.rl.open_reward import Measurement, open_reward
 from orchestai.training.rl.rollouts.rollout import Rollout
 from orchestai.training.rl.setup import split_tasks
-from orchestai.workers.pool import worker_cards
 
 VALIDATION = "validation.json"
 
@@ -38,7 +37,7 @@ async def validate(config: Config, *, checkpoint: Path, output_dir: Path | None 
             planner, or no episode could be judged.
     """
     phase2 = config.training.phase2_rl
-    planner = load_planner(checkpoint, config, worker_cards(config.workers))
+    planner = load_planner(checkpoint, config.planner, config.workers)
     fingerprint = fingerprint_of(checkpoint)
     if output_dir is not None:
         _refuse_other(output_dir / VALIDATION, fingerprint)
@@ -46,9 +45,10 @@ async def validate(config: Config, *, checkpoint: Path, output_dir: Path | None 
     tasks = held_out[: phase2.eval_tasks]
     accelerator = open_accelerator(None, LoggingConfig(), config.training.timeout_s)
     planner.to(accelerator.device)
-    async with open_runtime(config) as runtime:
+    async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
         execute = runtime.executor.execute
-        reward = await open_reward(config, reference_of(checkpoint), learned, execute, accelerator)
+        measurement = Measurement(config.workers, learned, execute, config.execution.concurrency, accelerator)
+        reward = await open_reward(config.rewards, phase2, reference_of(checkpoint), measurement)
         rollout = Rollout(planner, execute, reward, phase2, concurrency=config.execution.concurrency)
         parts = await on_all(accelerator, rollout.exploit(share(tasks, accelerator)), "exchanging episodes")
         level = runtime.sandbox.level

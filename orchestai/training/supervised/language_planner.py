@@ -46,7 +46,6 @@ from orchestai.training.supervised.run import (
     split_examples,
 )
 from orchestai.training.supervised.tokenized_examples import PlanLesson, UnteachableError, make_lesson
-from orchestai.workers.pool import worker_cards
 
 _OF_THE_BEST = ("epoch", "val_loss", "seed", "identity", SEEN)
 """Facts beside the best epoch; nobody goes on from there, so it needs no states."""
@@ -65,15 +64,14 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
     check_folder(last, resume=resume)
     examples = load_training_data(data, config)
     learned, held_out = split_examples(examples, config.tasks, data)
-    cards = worker_cards(config.workers)
     torch.manual_seed(settings.seed)
     precision = config.planner.language.mixed_precision
     accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s, precision)
     if resume:
-        planner = load_language_planner(last, config, cards)
+        planner = load_language_planner(last, config.planner, config.workers)
     else:
         texts = [text for example in learned for text in (example.instruction, *example.targets.instructions)]
-        planner = open_language_planner(config, cards, texts)
+        planner = open_language_planner(config.planner, config.workers, texts)
     planner.multiply_in(autocast_format(accelerator))
     reference = reference_fact(data)
 

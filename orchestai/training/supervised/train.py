@@ -12,7 +12,6 @@ from rich.progress import Progress
 from orchestai.config import Config
 from orchestai.data.training_file import TrainingExample, load_training_data
 from orchestai.errors import UserError
-from orchestai.lm.loading import cache_dir
 from orchestai.planner.checkpoint import read_checkpoint, save_planner
 from orchestai.planner.slots.encoder import UnreadableTextError
 from orchestai.planner.slots.model import PlannerModel
@@ -64,7 +63,7 @@ def _train(config: Config, *, data: Path, output_dir: Path, resume: bool) -> Sum
             "phase 1 of planner.kind=heads takes minutes in one process, and knows no other way; start it without "
             "accelerate launch"
         )
-    planner = PlannerModel(config.planner, worker_cards(config.workers), cache_dir=cache_dir(config))
+    planner = PlannerModel(config.planner, worker_cards(config.workers), cache_dir=config.workers.models_dir)
     planner.to(accelerator.device)
     reference = reference_fact(data)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
-from orchestai.config import Config
+from orchestai.config import LanguageConfig
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import Execution
 from orchestai.lm.backends.replay import Recording
@@ -27,9 +27,11 @@ from orchestai.workflow import Workflow
 
 @asynccontextmanager
 async def open_sampler(
-    config: Config,
+    settings: LanguageConfig,
     planner: PlannerPolicy | LanguagePlanner,
     tasks: Sequence[Task],
+    *,
+    temperature: float,
     accelerator: Accelerator,
     output: Path,
 ) -> AsyncIterator[Sampler]:
@@ -42,7 +44,6 @@ async def open_sampler(
     Raises:
         UserError: a package is missing, the recording to replay cannot be read, or no prompt is short enough.
     """
-    settings = config.planner.language
     if not isinstance(planner, LanguagePlanner) or (settings.backend == "transformers" and settings.recording is None):
         yield OwnSampler(planner)
         return
@@ -56,7 +57,7 @@ async def open_sampler(
         processes_of(accelerator),
         section="planner.language",
         name="planner",
-        temperature=config.training.phase2_rl.temperature,
+        temperature=temperature,
         sync_dir=output / "sync",
         dtype=settings.dtype,
         lora=planner.config.language.lora,
@@ -79,12 +80,11 @@ def processes_of(accelerator: Accelerator) -> Processes:
     )
 
 
-def open_execute(config: Config, execute: Execute) -> Execute:
+def open_execute(settings: LanguageConfig, execute: Execute) -> Execute:
     """Executes as `execute` does, and records that where a recording is made; with `replay`, gives what was recorded.
 
     An execution that is not in the recording is unscorable.
     """
-    settings = config.planner.language
     if settings.recording is None:
         return execute
     replay = settings.backend == "replay"
