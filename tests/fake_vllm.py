@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from language_model import tiny_model
 from safetensors.torch import load_file
+from transformers import PreTrainedModel
 
 from orchestai.config import LoraConfig
 from orchestai.lm import loading
@@ -28,11 +29,25 @@ LORA = LoraConfig(rank=2, targets=("q_proj", "v_proj"))
 
 class Engine:
     """Faults can be switched on: `deaf` (weights are not taken over), `forgetless` (cached prompts survive new
-    weights), `hot` (draws at another temperature than it is asked for), `broken` (no finite log-probability)."""
+    weights), `hot` (draws at another temperature than it is asked for), `broken` (no finite log-probability).
 
-    def __init__(self, *faults: str) -> None:
+    Args:
+        make: the model as it is before any weights are handed over.
+        end_ids: tokens that end a completion, which every request must name.
+    """
+
+    def __init__(
+        self,
+        *faults: str,
+        make: Callable[[], PreTrainedModel] = tiny_model,
+        end_ids: frozenset[int] = frozenset({0}),
+        lora: LoraConfig = LORA,
+    ) -> None:
         self.faults = set(faults)
-        self.base = CausalPolicy(tiny_model(), frozenset({0}))
+        self.make = make
+        self.end_ids = end_ids
+        self.lora = lora
+        self.base = CausalPolicy(make(), end_ids)
         self.adapters: dict[str, CausalPolicy] = {}
         self.prompts: dict[tuple[int, ...], CausalPolicy] = {}
         self.calls: list[str] = []
@@ -53,8 +68,10 @@ class Engine:
         self.calls.append("reload")
         if "deaf" not in self.faults:
             state = load_file(Path(weights_path) / "model.safetensors")
-            self.base = CausalPolicy(tiny_model(), frozenset({0}))
-            self.base.model.load_state_dict(state)
+            self.base = CausalPolicy(self.make(), self.end_ids)
+            missing, unexpected = self.base.model.load_state_dict(state, strict=False)
+            assert not unexpected
+            assert set(missing) <= set(self.base.model._tied_weights_keys or ()), "tied weights are saved once"
 
     def reset_prefix_cache(self) -> None:
         self.calls.append("reset")
@@ -63,12 +80,12 @@ class Engine:
 
     def load_adapter(self, name: str, path: str) -> None:
         assert name not in self.adapters, "vLLM refuses a name that it knows"
-        assert json.loads((Path(path) / "adapter_config.json").read_text())["r"] == LORA.rank
-        model = tiny_model()
-        loading.load_adapter(model, LORA, Path(path))
-        self.adapters[name] = CausalPolicy(model.eval(), frozenset({0}))
+        assert json.loads((Path(path) / "adapter_config.json").read_text())["r"] == self.lora.rank
+        model = self.make()
+        loading.load_adapter(model, self.lora, Path(path))
+        self.adapters[name] = CausalPolicy(model.eval(), self.end_ids)
         if "deaf" in self.faults:
-            self.adapters[name] = CausalPolicy(tiny_model(), frozenset({0}))
+            self.adapters[name] = CausalPolicy(self.make(), self.end_ids)
 
 
 @contextmanager
@@ -108,7 +125,7 @@ def serving(engine: Engine) -> Iterator[str]:
                 return self.answer({"error": {"message": f"The model `{body['model']}` does not exist."}}, 404)
             assert (body["top_p"], body["top_k"], body["min_p"], body["repetition_penalty"]) == (1.0, 0, 0.0, 1.0)
             assert body["return_token_ids"]
-            assert body["stop_token_ids"] == [0]
+            assert body["stop_token_ids"] == sorted(engine.end_ids)
             adapter = body["model"] if body["model"] != "base" else ""
             found = engine.generate(body["prompt"], body["seed"], body["temperature"], body["max_tokens"], adapter)
             ids = found.ids.tolist()
@@ -161,7 +178,7 @@ def module(engine: Engine) -> dict[str, ModuleType]:
             for prompt, one in zip(prompts, params, strict=True):
                 assert set(prompt) == {"prompt_token_ids"}
                 assert one.logprobs == 0
-                assert one.stop_token_ids == [0]
+                assert one.stop_token_ids == sorted(engine.end_ids)
                 adapter = lora_request.lora_name if lora_request is not None else ""
                 found = engine.generate(prompt["prompt_token_ids"], one.seed, one.temperature, one.max_tokens, adapter)
                 steps = [
