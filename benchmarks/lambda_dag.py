@@ -20,12 +20,13 @@ from rich.progress import track
 from rich.table import Table
 
 from orchestai.config import Config, Phase1Config, load_config
+from orchestai.data.indexed_plan import IndexedPlan, Vocabulary
 from orchestai.planner.slots.encoder import TextEncoder
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task
-from orchestai.training.supervised.dataset import WorkflowDataset
+from orchestai.training.supervised.dataset import PlanDataset
 from orchestai.training.supervised.slot_planner import Imitation
 from orchestai.types import SampleSpec
 from orchestai.workers.pool import worker_cards
@@ -65,27 +66,26 @@ def main() -> None:
         artifacts.write_json(args.json, {"examples": args.examples, "epochs": args.epochs, "runs": runs})
 
 
-def reference_plans(tasks: Sequence[Task], config: Config, seed: int) -> WorkflowDataset:
-    """The tasks' reference decompositions, each step with a random worker."""
+def reference_plans(tasks: Sequence[Task], config: Config, seed: int) -> PlanDataset:
+    """The tasks' reference decompositions, each step with a random worker, where nobody knows whom to ask next."""
     rng = Random(seed)
-    workflows = [task.reference for task in tasks if task.reference is not None]
-    types = config.planner.task_types
-    return WorkflowDataset(
-        instructions=[task.instruction for task in tasks],
-        subtask_sequences=[[subtask.instruction for subtask in workflow.subtasks] for workflow in workflows],
-        task_types=[[types.index(subtask.task_type) for subtask in workflow.subtasks] for workflow in workflows],
-        dependencies=[workflow.dependencies() for workflow in workflows],
-        model_selections=[
-            [rng.randrange(len(config.workers.pool)) for _ in workflow.subtasks] for workflow in workflows
-        ],
-        spans=[[subtask.span for subtask in workflow.subtasks] for workflow in workflows],
+    vocabulary = Vocabulary.of(config)
+    plans = []
+    for task in tasks:
+        if task.reference is not None:
+            plan, n = IndexedPlan.of(task.reference, vocabulary), len(task.reference)
+            workers = tuple(rng.randrange(len(vocabulary.workers)) for _ in range(n))
+            plans.append(plan.model_copy(update={"model_selections": workers, "fallback": (None,) * n}))
+    return PlanDataset(
+        [task.instruction for task in tasks],
+        plans,
         max_subtasks=config.planner.max_subtasks,
         max_fallbacks=config.planner.max_fallbacks,
     )
 
 
 def run(
-    config: Config, encoder: TextEncoder, train: WorkflowDataset, test: WorkflowDataset, settings: Phase1Config
+    config: Config, encoder: TextEncoder, train: PlanDataset, test: PlanDataset, settings: Phase1Config
 ) -> dict[str, float]:
     """Figures of one run on `test` after its last epoch."""
     torch.manual_seed(settings.seed)

@@ -117,12 +117,10 @@ def phase1_step(planner: PlannerModel, known: list[str], setting: Setting) -> Ca
     width = setting.tokens // n
     dataset = WorkflowDataset(
         instructions=known,
-        subtask_sequences=[[""] * n for _ in known],
+        subtask_sequences=[[text[i * width : (i + 1) * width] for i in range(n)] for text in known],
         task_types=[[0] * n for _ in known],
         dependencies=[[[i - 1] if i else [] for i in range(n)] for _ in known],
         model_selections=[[i % setting.workers for i in range(n)] for _ in known],
-        spans=[[(i * width, (i + 1) * width) for i in range(n)] for _ in known],
-        fallback=[[[]] * n for _ in known],
         max_subtasks=n,
     )
     batch = default_collate([dataset[i] for i in range(len(dataset))])

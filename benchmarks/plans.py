@@ -24,7 +24,7 @@ from rich.console import Console
 from orchestai.config import Config, Phase1Config, TasksConfig, load_config
 from orchestai.data.prepare_plans import prepare_plans
 from orchestai.data.readers import READERS
-from orchestai.data.training_file import examples_fingerprint, load_training_data
+from orchestai.data.training_file import data_fingerprint, load_training_data
 from orchestai.evaluation.plans.evaluate import PlansEvaluation, evaluate_plans
 from orchestai.evaluation.plans.metrics import SAME_STEP, sentence_embedder
 from orchestai.planner.checkpoint import load_planner
@@ -63,7 +63,7 @@ def main() -> None:
             of_seed = changed(config, fold=seed, seed=seed, num_epochs=epochs)
             data = prepared(args.data, args.output / f"fold{seed}", name, readers, of_seed)
             examples = load_training_data(data, of_seed)
-            fingerprints[name].append(examples_fingerprint(examples))
+            fingerprints[name].append(data_fingerprint(data))
             folder = args.output / f"{name}{seed}"
             seconds[name].append(trained(of_seed, data, folder))
             planner = load_planner(folder / LAST, of_seed.planner, of_seed.workers)

@@ -12,7 +12,7 @@ from orchestai.config import CACHE_DIR
 from orchestai.errors import UserError
 from orchestai.lm import weights
 from orchestai.planner.slots.encoder import UnreadableTextError
-from orchestai.planner.slots.step_encoder import EchoReader, open_echo
+from orchestai.planner.slots.step_encoder import StepEncoder, open_step_encoder
 
 LAYER = 6
 TEXT = "Make tea\nStep 1. Boil water\nStep 2. Take a cup"
@@ -20,8 +20,8 @@ SPANS = [(17, 27), (36, 46)]
 
 
 @pytest.fixture(scope="module")
-def reader() -> EchoReader:
-    return open_echo(weights.SMOLLM2, LAYER, CACHE_DIR)
+def reader() -> StepEncoder:
+    return open_step_encoder(weights.SMOLLM2, LAYER, CACHE_DIR)
 
 
 def test_a_step_is_read_where_the_text_comes_again(reader):
@@ -52,7 +52,7 @@ def test_places_may_be_lists_as_json_has_them(reader):
 
 
 def test_loading_writes_no_bar_into_a_log(capfd):
-    EchoReader(weights.SMOLLM2, 1, CACHE_DIR)
+    StepEncoder(weights.SMOLLM2, 1, CACHE_DIR)
     assert "Loading" not in capfd.readouterr().err
 
 
@@ -62,6 +62,6 @@ def test_what_cannot_be_read_says_why(reader):
     with pytest.raises(UnreadableTextError, match=r"read twice, .* \(planner\.linker\.language_model\) takes 8192"):
         reader.read("word " * 5000, [(0, 4)])
     with pytest.raises(UserError, match=r"planner\.linker\.language_layer: 31, but 'smollm2-135m' has 30"):
-        EchoReader(weights.SMOLLM2, 31, CACHE_DIR)
+        StepEncoder(weights.SMOLLM2, 31, CACHE_DIR)
     with pytest.raises(UserError, match=r"planner\.linker\.language_model: no folder"):
-        EchoReader("./nowhere", 1, CACHE_DIR)
+        StepEncoder("./nowhere", 1, CACHE_DIR)

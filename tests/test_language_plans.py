@@ -11,7 +11,7 @@ from orchestai.planner.base import Plan
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.planner.language.plan_text import read_plan, write_plan
 from orchestai.planner.language.prompt import describe
-from orchestai.training.supervised.tokenized_examples import make_lesson
+from orchestai.training.supervised.tokenized_examples import tokenize
 from orchestai.training.supervised.train import train
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
@@ -56,23 +56,23 @@ def test_the_prompt_names_no_workers():
 
 
 def test_every_token_is_learned_and_a_step_comes_after_what_it_needs():
-    lesson = make_lesson(example("20 01"), planner(config(language=BARE)))
-    assert lesson.learned.all()
-    assert [s.instruction for s in lesson.workflow.subtasks] == ["pour", "boil water", "take a cup"]
-    assert lesson.workflow.dependencies() == [[], [0], [1]]
-    assert all(slot.step > 0 for slot in lesson.parents)
+    tokenized = tokenize(example("20 01"), planner(config(language=BARE)))
+    assert tokenized.learned.all()
+    assert [s.instruction for s in tokenized.workflow.subtasks] == ["pour", "boil water", "take a cup"]
+    assert tokenized.workflow.dependencies() == [[], [0], [1]]
+    assert all(slot.step > 0 for slot in tokenized.parents)
 
 
 def test_with_workers_asked_for_those_of_such_plans_are_not_learned():
-    lesson = make_lesson(example("01 12"), planner(config(language={"max_new_tokens": 256})))
-    assert not lesson.learned.all()
+    tokenized = tokenize(example("01 12"), planner(config(language={"max_new_tokens": 256})))
+    assert not tokenized.learned.all()
 
 
 def test_given_steps_are_read_in_the_instruction():
     settings = config(language=BARE)
     writer = planner(settings)
     given = example("01 12", given=True)
-    [made] = writer.plan_steps([given.instruction], [[s for s in given.targets.spans if s is not None]])
+    [made] = writer.plan_steps([given.instruction], [given.spans])
     assert isinstance(made, Plan)
 
 

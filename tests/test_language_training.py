@@ -21,7 +21,7 @@ from orchestai.planner.checkpoint import load_planner, reference_of
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.training.supervised.language_planner import LanguageImitation
 from orchestai.training.supervised.metrics import written_plans_metrics
-from orchestai.training.supervised.tokenized_examples import make_lesson, workflow_of
+from orchestai.training.supervised.tokenized_examples import tokenize, workflow_of
 from orchestai.training.supervised.train import train
 
 
@@ -68,8 +68,8 @@ def imitation(
     torch.manual_seed(0)
     texts = [one.instruction for one in examples()]
     planner = open_language_planner(settings.planner, settings.workers, texts)
-    pairs = [(one, make_lesson(one, planner)) for one in some]
-    return LanguageImitation(planner, pairs, pairs, settings.training.phase1_supervised, Accelerator(cpu=True))
+    tokenized = [tokenize(one, planner) for one in some]
+    return LanguageImitation(planner, tokenized, tokenized, settings.training.phase1_supervised, Accelerator(cpu=True))
 
 
 def backward(writing: LanguageImitation, rows: list[int]) -> dict[str, float]:
@@ -170,9 +170,9 @@ def test_the_loss_is_of_the_completion_alone_and_of_its_end():
     vocabulary = writing.planner.model.get_output_embeddings().weight.shape[0]
     assert losses["token_loss"] == pytest.approx(torch.tensor(float(vocabulary)).log().item(), rel=1e-5)
     assert losses["dag_loss"] == pytest.approx(2 / vocabulary, rel=1e-5)  # step 2 of at most 3: itself, and 3
-    lesson = writing.train[0][1]
-    assert lesson.completion[-1] == writing.planner.tokenizer.eos_token_id
-    assert lesson.learned.all()
+    tokenized = writing.train[0]
+    assert tokenized.completion[-1] == writing.planner.tokenizer.eos_token_id
+    assert tokenized.learned.all()
 
 
 def test_lambda_dag_takes_mass_from_impossible_parents():
@@ -187,12 +187,12 @@ def test_lambda_dag_takes_mass_from_impossible_parents():
 def test_parents_are_found_among_the_tokens():
     """Whatever the tokenizer, and with several parents: the slots are those whose tokens spell the ids."""
     steps = example("sort the list", "spell the date", "count its words")
-    joined = steps.model_copy(update={"targets": steps.targets.model_copy(update={"dependencies": ((), (0,), (1, 0))})})
+    joined = steps.model_copy(update={"workflow": steps.workflow.replace({"3": {"depends_on": ("2", "1")}})})
     writing = imitation([joined])
-    lesson = writing.train[0][1]
-    spelled = [writing.planner.tokenizer.decode(lesson.completion[slot.token]) for slot in lesson.parents]
+    tokenized = writing.train[0]
+    spelled = [writing.planner.tokenizer.decode(tokenized.completion[slot.token]) for slot in tokenized.parents]
     assert spelled == ["1", "2", "1"]
-    assert [(slot.step, slot.further) for slot in lesson.parents] == [(1, False), (2, False), (2, True)]
+    assert [(slot.step, slot.further) for slot in tokenized.parents] == [(1, False), (2, False), (2, True)]
 
 
 def test_a_failed_execution_teaches_decomposition_but_no_workers():
@@ -200,9 +200,9 @@ def test_a_failed_execution_teaches_decomposition_but_no_workers():
         update={"rewards": Rewards(success=0.5, cost=0, latency=0)}
     )
     writing = imitation([failed])
-    lesson, tokenizer = writing.train[0][1], writing.planner.tokenizer
-    hidden = "".join(tokenizer.decode(token) for token in lesson.completion[~lesson.learned])
-    shown = "".join(tokenizer.decode(token) for token in lesson.completion[lesson.learned])
+    tokenized, tokenizer = writing.train[0], writing.planner.tokenizer
+    hidden = "".join(tokenizer.decode(token) for token in tokenized.completion[~tokenized.learned])
+    shown = "".join(tokenizer.decode(token) for token in tokenized.completion[tokenized.learned])
     assert hidden.count('"worker":') == 2
     assert '"slow"' in hidden
     assert not any(name in shown for name in ("slow", "lists"))
@@ -226,7 +226,7 @@ def test_figures_of_plans_are_counted_over_all_of_them():
     right = workflow_of(some[0], writing.planner)
     wrong = right.replace({"2": {"depends_on": (), "worker": "slow"}})
     plans = [Plan(right, True), Plan(wrong, True), Plan(None, False, error="noise")]
-    figures = written_plans_metrics(plans, [right] * 3, some)
+    figures = written_plans_metrics(plans, [right] * 3)
     assert figures["exact_plan"] == figures["exact_decomposition"] == pytest.approx(1 / 3)
     assert figures["raw_validity"] == figures["valid_plans"] == pytest.approx(2 / 3)
     assert figures["step_f1"] == pytest.approx(2 * 4 / (4 + 6))

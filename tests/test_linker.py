@@ -16,17 +16,18 @@ from orchestai.planner.checkpoint import load_planner, save_planner
 from orchestai.planner.slots.dag import best_expected_edges
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import digests
-from orchestai.training.supervised.dataset import WorkflowDataset
+from orchestai.training.supervised.dataset import PlanDataset
 from orchestai.training.supervised.slot_planner import Imitation
 from orchestai.training.supervised.train import train
 from orchestai.workers.pool import worker_cards
 
 WORDS = ("boil water", "take a cup", "call a friend", "open the door", "feed the cat")
+WORKERS = ("one", "other")
 LINKER = {"d_model": 32, "dropout": 0.0}
 
 
 def config(linker: dict[str, object] | None = LINKER, **phase1: object) -> Config:
-    pool = {name: {"kind": "tool", "tool": "calculator", "card": name} for name in ("one", "other")}
+    pool = {name: {"kind": "tool", "tool": "calculator", "card": name} for name in WORKERS}
     return Config(
         planner={"d_model": 32, "num_layers": 1, "max_subtasks": 5, "max_tokens": 128, "linker": linker},
         workers={"pool": pool},
@@ -58,10 +59,6 @@ def planner(linker: dict[str, object] | None = LINKER) -> PlannerModel:
     return PlannerModel(settings.planner, worker_cards(settings.workers))
 
 
-def spans(example: TrainingExample) -> list[tuple[int, int]]:
-    return [span for span in example.targets.spans if span is not None]
-
-
 def test_it_learns_what_the_instruction_says_of_its_steps(tmp_path):
     settings = config(num_epochs=12, lr_schedule="linear")
     save_training_data(tmp_path / "data.json", examples(), settings)
@@ -69,17 +66,17 @@ def test_it_learns_what_the_instruction_says_of_its_steps(tmp_path):
     assert summary.metrics["exact_decomposition"] == 1
     loaded = load_planner(tmp_path / "phase1_best.pth", settings.planner, settings.workers)
     asked = plan(("feed the cat", "boil water", "take a cup"), "one after the other")
-    [made] = loaded.plan_steps([asked.instruction], [spans(asked)])
+    [made] = loaded.plan_steps([asked.instruction], [asked.spans])
     assert made.raw_valid
-    assert [s.instruction for s in made.workflow.subtasks] == list(asked.targets.instructions)
-    assert [s.span for s in made.workflow.subtasks] == spans(asked)
+    assert [s.instruction for s in made.workflow.subtasks] == [s.instruction for s in asked.workflow.subtasks]
+    assert [s.span for s in made.workflow.subtasks] == asked.spans
     assert made.workflow.dependencies() == [[], [0], [1]]
     assert {s.worker for s in made.workflow.subtasks} <= {"one", "other"}
 
 
 def test_where_nothing_can_be_read_the_last_reason_is_said(tmp_path):
     settings, [example] = config(), examples()[:1]
-    first, end = spans(example)[0]
+    first, end = example.spans[0]
     blank = example.instruction[:first] + " " * (end - first) + example.instruction[end:]
     save_training_data(tmp_path / "data.json", [example.model_copy(update={"instruction": blank})], settings)
     with pytest.raises(UserError, match=r"none of 1 instructions can be read; the last, .*: step 1 has no words"):
@@ -89,16 +86,16 @@ def test_where_nothing_can_be_read_the_last_reason_is_said(tmp_path):
 def test_plans_are_dags_before_any_training_and_do_not_depend_on_their_batch():
     model = planner()
     asked = [*[plan(words, "all at once") for words in itertools.permutations(WORDS, 4)][:6], plan(WORDS[:2], "x")]
-    together = model.plan_steps([e.instruction for e in asked], [spans(e) for e in asked])
+    together = model.plan_steps([e.instruction for e in asked], [e.spans for e in asked])
     for example, made in zip(asked, together, strict=True):
-        [alone] = model.plan_steps([example.instruction], [spans(example)])
+        [alone] = model.plan_steps([example.instruction], [example.spans])
         assert alone.workflow == made.workflow
         assert made.decisions is None
 
 
 def test_given_steps_leave_the_finding_of_steps_as_it_is():
     model = planner()
-    data = WorkflowDataset.from_examples(examples()[:8], model.config)
+    data = PlanDataset.from_examples(examples()[:8], model.config, WORKERS)
     before = {name: weight.clone() for name, weight in model.named_parameters()}
     Imitation(model, data, data, config().training.phase1_supervised).step(list(range(8)))
     changed = {name.split(".")[0] for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
@@ -109,7 +106,7 @@ def test_a_batch_holds_one_kind_of_example_and_an_epoch_all_of_them():
     given = examples()[:20]
     free = [e.model_copy(update={"given": False}) for e in examples()[20:50]]
     model = planner()
-    data = WorkflowDataset.from_examples(given + free, model.config)
+    data = PlanDataset.from_examples(given + free, model.config, WORKERS)
     imitation = Imitation(model, data, data, config().training.phase1_supervised)
     batches = list(imitation.batches(0))
     assert sorted(itertools.chain(*batches)) == list(range(50))
@@ -124,7 +121,7 @@ def test_small_sources_are_drawn_more_often_among_the_examples_of_each_kind():
     given = [e.model_copy(update={"suite": s}) for e, s in zip(examples(), sources, strict=False)]
     free = [e.model_copy(update={"given": False}) for e in examples()[20:30]]
     model = planner()
-    data = WorkflowDataset.from_examples(free + given, model.config)
+    data = PlanDataset.from_examples(free + given, model.config, WORKERS)
     imitation = Imitation(model, data, data, config(source_temperature=2.0).training.phase1_supervised)
     batches = list(imitation.batches(0))
     assert len(batches) == imitation.batches_per_epoch
@@ -161,7 +158,7 @@ def test_a_checkpoint_brings_its_linker_along(tmp_path):
     loaded = load_planner(tmp_path / "p.pth", bare.planner, bare.workers)
     asked = plan(WORDS[:3], "all at once")
     for one in (model.eval(), loaded):
-        one.plan_steps([asked.instruction], [spans(asked)])
+        one.plan_steps([asked.instruction], [asked.spans])
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), loaded.parameters(), strict=True))
     checkpoint = torch.load(tmp_path / "p.pth", weights_only=True)
     checkpoint["language_model"]["fingerprint"] = "another"
@@ -195,7 +192,7 @@ def test_sentences_behind_the_steps_are_read_by_who_is_named_first(wording):
     asked = SourcePlan("1", "toy", "CC0", "Do 1 thing, then 3.", steps, frozenset(), said).example(given=True)
     found = []
     mentions.register_forward_hook(lambda module, arguments, output: found.append(output[0, :, :, 0]))
-    model.plan_steps([asked.instruction], [spans(asked)])
+    model.plan_steps([asked.instruction], [asked.spans])
     wanted = torch.zeros(3, 3)
     for a, b in edges:
         first, second = (a, b) if wording.index("{a}") < wording.index("{b}") else (b, a)

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from orchestai.config import Config
-from orchestai.data.training_file import Rewards, Targets, TrainingExample, save_training_data
+from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
 from orchestai.planner.checkpoint import load_planner
 from orchestai.training.supervised.train import train
+from orchestai.workflow import Subtask, Workflow
 
 STEPS = {
     "sort the list": "lists",
@@ -43,16 +44,18 @@ def example(first: str, second: str, split: str) -> TrainingExample:
     words = (first, second)
     instruction = f"First, {first}. Then, {second}."
     start = [instruction.index(first), instruction.rindex(second)]
-    targets = Targets(
-        model_selections=tuple(list(CARDS).index(STEPS[step]) for step in words),
-        task_types=(None, None),
-        dependencies=((), (0,)),
-        spans=tuple((at, at + len(step)) for at, step in zip(start, words, strict=True)),
-        instructions=words,
-    )
-    return TrainingExample(
-        instruction=instruction, targets=targets, rewards=Rewards(success=1, cost=0, latency=0), split=split
-    )
+    subtasks = [
+        Subtask(
+            id=str(i),
+            instruction=step,
+            worker=STEPS[step],
+            depends_on=(str(i - 1),) if i else (),
+            span=(at, at + len(step)),
+        )
+        for i, (at, step) in enumerate(zip(start, words, strict=True))
+    ]
+    rewards = Rewards(success=1, cost=0, latency=0)
+    return TrainingExample(instruction=instruction, workflow=Workflow(subtasks), rewards=rewards, split=split)
 
 
 @pytest.fixture(scope="module")

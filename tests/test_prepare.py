@@ -13,8 +13,16 @@ import pytest
 
 from orchestai.config import Config, load_config
 from orchestai.data.augment import augment
+from orchestai.data.indexed_plan import IndexedPlan, Vocabulary
 from orchestai.data.prepare import prepare
-from orchestai.data.training_file import TrainingExample, load_training_data, logged_reference, meta_path
+from orchestai.data.training_file import (
+    TrainingExample,
+    data_fingerprint,
+    load_training_data,
+    logged_reference,
+    meta_path,
+    save_training_data,
+)
 from orchestai.errors import UserError
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
@@ -153,14 +161,16 @@ def test_targets_have_hindsight_and_exact_spans(tmp_path: Path, tasks: list[Task
     task = next(task for task in tasks if len(reference(task)) > 2)
     prepare(write(tmp_path / "logs", [record(task, answered=1)]), config, tmp_path / "data.json")
     (example,) = json.loads((tmp_path / "data.json").read_text())
-    targets, plan = example["targets"], reference(task)
+    targets, plan, workflow = example["targets"], reference(task), Workflow(**example["workflow"])
     assert targets["model_selections"] == [1] * len(plan)
-    assert targets["fallback"] == [[2]] * len(plan)
-    assert targets["dependencies"] == plan.dependencies()
+    assert [subtask.workers for subtask in workflow.subtasks] == [("middle", "strong")] * len(plan)
+    assert targets["dependencies"] == workflow.dependencies() == plan.dependencies()
     types = config.planner.task_types
     assert [types[i] for i in targets["task_types"]] == [subtask.task_type for subtask in plan.subtasks]
-    words = [example["instruction"][start:end] for start, end in targets["spans"]]
-    assert words == targets["instructions"] == [subtask.instruction for subtask in plan.subtasks]
+    assert [subtask.task_type for subtask in workflow.subtasks] == [subtask.task_type for subtask in plan.subtasks]
+    words = [example["instruction"][slice(*subtask.span)] for subtask in workflow.subtasks]
+    assert words == [subtask.instruction for subtask in workflow.subtasks]
+    assert words == [subtask.instruction for subtask in plan.subtasks]
 
 
 def test_validation_is_a_share_of_tasks_that_stays_as_the_log_grows(
@@ -204,16 +214,16 @@ def test_augmentations_are_new_true_and_only_of_training_tasks(
     for example in examples:
         if example.augmented:
             assert example.split == split_of[example.task_id] == "train"
-            spans = [example.instruction[slice(*span)] for span in example.targets.spans if span]
+            spans = [example.instruction[slice(*span)] for span in example.spans]
             assert set(spans) <= phrases
-            assert tuple(map(clean, spans)) == example.targets.instructions
+            assert list(map(clean, spans)) == [subtask.instruction for subtask in example.workflow.subtasks]
             assert signature(example) not in held_out
             same += signature(example) == original[example.task_id]
     assert 0 < same < 150, "some keep their operations, others do not"
 
 
 def signature(example: TrainingExample) -> str:
-    composition = recover(example.targets.workflow())
+    composition = recover(example.workflow)
     assert composition is not None
     return composition.signature
 
@@ -221,17 +231,17 @@ def signature(example: TrainingExample) -> str:
 def test_rewordings_take_their_worker_from_evidence(tasks: list[Task]) -> None:
     """A wording that nobody was seen to do well is not used."""
     examples = [as_example(task, worker=i % 3) for i, task in enumerate(tasks)]
-    shown: dict[str, int] = {}
+    shown: dict[str, str] = {}
     for example in examples:
-        for words in example.targets.instructions:
-            shown.setdefault(clean(words), example.targets.model_selections[0])
-    own = {example.task_id: example.targets for example in examples}
+        for subtask in example.workflow.subtasks:
+            shown.setdefault(clean(subtask.instruction), subtask.worker)
+    own = {example.task_id: example.workflow.subtasks for example in examples}
     for example in augment(examples, 200, evidence=examples, seed=1):
-        for words, worker in zip(example.targets.instructions, example.targets.model_selections, strict=True):
-            if words in map(clean, own[example.task_id].instructions):
-                assert worker == own[example.task_id].model_selections[0]
+        for subtask in example.workflow.subtasks:
+            if subtask.instruction in [clean(before.instruction) for before in own[example.task_id]]:
+                assert subtask.worker == own[example.task_id][0].worker
             else:
-                assert worker == shown[words]
+                assert subtask.worker == shown[subtask.instruction]
     assert not augment(examples, 0, evidence=examples, seed=1)
 
 
@@ -242,51 +252,38 @@ def test_branches_change_places_with_all_that_belongs_to_them() -> None:
     composition = Composition("int", (Node(unary[0], (INPUT,)), Node(unary[1], (INPUT,)), Node(join, (0, 1))))
     phrasings = [node.operation.phrasings[0] for node in composition.nodes]
     worded = word(composition, phrasings, "n", [(2, 0), (3, 0)], Random(0))
-    example = TrainingExample.model_validate(
+    subtasks = [
         {
-            "instruction": worded.text,
-            "targets": {
-                "model_selections": [0, 1, 2],
-                "task_types": [3, 4, 5],
-                "dependencies": [[], [], [0, 1]],
-                "spans": worded.spans,
-                "fallback": [[1], [2], [0]],
-                "instructions": [phrasing.span for phrasing in phrasings],
-            },
-            "rewards": {"success": 1, "cost": 0, "latency": 0},
+            "id": str(i),
+            "instruction": phrasing.span,
+            "task_type": f"type {i}",
+            "worker": f"worker {i}",
+            "fallback": (f"fallback of {i}",),
+            "depends_on": ("0", "1") if i == 2 else (),
+            "span": span,
         }
-    )
+        for i, (phrasing, span) in enumerate(zip(phrasings, worded.spans, strict=True))
+    ]
+    example = TrainingExample(instruction=worded.text, workflow=Workflow(subtasks))
     seen = set()
     for other in augment([example], 20, evidence=[example], seed=0):
-        targets = other.targets
-        first = targets.instructions.index(clean(phrasings[0].span))
+        varied = other.workflow.subtasks
+        first = [subtask.instruction for subtask in varied].index(clean(phrasings[0].span))
         seen.add(first)
         place = {0: first, 1: 1 - first, 2: 2}
-        assert targets.dependencies == ((), (), (0, 1))
-        assert [targets.model_selections[place[i]] for i in range(3)] == [0, 1, 2]
-        assert [targets.task_types[place[i]] for i in range(3)] == [3, 4, 5]
-        assert [targets.fallback[place[i]] for i in range(3)] == [(1,), (2,), (0,)]
-        words = [other.instruction[slice(*span)] for span in targets.spans if span]
+        assert other.workflow.dependencies() == [[], [], [0, 1]]
+        assert [varied[place[i]].worker for i in range(3)] == [f"worker {i}" for i in range(3)]
+        assert [varied[place[i]].task_type for i in range(3)] == [f"type {i}" for i in range(3)]
+        assert [varied[place[i]].fallback for i in range(3)] == [(f"fallback of {i}",) for i in range(3)]
+        words = [other.instruction[slice(*subtask.span)] for subtask in varied if subtask.span]
         assert [words[place[i]] for i in range(3)] == [phrasing.span for phrasing in phrasings]
     assert seen == {0, 1}
 
 
 def as_example(task: Task, worker: int) -> TrainingExample:
     plan = reference(task)
-    return TrainingExample.model_validate(
-        {
-            "instruction": task.instruction,
-            "task_id": task.task_id,
-            "targets": {
-                "model_selections": [worker] * len(plan),
-                "task_types": [0] * len(plan),
-                "dependencies": plan.dependencies(),
-                "spans": [subtask.span for subtask in plan.subtasks],
-                "instructions": [subtask.instruction for subtask in plan.subtasks],
-            },
-            "rewards": {"success": 1, "cost": 0, "latency": 0},
-        }
-    )
+    workflow = plan.replace({subtask.id: {"worker": f"worker {worker}"} for subtask in plan.subtasks})
+    return TrainingExample(instruction=task.instruction, task_id=task.task_id, workflow=workflow)
 
 
 def test_reference_plans_are_recovered_as_compositions_that_compute_the_visible_calls(tasks: list[Task]) -> None:
@@ -303,8 +300,8 @@ def test_a_whole_task_is_an_example_like_any_other(tmp_path: Path, config: Confi
     task = task.model_copy(update={"reference": Workflow([{"id": "0", "instruction": task.instruction}])})
     prepare(write(tmp_path / "logs", [record(task)]), config, tmp_path / "data.json")
     (example,) = load_training_data(tmp_path / "data.json", config)
-    assert example.targets.task_types == (None,)
-    assert example.targets.spans == ((0, len(task.instruction)),)
+    assert example.workflow.subtasks[0].task_type == ""
+    assert example.spans == [(0, len(task.instruction))]
 
 
 def test_the_log_says_what_is_for_validation_and_nothing_is_taken_from_tasks_for_tests(
@@ -322,7 +319,7 @@ def test_the_log_says_what_is_for_validation_and_nothing_is_taken_from_tasks_for
     assert written == {task.task_id: task.split for task in marked[:30]}
     assert report.dropped == {"the task is kept for tests": 10}
     assert report.augmented
-    assert all(set(e.targets.model_selections) == {0} for e in examples if e.split == "train")
+    assert {s.worker for e in examples if e.split == "train" for s in e.workflow.subtasks} == {"cheap"}
 
 
 def test_a_log_without_parts_is_divided_as_a_suite_is(tmp_path: Path, tasks: list[Task], config: Config) -> None:
@@ -377,8 +374,72 @@ GOOD: dict[str, Any] = {
 def test_the_short_form_written_by_hand_loads(tmp_path: Path, config: Config) -> None:
     (tmp_path / "data.json").write_text(json.dumps([GOOD]))
     (example,) = load_training_data(tmp_path / "data.json", config)
-    assert example.targets.dependencies == ((), (0,), (1,))
-    assert example.targets.spans == (None, None, None)
+    assert example.workflow.dependencies() == [[], [0], [1]]
+    assert [subtask.worker for subtask in example.workflow.subtasks] == ["strong", "cheap", "middle"]
+    assert [subtask.task_type for subtask in example.workflow.subtasks] == ["dict", "combine", "date"]
+    assert example.spans == []
+
+
+def test_a_file_of_the_version_before_loads_as_the_same_workflows(tmp_path: Path) -> None:
+    """Eight parallel lists of indices then; what they say is all there, and is written as a workflow."""
+    source = Path(__file__).parent / "reference" / "inputs"
+    config = load_config(source / "config.yaml")
+    raw = json.loads((source / "training_data.json").read_text())
+    examples = load_training_data(source / "training_data.json", config)
+    vocabulary = Vocabulary.of(config)
+    for before, example in zip(raw, examples, strict=True):
+        plan = IndexedPlan.of(example.workflow, vocabulary).model_dump(mode="json")
+        assert plan == before["targets"]
+        assert example.model_dump(mode="json", include={"rewards", "split"}) == {
+            key: before[key] for key in ("rewards", "split")
+        }
+    save_training_data(tmp_path / "data.json", examples, config)
+    assert load_training_data(tmp_path / "data.json", config) == examples
+    meta = json.loads(meta_path(source / "training_data.json").read_text())
+    assert data_fingerprint(source / "training_data.json") == meta["fingerprint"]
+
+
+def test_what_a_plan_leaves_open_and_takes_is_kept(tmp_path: Path, config: Config) -> None:
+    """No type, no worker, no place in the instruction; ids of the source's own; durations of some steps."""
+    targets = {
+        "model_selections": [None, 1],
+        "task_types": [None, 2],
+        "dependencies": [[], [0]],
+        "fallback": [[], [0]],
+        "instructions": ["boil", "pour"],
+        "ids": ["b", "a"],
+        "durations": [180.0, None],
+    }
+    (tmp_path / "data.json").write_text(json.dumps([{"instruction": "Make tea", "targets": targets}]))
+    (example,) = load_training_data(tmp_path / "data.json", config)
+    assert example.seconds == {"b": 180.0}
+    first, second = example.workflow.subtasks
+    assert (first.id, first.instruction, first.worker, first.task_type, first.span) == ("b", "boil", "", "", None)
+    assert (second.worker, second.fallback, second.task_type, second.depends_on) == (
+        "middle",
+        ("cheap",),
+        "integer",
+        ("b",),
+    )
+    save_training_data(tmp_path / "again.json", [example], config)
+    assert load_training_data(tmp_path / "again.json", config) == [example]
+
+
+def test_targets_that_say_something_else_than_the_workflow_beside_them_are_refused(
+    tmp_path: Path, config: Config
+) -> None:
+    (tmp_path / "data.json").write_text(json.dumps([GOOD]))
+    save_training_data(tmp_path / "full.json", load_training_data(tmp_path / "data.json", config), config)
+    meta_path(tmp_path / "full.json").unlink()
+    (full,) = json.loads((tmp_path / "full.json").read_text())
+    assert {key: full["targets"][key] for key in GOOD["targets"]} == GOOD["targets"]
+    (tmp_path / "full.json").write_text(json.dumps([full | {"targets": {**GOOD["targets"], "task_types": [0, 0, 0]}}]))
+    with pytest.raises(UserError, match="example 0: targets and workflow differ"):
+        load_training_data(tmp_path / "full.json", config)
+    full["workflow"]["subtasks"][1]["worker"] = "stranger"
+    (tmp_path / "full.json").write_text(json.dumps([full]))
+    with pytest.raises(UserError, match=r"example 0: 'stranger' is not in workers\.pool"):
+        load_training_data(tmp_path / "full.json", config)
 
 
 @pytest.mark.parametrize(
@@ -388,9 +449,9 @@ def test_the_short_form_written_by_hand_loads(tmp_path: Path, config: Config) ->
         ({"targets": {**GOOD["targets"], "model_selections": [2, 0, 3]}}, "index 3, but workers.pool has 3"),
         ({"targets": {**GOOD["targets"], "task_types": [6, 0, 0]}}, "index 6, but planner.task_types has 6"),
         ({"targets": {**GOOD["targets"], "dependencies": [[1], [0], []]}}, "cycle"),
-        ({"targets": {**GOOD["targets"], "spans": [[0, 99], None, None]}}, r"targets.spans.0: \[0, 99\]"),
+        ({"targets": {**GOOD["targets"], "spans": [[0, 99], None, None]}}, r"subtask '1': span \[0, 99\]"),
         ({"rewards": {"success": 1.0, "cost": 0.045, "latency": 0}}, "rewards.cost"),
-        ({"schema_version": 2}, "schema_version is 2"),
+        ({"schema_version": 3}, "schema_version is 3"),
         ({"prompt": "x"}, "prompt: Extra inputs"),
     ],
 )

@@ -104,7 +104,7 @@ def test_worfbench_lists_tools_a_line_each(tmp_path, listed, lines):
     free, given = plan.example(given=False), plan.example(given=True)
     assert free.instruction == "\n".join(["How to Make Tea", "Tools:", *lines])
     assert given.instruction.startswith(free.instruction + "\nStep 1. Boil water.")
-    assert [given.instruction[a:b] for a, b in given.targets.spans] == list(given.targets.instructions)
+    assert [given.instruction[a:b] for a, b in given.spans] == [s.instruction for s in given.workflow.subtasks]
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def test_a_task_with_and_without_tools_is_one_task(tmp_path):
 def test_steps_with_the_same_words_stay_two_steps(tmp_path):
     write(tmp_path / "wikihow.json.gz", [WORFBENCH])
     example = only("worfbench", tmp_path).example(given=True)
-    assert example.targets.ids == ("1", "2", "3")
-    assert example.targets.dependencies == ((), (), (0, 1))
-    assert len(set(example.targets.spans)) == 3
+    assert [subtask.id for subtask in example.workflow.subtasks] == ["1", "2", "3"]
+    assert example.workflow.dependencies() == [[], [], [0, 1]]
+    assert len(set(example.spans)) == 3
 
 
 def test_asynchow_has_durations_and_does_not_say_the_order(tmp_path):
@@ -153,9 +153,9 @@ def test_asynchow_has_durations_and_does_not_say_the_order(tmp_path):
     assert [step.seconds for step in plan.steps] == [180, 5, 2678400]
     example = plan.example(given=True)
     assert example.instruction == "How to Make Tea\nStep 1. Boil water\nStep 2. Take a cup\nStep 3. Pour"
-    assert [example.instruction[slice(*span)] for span in example.targets.spans] == ["Boil water", "Take a cup", "Pour"]
+    assert [example.instruction[slice(*span)] for span in example.spans] == ["Boil water", "Take a cup", "Pour"]
     assert example.rewards is None
-    assert example.targets.model_selections == (None, None, None)
+    assert not any(subtask.worker or subtask.task_type for subtask in example.workflow.subtasks)
 
 
 def test_asynchow_as_its_own_prompts_have_it_states_every_edge(tmp_path):

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from orchestai.config import Config, TasksConfig
-from orchestai.data.training_file import Rewards, Targets, TrainingExample, save_training_data
+from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
 from orchestai.errors import UserError
 from orchestai.execution.reward_reference import Reference
 from orchestai.planner.checkpoint import load_planner, reference_of, save_planner
@@ -19,13 +19,16 @@ from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER
 from orchestai.storage import digests
 from orchestai.tasks.splits import divide
-from orchestai.training.supervised.dataset import LengthGroupedBatches, WorkflowDataset
+from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset, WorkflowDataset
+from orchestai.training.supervised.run import split_examples
 from orchestai.training.supervised.slot_planner import Imitation
-from orchestai.training.supervised.train import split_examples, train
+from orchestai.training.supervised.train import train
 from orchestai.workers.pool import worker_cards
+from orchestai.workflow import Subtask, Workflow
 
 STEPS = {"sort the list": 1, "count its words": 0, "double the number": 2, "spell the date": 4}
 """Wordings, each with its type; its worker is the type modulo 2, and worker 2 follows where the type is even."""
+WORKERS = ("words", "lists", "slow")
 
 
 def config(**phase1: object) -> Config:
@@ -50,17 +53,26 @@ def example(*steps: str, split: str = "train") -> TrainingExample:
         instruction += " Then, " if i else "First, "
         spans.append((len(instruction), len(instruction) + len(step)))
         instruction += step + "."
-    types = [STEPS[step] for step in steps]
-    targets = Targets(
-        model_selections=tuple(kind % 2 for kind in types),
-        task_types=tuple(types),
-        dependencies=tuple((i - 1,) if i else () for i in range(len(steps))),
-        spans=tuple(spans),
-        fallback=tuple((2,) if kind % 2 == 0 else () for kind in types),
-        instructions=steps,
+    types = config().planner.task_types
+    subtasks = [
+        Subtask(
+            id=str(i + 1),
+            instruction=step,
+            task_type=types[STEPS[step]],
+            worker=WORKERS[STEPS[step] % 2],
+            depends_on=(str(i),) if i else (),
+            fallback=() if STEPS[step] % 2 else ("slow",),
+            span=span,
+        )
+        for i, (step, span) in enumerate(zip(steps, spans, strict=True))
+    ]
+    return TrainingExample(
+        instruction=instruction,
+        workflow=Workflow(subtasks),
+        rewards=Rewards(success=1, cost=0, latency=0),
+        task_id=instruction,
+        split=split,
     )
-    rewards = Rewards(success=1, cost=0, latency=0)
-    return TrainingExample(instruction=instruction, targets=targets, rewards=rewards, task_id=instruction, split=split)
 
 
 def examples() -> list[TrainingExample]:
@@ -245,7 +257,6 @@ def test_the_data_set_goes_through_an_ordinary_loader():
         task_types=[[1, None], [0]],
         dependencies=[[[], [0]], [[]]],
         model_selections=[[2, 0], [1]],
-        fallback=[[[1], []], [[]]],
         max_subtasks=3,
         max_fallbacks=2,
     )
@@ -255,13 +266,21 @@ def test_the_data_set_goes_through_an_ordinary_loader():
     assert targets["lengths"].tolist() == [2, 1]
     assert targets["spans"][0].tolist() == [[0, 7], [IGNORE, IGNORE], [IGNORE, IGNORE]]
     assert targets["task_types"].tolist() == [[1, IGNORE, IGNORE], [0, IGNORE, IGNORE]]
-    assert targets["fallback"][0].tolist() == [[1, NO_WORKER], [NO_WORKER, NO_WORKER], [IGNORE, IGNORE]]
+    assert targets["model_selections"].tolist() == [[2, 0, IGNORE], [1, IGNORE, IGNORE]]
+    assert (targets["fallback"] == IGNORE).all()
     assert targets["dependencies"][0].nonzero().tolist() == [[0, 1]]
+
+
+def test_fallbacks_end_with_no_further_worker():
+    planner = config().planner.model_copy(update={"max_fallbacks": 2})
+    some = [example("sort the list", "count its words")]
+    targets = PlanDataset.from_examples(some, planner, WORKERS)[0]["targets"]
+    assert targets["fallback"].tolist() == [[NO_WORKER, NO_WORKER], [2, NO_WORKER], [IGNORE, IGNORE]]
 
 
 def test_a_failed_execution_teaches_decomposition_but_no_workers():
     failed = example("sort the list").model_copy(update={"rewards": Rewards(success=0.5, cost=0, latency=0)})
-    targets = WorkflowDataset.from_examples([failed], config().planner)[0]["targets"]
+    targets = PlanDataset.from_examples([failed], config().planner, WORKERS)[0]["targets"]
     assert targets["task_types"][0] == 1
     assert (targets["model_selections"] == IGNORE).all()
     assert (targets["fallback"] == IGNORE).all()

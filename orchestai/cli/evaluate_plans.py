@@ -26,7 +26,7 @@ def evaluate_plans(
 ) -> None:
     """Compare a planner, if there is one, and the trivial baselines with plans that others wrote, step by step."""
     from orchestai.config import load_config
-    from orchestai.data.training_file import examples_fingerprint, load_training_data
+    from orchestai.data.training_file import data_fingerprint, load_training_data
     from orchestai.evaluation.held_out import hold_out
     from orchestai.evaluation.plans.evaluate import evaluate_plans as run_evaluation
     from orchestai.evaluation.plans.evaluate import tested_plans
@@ -58,7 +58,7 @@ def evaluate_plans(
         facts = {
             "plans": str(plans),
             "checkpoint": None if checkpoint is None else str(checkpoint),
-            "data_fingerprint": examples_fingerprint(examples),
+            "data_fingerprint": data_fingerprint(plans),
             "held_out": held_out.to_dict(lambda example: example.task_id),
             "same_step": SAME_STEP,
             "versions": artifacts.versions(),

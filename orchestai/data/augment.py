@@ -7,24 +7,17 @@ worker reads, so a worker that was right for one wording may be wrong for anothe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
+from typing import Any
 
-from orchestai.data.training_file import Targets, TrainingExample
+from orchestai.data.training_file import TrainingExample
 from orchestai.tasks.examples import clean
 from orchestai.tasks.suite import Variation
 from orchestai.tasks.suites import step_catalogs
+from orchestai.workflow import Subtask
 
 TRIES = 8
 """Times that each example is tried in vain before augmentation gives up."""
-
-
-@dataclass(frozen=True)
-class Proven:
-    """A worker, with its fallbacks, whose answer to some words was part of an execution that was learned from."""
-
-    worker: int
-    fallback: tuple[int, ...]
 
 
 def augment(
@@ -43,23 +36,22 @@ def augment(
     Args:
         evidence: examples, better ones first, that show which worker does which words.
     """
-    plans = [(example, example.targets.workflow()) for example in examples]
     known = [
-        (example, plan, catalog, signature)
-        for example, plan in plans
+        (example, catalog, signature)
+        for example in examples
         for catalog in step_catalogs()
-        if (signature := catalog.signature(plan))
+        if (signature := catalog.signature(example.workflow))
     ]
-    composed = [(example, plan, catalog) for example, plan, catalog, _ in known if example.split == "train"]
-    held_out = {signature for example, _, _, signature in known if example.split != "train"}
+    composed = [(example, catalog) for example, catalog, _ in known if example.split == "train"]
+    held_out = {signature for example, _, signature in known if example.split != "train"}
     proven = _proven(evidence)
     seen = {example.instruction for example in examples}
     rng = Random(seed)
     added: list[TrainingExample] = []
     vain = 0
     while composed and len(added) < count and vain < TRIES * len(composed):
-        example, plan, catalog = composed[(len(added) + vain) % len(composed)]
-        variation = catalog.vary(plan, proven, held_out, rng)
+        example, catalog = composed[(len(added) + vain) % len(composed)]
+        variation = catalog.vary(example.workflow, proven, held_out, rng)
         if variation is None or variation.instruction in seen:
             vain += 1
         else:
@@ -68,32 +60,23 @@ def augment(
     return added
 
 
-def _varied(example: TrainingExample, variation: Variation, proven: Mapping[str, Proven]) -> TrainingExample:
-    before = example.targets
-    words = tuple(subtask.instruction for subtask in variation.plan.subtasks)
-    asked = [
-        Proven(before.model_selections[old] or 0, before.fallback[old])
-        if now == clean(before.instructions[old])
-        else proven[now]
-        for old, now in zip(variation.origin, words, strict=True)
-    ]
-    targets = Targets(
-        model_selections=tuple(choice.worker for choice in asked),
-        task_types=tuple(before.task_types[old] for old in variation.origin),
-        dependencies=tuple(map(tuple, variation.plan.dependencies())),
-        spans=tuple(subtask.span for subtask in variation.plan.subtasks),
-        fallback=tuple(choice.fallback for choice in asked),
-        instructions=words,
-    )
-    return example.model_copy(update={"instruction": variation.instruction, "targets": targets, "augmented": True})
+def _varied(example: TrainingExample, variation: Variation, proven: Mapping[str, Subtask]) -> TrainingExample:
+    """With the types of the steps that the new ones were made from, and workers that are known to do the words."""
+    changes: dict[str, dict[str, Any]] = {}
+    for origin, subtask in zip(variation.origin, variation.plan.subtasks, strict=True):
+        before = example.workflow.subtasks[origin]
+        kept = subtask.instruction == clean(before.instruction)
+        worked = before if kept else proven[subtask.instruction]
+        changes[subtask.id] = {"task_type": before.task_type, "worker": worked.worker, "fallback": worked.fallback}
+    varied = {"instruction": variation.instruction, "workflow": variation.plan.replace(changes), "augmented": True}
+    return example.model_copy(update=varied)
 
 
-def _proven(evidence: Iterable[TrainingExample]) -> dict[str, Proven]:
-    found: dict[str, Proven] = {}
-    for targets in (example.targets for example in evidence):
-        for words, worker, fallback in zip(
-            targets.instructions, targets.model_selections, targets.fallback, strict=True
-        ):
-            if worker is not None:
-                found.setdefault(clean(words), Proven(worker, fallback))
+def _proven(evidence: Iterable[TrainingExample]) -> dict[str, Subtask]:
+    """By their words, subtasks whose worker's answer was part of an execution that was learned from."""
+    found: dict[str, Subtask] = {}
+    for example in evidence:
+        for subtask in example.workflow.subtasks:
+            if subtask.worker:
+                found.setdefault(clean(subtask.instruction), subtask)
     return found

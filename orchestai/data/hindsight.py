@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 
 from orchestai.config import Config
-from orchestai.data.training_file import Rewards, Targets, TrainingExample
+from orchestai.data.training_file import Rewards, TrainingExample
+from orchestai.errors import first_problem
 from orchestai.execution.record import ExecutionRecord, SubtaskRecord
+from orchestai.workflow import Subtask, Workflow, WorkflowError
 
 
 class TargetsError(ValueError):
@@ -27,10 +29,9 @@ def targets_of(record: ExecutionRecord, config: Config) -> TrainingExample:
     if size == 0:
         raise TargetsError("no valid plan")
     try:
-        targets = _from_subtasks(record, config) if record.subtasks else _from_outputs(record, config)
         return TrainingExample(
             instruction=record.instruction,
-            targets=targets,
+            workflow=_from_subtasks(record, config) if record.subtasks else _from_outputs(record, config),
             rewards=Rewards(
                 success=record.score if record.score is not None else float(record.success),
                 cost=-record.cost,
@@ -39,26 +40,30 @@ def targets_of(record: ExecutionRecord, config: Config) -> TrainingExample:
             task_id=record.task_id,
             suite=record.suite,
         )
-    except ValidationError as error:
-        raise TargetsError(f"not a plan ({error.errors()[0]['msg']})") from None
+    except (ValidationError, WorkflowError) as error:
+        problem = first_problem(error) if isinstance(error, ValidationError) else error
+        raise TargetsError(f"not a plan ({problem})") from None
 
 
-def _from_subtasks(record: ExecutionRecord, config: Config) -> Targets:
-    place = {subtask.id: i for i, subtask in enumerate(record.subtasks)}
-    workers = [_listed_from_answer(subtask) for subtask in record.subtasks]
-    return Targets(
-        model_selections=tuple(_worker(listed[0], config) for listed in workers),
-        task_types=tuple(_task_type(subtask.task_type, config) for subtask in record.subtasks),
-        dependencies=tuple(tuple(place[parent] for parent in subtask.depends_on) for subtask in record.subtasks),
-        spans=tuple(_span(subtask, record.instruction) for subtask in record.subtasks),
-        fallback=tuple(
-            tuple(_worker(name, config) for name in listed[1 : 1 + config.planner.max_fallbacks]) for listed in workers
-        ),
-        instructions=tuple(subtask.instruction for subtask in record.subtasks),
-    )
+def _from_subtasks(record: ExecutionRecord, config: Config) -> Workflow:
+    subtasks = []
+    for logged in record.subtasks:
+        listed = _listed_from_answer(logged)[: 1 + config.planner.max_fallbacks]
+        worker, *fallback = (_worker(name, config) for name in listed)
+        subtask = Subtask(
+            id=logged.id,
+            instruction=logged.instruction,
+            task_type=_task_type(logged.task_type, config),
+            worker=worker,
+            depends_on=logged.depends_on,
+            fallback=tuple(fallback),
+            span=_span(logged, record.instruction),
+        )
+        subtasks.append(subtask)
+    return Workflow(subtasks)
 
 
-def _from_outputs(record: ExecutionRecord, config: Config) -> Targets:
+def _from_outputs(record: ExecutionRecord, config: Config) -> Workflow:
     """From a line without subtasks: the plan is all that it says."""
     outputs = record.planner_outputs
     size = len(outputs.model_selections)
@@ -68,10 +73,19 @@ def _from_outputs(record: ExecutionRecord, config: Config) -> Targets:
     pool = record.pool or tuple(config.workers.pool)
     if not all(0 <= index < len(pool) for index in outputs.model_selections):
         raise TargetsError("a model selection outside the pool")
-    return Targets(
-        model_selections=tuple(_worker(pool[index], config) for index in outputs.model_selections),
-        task_types=tuple(_task_type(name, config) for name in outputs.task_types) or (None,) * size,
-        dependencies=tuple(tuple(i for i in range(size) if adjacency[i][j]) for j in range(size)),
+    if len(types := outputs.task_types or ("",) * size) != size:
+        raise TargetsError("task_types and model_selections differ in size")
+    return Workflow(
+        [
+            Subtask(
+                id=str(j + 1),
+                instruction="",
+                task_type=_task_type(types[j], config),
+                worker=_worker(pool[index], config),
+                depends_on=tuple(str(i + 1) for i in range(size) if adjacency[i][j]),
+            )
+            for j, index in enumerate(outputs.model_selections)
+        ]
     )
 
 
@@ -81,23 +95,20 @@ def _listed_from_answer(subtask: SubtaskRecord) -> Sequence[str]:
     return listed[listed.index(subtask.answered_by) :] if subtask.answered_by in listed else listed
 
 
-def _worker(name: str, config: Config) -> int:
-    try:
-        return list(config.workers.pool).index(name)
-    except ValueError:
-        raise TargetsError(f"worker {name!r} is not in workers.pool") from None
+def _worker(name: str, config: Config) -> str:
+    if name not in config.workers.pool:
+        raise TargetsError(f"worker {name!r} is not in workers.pool")
+    return name
 
 
-def _task_type(name: str | int, config: Config) -> int | None:
-    """Index of the type; None where the plan names none."""
+def _task_type(name: str | int, config: Config) -> str:
+    """The name of the type; empty where the plan names none."""
     known = config.planner.task_types
-    if name == "":
-        return None
     if isinstance(name, int) and 0 <= name < len(known):
-        return name
-    if name in known:
-        return known.index(str(name))
-    raise TargetsError(f"task type {name!r} is not in planner.task_types")
+        return known[name]
+    if name not in ("", *known):
+        raise TargetsError(f"task type {name!r} is not in planner.task_types")
+    return str(name)
 
 
 def _span(subtask: SubtaskRecord, instruction: str) -> tuple[int, int] | None:

@@ -10,8 +10,9 @@ from pathlib import Path
 from rich.table import Table
 
 from orchestai.config import Config
+from orchestai.data.indexed_plan import Vocabulary
 from orchestai.data.readers.plan import Reader, SourcePlan, UnusablePlanError
-from orchestai.data.training_file import TrainingExample, save_training_data
+from orchestai.data.training_file import Entry, TrainingExample, save_training_data
 from orchestai.errors import UserError
 from orchestai.tasks.splits import part_of, words
 
@@ -55,6 +56,7 @@ def prepare_plans(
         UserError: a path cannot be read, there is nothing to learn from, a task is both for tests and to be learned, as
             in files of different folds, or the file cannot be written.
     """
+    vocabulary = Vocabulary.of(config)
     dropped: Counter[str] = Counter()
     examples: list[TrainingExample] = []
     seen: set[str] = set()
@@ -66,12 +68,14 @@ def prepare_plans(
                 continue
             if isinstance(found, TrainingExample):
                 example = found
+            elif isinstance(found, Entry):
+                example = found.example(vocabulary)
             elif isinstance(found, SourcePlan):
                 split = part_of(found.task, config.tasks)
                 example = found.example(given=given).model_copy(update={"split": split})
             else:
                 raise UserError(f"{path}: the reader gave a {type(found).__name__} where a SourcePlan is wanted")
-            if len(example.targets) > config.planner.max_subtasks:
+            if len(example.workflow) > config.planner.max_subtasks:
                 dropped[f"more steps than planner.max_subtasks={config.planner.max_subtasks}"] += 1
             elif (plan := example.model_dump_json(exclude={"task_id", "task"})) in seen:
                 dropped["the same plan for the same task"] += 1

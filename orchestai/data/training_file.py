@@ -1,91 +1,25 @@
-"""The training file: a JSON list of examples, and beside it the vocabularies that its indices refer to."""
+"""The training file: a JSON list of examples, and beside it the types and workers that they name."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, model_validator
 
 from orchestai.config import Config
+from orchestai.data.indexed_plan import IndexedPlan, Vocabulary
 from orchestai.errors import UserError, first_problem
 from orchestai.execution.reward_reference import Reference
 from orchestai.storage import artifacts
-from orchestai.workflow import Subtask, Workflow
+from orchestai.workflow import Workflow, WorkflowError
 
-SCHEMA_VERSION: Final = 1
-
-
-class Targets(BaseModel):
-    """The plan to imitate; every list has one entry per subtask, in the order of the plan.
-
-    Attributes:
-        model_selections: index of the worker in the pool; None where nobody was chosen (that choice is not trained).
-        task_types: index into `planner.task_types`; None where nobody named a type (that choice is not trained).
-        dependencies: indices of the parents, in argument order.
-        spans: [start, end) character offsets of the subtask's words in the instruction; None where it has words of
-            its own.
-        fallback: indices of the workers to ask next, in turn.
-        instructions: the subtask's words.
-        ids: names of the subtasks, each once; 1, 2, ... where the source has none.
-        durations: seconds that each takes, where the source says so.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    model_selections: tuple[int | None, ...] = Field(min_length=1)
-    task_types: tuple[int | None, ...]
-    dependencies: tuple[tuple[int, ...], ...]
-    spans: tuple[tuple[int, int] | None, ...] = ()
-    fallback: tuple[tuple[int, ...], ...] = ()
-    instructions: tuple[str, ...] = ()
-    ids: tuple[str, ...] = ()
-    durations: tuple[float | None, ...] = ()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill(cls, data: Any) -> Any:
-        """The short form has only the three required lists."""
-        if not isinstance(data, dict) or not isinstance(data.get("model_selections"), list | tuple):
-            return data
-        n = len(data["model_selections"])
-        return {
-            "spans": [None] * n,
-            "fallback": [[]] * n,
-            "instructions": [""] * n,
-            "ids": [str(i + 1) for i in range(n)],
-            "durations": [None] * n,
-        } | data
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Targets:
-        n = len(self.model_selections)
-        for name in ("task_types", "dependencies", "spans", "fallback", "instructions", "ids", "durations"):
-            if len(getattr(self, name)) != n:
-                raise ValueError(f"{name} has {len(getattr(self, name))} entries, but model_selections has {n}")
-        self.workflow()
-        return self
-
-    def workflow(self) -> Workflow:
-        """The plan without workers, under the steps' own ids."""
-        if any(not 0 <= parent < len(self) for parents in self.dependencies for parent in parents):
-            raise ValueError("dependencies: a parent that does not exist")
-        return Workflow(
-            [
-                Subtask(
-                    id=self.ids[i],
-                    instruction=self.instructions[i],
-                    depends_on=tuple(self.ids[parent] for parent in parents),
-                    span=self.spans[i],
-                )
-                for i, parents in enumerate(self.dependencies)
-            ]
-        )
-
-    def __len__(self) -> int:
-        return len(self.model_selections)
+SCHEMA_VERSION: Final = 2
+"""Of an example; those of version 1 have parallel lists of indices in place of a workflow."""
+_PREPARE_FIRST: Final = "run prepare first, or pass --data FILE"
 
 
 class Rewards(BaseModel):
@@ -106,7 +40,11 @@ class TrainingExample(BaseModel):
     instruction: str
     task: str = ""
     """What is asked, where the instruction also lists tools or steps."""
-    targets: Targets
+    workflow: Workflow
+    """A subtask without a type or a worker leaves that choice open, and it is not trained; one without words has those
+    at its span."""
+    seconds: dict[str, float] = {}
+    """What subtasks take, by their ids, where the source says so."""
     rewards: Rewards | None = None
     """None where the plan was written, not executed."""
     task_id: str = ""
@@ -117,43 +55,114 @@ class TrainingExample(BaseModel):
     split: Literal["train", "validation", "test"] = "train"
     """`test` is for `evaluate-plans`; nothing is learned from it."""
     given: bool = False
-    """Whether the instruction lists the steps, at `targets.spans`, so that only their edges are to be planned."""
+    """Whether the instruction lists the steps, at the subtasks' spans, so that only their edges are to be planned."""
     augmented: bool = False
     """Whether the instruction was reworded from a logged one."""
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
 
     @property
     def asked(self) -> str:
         """What is asked, without tools and steps; where `task` does not say it, what stands before the given steps."""
-        first = self.targets.spans[0]
+        first = self.workflow.subtasks[0].span
         before = self.instruction[: first[0]].rpartition("\n")[0] if self.given and first else ""
         return self.task or before or self.instruction
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """[start, end) character offsets of the subtasks' words, of those that have some in the instruction."""
+        return [subtask.span for subtask in self.workflow.subtasks if subtask.span is not None]
 
     @property
     def solved(self) -> bool:
         """Whether an execution of the plan passed all hidden tests, so that its workers are worth imitating."""
         return self.rewards is not None and self.rewards.success == 1
 
-    @model_validator(mode="after")
-    def _given_steps(self) -> TrainingExample:
-        if self.given and None in self.targets.spans:
-            raise ValueError("targets.spans: a step that is given stands in the instruction")
-        return self
+    @property
+    def imitated(self) -> Workflow:
+        """The workflow; of an execution that failed without workers, as it shows how to decompose, not whom to ask."""
+        if self.solved:
+            return self.workflow
+        return self.workflow.replace({s.id: {"worker": "", "fallback": ()} for s in self.workflow.subtasks})
+
+    @field_serializer("workflow")
+    def _without_defaults(self, workflow: Workflow) -> dict[str, Any]:
+        return workflow.to_dict()
 
     @model_validator(mode="after")
-    def _spans_inside(self) -> TrainingExample:
-        for i, span in enumerate(self.targets.spans):
-            if span is not None and not 0 <= span[0] < span[1] <= len(self.instruction):
-                raise ValueError(f"targets.spans.{i}: {list(span)} is not inside the instruction")
+    def _consistent(self) -> TrainingExample:
+        for subtask in self.workflow.subtasks:
+            if self.given and subtask.span is None:
+                raise ValueError(f"subtask {subtask.id!r} has no span, but a step that is given is in the instruction")
+            if subtask.span is not None and not 0 <= subtask.span[0] < subtask.span[1] <= len(self.instruction):
+                raise ValueError(f"subtask {subtask.id!r}: span {list(subtask.span)} is not inside the instruction")
+        if others := self.seconds.keys() - {subtask.id for subtask in self.workflow.subtasks}:
+            raise ValueError(f"seconds: there is no subtask {min(others)!r}")
         return self
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An example as it is in a file: with a `workflow`, or, in the short form, with `targets` that hold indices.
+
+    Attributes:
+        where: the place in the file, for error messages.
+    """
+
+    raw: Mapping[str, Any]
+    where: str
+
+    def example(self, vocabulary: Vocabulary) -> TrainingExample:
+        """The example, with names from the vocabulary.
+
+        Raises:
+            UserError: it is of another schema, or names or indices are not in the vocabulary.
+        """
+        version = self.raw.get("schema_version", SCHEMA_VERSION)
+        if version not in (1, SCHEMA_VERSION):
+            raise UserError(
+                f"{self.where}: schema_version is {version!r}, this program reads 1 and {SCHEMA_VERSION}; "
+                "run prepare again"
+            )
+        try:
+            return self._read(vocabulary)
+        except (ValidationError, WorkflowError) as error:
+            problem = first_problem(error) if isinstance(error, ValidationError) else error
+            raise UserError(f"{self.where}: {problem}; run prepare again") from None
+
+    def _read(self, vocabulary: Vocabulary) -> TrainingExample:
+        fields = {key: value for key, value in self.raw.items() if key != "targets"} | {
+            "schema_version": SCHEMA_VERSION
+        }
+        plan = _Targets.model_validate(self.raw).targets
+        if plan is not None and "workflow" not in fields:
+            fields["workflow"] = plan.workflow(vocabulary)
+            fields["seconds"] = {
+                id: seconds for id, seconds in zip(plan.ids, plan.durations, strict=True) if seconds is not None
+            }
+            plan = None
+        example = TrainingExample.model_validate(fields)
+        named = IndexedPlan.of(example.workflow, vocabulary)
+        if plan is not None and _short(plan) != _short(named):
+            raise WorkflowError("targets and workflow differ; delete targets, which are there for other programs only")
+        return example
+
+
+class _Targets(BaseModel):
+    """What an entry may have in place of a workflow, or beside it for other programs."""
+
+    targets: IndexedPlan | None = None
+
+
+def _short(plan: IndexedPlan) -> dict[str, Any]:
+    return plan.model_dump(mode="json", include={"model_selections", "task_types", "dependencies"})
 
 
 class TrainingMeta(BaseModel):
     """The sidecar `NAME.meta.json` of a training file.
 
     Attributes:
-        task_types, pool: what indices refer to; empty where no example names a type, or a worker.
-        fingerprint: of the examples, so that a sidecar of another file is noticed.
+        task_types, pool: those configured; empty where no example names a type, or a worker.
+        fingerprint: `data_fingerprint` of the file, so that a sidecar of another file is noticed.
         counts: examples by split, and how many of them are augmented.
         dropped: reason -> number of executions or tasks left out.
         reward_reference: what the logged executions typically cost and how long they took; None without any.
@@ -162,7 +171,7 @@ class TrainingMeta(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     task_types: tuple[str, ...]
     pool: tuple[str, ...]
     fingerprint: str
@@ -177,9 +186,13 @@ def meta_path(path: Path | str) -> Path:
     return Path(path).with_suffix(".meta.json")
 
 
-def examples_fingerprint(examples: Sequence[TrainingExample]) -> str:
-    """Of all that examples say; also what the sidecar of their file has."""
-    return artifacts.fingerprint([example.model_dump(mode="json") for example in examples])
+def data_fingerprint(path: Path | str) -> str:
+    """Of all that the examples of a training file say; its sidecar has it too.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    return artifacts.fingerprint(_read_json(Path(path), _PREPARE_FIRST))
 
 
 def save_training_data(
@@ -193,15 +206,23 @@ def save_training_data(
 ) -> None:
     """Write the list and its sidecar.
 
+    Beside its `workflow` each example has `targets`: which worker, type and parents each subtask has, as indices.
+
     Raises:
-        UserError: a file cannot be written.
+        UserError: a file cannot be written, or a type or a worker is not configured.
     """
-    data = [example.model_dump(mode="json") for example in examples]
-    typed = any(kind is not None for example in examples for kind in example.targets.task_types)
-    staffed = any(worker is not None for example in examples for worker in example.targets.model_selections)
+    vocabulary = Vocabulary.of(config)
+    data = []
+    for example in examples:
+        try:
+            targets = _short(IndexedPlan.of(example.workflow, vocabulary))
+        except WorkflowError as error:
+            raise UserError(f"{path}: {example.instruction[:40]!r}: {error}") from None
+        data.append(example.model_dump(mode="json") | {"targets": targets})
+    subtasks = [subtask for example in examples for subtask in example.workflow.subtasks]
     meta = TrainingMeta(
-        task_types=config.planner.task_types if typed else (),
-        pool=tuple(config.workers.pool) if staffed else (),
+        task_types=vocabulary.task_types if any(subtask.task_type for subtask in subtasks) else (),
+        pool=vocabulary.workers if any(subtask.worker for subtask in subtasks) else (),
         fingerprint=artifacts.fingerprint(data),
         counts=counts or {},
         dropped=dropped or {},
@@ -222,14 +243,24 @@ def load_training_data(path: Path | str, config: Config) -> list[TrainingExample
             names the first wrong example and field.
     """
     path = Path(path)
-    data = _read_json(path, "run prepare first, or pass --data FILE")
+    data = _read_json(path, _PREPARE_FIRST)
     if not isinstance(data, list):
         raise UserError(f"{path}: a training file is a JSON list of examples, not {_kind(data)}; run prepare again")
     if not data:
         raise UserError(f"{path}: no examples; collect more executions and run prepare again")
     if meta_path(path).exists():
         _check_meta(meta_path(path), artifacts.fingerprint(data), config)
-    return [_example(raw, f"{path}: example {i}", config) for i, raw in enumerate(data)]
+    vocabulary, most = Vocabulary.of(config), config.planner.max_subtasks
+    examples = []
+    for i, raw in enumerate(data):
+        where = f"{path}: example {i}"
+        if not isinstance(raw, dict):
+            raise UserError(f"{where}: an example is a mapping, not {_kind(raw)}")
+        example = Entry(raw, where).example(vocabulary)
+        if len(example.workflow) > most:
+            raise UserError(f"{where}: {len(example.workflow)} subtasks, but planner.max_subtasks is {most}; raise it")
+        examples.append(example)
+    return examples
 
 
 def logged_reference(path: Path | str) -> Reference | None:
@@ -264,36 +295,6 @@ def _check_meta(path: Path, fingerprint: str, config: Config) -> None:
                 f"{path}: made for {name} {list(saved)}, but the config has {list(wanted)}; "
                 "use the config it was made with, or run prepare again"
             )
-
-
-def _example(raw: Any, where: str, config: Config) -> TrainingExample:
-    if not isinstance(raw, dict):
-        raise UserError(f"{where}: an example is a mapping, not {_kind(raw)}")
-    version = raw.get("schema_version", SCHEMA_VERSION)
-    if version != SCHEMA_VERSION:
-        raise UserError(
-            f"{where}: schema_version is {version!r}, this program reads {SCHEMA_VERSION}; run prepare again"
-        )
-    try:
-        example = TrainingExample.model_validate(raw)
-    except ValidationError as error:
-        raise UserError(f"{where}: {first_problem(error)}; run prepare again") from None
-    targets = example.targets
-    if len(targets) > config.planner.max_subtasks:
-        raise UserError(
-            f"{where}: {len(targets)} subtasks, but planner.max_subtasks is {config.planner.max_subtasks}; raise it"
-        )
-    types = [index for index in targets.task_types if index is not None]
-    chosen = [index for index in targets.model_selections if index is not None]
-    workers = [*chosen, *(worker for row in targets.fallback for worker in row)]
-    for field, indices, size, key in (
-        ("task_types", types, len(config.planner.task_types), "planner.task_types"),
-        ("model_selections or fallback", workers, len(config.workers.pool), "workers.pool"),
-    ):
-        outside = [index for index in indices if not 0 <= index < size]
-        if outside:
-            raise UserError(f"{where}: targets.{field}: index {outside[0]}, but {key} has {size} entries")
-    return example
 
 
 def _read_json(path: Path, advice: str) -> Any:

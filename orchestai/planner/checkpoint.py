@@ -1,6 +1,6 @@
 """Planners on disk: a folder for a language model, else a file.
 
-The file leaves the frozen encoder and the linker's language model out; their names and fingerprints are kept instead.
+The file leaves the frozen encoder and language model out; their names and fingerprints are kept instead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from orchestai.planner.language.checkpoint import (
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.slots.encoder import TextEncoder
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.planner.slots.step_encoder import EchoReader
+from orchestai.planner.slots.step_encoder import StepEncoder
 from orchestai.storage import artifacts, digests
 from orchestai.tasks.seen import NOTHING_SEEN, SeenTasks
 from orchestai.workers.base import WorkerCard
@@ -224,9 +224,11 @@ def fingerprint_of(path: Path | str) -> str:
     return digest.hexdigest()[:16]
 
 
-def _frozen(planner: PlannerModel) -> dict[str, TextEncoder | EchoReader]:
+def _frozen(planner: PlannerModel) -> dict[str, TextEncoder | StepEncoder]:
     """What the planner reads with, and does not keep in its file."""
-    return {"encoder": planner.encoder} | ({} if planner.echo is None else {"language_model": planner.echo})
+    return {"encoder": planner.encoder} | (
+        {} if planner.linker is None else {"language_model": planner.linker.step_encoder}
+    )
 
 
 def _made_for(checkpoint: Mapping[str, Any]) -> tuple[PlannerConfig, list[WorkerCard]]:

@@ -138,18 +138,23 @@ def is_chain(workflow: Workflow) -> bool:
 def is_exact(planned: Workflow, reference: Workflow, match: Match) -> bool:
     """Whether every step is matched to one of the same words, type and parents in argument order, and none is left.
 
-    A type that the reference leaves open is never wrong; workers play no part.
+    Words or a type that the reference leaves open are never wrong; workers play no part, see `same_workers`.
     """
     if not len(match) == len(planned) == len(reference):
         return False
     parents, wanted = planned.dependencies(), reference.dependencies()
     pairs = ((i, planned.subtasks[i], match[i], reference.subtasks[match[i]]) for i in range(len(planned)))
     return all(
-        ours.instruction == theirs.instruction
+        theirs.instruction in ("", ours.instruction)
         and theirs.task_type in ("", ours.task_type)
         and [match[parent] for parent in parents[i]] == wanted[j]
         for i, ours, j, theirs in pairs
     )
+
+
+def same_workers(planned: Workflow, reference: Workflow, match: Match) -> bool:
+    """Whether every matched step asks the same worker first as in the reference, unless that leaves it open."""
+    return all(reference.subtasks[j].worker in ("", planned.subtasks[i].worker) for i, j in match.items())
 
 
 def match_words(planned: Workflow, reference: Workflow) -> dict[int, int]:

@@ -8,20 +8,19 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from orchestai.data.readers.files import files, load
 from orchestai.data.readers.plan import ReadPlan, SourcePlan, SourceStep, UnusablePlanError, one_line, plans_of
-from orchestai.data.training_file import TrainingExample
-from orchestai.errors import UserError, first_problem
+from orchestai.data.training_file import Entry
+from orchestai.errors import UserError
 from orchestai.workflow import Workflow, WorkflowError
 
 
 def read(path: Path) -> Iterator[ReadPlan]:
     """Entries of a JSON list or of JSON lines.
 
-    An entry with `targets` is an example of a training file and stays as it is. Any other is a plan: `instruction`,
-    `subtasks` as `orchestai plan` prints them, and if need be `id`, `source`, `licence` and `seconds` (by subtask id).
+    An entry with `workflow` or `targets` is an example of a training file and stays as it is. Any other is a plan:
+    `instruction`, `subtasks` as `orchestai plan` prints them, and if need be `id`, `source`, `licence` and `seconds`
+    (by subtask id).
     """
     for file in files(path, "*.json", "*.jsonl"):
         entries = load(file)
@@ -30,13 +29,10 @@ def read(path: Path) -> Iterator[ReadPlan]:
         yield from plans_of(partial(_read, file), count(), entries)
 
 
-def _read(file: Path, index: int, entry: dict[str, Any]) -> TrainingExample | SourcePlan:
-    if "targets" not in entry:
-        return _plan(file, index, entry)
-    try:
-        return TrainingExample.model_validate(entry)
-    except ValidationError as error:
-        raise UserError(f"{file}: example {index}: {first_problem(error)}") from None
+def _read(file: Path, index: int, entry: dict[str, Any]) -> Entry | SourcePlan:
+    if "workflow" in entry or "targets" in entry:
+        return Entry(entry, f"{file}: example {index}")
+    return _plan(file, index, entry)
 
 
 def _plan(file: Path, index: int, entry: dict[str, Any]) -> SourcePlan:

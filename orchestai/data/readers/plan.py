@@ -11,7 +11,8 @@ from typing import Any, Protocol, TypeAlias
 
 import networkx as nx
 
-from orchestai.data.training_file import Targets, TrainingExample
+from orchestai.data.training_file import Entry, TrainingExample
+from orchestai.workflow import Subtask, Workflow
 
 _HALF = re.compile("[\ud800-\udfff]")
 
@@ -88,21 +89,20 @@ class SourcePlan:
         place = {step.id: i for i, step in enumerate(self.steps)}
         asked = "\n".join([self.task, *self.tools])
         instruction, spans = written_out(asked, [step.words for step in self.steps], self.remarks)
-        count = len(self.steps)
+        subtasks = [
+            Subtask(
+                id=step.id,
+                instruction=step.words,
+                depends_on=tuple(sorted((a for a, b in self.edges if b == step.id), key=place.__getitem__)),
+                span=span if given else None,
+            )
+            for step, span in zip(self.steps, spans, strict=True)
+        ]
         return TrainingExample(
             instruction=instruction if given else asked,
             task=self.task,
-            targets=Targets(
-                model_selections=(None,) * count,
-                task_types=(None,) * count,
-                dependencies=tuple(
-                    tuple(sorted(place[a] for a, b in self.edges if b == step.id)) for step in self.steps
-                ),
-                spans=spans if given else (None,) * count,
-                instructions=tuple(step.words for step in self.steps),
-                ids=tuple(step.id for step in self.steps),
-                durations=tuple(step.seconds for step in self.steps),
-            ),
+            workflow=Workflow(subtasks),
+            seconds={step.id: step.seconds for step in self.steps if step.seconds is not None},
             task_id=self.id,
             suite=self.source,
             licence=self.licence,
@@ -127,11 +127,11 @@ def one_line(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
 
 
-ReadPlan: TypeAlias = "SourcePlan | TrainingExample | UnusablePlanError"
-"""A record: a plan, an example that is ready, or the reason why it is neither."""
+ReadPlan: TypeAlias = "SourcePlan | Entry | TrainingExample | UnusablePlanError"
+"""A record: a plan, an entry of a training file, an example that is ready, or the reason why it is none of these."""
 
 
-def plans_of(make: Callable[..., SourcePlan | TrainingExample], *records: Iterable[Any]) -> Iterator[ReadPlan]:
+def plans_of(make: Callable[..., SourcePlan | Entry | TrainingExample], *records: Iterable[Any]) -> Iterator[ReadPlan]:
     """As `map(make, *records)`, but where `make` cannot use a record its reason."""
     for record in zip(*records, strict=False):
         try:

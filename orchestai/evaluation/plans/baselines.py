@@ -13,17 +13,17 @@ from orchestai.workflow import Workflow
 
 def listed_chain(example: TrainingExample) -> Workflow:
     """The right steps, each after the one listed before it."""
-    return _joined(example, [[i - 1] if i else [] for i in range(len(example.targets))])
+    return _joined(example, [[i - 1] if i else [] for i in range(len(example.workflow))])
 
 
 def all_pairs(example: TrainingExample) -> Workflow:
     """The right steps, each after all that are listed before it."""
-    return _joined(example, [range(i) for i in range(len(example.targets))])
+    return _joined(example, [range(i) for i in range(len(example.workflow))])
 
 
 def no_edges(example: TrainingExample) -> Workflow:
     """The right steps, all at once."""
-    return _joined(example, [[] for _ in range(len(example.targets))])
+    return _joined(example, [[] for _ in range(len(example.workflow))])
 
 
 def nearest(
@@ -37,14 +37,14 @@ def nearest(
     if not learned:
         return [None] * len(examples)
     similarity = embed([e.asked for e in examples]) @ embed([e.asked for e in learned]).T
-    sizes = np.array([len(e.targets) for e in learned])
+    sizes = np.array([len(e.workflow) for e in learned])
     found: list[Workflow | None] = []
     for example, row in zip(examples, similarity, strict=True):
-        fits = sizes == len(example.targets) if example.given else np.ones(len(learned), bool)
+        fits = sizes == len(example.workflow) if example.given else np.ones(len(learned), bool)
         if not fits.any():
             found.append(None)
             continue
-        near = learned[int(np.where(fits, row, -2.0).argmax())].targets.workflow()
+        near = learned[int(np.where(fits, row, -2.0).argmax())].workflow
         found.append(_joined(example, near.dependencies()) if example.given else near)
     return found
 
@@ -55,7 +55,7 @@ def _joined(example: TrainingExample, parents: Sequence[Sequence[int]]) -> Workf
     Args:
         parents: places of each step's.
     """
-    steps = example.targets.workflow().subtasks
+    steps = example.workflow.subtasks
     return Workflow(
         [
             step.model_copy(update={"depends_on": tuple(steps[place].id for place in places)})

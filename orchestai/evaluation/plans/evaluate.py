@@ -165,7 +165,7 @@ def evaluate_plans(
         made["nearest_graph"] = baselines.nearest(tested, learned, embed)
     return PlansEvaluation(
         sources=tuple(example.suite for example in tested),
-        chains=tuple(is_chain(example.targets.workflow()) for example in tested),
+        chains=tuple(is_chain(example.workflow) for example in tested),
         scores=scores
         | {
             row: [score_plan(plan, example, embed) for plan, example in zip(plans, tested, strict=True)]
@@ -179,8 +179,9 @@ def plans_for(planner: StepsPlanner, examples: Sequence[TrainingExample]) -> lis
     plans: dict[int, Plan] = {}
     given = [i for i, example in enumerate(examples) if example.given]
     free = [i for i, example in enumerate(examples) if not example.given]
-    spans = [[span for span in examples[i].targets.spans if span is not None] for i in given]
-    plans.update(zip(given, planner.plan_steps([examples[i].instruction for i in given], spans), strict=True))
+    if given:
+        listed = planner.plan_steps([examples[i].instruction for i in given], [examples[i].spans for i in given])
+        plans.update(zip(given, listed, strict=True))
     plans.update(zip(free, planner.plan_instructions([examples[i].instruction for i in free]), strict=True))
     return [plans[i] for i in range(len(examples))]
 

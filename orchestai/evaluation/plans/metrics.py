@@ -66,7 +66,7 @@ def score_plan(made: Workflow | None, example: TrainingExample, embed: EmbedSent
     Args:
         valid: the raw validity.
     """
-    wanted = example.targets.workflow()
+    wanted = example.workflow
     if made is None:
         return PlanScore(**dict.fromkeys(METRICS[:-1], 0.0))
     sizes, words = (len(made), len(wanted)), (words_of(made), words_of(wanted))
@@ -89,7 +89,7 @@ def score_plan(made: Workflow | None, example: TrainingExample, embed: EmbedSent
         graph_f1=plan_metrics.graph_f1(drawn, right, match, *sizes),
         raw_validity=float(valid),
         decoded_validity=1.0,
-        critical_path_error=_critical_path_error(made, wanted, example, exact) if example.given else math.nan,
+        critical_path_error=_critical_path_error(made, example, exact) if example.given else math.nan,
     )
 
 
@@ -114,12 +114,11 @@ def _equal(made: Sequence[str], wanted: Sequence[str]) -> NDArray[np.float64]:
     return np.array([[float(a == b) for b in plain[len(made) :]] for a in plain[: len(made)]])
 
 
-def _critical_path_error(
-    made: Workflow, wanted: Workflow, example: TrainingExample, match: plan_metrics.Match
-) -> float:
-    durations = [seconds for seconds in example.targets.durations if seconds is not None]
-    if not len(made) == len(match) == len(durations) == len(wanted):
+def _critical_path_error(made: Workflow, example: TrainingExample, match: plan_metrics.Match) -> float:
+    wanted, seconds = example.workflow, example.seconds
+    if not len(made) == len(match) == len(seconds) == len(wanted):
         return math.nan
-    planned = made.critical_path({subtask.id: durations[match[i]] for i, subtask in enumerate(made.subtasks)})
-    right = wanted.critical_path({subtask.id: durations[i] for i, subtask in enumerate(wanted.subtasks)})
+    places = enumerate(made.subtasks)
+    planned = made.critical_path({subtask.id: seconds[wanted.subtasks[match[i]].id] for i, subtask in places})
+    right = wanted.critical_path(seconds)
     return abs(planned - right) / right if right else math.nan

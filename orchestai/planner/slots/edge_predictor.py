@@ -3,34 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from orchestai.config import LinkerConfig
-from orchestai.planner.slots.encoder import EncodedText
+from orchestai.planner.slots.encoder import EncodedText, TextEncoder, UnreadableTextError
 from orchestai.planner.slots.heads import mlp
 from orchestai.planner.slots.layers import EncoderLayer
+from orchestai.planner.slots.losses import GivenEdges
+from orchestai.planner.slots.step_encoder import open_step_encoder
+from orchestai.planner.slots.targets import PlanTargets, existing_steps, token_spans
 
 
-class StepLinker(nn.Module):
+class EdgePredictor(nn.Module):
     """Says for each ordered pair of given steps whether the second needs the first.
 
     Which of two everyday steps comes first is written nowhere in them: it takes what a language model has read of the
-    world (`EchoReader`). A pair is described by both steps, by their product, by how far apart they are listed, and by
+    world (`StepEncoder`). A pair is described by both steps, by their product, by how far apart they are listed, and by
     what sentences behind the steps say of the two. Then pairs with the same second step see each other.
 
     Args:
-        width: of what the language model gives for a step.
-        token_width: of the encoder's tokens.
+        text_encoder: of the instructions.
         max_subtasks: most steps.
+        cache_dir: where a packaged language model is converted to.
+
+    Attributes:
+        step_encoder: what the language model knows of steps; its weights are not among the module's.
+
+    Raises:
+        UserError: the language model cannot be loaded.
     """
 
-    def __init__(self, width: int, token_width: int, config: LinkerConfig, max_subtasks: int) -> None:
+    def __init__(self, config: LinkerConfig, text_encoder: TextEncoder, max_subtasks: int, cache_dir: Path) -> None:
         super().__init__()
         d, wide = config.d_model, 3 * config.d_model
+        self.text_encoder = text_encoder
+        self.step_encoder = open_step_encoder(config.language_model, config.language_layer, cache_dir)
         self.max_subtasks = max_subtasks
+        width, token_width = self.step_encoder.width, text_encoder.width // 2
         self.step = nn.Sequential(nn.LayerNorm(width), nn.Dropout(config.dropout), nn.Linear(width, wide))
         self.parent = nn.Linear(wide, d)
         self.child = nn.Linear(wide, d)
@@ -40,7 +53,45 @@ class StepLinker(nn.Module):
         self.rivals = EncoderLayer(d, config.num_heads, config.dropout)
         self.out = nn.Sequential(nn.LayerNorm(d), nn.Dropout(config.dropout), mlp(d, d, 1))
 
-    def forward(self, known: Tensor, texts: Sequence[EncodedText], spans: Tensor, steps: Tensor) -> Tensor:
+    def forward(self, instructions: Sequence[str], targets: PlanTargets) -> GivenEdges:
+        """Edges of the steps that the instructions list, at `targets["spans"]`.
+
+        Raises:
+            UnreadableTextError: an instruction is empty or too long, or a step has no words.
+        """
+        device = targets["spans"].device
+        texts = [self.text_encoder.encode(instruction) for instruction in instructions]
+        offsets = pad_sequence([text.offsets.to(device) for text in texts], batch_first=True)
+        steps = existing_steps(targets)
+        spans = token_spans(targets["spans"][:, : steps.shape[1]], offsets)
+        rows = zip(instructions, targets["spans"].tolist(), steps.sum(-1).tolist(), strict=True)
+        read = [self.step_encoder.read(text, row[:count]) for text, row, count in rows]
+        known = pad_sequence([one.to(device, torch.float32) for one in read], batch_first=True)
+        logits = self._logits(known, texts, spans, steps)
+        return GivenEdges(edge_logits=logits, workflow_graph=logits.sigmoid())
+
+    def read(self, instruction: str, spans: Sequence[tuple[int, int]]) -> None:
+        """See whether the steps can be planned; what was read of them is kept for it.
+
+        Args:
+            spans: [start, end) character offsets of the steps in the instruction.
+
+        Raises:
+            UnreadableTextError: the instruction is empty or too long, or there are no steps, too many, or one without
+                words.
+        """
+        if not spans:
+            raise UnreadableTextError("no steps are given")
+        if len(spans) > self.max_subtasks:
+            raise UnreadableTextError(f"{len(spans)} steps, but planner.max_subtasks is {self.max_subtasks}")
+        offsets = self.text_encoder.encode(instruction).offsets
+        tokens = token_spans(torch.tensor([list(spans)]), offsets[None])[0]
+        for number, (first, last) in enumerate(tokens.tolist(), start=1):
+            if last < first:
+                raise UnreadableTextError(f"step {number} has no words")
+        self.step_encoder.read(instruction, spans)
+
+    def _logits(self, known: Tensor, texts: Sequence[EncodedText], spans: Tensor, steps: Tensor) -> Tensor:
         """(b, n, n) edge logits from row to column.
 
         Args:

@@ -41,8 +41,8 @@ class PlannerOutputs(TypedDict):
     token_offsets: Tensor
 
 
-class LinkOutputs(TypedDict):
-    """What `PlannerModel.link` gives for b instructions with n given steps.
+class GivenEdges(TypedDict):
+    """What `EdgePredictor` gives for b instructions with n given steps.
 
     Keys:
         edge_logits: (b, n, n); workflow_graph: (b, n, n) probability that the column's step depends on the row's.
@@ -52,7 +52,7 @@ class LinkOutputs(TypedDict):
     workflow_graph: Tensor
 
 
-def link_loss(outputs: LinkOutputs, targets: PlanTargets, lambda_dag: float) -> dict[str, Tensor]:
+def given_edges_loss(outputs: GivenEdges, targets: PlanTargets, lambda_dag: float) -> dict[str, Tensor]:
     """`supervised_loss` of plans whose steps are given: of their edges alone."""
     steps = existing_steps(targets)
     edge_loss = edge_cross_entropy(outputs["edge_logits"], targets["dependencies"], steps)

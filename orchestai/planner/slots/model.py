@@ -10,30 +10,27 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
 from orchestai.config import CACHE_DIR, PlannerConfig
 from orchestai.errors import UserError
 from orchestai.lm.length_batches import length_batches
 from orchestai.planner.base import Plan
-from orchestai.planner.slots.dag import best_expected_edges, is_acyclic, repair
+from orchestai.planner.slots.dag import is_acyclic, repair
 from orchestai.planner.slots.decisions import STRUCTURE, Chooser, DecisionBatch, explored
-from orchestai.planner.slots.decoder import Structure, StructureDecoder
-from orchestai.planner.slots.edge_predictor import StepLinker
+from orchestai.planner.slots.decoder import StructureDecoder
+from orchestai.planner.slots.edge_predictor import EdgePredictor
 from orchestai.planner.slots.encoder import EncodedText, TextEncoder, UnreadableTextError, open_encoder
-from orchestai.planner.slots.losses import LinkOutputs, PlannerOutputs, link_loss, supervised_loss
+from orchestai.planner.slots.given_steps import GivenSteps
+from orchestai.planner.slots.losses import PlannerOutputs, supervised_loss
 from orchestai.planner.slots.reader import InstructionReader, Memory
 from orchestai.planner.slots.scoring import score
 from orchestai.planner.slots.selector import WorkerSelector
-from orchestai.planner.slots.step_encoder import open_echo
-from orchestai.planner.slots.targets import IGNORE, PlanTargets, existing_steps, given_decisions, token_spans
+from orchestai.planner.slots.targets import PlanTargets, given_decisions
 from orchestai.tasks.examples import clean
 from orchestai.tasks.task import Task
 from orchestai.types import AnyDecisions, DecisionKind, Decisions, SampleSpec, Scores
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import Subtask, Workflow
-
-NO_LINKER = "planner.linker: null, but steps are given; set planner.linker.language_model=smollm2-135m and train"
 
 
 class PlannerModel(nn.Module):
@@ -46,7 +43,7 @@ class PlannerModel(nn.Module):
         cache_dir: where packaged models are converted to.
 
     Raises:
-        UserError: the encoder, or the language model of the linker, cannot be loaded.
+        UserError: the encoder, or the language model of the edge predictor, cannot be loaded.
     """
 
     def __init__(
@@ -66,10 +63,9 @@ class PlannerModel(nn.Module):
         self.reader = InstructionReader(self.encoder.width, config)
         self.decoder = StructureDecoder(config)
         self.selector = WorkerSelector(features.shape[1], config)
-        self.echo = self.linker = None
-        if (settings := config.linker) is not None:
-            self.echo = open_echo(settings.language_model, settings.language_layer, cache_dir)
-            self.linker = StepLinker(self.echo.width, self.encoder.width // 2, settings, config.max_subtasks)
+        self.linker = None
+        if config.linker is not None:
+            self.linker = EdgePredictor(config.linker, self.encoder, config.max_subtasks, cache_dir)
 
     def forward(self, instructions: Sequence[str], targets: PlanTargets | None = None) -> PlannerOutputs:
         """Outputs along the plans in `targets`, or, without them, along the model's own plans of `max_subtasks` steps.
@@ -77,7 +73,7 @@ class PlannerModel(nn.Module):
         Raises:
             UnreadableTextError: an instruction is empty or too long.
         """
-        memory = self._read([self.encoder.encode(instruction) for instruction in instructions])
+        memory = self.read([self.encoder.encode(instruction) for instruction in instructions])
         if targets is not None:
             plans = given_decisions(
                 targets, memory.offsets, len(self.config.task_types), len(self.cards), self.config.max_fallbacks
@@ -103,28 +99,18 @@ class PlannerModel(nn.Module):
             token_offsets=memory.offsets,
         )
 
-    def link(self, instructions: Sequence[str], targets: PlanTargets) -> LinkOutputs:
-        """Outputs for steps that the instructions list, at `targets["spans"]`.
+    @property
+    def edge_predictor(self) -> EdgePredictor:
+        """What joins steps that instructions list.
 
         Raises:
-            UnreadableTextError: an instruction is empty or too long, or a step has no words.
             UserError: `planner.linker` is not configured.
         """
-        if self.linker is None or self.echo is None:
-            raise UserError(NO_LINKER)
-        texts = [self.encoder.encode(instruction) for instruction in instructions]
-        offsets = pad_sequence([text.offsets.to(self.card_features.device) for text in texts], batch_first=True)
-        steps = existing_steps(targets)
-        spans = token_spans(targets["spans"][:, : steps.shape[1]], offsets)
-        rows = zip(instructions, targets["spans"].tolist(), steps.sum(-1).tolist(), strict=True)
-        read = [self.echo.read(text, row[:count]) for text, row, count in rows]
-        known = pad_sequence([one.to(steps.device, torch.float32) for one in read], batch_first=True)
-        logits = self.linker(known, texts, spans, steps)
-        return LinkOutputs(edge_logits=logits, workflow_graph=logits.sigmoid())
-
-    def compute_link_loss(self, outputs: LinkOutputs, targets: PlanTargets, lambda_dag: float) -> dict[str, Tensor]:
-        """See `link_loss`."""
-        return link_loss(outputs, targets, lambda_dag)
+        if self.linker is None:
+            raise UserError(
+                "planner.linker: null, but steps are given; set planner.linker.language_model=smollm2-135m and train"
+            )
+        return self.linker
 
     def compute_supervised_loss(
         self, outputs: PlannerOutputs, targets: PlanTargets, lambda_dag: float
@@ -148,58 +134,20 @@ class PlannerModel(nn.Module):
                 readable[i] = self.encoder.encode(instruction)
             except UnreadableTextError as error:
                 plans[i] = Plan(workflow=None, raw_valid=False, error=str(error))
-        with self._without_dropout():
+        with self.without_dropout():
             for rows in length_batches({i: len(text) for i, text in readable.items()}):
                 part = None if sample is None else replace(sample, seeds=[sample.seeds[i] for i in rows])
                 texts = [instructions[i] for i in rows]
                 plans.update(zip(rows, self._plan(texts, [readable[i] for i in rows], part), strict=True))
         return [plans[i] for i in range(len(instructions))]
 
-    @torch.no_grad()
     def plan_steps(self, instructions: Sequence[str], steps: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]:
-        """Plan steps that are given: their edges by the linker, their types and workers as for any other step.
-
-        Plans are greedy and have no decisions: nothing is learned from them but by imitation.
-
-        Args:
-            steps: for each instruction the [start, end) character offsets of the steps in it.
+        """See `GivenSteps.plan`.
 
         Raises:
             UserError: `planner.linker` is not configured.
         """
-        plans: dict[int, Plan] = {}
-        for i, (instruction, spans) in enumerate(zip(instructions, steps, strict=True)):
-            try:
-                self.read_steps(instruction, spans)
-            except UnreadableTextError as error:
-                plans[i] = Plan(workflow=None, raw_valid=False, error=str(error))
-        readable = {i: len(instruction) for i, instruction in enumerate(instructions) if i not in plans}
-        with self._without_dropout():
-            for rows in length_batches(readable):
-                made = self._plan_steps([instructions[i] for i in rows], [steps[i] for i in rows])
-                plans.update(zip(rows, made, strict=True))
-        return [plans[i] for i in range(len(instructions))]
-
-    def read_steps(self, instruction: str, spans: Sequence[tuple[int, int]]) -> None:
-        """See whether steps can be planned; what was read of them is kept for it.
-
-        Raises:
-            UnreadableTextError: the instruction is empty or too long, or there are no steps, too many, or one without
-                words.
-            UserError: `planner.linker` is not configured.
-        """
-        if self.echo is None:
-            raise UserError(NO_LINKER)
-        if not spans:
-            raise UnreadableTextError("no steps are given")
-        if len(spans) > self.config.max_subtasks:
-            raise UnreadableTextError(f"{len(spans)} steps, but planner.max_subtasks is {self.config.max_subtasks}")
-        offsets = self.encoder.encode(instruction).offsets
-        tokens = token_spans(torch.tensor([list(spans)]), offsets[None])[0]
-        for number, (first, last) in enumerate(tokens.tolist(), start=1):
-            if last < first:
-                raise UnreadableTextError(f"step {number} has no words")
-        self.echo.read(instruction, spans)
+        return GivenSteps(self).plan(instructions, steps)
 
     def score(
         self,
@@ -219,8 +167,8 @@ class PlannerModel(nn.Module):
         known = [one for one in decisions if isinstance(one, Decisions)]
         if len(known) < len(decisions):
             raise TypeError("heads score their own decisions, not tokens")
-        with self._without_dropout():
-            memory = self._read([self.encoder.encode(task.instruction) for task in tasks])
+        with self.without_dropout():
+            memory = self.read([self.encoder.encode(task.instruction) for task in tasks])
             given = DecisionBatch.collate(known, memory.mask.device)
             structure = self.decoder(memory, given) if explore & STRUCTURE else None
             selection = self.selector(memory, self.card_features, given)
@@ -255,11 +203,11 @@ class PlannerModel(nn.Module):
         layout, device = self.decoder.layout, self.card_features.device
         chooser = Chooser(sample, len(encoded), layout, device)
         if sample is not None and sample.explore & STRUCTURE:
-            memory = self._read(encoded)
+            memory = self.read(encoded)
             structure = self.decoder.decode(memory, chooser)
         else:
             distinct, place = _distinct(encoded)
-            memory = self._read(distinct)
+            memory = self.read(distinct)
             structure = self.decoder.decode(memory, Chooser(None, len(distinct), layout, device))[place]
             memory = memory[place]
         batch = self.selector.select(memory, self.card_features, structure, chooser)
@@ -267,49 +215,33 @@ class PlannerModel(nn.Module):
         if sample is not None:
             mask = explored(batch, memory.lengths, len(self.cards), sample.explore, layout)
             logp = (chooser.logp * mask).cpu()
-        edge_logits = structure.edge_logits.cpu()
-        return [
-            self._finished(instruction, text, row, edge_logits[i], None if logp is None else logp[i])
-            for i, (instruction, text, row) in enumerate(zip(instructions, encoded, batch.rows(), strict=True))
-        ]
+        return self.finish(instructions, encoded, batch, structure.edge_logits, logp)
 
-    def _plan_steps(self, instructions: Sequence[str], given: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]:
-        device = self.card_features.device
-        spans = [torch.tensor(row, device=device).view(-1, 2) for row in given]
-        targets = PlanTargets(
-            lengths=torch.tensor([len(row) for row in given], device=device),
-            spans=pad_sequence(spans, batch_first=True, padding_value=IGNORE),
-        )
-        logits = self.link(instructions, targets)["edge_logits"]
-        texts = [self.encoder.encode(instruction) for instruction in instructions]
-        memory = self._read(texts)
-        none = len(self.config.task_types), len(self.cards), self.config.max_fallbacks
-        asked = given_decisions(targets, memory.offsets, *none)
-        structure = Structure(
-            lengths=asked.lengths,
-            spans=asked.spans,
-            types=self.decoder.types(asked.spans, memory).argmax(-1),
-            edges=best_expected_edges(logits, asked.steps),
-            edge_logits=logits,
-        )
-        chooser = Chooser(None, len(instructions), self.decoder.layout, device)
-        batch = self.selector.select(memory, self.card_features, structure, chooser)
-        return [
-            replace(self._finished(instruction, text, row, logits[i].cpu(), None), decisions=None)
-            for i, (instruction, text, row) in enumerate(zip(instructions, texts, batch.rows(), strict=True))
-        ]
+    def finish(
+        self,
+        instructions: Sequence[str],
+        encoded: Sequence[EncodedText],
+        decisions: DecisionBatch,
+        edge_logits: Tensor,
+        logp: Tensor | None = None,
+    ) -> list[Plan]:
+        """The plans that were decided, with as many of their edges as a DAG can have.
 
-    def _finished(
-        self, instruction: str, text: EncodedText, row: Decisions, edge_logits: Tensor, logp: Tensor | None
-    ) -> Plan:
-        """The plan that was decided, with as many of its edges as a DAG can have."""
-        edges = repair(row.edges, edge_logits[: row.length, : row.length])
-        return Plan(
-            workflow=self._workflow(instruction, text, row, edges),
-            raw_valid=is_acyclic(row.edges),
-            decisions=row,
-            logp=logp,
-        )
+        Args:
+            edge_logits: (b, n, n), by which edges are dropped.
+            logp: see `Plan`, by row.
+        """
+        plans = []
+        for i, (row, odds) in enumerate(zip(decisions.rows(), edge_logits.cpu(), strict=True)):
+            edges = repair(row.edges, odds[: row.length, : row.length])
+            plan = Plan(
+                workflow=self._workflow(instructions[i], encoded[i], row, edges),
+                raw_valid=is_acyclic(row.edges),
+                decisions=row,
+                logp=None if logp is None else logp[i],
+            )
+            plans.append(plan)
+        return plans
 
     def _workflow(self, instruction: str, text: EncodedText, row: Decisions, edges: Tensor) -> Workflow:
         names = [card.name for card in self.cards]
@@ -330,13 +262,14 @@ class PlannerModel(nn.Module):
             )
         return Workflow(subtasks)
 
-    def _read(self, encoded: Sequence[EncodedText]) -> Memory:
+    def read(self, encoded: Sequence[EncodedText]) -> Memory:
         """The memory of the texts; one that occurs several times is read once."""
         distinct, place = _distinct(encoded)
         return self.reader(distinct, self.card_features.device)[place]
 
     @contextmanager
-    def _without_dropout(self) -> Iterator[None]:
+    def without_dropout(self) -> Iterator[None]:
+        """Evaluation mode; the present one afterwards."""
         training = self.training
         self.eval()
         try:

@@ -29,7 +29,7 @@ _CACHED = 20_000
 Spans: TypeAlias = "tuple[tuple[int, int], ...]"
 
 
-class EchoReader:
+class StepEncoder:
     """A frozen causal language model. Not a module of the planner: its weights are neither trained nor stored there.
 
     Instructions are read one at a time, so that what is read never depends on a batch. What was read of the latest
@@ -120,16 +120,16 @@ class EchoReader:
             rows.append(torch.cat([words[-1], words.mean(0)]))
         return torch.stack(rows).to("cpu", torch.bfloat16)
 
-    def __deepcopy__(self, memo: dict[int, object]) -> EchoReader:
+    def __deepcopy__(self, memo: dict[int, object]) -> StepEncoder:
         """Itself: copies of a planner share the model, which never changes, and its cache."""
         return self
 
 
 @cache
-def open_echo(name: str, layer: int, cache_dir: Path) -> EchoReader:
+def open_step_encoder(name: str, layer: int, cache_dir: Path) -> StepEncoder:
     """The process's reader of that description: whoever plans with it shares its weights and what it has read.
 
     Raises:
-        UserError: as `EchoReader`.
+        UserError: as `StepEncoder`.
     """
-    return EchoReader(name, layer, cache_dir)
+    return StepEncoder(name, layer, cache_dir)

@@ -9,6 +9,7 @@ import torch
 from torch.utils.data import Dataset, Sampler
 
 from orchestai.config import PlannerConfig
+from orchestai.data.indexed_plan import IndexedPlan, Vocabulary
 from orchestai.data.training_file import TrainingExample
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER, PlanTargets
 
@@ -23,77 +24,51 @@ class Item(TypedDict):
     targets: PlanTargets
 
 
-class WorkflowDataset(Dataset[Item]):
+class PlanDataset(Dataset[Item]):
     """Instructions with the plans to imitate, each padded to `max_subtasks` steps.
 
     Args:
         instructions: one per plan.
-        subtask_sequences: the words of each plan's subtasks.
-        task_types: indices of types; None where nobody named one.
-        dependencies: indices of parents.
-        model_selections: indices of workers; None where nobody knows a good one, and then `fallback` is not read.
-        spans: [start, end) character offsets of the subtasks' words in the instruction. Where they are not given, the
-            words are looked for; a subtask whose words are not in the instruction trains everything but its span.
-        fallback: indices of the workers to ask next; those beyond `max_fallbacks` are left out.
+        plans: a step without a span has the place in the instruction where its words are found first; one whose words
+            are not in the instruction trains everything but its span.
         given: whether the instruction lists the steps, so that finding them is not trained; False where not said.
         sources: where each instruction is from; one source where not said.
+        max_fallbacks: further fallbacks are left out.
     """
 
     def __init__(
         self,
         instructions: Sequence[str],
-        subtask_sequences: Sequence[Sequence[str]],
-        task_types: Sequence[Sequence[int | None]],
-        dependencies: Sequence[Sequence[Sequence[int]]],
-        model_selections: Sequence[Sequence[int | None]],
-        spans: Sequence[Sequence[tuple[int, int] | None]] | None = None,
-        fallback: Sequence[Sequence[Sequence[int]]] | None = None,
-        given: Sequence[bool] | None = None,
-        sources: Sequence[str] | None = None,
+        plans: Sequence[IndexedPlan],
+        given: Sequence[bool] = (),
+        sources: Sequence[str] = (),
         *,
-        max_subtasks: int = PlannerConfig().max_subtasks,
-        max_fallbacks: int = PlannerConfig().max_fallbacks,
+        max_subtasks: int,
+        max_fallbacks: int,
     ) -> None:
-        columns = (subtask_sequences, task_types, dependencies, model_selections, spans, fallback, given, sources)
-        if any(column is not None and len(column) != len(instructions) for column in columns):
-            raise ValueError("every argument needs one entry per instruction")
         self.instructions = tuple(instructions)
-        self.given = tuple(given) if given is not None else (False,) * len(instructions)
-        self.sources = tuple(sources) if sources is not None else ("",) * len(instructions)
-        self._targets = []
-        for i, instruction in enumerate(instructions):
-            words = subtask_sequences[i]
-            known = spans[i] if spans is not None else [None] * len(words)
-            self._targets.append(
-                _targets(
-                    spans=[span or _find(text, instruction) for span, text in zip(known, words, strict=True)],
-                    task_types=task_types[i],
-                    dependencies=dependencies[i],
-                    model_selections=model_selections[i],
-                    fallback=fallback[i] if fallback is not None else None,
-                    given=self.given[i],
-                    max_subtasks=max_subtasks,
-                    max_fallbacks=max_fallbacks,
-                )
-            )
+        self.given = tuple(given) or (False,) * len(instructions)
+        self.sources = tuple(sources) or ("",) * len(instructions)
+        self._targets = [
+            _targets(instruction, plan, given, max_subtasks, max_fallbacks)
+            for instruction, plan, given in zip(self.instructions, plans, self.given, strict=True)
+        ]
 
     @classmethod
-    def from_examples(cls, examples: Sequence[TrainingExample], config: PlannerConfig) -> WorkflowDataset:
-        """The plans of `examples`. An execution that failed may show how to decompose, but not whom to ask."""
-        targets = [example.targets for example in examples]
-        return cls(
-            instructions=[example.instruction for example in examples],
-            subtask_sequences=[target.instructions for target in targets],
-            task_types=[target.task_types for target in targets],
-            dependencies=[target.dependencies for target in targets],
-            model_selections=[
-                example.targets.model_selections if example.solved else [None] * len(example.targets)
-                for example in examples
-            ],
-            spans=[target.spans for target in targets],
-            fallback=[target.fallback for target in targets],
-            given=[example.given for example in examples],
-            sources=[example.suite for example in examples],
+    def from_examples(
+        cls, examples: Sequence[TrainingExample], config: PlannerConfig, workers: Sequence[str]
+    ) -> PlanDataset:
+        """What `examples` vouch for.
+
+        Args:
+            workers: names, in the order in which the planner numbers them.
+        """
+        vocabulary = Vocabulary(config.task_types, tuple(workers))
+        return PlanDataset(
+            [example.instruction for example in examples],
+            [IndexedPlan.of(example.imitated, vocabulary) for example in examples],
+            [example.given for example in examples],
+            [example.suite for example in examples],
             max_subtasks=config.max_subtasks,
             max_fallbacks=config.max_fallbacks,
         )
@@ -103,6 +78,43 @@ class WorkflowDataset(Dataset[Item]):
 
     def __getitem__(self, index: int) -> Item:
         return Item(instruction=self.instructions[index], targets=self._targets[index])
+
+
+class WorkflowDataset(PlanDataset):
+    """The same from parallel lists, one entry per instruction, where nobody knows whom to ask next.
+
+    Args:
+        subtask_sequences: the words of each plan's subtasks.
+        task_types: indices of types; None where nobody named one.
+        dependencies: indices of parents.
+        model_selections: indices of workers; None where nobody knows a good one.
+    """
+
+    def __init__(
+        self,
+        instructions: Sequence[str],
+        subtask_sequences: Sequence[Sequence[str]],
+        task_types: Sequence[Sequence[int | None]],
+        dependencies: Sequence[Sequence[Sequence[int]]],
+        model_selections: Sequence[Sequence[int | None]],
+        *,
+        max_subtasks: int = PlannerConfig().max_subtasks,
+        max_fallbacks: int = PlannerConfig().max_fallbacks,
+    ) -> None:
+        columns = zip(instructions, subtask_sequences, task_types, dependencies, model_selections, strict=True)
+        plans = [
+            IndexedPlan.model_validate(
+                {
+                    "instructions": words,
+                    "task_types": types,
+                    "dependencies": parents,
+                    "model_selections": workers,
+                    "fallback": [None] * len(workers),
+                }
+            )
+            for _, words, types, parents, workers in columns
+        ]
+        super().__init__(instructions, plans, max_subtasks=max_subtasks, max_fallbacks=max_fallbacks)
 
 
 class LengthGroupedBatches(Sampler[list[int]]):
@@ -132,19 +144,9 @@ class LengthGroupedBatches(Sampler[list[int]]):
             yield batches[i]
 
 
-def _targets(
-    *,
-    spans: Sequence[tuple[int, int] | None],
-    task_types: Sequence[int | None],
-    dependencies: Sequence[Sequence[int]],
-    model_selections: Sequence[int | None],
-    fallback: Sequence[Sequence[int]] | None,
-    given: bool,
-    max_subtasks: int,
-    max_fallbacks: int,
-) -> PlanTargets:
+def _targets(instruction: str, plan: IndexedPlan, given: bool, max_subtasks: int, max_fallbacks: int) -> PlanTargets:
     """One plan, padded."""
-    n = len(model_selections)
+    n = len(plan.model_selections)
     if n > max_subtasks:
         raise ValueError(f"a plan of {n} subtasks, but max_subtasks is {max_subtasks}")
     targets = PlanTargets(
@@ -157,15 +159,15 @@ def _targets(
         dependencies=torch.zeros(max_subtasks, max_subtasks, dtype=torch.bool),
     )
     for i in range(n):
-        if (span := spans[i]) is not None:
+        if (span := plan.spans[i] or _find(plan.instructions[i], instruction)) is not None:
             targets["spans"][i] = torch.tensor(span)
-        if (kind := task_types[i]) is not None:
+        if (kind := plan.task_types[i]) is not None:
             targets["task_types"][i] = kind
-        targets["dependencies"][list(dependencies[i]), i] = True
-        if (worker := model_selections[i]) is not None:
+        targets["dependencies"][list(plan.dependencies[i]), i] = True
+        if (worker := plan.model_selections[i]) is not None:
             targets["model_selections"][i] = worker
-        if worker is not None and fallback is not None:
-            following = [*fallback[i], *[NO_WORKER] * max_fallbacks][:max_fallbacks]
+        if worker is not None and (further := plan.fallback[i]) is not None:
+            following = [*further, *[NO_WORKER] * max_fallbacks][:max_fallbacks]
             targets["fallback"][i] = torch.tensor(following, dtype=torch.long)
     return targets
 

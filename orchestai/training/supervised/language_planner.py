@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from rich.progress import Progress
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from orchestai.config import Config, Phase1Config
-from orchestai.data.training_file import TrainingExample, load_training_data
+from orchestai.config import Phase1Config
+from orchestai.data.training_file import TrainingExample
 from orchestai.errors import UserError
-from orchestai.planner.checkpoint import without_suffix
 from orchestai.planner.language.checkpoint import (
     load_language_planner,
     open_language_planner,
@@ -26,87 +24,64 @@ from orchestai.planner.language.checkpoint import (
 )
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.tasks.seen import SEEN
-from orchestai.training.distributed import interleave, open_accelerator, share, together
+from orchestai.training.distributed import interleave, share, together
 from orchestai.training.dtypes import autocast_format
 from orchestai.training.learner import Learner, NotFiniteError
 from orchestai.training.supervised.dag_loss import ImpossibleParents, completion_logits
 from orchestai.training.supervised.dataset import LengthGroupedBatches
 from orchestai.training.supervised.epochs import Epochs, short
 from orchestai.training.supervised.metrics import RunningMean, written_plans_metrics
-from orchestai.training.supervised.run import (
-    BEST,
-    LAST,
-    RunState,
-    Summary,
-    check_folder,
-    identity_of,
-    progress_lines,
-    reference_fact,
-    run,
-    split_examples,
-)
-from orchestai.training.supervised.tokenized_examples import PlanLesson, UnteachableError, make_lesson
+from orchestai.training.supervised.run import LAST, RunState, Setup, split_examples
+from orchestai.training.supervised.tokenized_examples import TokenizedExample, UnusableExampleError, tokenize
 
-_OF_THE_BEST = ("epoch", "val_loss", "seed", "identity", SEEN)
+_OF_THE_BEST = ("epoch", "val_loss", "seed", "identity", "reward_reference", SEEN)
 """Facts beside the best epoch; nobody goes on from there, so it needs no states."""
-Pairs = Sequence[tuple[TrainingExample, PlanLesson]]
 
 
-def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False) -> Summary:
-    """Train the configured language model on the examples in `data`; the best epoch is kept in `output_dir`.
+def begin(setup: Setup) -> RunState:
+    """Open the language model, and the examples that it has room for.
 
     Raises:
-        UserError: the data, the model, the configuration or the state to resume cannot be used, or the loss is no
-            longer finite.
+        UserError: the model or the state to resume cannot be used, or no example has room.
     """
-    settings = config.training.phase1_supervised
-    best, last = (without_suffix(output_dir / name) for name in (BEST, LAST))
-    check_folder(last, resume=resume)
-    examples = load_training_data(data, config)
-    learned, held_out = split_examples(examples, config.tasks, data)
-    torch.manual_seed(settings.seed)
-    precision = config.planner.language.mixed_precision
-    accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s, precision)
-    if resume:
+    config, last = setup.config, setup.checkpoint(LAST)
+    learned, held_out = split_examples(setup.examples, config.tasks, setup.data)
+    if setup.resume:
         planner = load_language_planner(last, config.planner, config.workers)
     else:
-        texts = [text for example in learned for text in (example.instruction, *example.targets.instructions)]
+        texts = []
+        for example in learned:
+            texts += [example.instruction, *(subtask.instruction for subtask in example.workflow.subtasks)]
         planner = open_language_planner(config.planner, config.workers, texts)
-    planner.multiply_in(autocast_format(accelerator))
-    reference = reference_fact(data)
+    planner.multiply_in(autocast_format(setup.accelerator))
 
     def save(path: Path, facts: Mapping[str, Any]) -> None:
         known = facts if path == last else {key: facts[key] for key in _OF_THE_BEST}
-        save_language_planner(path, planner, config, reward_reference=reference, **known)
+        save_language_planner(path, planner, config, **known)
 
-    with progress_lines(accelerator) as progress:
-        taught, kept = (_teachable(some, planner, data, progress) for some in (learned, held_out))
-        writing = LanguageImitation(planner, taught, kept, settings, accelerator)
-        state = RunState(
-            writing, best, last, save, read_state, [example for example, _ in taught], [example for example, _ in kept]
-        )
-        identity = identity_of(config, examples)
-        return run(state, config, output_dir, identity, progress, accelerator, resume=resume)
+    train, validation = (_usable(some, planner, setup) for some in (learned, held_out))
+    imitation = LanguageImitation(planner, train, validation, setup.settings, setup.accelerator)
+    examples = ([tokenized.example for tokenized in some] for some in (train, validation))
+    return RunState(imitation, save, read_state, *examples)
 
 
-def _teachable(
-    examples: Sequence[TrainingExample], planner: LanguagePlanner, data: Path, progress: Progress
-) -> list[tuple[TrainingExample, PlanLesson]]:
+def _usable(examples: Sequence[TrainingExample], planner: LanguagePlanner, setup: Setup) -> list[TokenizedExample]:
     """The examples whose prompts and plans have room, in tokens."""
-    pairs, reasons = [], []
+    usable, reasons = [], []
     for example in examples:
         try:
-            pairs.append((example, make_lesson(example, planner)))
-        except UnteachableError as error:
+            usable.append(tokenize(example, planner))
+        except UnusableExampleError as error:
             reasons.append(f"{example.task_id or example.instruction[:40]!r}: {error}")
     if reasons:
-        progress.console.print(f"{data}: left out {len(reasons)} of {len(examples)} examples, such as {reasons[0]}")
-    if not pairs:
+        said = f"{setup.data}: left out {len(reasons)} of {len(examples)} examples, such as {reasons[0]}"
+        setup.progress.console.print(said)
+    if not usable:
         raise UserError(
-            f"{data}: nothing to learn from or to validate on is left; raise planner.language.max_prompt_tokens or "
-            "max_new_tokens"
+            f"{setup.data}: nothing to learn from or to validate on is left; raise "
+            "planner.language.max_prompt_tokens or max_new_tokens"
         )
-    return pairs
+    return usable
 
 
 class PlanLoss(nn.Module):
@@ -119,21 +94,21 @@ class PlanLoss(nn.Module):
         vocabulary = planner.model.get_output_embeddings().weight.shape[0]
         self._impossible = ImpossibleParents(planner.tokenizer, planner.config.max_subtasks, vocabulary)
 
-    def forward(self, lessons: Sequence[PlanLesson], counts: Counts) -> tuple[Tensor, Tensor]:
+    def forward(self, examples: Sequence[TokenizedExample], counts: Counts) -> tuple[Tensor, Tensor]:
         """Their share of the loss of the examples that `counts` describes, with gradient.
 
         Also (3,) float64 shares without gradient: of the loss of tokens, of the DAG-validity term, and of tokens that
         are predicted right.
         """
         logits, ids, _ = completion_logits(
-            self.planner.model, [lesson.prompt for lesson in lessons], [lesson.completion for lesson in lessons]
+            self.planner.model, [one.prompt for one in examples], [one.completion for one in examples]
         )
         learned = torch.zeros(ids.shape, dtype=torch.bool)
-        for row, lesson in enumerate(lessons):
-            learned[row, : len(lesson.learned)] = lesson.learned
+        for row, example in enumerate(examples):
+            learned[row, : len(example.learned)] = example.learned
         chosen, wanted = logits[learned.to(ids.device)], ids[learned.to(ids.device)]
         token = cross_entropy(chosen, wanted, reduction="sum") / counts.tokens
-        slots = [(row, slot) for row, lesson in enumerate(lessons) for slot in lesson.parents]
+        slots = [(row, slot) for row, example in enumerate(examples) for slot in example.parents]
         places = [row for row, _ in slots], [slot.token for _, slot in slots]
         steps, further = [slot.step for _, slot in slots], [slot.further for _, slot in slots]
         dag = self._impossible.masses(logits[places], steps, further).sum() / counts.parents
@@ -160,8 +135,8 @@ class LanguageImitation(Epochs):
     def __init__(
         self,
         planner: LanguagePlanner,
-        train: Pairs,
-        validation: Pairs,
+        train: Sequence[TokenizedExample],
+        validation: Sequence[TokenizedExample],
         settings: Phase1Config,
         accelerator: Accelerator,
     ) -> None:
@@ -175,7 +150,7 @@ class LanguageImitation(Epochs):
             lambda learns: PlanLoss(learns, settings.lambda_dag),
             settings,
         )
-        self._lengths = [len(lesson) for _, lesson in train]
+        self._lengths = [len(example) for example in train]
         super().__init__(self.learner.optimizer, settings, -(-len(train) // settings.batch_size))
 
     def batches(self, epoch: int) -> LengthGroupedBatches:
@@ -191,36 +166,34 @@ class LanguageImitation(Epochs):
             return {"total_loss": math.nan}
         return self._named(found)
 
-    def passes(self, rows: Sequence[int]) -> list[tuple[list[PlanLesson], Counts]]:
+    def passes(self, rows: Sequence[int]) -> list[tuple[list[TokenizedExample], Counts]]:
         """This process's forward passes of a step, as many as any other's; some may have nothing to learn."""
-        lessons = [self.train[row][1] for row in rows]
+        examples = [self.train[row] for row in rows]
         processes = self.accelerator.num_processes
-        parts = [list(self._micro_batches(lessons[rank::processes])) for rank in range(processes)]
-        mine, counts = parts[self.accelerator.process_index], _counts(lessons)
+        parts = [list(self._micro_batches(examples[rank::processes])) for rank in range(processes)]
+        mine, counts = parts[self.accelerator.process_index], _counts(examples)
         idle = max(map(len, parts)) - len(mine)
-        return [(part, counts) for part in mine] + [(lessons[:1], Counts(math.inf, math.inf))] * idle
+        return [(part, counts) for part in mine] + [(examples[:1], Counts(math.inf, math.inf))] * idle
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
         """Losses on all examples held out, and metrics of greedy plans for the first `eval_plans` of them."""
         self.learner.sync()
         self.planner.eval()
-        lessons = [lesson for _, lesson in self.validation]
-        counts, loss = _counts(lessons), PlanLoss(self.planner, self.settings.lambda_dag)
+        counts, loss = _counts(self.validation), PlanLoss(self.planner, self.settings.lambda_dag)
         found = torch.zeros(3, dtype=torch.float64, device=self.accelerator.device)
-        for part in share(list(self._micro_batches(sorted(lessons, key=len))), self.accelerator):
+        for part in share(list(self._micro_batches(sorted(self.validation, key=len))), self.accelerator):
             with self.accelerator.autocast():
                 found += loss(part, counts)[1]
         some = self.validation[: self.planner.config.language.eval_plans]
-        mine = self.planner.plan_instructions(share([example.instruction for example, _ in some], self.accelerator))
+        mine = self.planner.plan_instructions(share([one.example.instruction for one in some], self.accelerator))
         with together(self.accelerator, f"validating epoch {self.epoch + 1}"):
             found = self.accelerator.reduce(found, "sum")
             plans = interleave(gather_object([mine]))
         running = RunningMean()
         for name, value in self._named(found).items():
             running.add(short("val", name), value)
-        wanted = [lesson.workflow for _, lesson in some]
-        metrics = written_plans_metrics(plans, wanted, [example for example, _ in some])
+        metrics = written_plans_metrics(plans, [one.workflow for one in some])
         return {**running.means(), "token_accuracy": found[2].item(), **metrics}
 
     def optimizer_state(self) -> dict[str, Any]:
@@ -233,21 +206,21 @@ class LanguageImitation(Epochs):
         token, dag, _ = shares.tolist()
         return {"total_loss": token + self.settings.lambda_dag * dag, "token_loss": token, "dag_loss": dag}
 
-    def _micro_batches(self, lessons: Sequence[PlanLesson]) -> Iterator[list[PlanLesson]]:
-        """Neighbours, as many as `micro_batch_tokens` allows when they are padded to the longest; at least one."""
+    def _micro_batches(self, examples: Sequence[TokenizedExample]) -> Iterator[list[TokenizedExample]]:
+        """Neighbors, as many as `micro_batch_tokens` allows when they are padded to the longest; at least one."""
         most = self.planner.config.language.micro_batch_tokens
-        part: list[PlanLesson] = []
-        for lesson in lessons:
-            together = [*part, lesson]
+        part: list[TokenizedExample] = []
+        for example in examples:
+            together = [*part, example]
             padded = max(len(one.prompt) for one in together) + max(len(one.completion) for one in together)
             if part and padded * len(together) > most:
                 yield part
                 part = []
-            part.append(lesson)
+            part.append(example)
         if part:
             yield part
 
 
-def _counts(lessons: Sequence[PlanLesson]) -> Counts:
-    tokens = sum(int(lesson.learned.sum()) for lesson in lessons)
-    return Counts(max(tokens, 1), max(sum(len(lesson.parents) for lesson in lessons), 1))
+def _counts(examples: Sequence[TokenizedExample]) -> Counts:
+    tokens = sum(int(example.learned.sum()) for example in examples)
+    return Counts(max(tokens, 1), max(sum(len(example.parents) for example in examples), 1))

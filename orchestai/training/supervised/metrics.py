@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from orchestai.data.training_file import TrainingExample
 from orchestai.planner.base import Plan
-from orchestai.planner.plan_metrics import Closeness, F1Count, is_exact, match_words
+from orchestai.planner.plan_metrics import Closeness, F1Count, is_exact, match_words, same_workers
 from orchestai.planner.slots.dag import best_expected_edges, is_acyclic, likeliest_edges, repair
-from orchestai.planner.slots.losses import LinkOutputs, PlannerOutputs, choices, stops
+from orchestai.planner.slots.losses import GivenEdges, PlannerOutputs, choices, stops
 from orchestai.planner.slots.targets import IGNORE, PlanTargets, existing_steps, token_spans
 from orchestai.types import Decisions
-from orchestai.workflow import Workflow
+from orchestai.workflow import Subtask, Workflow
 
 
 @dataclass
@@ -68,7 +67,7 @@ def count_heads(outputs: PlannerOutputs, targets: PlanTargets, running: RunningM
         running.add("decoded_validity", float(is_acyclic(repair(graph, odds))))
 
 
-def count_links(outputs: LinkOutputs, targets: PlanTargets, running: RunningMean, edges: EdgeCounts) -> None:
+def count_links(outputs: GivenEdges, targets: PlanTargets, running: RunningMean, edges: EdgeCounts) -> None:
     """The edges that are planned between given steps; a plan is exact if all are right."""
     steps = existing_steps(targets)
     n = steps.shape[1]
@@ -76,60 +75,66 @@ def count_links(outputs: LinkOutputs, targets: PlanTargets, running: RunningMean
     likely = best_expected_edges(logits, steps)
     made = torch.stack([repair(graph, odds) for graph, odds in zip(likely, logits, strict=True)])
     edges.count(made, wanted)
-    for i in range(len(steps)):
-        exact = bool((made[i] == wanted[i]).all())
-        running.add("raw_validity", float(is_acyclic(likely[i])))
-        running.add("decoded_validity", float(is_acyclic(made[i])))
-        running.add("exact_decomposition", float(exact))
-        running.add("exact_plan", float(exact))
+    for raw, repaired, reference in zip(likely, made.cpu(), wanted.cpu(), strict=True):
+        running.add("raw_validity", float(is_acyclic(raw)))
+        running.add("decoded_validity", float(is_acyclic(repaired)))
+        count_exact(_as_workflow(repaired), _as_workflow(reference), running)
 
 
-def written_plans_metrics(
-    plans: Sequence[Plan], wanted: Sequence[Workflow], examples: Sequence[TrainingExample]
-) -> dict[str, float]:
-    """Shares of plans that were decoded freely, and F1 scores over all of them.
+def count_exact(made: Workflow | None, wanted: Workflow, running: RunningMean) -> None:
+    """Count one plan beside the one to imitate.
 
     `exact_decomposition` asks for the same words, types and parents in the same order, `exact_plan` also for the same
-    first workers; what an example leaves open (a type that nobody named, the workers of an execution that failed)
-    always counts. A step is found if its words are. An edge is found if it joins the steps that it should.
+    first workers; what `wanted` leaves open (a type that nobody named, the workers of an execution that failed) is
+    never wrong.
+    """
+    in_place = {i: i for i in range(len(wanted))}
+    exact = made is not None and is_exact(made, wanted, in_place)
+    running.add("exact_decomposition", float(exact))
+    running.add("exact_plan", float(exact and made is not None and same_workers(made, wanted, in_place)))
+
+
+def written_plans_metrics(plans: Sequence[Plan], wanted: Sequence[Workflow]) -> dict[str, float]:
+    """Shares of plans that were decoded freely, and F1 scores over all of them.
+
+    A step is found if its words are. An edge is found if it joins the steps that it should.
     """
     running, counts = RunningMean(), Closeness()
-    for plan, target, example in zip(plans, wanted, examples, strict=True):
+    for plan, target in zip(plans, wanted, strict=True):
         made = plan.workflow
         running.add("raw_validity", float(plan.raw_valid))
         running.add("valid_plans", float(made is not None))
-        open_types = zip(target.subtasks, example.targets.task_types, strict=True)
-        known = target.replace({subtask.id: {"task_type": ""} for subtask, kind in open_types if kind is None})
-        in_place = {i: i for i in range(len(target))}
-        exact = made is not None and is_exact(made, known, in_place)
-        assigned = exact and made is not None and (not example.solved or _same_workers(made, target))
-        running.add("exact_decomposition", float(exact))
-        running.add("exact_plan", float(assigned))
+        count_exact(made, target, running)
         counts.add(made, target, match_words(made, target) if made is not None else {})
     return {**running.means(), **counts.to_dict()}
 
 
-def _same_workers(made: Workflow, wanted: Workflow) -> bool:
-    return all(a.worker == b.worker for a, b in zip(made.subtasks, wanted.subtasks, strict=True))
-
-
 def count_plans(plans: Sequence[Plan], outputs: PlannerOutputs, targets: PlanTargets, running: RunningMean) -> None:
-    """As `written_plans_metrics` for steps that are pointed at, whose words are the same if their tokens are."""
+    """`count_exact` of steps that are pointed at, whose words are the same if their tokens are."""
     spans = token_spans(targets["spans"], outputs["token_offsets"]).cpu()
     types, workers, edges = (targets[key].cpu() for key in ("task_types", "model_selections", "dependencies"))
     for i, (plan, n) in enumerate(zip(plans, targets["lengths"].tolist(), strict=True)):
-        decomposed = assigned = False
-        made = plan.decisions
-        if isinstance(made, Decisions) and plan.workflow is not None and made.length == n:
-            decomposed = (
-                _agree(made.spans, spans[i, :n])
-                and _agree(made.types, types[i, :n])
-                and plan.workflow.adjacency() == edges[i, :n, :n].int().tolist()
-            )
-            assigned = _agree(made.workers, workers[i, :n])
-        running.add("exact_decomposition", float(decomposed))
-        running.add("exact_plan", float(decomposed and assigned))
+        made, chosen = None, plan.decisions
+        if isinstance(chosen, Decisions) and plan.workflow is not None:
+            made = _as_workflow(torch.tensor(plan.workflow.adjacency()), chosen.spans, chosen.types, chosen.workers)
+        wanted = _as_workflow(edges[i, :n, :n], spans[i, :n], types[i, :n], workers[i, :n])
+        count_exact(made, wanted, running)
 
 
-def _agree(made: Tensor, wanted: Tensor) -> bool:
-    return bool(((made == wanted) | (wanted == IGNORE)).all())
+def _as_workflow(edges: Tensor, *choices: Tensor) -> Workflow:
+    """Steps whose words, types and workers are called by their tokens and indices, or open where those are not known.
+
+    Args:
+        edges: (n, n), from row to column.
+        choices: (n, 2) tokens, (n,) types and (n,) workers, or nothing.
+    """
+    names = [
+        ["" if IGNORE in row else str(row) for row in indices.view(len(edges), -1).tolist()] for indices in choices
+    ] or [[""] * len(edges)] * 3
+    return Workflow(
+        [
+            Subtask(id=str(j), instruction=words, task_type=kind, worker=worker, depends_on=tuple(map(str, parents)))
+            for j, (words, kind, worker) in enumerate(zip(*names, strict=True))
+            for parents in [edges[:, j].nonzero().flatten().tolist()]
+        ]
+    )

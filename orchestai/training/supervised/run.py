@@ -13,9 +13,10 @@ from accelerate import Accelerator
 from rich.console import Console
 from rich.progress import Progress
 
-from orchestai.config import Config, TasksConfig
-from orchestai.data.training_file import TrainingExample, examples_fingerprint, logged_reference
+from orchestai.config import Config, Phase1Config, TasksConfig
+from orchestai.data.training_file import TrainingExample, data_fingerprint, logged_reference
 from orchestai.errors import UserError
+from orchestai.planner.checkpoint import without_suffix
 from orchestai.progress import open_progress
 from orchestai.storage import artifacts
 from orchestai.tasks.seen import SeenTasks
@@ -37,19 +38,43 @@ class Summary:
 
 
 @dataclass(frozen=True)
+class Setup:
+    """What a run begins with, whatever the planner is.
+
+    Attributes:
+        data: the training file; `examples` are all that it holds.
+        resume: go on after the last epoch that was finished in `output_dir`.
+    """
+
+    config: Config
+    data: Path
+    examples: Sequence[TrainingExample]
+    output_dir: Path
+    resume: bool
+    accelerator: Accelerator
+    progress: Progress
+
+    @property
+    def settings(self) -> Phase1Config:
+        return self.config.training.phase1_supervised
+
+    def checkpoint(self, name: str) -> Path:
+        """Where the planner called `name` (`BEST` or `LAST`) is kept."""
+        return _checkpoint(self.config, self.output_dir, name)
+
+
+@dataclass(frozen=True)
 class RunState:
     """What a run of phase 1 needs of the kind of planner that it trains.
 
     Attributes:
         epochs: train it.
-        save: writes the planner of now, and facts beside it; `best` and `last` are the paths.
-        read: the facts that `save` wrote to `last`.
+        save: writes the planner of now to a path, and facts beside it.
+        read: the facts that `save` wrote.
         learned, held_out: the examples.
     """
 
     epochs: Epochs
-    best: Path
-    last: Path
     save: Callable[[Path, Mapping[str, Any]], None]
     read: Callable[[Path], Mapping[str, Any]]
     learned: Sequence[TrainingExample]
@@ -61,57 +86,46 @@ class RunState:
         return SeenTasks.of(*((example.asked for example in some) for some in (self.learned, self.held_out)))
 
 
-def run(
-    state: RunState,
-    config: Config,
-    output_dir: Path,
-    identity: Mapping[str, Any],
-    progress: Progress,
-    accelerator: Accelerator,
-    *,
-    resume: bool,
-) -> Summary:
+def run(setup: Setup, state: RunState) -> Summary:
     """Train until the epochs are finished; keep the one with the least validation loss.
-
-    Args:
-        identity: what a run that goes on must have in common with the one that it goes on with.
-        resume: go on after the last epoch that was finished in `output_dir`, as if nothing had happened in between.
 
     Raises:
         UserError: there is nothing, or something else, to resume, the loss is no longer finite, or a file cannot be
             written.
     """
-    seed = config.training.phase1_supervised.seed
-    epochs = state.epochs
-    history = _resume(state, output_dir, identity) if resume else []
-    seen = state.seen.facts()
-    on_main(
-        accelerator,
-        lambda: artifacts.save_run_info(output_dir, config, command="phase1", seed=seed, **identity),
-        "beginning",
-    )
-    total = config.training.phase1_supervised.num_epochs
-    line = progress.add_task("phase 1", total=total, completed=epochs.epoch, status="")
+    accelerator, progress, settings, epochs = setup.accelerator, setup.progress, setup.settings, state.epochs
+    identity = identity_of(setup.config, setup.data)
+    history = _resume(setup, state, identity) if setup.resume else []
+    reference = logged_reference(setup.data)
+    known = {
+        "seed": settings.seed,
+        "identity": identity,
+        "reward_reference": None if reference is None else asdict(reference),
+        **state.seen.facts(),
+    }
+    info = partial(artifacts.save_run_info, setup.output_dir, setup.config, command="phase1", seed=settings.seed)
+    on_main(accelerator, partial(info, **identity), "beginning")
+    line = progress.add_task("phase 1", total=settings.num_epochs, completed=epochs.epoch, status="")
     while not epochs.finished:
         metrics = epochs.run_epoch(lambda share: progress.update(line, completed=epochs.epoch + share))
         history.append({"epoch": epochs.epoch, **metrics})
-        facts = epochs.state_dict() | {"seed": seed, "identity": identity} | seen
-        on_main(accelerator, partial(_save, state, output_dir, history, facts), f"saving epoch {epochs.epoch}")
+        facts = epochs.state_dict() | known
+        on_main(accelerator, partial(_save, setup, state, history, facts), f"saving epoch {epochs.epoch}")
         accelerator.log(metrics, step=epochs.epoch)
         shown = f"loss {metrics['train_loss']:.3f}  val {metrics['val_loss']:.3f}  exact {metrics['exact_plan']:.0%}"
         progress.update(line, completed=epochs.epoch, status=shown)
     accelerator.end_training()
     best = min(history, key=lambda row: row["val_loss"])
     summary = Summary(int(best["epoch"]), best["val_loss"], best)
-    progress.console.print(_said(state, summary), highlight=False)
+    progress.console.print(_said(setup, state, summary), highlight=False)
     return summary
 
 
-def _save(state: RunState, output_dir: Path, history: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> None:
-    artifacts.write_text(output_dir / METRICS, "".join(json.dumps(row) + "\n" for row in history))
+def _save(setup: Setup, state: RunState, history: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> None:
+    artifacts.write_text(setup.output_dir / METRICS, "".join(json.dumps(row) + "\n" for row in history))
     if state.epochs.stale_epochs == 0:
-        state.save(state.best, facts)
-    state.save(state.last, facts)
+        state.save(setup.checkpoint(BEST), facts)
+    state.save(setup.checkpoint(LAST), facts)
 
 
 def split_examples(
@@ -143,7 +157,7 @@ def split_examples(
     return learned, held_out
 
 
-def identity_of(config: Config, examples: Sequence[TrainingExample]) -> dict[str, Any]:
+def identity_of(config: Config, data: Path) -> dict[str, Any]:
     """What decides the course of a run, apart from how long it may go on."""
     settings = config.training.phase1_supervised
     length = {"num_epochs"} if settings.lr_schedule == "plateau" else set()
@@ -151,19 +165,19 @@ def identity_of(config: Config, examples: Sequence[TrainingExample]) -> dict[str
         "planner": config.planner.model_dump(mode="json"),
         "pool": [card.name for card in worker_cards(config.workers)],
         "phase1_supervised": settings.model_dump(mode="json", exclude=length),
-        "data_fingerprint": examples_fingerprint(examples),
+        "data_fingerprint": data_fingerprint(data),
     }
 
 
-def reference_fact(data: Path) -> dict[str, Any] | None:
-    """The reference of the training file's executions, as checkpoints keep it for phase 2."""
-    reference = logged_reference(data)
-    return None if reference is None else asdict(reference)
-
-
-def check_folder(last: Path, *, resume: bool) -> None:
+def check_folder(config: Config, output_dir: Path, *, resume: bool) -> None:
     """Raise `UserError` where there is nothing to go on from, or a run of either kind of planner to overwrite."""
+    last = _checkpoint(config, output_dir, LAST)
     artifacts.check_run(last, last.with_suffix(".pth"), last.with_suffix(""), resume=resume)
+
+
+def _checkpoint(config: Config, output_dir: Path, name: str) -> Path:
+    """A file, or a folder for a language model."""
+    return without_suffix(output_dir / name) if config.planner.kind == "language" else output_dir / name
 
 
 def progress_lines(accelerator: Accelerator) -> Progress:
@@ -171,9 +185,9 @@ def progress_lines(accelerator: Accelerator) -> Progress:
     return open_progress(console=Console(stderr=True, quiet=not accelerator.is_main_process))
 
 
-def _resume(state: RunState, output_dir: Path, identity: Mapping[str, Any]) -> list[dict[str, float]]:
+def _resume(setup: Setup, state: RunState, identity: Mapping[str, Any]) -> list[dict[str, float]]:
     """Put the last state into the epochs; gives the metrics of those that are done."""
-    path = state.last
+    path, written = setup.checkpoint(LAST), setup.output_dir / METRICS
     saved = state.read(path)
     for key, now in identity.items():
         before = saved.get("identity", {}).get(key)
@@ -192,15 +206,13 @@ def _resume(state: RunState, output_dir: Path, identity: Mapping[str, Any]) -> l
             raise UserError(f"{path}: cannot resume, {key} has changed ({', '.join(changed)}); {remedy}")
     state.epochs.load_state_dict(saved)
     try:
-        rows = [json.loads(line) for line in (output_dir / METRICS).read_text().splitlines()]
+        rows = [json.loads(line) for line in written.read_text().splitlines()]
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"{output_dir / METRICS}: not readable ({error}); start a new run in another output folder"
-        ) from None
+        raise UserError(f"{written}: not readable ({error}); start a new run in another output folder") from None
     return [row for row in rows if row["epoch"] <= state.epochs.epoch]
 
 
-def _said(state: RunState, best: Summary) -> str:
+def _said(setup: Setup, state: RunState, best: Summary) -> str:
     shown = {
         "exact decomposition": "exact_decomposition",
         "exact plan": "exact_plan",
@@ -209,6 +221,6 @@ def _said(state: RunState, best: Summary) -> str:
     }
     figures = ", ".join(f"{name} {best.metrics[key]:.1%}" for name, key in shown.items())
     return (
-        f"{state.best}: epoch {best.epoch} on {len(state.learned)} examples; "
+        f"{setup.checkpoint(BEST)}: epoch {best.epoch} on {len(state.learned)} examples; "
         f"on {len(state.held_out)} held out: loss {best.val_loss:.3f}, {figures}"
     )

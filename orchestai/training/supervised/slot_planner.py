@@ -1,9 +1,10 @@
-"""How the planner of heads learns to imitate plans; steps that are given have batches of their own."""
+"""Phase 1 of the slot planner: it learns to imitate plans; steps that are given have batches of their own."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -11,30 +12,78 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from orchestai.config import Phase1Config
+from orchestai.data.training_file import TrainingExample
 from orchestai.errors import UserError
 from orchestai.lm.length_batches import length_batches
-from orchestai.planner.slots.losses import LinkOutputs, PlannerOutputs
-from orchestai.planner.slots.model import NO_LINKER, PlannerModel
+from orchestai.planner.checkpoint import read_checkpoint, save_planner
+from orchestai.planner.slots.encoder import UnreadableTextError
+from orchestai.planner.slots.losses import GivenEdges, PlannerOutputs, given_edges_loss
+from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import PlanTargets
 from orchestai.training.malloc_trim import FreedMemory
 from orchestai.training.optimizers import open_optimizer
-from orchestai.training.supervised.dataset import LengthGroupedBatches, WorkflowDataset
+from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset
 from orchestai.training.supervised.epochs import Epochs, short
 from orchestai.training.supervised.metrics import EdgeCounts, RunningMean, count_heads, count_links, count_plans
 from orchestai.training.supervised.mixture_sampling import draw
+from orchestai.training.supervised.run import RunState, Setup, split_examples
+from orchestai.workers.pool import worker_cards
+
+
+def begin(setup: Setup) -> RunState:
+    """Open the planner, and the examples whose instructions it takes whole.
+
+    Raises:
+        UserError: there are several processes, no instruction can be read, or the planner cannot be opened.
+    """
+    config = setup.config
+    if setup.accelerator.num_processes > 1:
+        raise UserError(
+            "phase 1 of planner.kind=heads takes minutes in one process, and knows no other way; start it without "
+            "accelerate launch"
+        )
+    planner = PlannerModel(config.planner, worker_cards(config.workers), cache_dir=config.workers.models_dir)
+    planner.to(setup.accelerator.device)
+    learned, held_out = split_examples(_readable(setup, planner), config.tasks, setup.data)
+    workers = [card.name for card in planner.cards]
+    train, validation = (PlanDataset.from_examples(some, config.planner, workers) for some in (learned, held_out))
+
+    def save(path: Path, facts: Mapping[str, Any]) -> None:
+        save_planner(path, planner, config, **facts)
+
+    return RunState(Imitation(planner, train, validation, setup.settings), save, read_checkpoint, learned, held_out)
+
+
+def _readable(setup: Setup, planner: PlannerModel) -> list[TrainingExample]:
+    """The examples whose instructions the planner takes whole; what is read is kept for training."""
+    examples = [example for example in setup.examples if example.split != "test"]
+    line = setup.progress.add_task("reading", total=len(examples), status="")
+    readable, reason = [], ""
+    for example in examples:
+        try:
+            if example.given:
+                planner.edge_predictor.read(example.instruction, example.spans)
+            else:
+                planner.encoder.encode(example.instruction)
+            readable.append(example)
+        except UnreadableTextError as error:
+            reason = f"{example.task_id or example.instruction[:40]!r}: {error}"
+            setup.progress.console.print(f"{setup.data}: left out {reason}")
+        setup.progress.advance(line)
+    if examples and not readable:
+        raise UserError(f"{setup.data}: none of {len(examples)} instructions can be read; the last, {reason}")
+    return readable
 
 
 class Imitation(Epochs):
     """Trains the heads on one set of plans and watches their loss on another."""
 
     def __init__(
-        self, planner: PlannerModel, train: WorkflowDataset, validation: WorkflowDataset, settings: Phase1Config
+        self, planner: PlannerModel, train: PlanDataset, validation: PlanDataset, settings: Phase1Config
     ) -> None:
         self.planner = planner
         self.train = train
         self.validation = validation
-        if planner.linker is None and any(train.given):
-            raise UserError(NO_LINKER)
         self._kinds = [[i for i, given in enumerate(train.given) if given == kind] for kind in (False, True)]
         self._lengths = [len(planner.encoder.encode(instruction)) for instruction in train.instructions]
         self._learned = [parameter for parameter in planner.parameters() if parameter.requires_grad]
@@ -89,9 +138,9 @@ class Imitation(Epochs):
         self.planner.load_state_dict(state["model_state_dict"])
         super().load_state_dict(state)
 
-    def _link(self, instructions: list[str], targets: PlanTargets) -> tuple[LinkOutputs, dict[str, Tensor]]:
-        outputs = self.planner.link(instructions, targets)
-        return outputs, self.planner.compute_link_loss(outputs, targets, self.settings.lambda_dag)
+    def _link(self, instructions: list[str], targets: PlanTargets) -> tuple[GivenEdges, dict[str, Tensor]]:
+        outputs: GivenEdges = self.planner.edge_predictor(instructions, targets)
+        return outputs, given_edges_loss(outputs, targets, self.settings.lambda_dag)
 
     def _decode(self, instructions: list[str], targets: PlanTargets) -> tuple[PlannerOutputs, dict[str, Tensor]]:
         outputs = self.planner(instructions, targets)
@@ -106,7 +155,7 @@ class Imitation(Epochs):
             }
             yield from length_batches(lengths, self.settings.batch_size)
 
-    def _batch(self, dataset: WorkflowDataset, rows: list[int]) -> tuple[list[str], PlanTargets]:
+    def _batch(self, dataset: PlanDataset, rows: list[int]) -> tuple[list[str], PlanTargets]:
         batch = default_collate([dataset[row] for row in rows])
         device = self.planner.card_features.device
         targets = {key: value.to(device) for key, value in batch["targets"].items()}
