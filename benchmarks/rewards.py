@@ -44,10 +44,10 @@ from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task
 from orchestai.training.rl.batch import plan_credit
-from orchestai.training.rl.monitoring.saving import BEST, LAST
+from orchestai.training.rl.monitoring.saving import BEST, LAST, RunFolder
 from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
 from orchestai.training.rl.setup import split_tasks
-from orchestai.training.rl.trainer import Trainer
+from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer
 from orchestai.workers.base import Answer, Request
 from orchestai.workers.pool import WorkerPool
 
@@ -146,14 +146,9 @@ async def learn(config: Config, runtime: Runtime, tariff: Tariff, reward: Reward
         {ROLE: planner},
         rollout,
         phase2,
-        tasks=tasks,
-        eval_tasks=eval_tasks,
-        output=out,
-        save_policies=lambda path, facts: save_planner(path, planner, config, **facts),
-        identity={},
-        unscorable_limit=config.tasks.unscorable_limit,
-        credit=plan_credit(phase2),
-        explore=frozenset(phase2.explore),
+        TaskSets(tasks, eval_tasks),
+        LearningRules(plan_credit(phase2), config.tasks.unscorable_limit, frozenset(phase2.explore)),
+        RunFolder(out, lambda path, facts: save_planner(path, planner, config, **facts), {}),
     )
     try:
         await trainer.train()

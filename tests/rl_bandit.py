@@ -28,8 +28,9 @@ from orchestai.tasks.task import Task
 from orchestai.training.distributed import open_accelerator
 from orchestai.training.rl.batch import plan_credit
 from orchestai.training.rl.monitoring.checkpoint import identity
+from orchestai.training.rl.monitoring.saving import RunFolder
 from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
-from orchestai.training.rl.trainer import Trainer
+from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer
 from orchestai.types import Decisions, SampleSpec, Scores, TokenDecisions
 from orchestai.workflow import Subtask, Workflow
 
@@ -226,22 +227,14 @@ def worth(config: Phase2Config, **rewards: Any) -> RewardForm:
 def trainer(output: Path, config: Phase2Config, planner: nn.Module | None = None, **changes: Any) -> Trainer:
     planner = planner or Bandit()
     whole = configuration(config)
-    tasks = changes.pop("tasks", TASKS)
-    arguments = {
-        "tasks": tasks,
-        "eval_tasks": TASKS,
-        "output": output,
-        "save_policies": lambda path, facts: digests.save_torch(path, planner.state_dict()),
-        "identity": identity(whole.model_dump(mode="json", include={"workers"}), config, tasks, TASKS),
-        "unscorable_limit": 0.2,
-        "credit": plan_credit(config),
-        "explore": frozenset(config.explore),
-        "max_invalid_share": config.max_invalid_share,
-    }
+    tasks = TaskSets(changes.pop("tasks", TASKS), changes.pop("eval_tasks", TASKS))
+    rules = LearningRules(plan_credit(config), 0.2, frozenset(config.explore), config.max_invalid_share)
+    same = identity(whole.model_dump(mode="json", include={"workers"}), config, tasks.train, TASKS)
+    folder = RunFolder(output, lambda path, facts: digests.save_torch(path, planner.state_dict()), same)
     reward = changes.pop("reward", None) or worth(config)
     rollout = Rollout(planner, changes.pop("execute", execute), reward, config, concurrency=8)
     accelerator = open_accelerator(output, LoggingConfig(), changes.pop("timeout_s", 120.0))
-    return Trainer(accelerator, {ROLE: planner}, rollout, config, **(arguments | changes))
+    return Trainer(accelerator, {ROLE: planner}, rollout, config, tasks, rules, folder, **changes)
 
 
 def rows(output: Path, key: str = "reward") -> list[dict[str, Any]]:

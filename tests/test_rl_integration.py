@@ -16,8 +16,9 @@ from orchestai.sandbox import Sandbox
 from orchestai.storage import digests
 from orchestai.tasks.task import Task
 from orchestai.training.rl.batch import plan_credit
+from orchestai.training.rl.monitoring.saving import RunFolder
 from orchestai.training.rl.rollouts.rollout import Rollout
-from orchestai.training.rl.trainer import Trainer
+from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer
 from orchestai.workers.base import Answer, Request, WorkerCard
 
 CARDS = [
@@ -75,14 +76,9 @@ async def test_the_planner_learns_whom_to_trust_and_what_it_costs(tmp_path, cred
             {"planner": planner},
             rollout,
             config,
-            tasks=TASKS,
-            eval_tasks=TASKS,
-            output=tmp_path,
-            save_policies=lambda path, facts: digests.save_torch(path, planner.state_dict()),
-            identity={},
-            unscorable_limit=0.1,
-            credit=plan_credit(config),
-            explore=frozenset(config.explore),
+            TaskSets(TASKS, TASKS),
+            LearningRules(plan_credit(config), 0.1, frozenset(config.explore)),
+            RunFolder(tmp_path, lambda path, facts: digests.save_torch(path, planner.state_dict()), {}),
         )
         summary = await trainer.train()
     lines = [json.loads(line) for line in (tmp_path / "phase2_metrics.jsonl").read_text().splitlines()]

@@ -35,11 +35,11 @@ from orchestai.training.dtypes import autocast_format
 from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.worked_example import worked_example
 from orchestai.training.rl.monitoring.checkpoint import identity
-from orchestai.training.rl.monitoring.saving import BEST, STATE
+from orchestai.training.rl.monitoring.saving import BEST, STATE, RunFolder
 from orchestai.training.rl.monitoring.summary import Summary
 from orchestai.training.rl.rollouts.backends import processes_of
 from orchestai.training.rl.setup import split_tasks
-from orchestai.training.rl.trainer import Trainer, choose_recipe
+from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer, choose_recipe
 from orchestai.workers.pool import WorkerPool
 
 
@@ -145,18 +145,18 @@ class AgentTrainer:
             backends = open_backends(config, policies, processes_of(accelerator), self.output_dir / "sync")
             factory = AgentFactory(config, policies, backends, stage.pool)
             rollout = AgentRollout(stage.workflow, factory, policies, phase2, concurrency=config.agents.concurrency)
+
+            def save(path: Path, facts: Mapping[str, Any]) -> None:
+                save_policies(path, policies, config, {**facts, **seen.facts()})
+
             trainer: Trainer[Attempts] = Trainer(
                 accelerator,
                 policies.learning,
                 rollout,
                 phase2,
-                tasks=tasks,
-                eval_tasks=eval_tasks,
-                output=self.output_dir,
-                save_policies=lambda path, facts: save_policies(path, policies, config, {**facts, **seen.facts()}),
-                identity=same,
-                unscorable_limit=config.tasks.unscorable_limit,
-                credit=credit,
+                TaskSets(tasks, eval_tasks),
+                LearningRules(credit, config.tasks.unscorable_limit),
+                RunFolder(self.output_dir, save, same),
             )
             facts = {"seed": phase2.seed, "sandbox_level": stage.sandbox.level, "identity": same}
             on_main(

@@ -28,12 +28,12 @@ from orchestai.training.dtypes import autocast_format
 from orchestai.training.layouts import layout_of
 from orchestai.training.rl.batch import plan_credit
 from orchestai.training.rl.monitoring.checkpoint import identity
-from orchestai.training.rl.monitoring.saving import BEST, STATE
+from orchestai.training.rl.monitoring.saving import BEST, STATE, RunFolder
 from orchestai.training.rl.monitoring.summary import Summary
 from orchestai.training.rl.open_reward import Measurement, open_reward
 from orchestai.training.rl.rollouts.backends import open_execute, open_sampler
 from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
-from orchestai.training.rl.trainer import Trainer
+from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer
 
 logger = logging.getLogger(__name__)
 console = Console(stderr=True)
@@ -111,15 +111,9 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
             {ROLE: planner},
             rollout,
             phase2,
-            tasks=tasks,
-            eval_tasks=eval_tasks,
-            output=output_dir,
-            save_policies=save,
-            identity=same,
-            unscorable_limit=config.tasks.unscorable_limit,
-            credit=credit,
-            explore=explore,
-            max_invalid_share=phase2.max_invalid_share,
+            TaskSets(tasks, eval_tasks),
+            LearningRules(credit, config.tasks.unscorable_limit, explore, phase2.max_invalid_share),
+            RunFolder(output_dir, save, same),
         )
         facts = {"seed": phase2.seed, "sandbox_level": runtime.sandbox.level, "identity": same}
         on_main(

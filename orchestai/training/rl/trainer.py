@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from signal import Signals
-from typing import Any, Generic
+from typing import Generic
 
 from accelerate import Accelerator
 
@@ -34,7 +33,7 @@ from orchestai.training.rl.monitoring.metrics import (
     sample_rows,
 )
 from orchestai.training.rl.monitoring.report import SAMPLES_PER_UPDATE, Report
-from orchestai.training.rl.monitoring.saving import Checkpoints
+from orchestai.training.rl.monitoring.saving import Checkpoints, RunFolder
 from orchestai.training.rl.monitoring.summary import Summary
 from orchestai.training.rl.policy import Policy
 from orchestai.training.rl.rollouts.collector import Begun, Collector
@@ -49,6 +48,36 @@ _DEVIATION = 1e-3
 """Largest distance of a ratio from 1 at an update's first step that rounding explains, on policy."""
 
 
+@dataclass(frozen=True)
+class TaskSets:
+    """What attempts are made at.
+
+    Attributes:
+        train: tasks to learn from, in an order drawn with the seed.
+        validation: held out; the best checkpoint is the best on these, by the rule of `best`.
+    """
+
+    train: Sequence[Task]
+    validation: Sequence[Task]
+
+
+@dataclass(frozen=True)
+class LearningRules:
+    """How attempts count.
+
+    Attributes:
+        credit: how rewards are credited.
+        unscorable_limit: the largest share of a batch that may be unscorable.
+        explore: kinds of decision that learn, where policies decide more than tokens.
+        max_invalid_share: of plans, see `PlansConfig`.
+    """
+
+    credit: Credit
+    unscorable_limit: float
+    explore: frozenset[DecisionKind] = frozenset()
+    max_invalid_share: float | None = None
+
+
 class Trainer(Generic[Begun]):
     """Trains policies by reward, with PPO or GRPO and its variants: one planner, or the policies of agents.
 
@@ -61,15 +90,6 @@ class Trainer(Generic[Begun]):
     Args:
         policies: what learns, by the name that trajectories give; no two of them learn a parameter together.
         collector: makes attempts with `policies`.
-        tasks: to learn from, in an order drawn with the seed.
-        eval_tasks: held out; the best checkpoint is the best on these, by the rule of `best`.
-        output: folder for checkpoints, metrics and samples.
-        save_policies: writes all policies and some facts under a path, in a format of their own.
-        identity: what a resumed run must have in common with the one it resumes.
-        unscorable_limit: the largest share of a batch that may be unscorable.
-        credit: how rewards are credited.
-        explore: kinds of decision that learn, where policies decide more than tokens.
-        max_invalid_share: of plans, see `PlansConfig`.
     """
 
     def __init__(
@@ -78,18 +98,11 @@ class Trainer(Generic[Begun]):
         policies: Mapping[str, Policy],
         collector: Collector[Begun],
         config: RlConfig,
-        *,
-        tasks: Sequence[Task],
-        eval_tasks: Sequence[Task],
-        output: Path,
-        save_policies: Callable[[Path, Mapping[str, Any]], None],
-        identity: Mapping[str, Any],
-        unscorable_limit: float,
-        credit: Credit,
-        explore: frozenset[DecisionKind] = frozenset(),
-        max_invalid_share: float | None = None,
+        tasks: TaskSets,
+        rules: LearningRules,
+        run: RunFolder,
     ) -> None:
-        if not tasks or not eval_tasks:
+        if not tasks.train or not tasks.validation:
             raise UserError("phase 2 needs training and validation tasks; choose another suite or split")
         if len(policies) > 1 and not layout_of(accelerator).several:
             raise UserError(
@@ -101,26 +114,25 @@ class Trainer(Generic[Begun]):
         self.collector = collector
         self.config = config
         self.recipe = choose_recipe(config)
-        self.credit = credit
-        if self.credit.decoupled and self.recipe.baseline != "group_scaled":
+        self.rules = rules
+        if rules.credit.decoupled and self.recipe.baseline != "group_scaled":
             raise UserError(
                 "agents.multi_objective_aggregation: normalize_then_sum needs an algorithm whose advantages are in "
                 "standard deviations of the group; set training.phase2_rl.algorithm=GRPO and loss_type to grpo, dapo, "
                 "gspo or cispo, or leave it out"
             )
-        self.tasks = list(tasks)
+        self.tasks = list(tasks.train)
         self._by_id = {task.task_id: task for task in self.tasks}
-        self.eval_tasks = list(eval_tasks[: config.eval_tasks])
-        self.output = Path(output)
+        self.eval_tasks = list(tasks.validation[: config.eval_tasks])
+        self.output = run.path
         self.position = Position(versions=dict.fromkeys(self.policies, 0))
-        self._unscorable_limit = unscorable_limit
-        self._max_invalid_share = max_invalid_share
         self.batches = TaskBatches(accelerator, collector, config, self.recipe, self.tasks, self._telling)
         self.updates = {
-            name: Updates(accelerator, policy, self.recipe, config, explore) for name, policy in self.policies.items()
+            name: Updates(accelerator, policy, self.recipe, config, rules.explore)
+            for name, policy in self.policies.items()
         }
         learners = {name: updates.learner for name, updates in self.updates.items()}
-        self.checkpoints = Checkpoints(accelerator, self.output, config, learners, save_policies, identity)
+        self.checkpoints = Checkpoints(accelerator, run, config, learners)
 
     async def train(self, *, resume: bool = False) -> Summary:
         """Train until `num_episodes` tasks have been attempted, or `num_updates` batches learned from.
@@ -176,7 +188,7 @@ class Trainer(Generic[Begun]):
                 )
                 metrics |= {f"seconds_{name}": value for name, value in seconds.items()}
                 metrics["slots_per_second"] = metrics["slots_per_plan"] * len(attempts) / sum(seconds.values())
-                stopped = watch(position, metrics, config, self._max_invalid_share)
+                stopped = watch(position, metrics, config, self.rules.max_invalid_share)
                 note_attempts(position, attempts)
                 report.update(position, metrics, sample_rows(episodes[:SAMPLES_PER_UPDATE], learnings.values()))
             if asked is not None:
@@ -195,13 +207,13 @@ class Trainer(Generic[Begun]):
 
     def _say_what_is_ignored(self, report: Report, learnings: Iterable[Learning]) -> None:
         if ignored := sorted({name for learning in learnings for name in learning.ignored}):
-            report.say(f"credit by {self.credit.rule} does not look at the rewards of {' and '.join(ignored)}")
+            report.say(f"credit by {self.rules.credit.rule} does not look at the rewards of {' and '.join(ignored)}")
 
     def _learning(self, name: str, episodes: Sequence[Episode]) -> Learning:
         """What a policy can learn from episodes."""
         mine = of_policy(episodes, name)
         slots = self.policies[name].max_slots
-        return make_batch(mine, self._by_id, self.recipe, self.config, slots, self.credit)
+        return make_batch(mine, self._by_id, self.recipe, self.config, slots, self.rules.credit)
 
     def _telling(self, group: Sequence[Episode]) -> bool:
         return any(self._learning(name, group).worthwhile for name in self.policies)
@@ -249,7 +261,7 @@ class Trainer(Generic[Begun]):
             f"exchanging the episodes of the evaluation after update {self.position.update}",
         )
         self._refuse_if_broken(episodes, f"validation episodes after update {self.position.update}")
-        episodes = rank_invalid(episodes, invalid_margin(self.credit.unit))
+        episodes = rank_invalid(episodes, invalid_margin(self.rules.credit.unit))
         metrics = describe_episodes(episodes)
         standing = judge(self.position, metrics["reward"], successes(episodes))
         compared = standing.success_change.tasks if standing.success_change else ENOUGH
@@ -267,7 +279,7 @@ class Trainer(Generic[Begun]):
         self.checkpoints.save(self.position, {"validation": metrics}, best=standing.best)
 
     def _refuse_if_broken(self, episodes: Sequence[Episode], what: str) -> None:
-        UnscorableCounts(episode.outcome for episode in episodes).check(self._unscorable_limit, what)
+        UnscorableCounts(episode.outcome for episode in episodes).check(self.rules.unscorable_limit, what)
 
 
 def of_policy(episodes: Sequence[Episode], policy: str) -> list[Episode]:

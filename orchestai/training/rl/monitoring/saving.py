@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,21 @@ BEST, STATE = "phase2_best.pth", "phase2_state.pt"
 _KEPT = "checkpoint_"
 
 
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run is written, and how.
+
+    Attributes:
+        path: the folder of checkpoints, metrics and samples.
+        save_policies: writes all policies and some facts under a path, in a format of their own.
+        identity: what a resumed run must have in common with the one it resumes.
+    """
+
+    path: Path
+    save_policies: Callable[[Path, Mapping[str, Any]], None]
+    identity: Mapping[str, Any]
+
+
 class Checkpoints:
     """The checkpoints of one run, in its output folder.
 
@@ -28,25 +44,19 @@ class Checkpoints:
 
     Args:
         learners: of the policies, by name.
-        save_policies: writes all policies and some facts under a path, in a format of their own.
-        identity: what a resumed run must have in common with the one it resumes.
     """
 
     def __init__(
         self,
         accelerator: Accelerator,
-        output: Path,
+        run: RunFolder,
         config: RlConfig,
         learners: Mapping[str, Learner],
-        save_policies: Callable[[Path, Mapping[str, Any]], None],
-        identity: Mapping[str, Any],
     ) -> None:
         self._accelerator = accelerator
-        self._output = output
+        self._run = run
         self._config = config
         self._learners = learners
-        self._save_policies = save_policies
-        self._identity = identity
 
     def load(self) -> Position:
         """Where the run stands that is resumed, whose weights the learners get.
@@ -54,7 +64,7 @@ class Checkpoints:
         Raises:
             UserError: there is nothing, or something else, to resume.
         """
-        position, learned = load_state(self._output / STATE, self._identity)
+        position, learned = load_state(self._run.path / STATE, self._run.identity)
         for name, learner in self._learners.items():
             learner.load_state(learned[name])
         return position
@@ -79,21 +89,21 @@ class Checkpoints:
 
         def write() -> None:
             if best:
-                self._save_policies(self._output / BEST, about)
-            self._save_policies(self._output / LAST, about)
-            save_state(self._output / STATE, position, learned, self._identity)
+                self._run.save_policies(self._run.path / BEST, about)
+            self._run.save_policies(self._run.path / LAST, about)
+            save_state(self._run.path / STATE, position, learned, self._run.identity)
             if self.due(position):
                 self._keep(position.update)
 
         on_main(self._accelerator, write, "saving checkpoints")
 
     def _keep(self, update: int) -> None:
-        with artifacts.replacing_folder(self._output / f"{_KEPT}{update}") as folder:
+        with artifacts.replacing_folder(self._run.path / f"{_KEPT}{update}") as folder:
             for name in (BEST, LAST, STATE):
-                for path in {self._output / name, without_suffix(self._output / name)}:
+                for path in {self._run.path / name, without_suffix(self._run.path / name)}:
                     if path.exists():
                         artifacts.clone(path, folder / path.name)
         limit = self._config.keep_checkpoints
-        kept = sorted(self._output.glob(f"{_KEPT}[0-9]*"), key=lambda path: int(path.name.removeprefix(_KEPT)))
+        kept = sorted(self._run.path.glob(f"{_KEPT}[0-9]*"), key=lambda path: int(path.name.removeprefix(_KEPT)))
         for old in kept[: len(kept) - limit] if limit is not None else []:
             shutil.rmtree(old)
