@@ -48,6 +48,17 @@ class Unscorable:
 Outcome: TypeAlias = Scored | Unscorable
 
 
+def judged(outcome: Outcome) -> float:
+    """The score.
+
+    Raises:
+        InfrastructureError: there is none.
+    """
+    if isinstance(outcome, Unscorable):
+        raise InfrastructureError(outcome.kind, outcome.reason)
+    return outcome.value
+
+
 class RewardPart(NamedTuple):
     """One of several terms of a reward, which is the sum of their values times their weights."""
 

@@ -51,12 +51,8 @@ class Planner(Protocol):
     def plan(self, tasks: Sequence[Task]) -> list[Plan]: ...
 
 
-class TrainablePlanner(Planner, Protocol):
-    """A planner that reinforcement learning can improve."""
-
-    def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
-        """Plan greedily, or sample as `sample` says; without dropout and without gradient."""
-        ...
+class DecisionScorer(Protocol):
+    """Anything that says how likely its decisions were."""
 
     def score(
         self,
@@ -67,4 +63,12 @@ class TrainablePlanner(Planner, Protocol):
         temperature: float,
     ) -> Scores:
         """Log-probabilities of `decisions` under the current weights; equal to `Plan.logp` under the same weights."""
+        ...
+
+
+class TrainablePlanner(Planner, DecisionScorer, Protocol):
+    """A planner that reinforcement learning can improve."""
+
+    def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
+        """Plan greedily, or sample as `sample` says; without dropout and without gradient."""
         ...

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.names import find_object
-from orchestai.outcome import Outcome, Scored, Unscorable
+from orchestai.outcome import Outcome, Scored, Unscorable, judged
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 
@@ -40,9 +40,7 @@ async def score(function: Reward, task: Task, answer: str, sandbox: Sandbox) -> 
     try:
         result = function(task, answer, sandbox)
         outcome = await result if inspect.isawaitable(result) else result
-        if isinstance(outcome, Unscorable):
-            raise InfrastructureError(outcome.kind, outcome.reason)
-        value = float(outcome.value if isinstance(outcome, Scored) else outcome)
+        value = float(judged(outcome if isinstance(outcome, Scored | Unscorable) else Scored(float(outcome))))
     except (InfrastructureError, UserError):
         raise
     except Exception as error:

@@ -7,8 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Protocol
 
-from orchestai.errors import InfrastructureError
-from orchestai.outcome import Unscorable
+from orchestai.outcome import judged
 from orchestai.sandbox.program import Program
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.tasks.examples import Example
@@ -58,9 +57,7 @@ async def passes_examples(sandbox: Sandbox, code: str, signature: Named, example
     if not defines(code, signature.name):
         return False
     report = await sandbox.arun(Program(code, example_tests(signature.name, examples), signature.name))
-    outcome = report.outcome()
-    if isinstance(outcome, Unscorable):
-        raise InfrastructureError(outcome.kind, outcome.reason)
+    judged(report.outcome())
     return report.success
 
 

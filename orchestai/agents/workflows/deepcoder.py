@@ -15,8 +15,7 @@ from orchestai.agents.conversation import Act, Conversation
 from orchestai.agents.markup import program, shown
 from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.section import Section
-from orchestai.errors import InfrastructureError
-from orchestai.outcome import Unscorable
+from orchestai.outcome import judged
 from orchestai.rewards.functions import RewardFunction, find_reward, score
 from orchestai.sandbox import Program, Report
 from orchestai.sandbox.examples import example_tests
@@ -98,8 +97,7 @@ class DeepCoder(AgentWorkflow):
             example_tests(task.entry_point, examples) if examples else _LOADS.format(function=task.entry_point)
         )
         report = await self.sandbox.arun(Program(_program(task, act), tests, task.entry_point))
-        if isinstance(outcome := report.outcome(), Unscorable):
-            raise InfrastructureError(outcome.kind, outcome.reason)
+        judged(report.outcome())
         return report
 
     async def _judge(self, task: Task, act: Act) -> float:

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from orchestai.errors import InfrastructureError
 from orchestai.execution.result import Execution
 from orchestai.execution.reward import AbsoluteReward
-from orchestai.outcome import Unscorable
+from orchestai.outcome import Scored, Unscorable, judged
 from orchestai.planner.base import TrainablePlanner
 from orchestai.tasks.task import Task
 from orchestai.training.rl.algorithms import formulas
@@ -34,9 +33,7 @@ def compute_reward(
         InfrastructureError: the execution could not be judged, which is no 0.
     """
     reward = AbsoluteReward(alpha, "all", None, beta, gamma_latency, shaped_reward).of(result)
-    if isinstance(reward, Unscorable):
-        raise InfrastructureError(reward.kind, reward.reason)
-    return reward.total
+    return judged(reward if isinstance(reward, Unscorable) else Scored(reward.total))
 
 
 def compute_gae(

@@ -9,28 +9,16 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from orchestai.planner.base import TrainablePlanner
-from orchestai.tasks.task import Task
-from orchestai.types import AnyDecisions, DecisionKind, Scores
+from orchestai.planner.base import DecisionScorer, TrainablePlanner
+from orchestai.types import AnyDecisions
 
 
-class Policy(Protocol):
-    """A torch module that says how likely its decisions were (`PlannerModel`, `LanguagePlanner`, `TokenPolicy`)."""
+class Policy(DecisionScorer, Protocol):
+    """A torch module that scores its decisions (`PlannerModel`, `LanguagePlanner`, `TokenPolicy`)."""
 
     @property
     def max_slots(self) -> int:
         """Most slots of the loss that a trajectory can have."""
-        ...
-
-    def score(
-        self,
-        tasks: Sequence[Task],
-        decisions: Sequence[AnyDecisions],
-        *,
-        explore: frozenset[DecisionKind],
-        temperature: float,
-    ) -> Scores:
-        """Log-probabilities of decisions under the current weights; see `TrainablePlanner.score`."""
         ...
 
     def cost(self, decisions: Sequence[AnyDecisions]) -> int:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from orchestai.errors import InfrastructureError
-from orchestai.outcome import Unscorable
+from orchestai.outcome import judged
 from orchestai.sandbox import Program, Sandbox, fences
 from orchestai.workers import source
 from orchestai.workers.base import Request, WorkerError
@@ -44,8 +43,7 @@ async def answer(request: Request, sandbox: Sandbox) -> str:
             raise WorkerError(f"the code does not define {request.signature.name}")
         return source.with_imports(code)
     report = await sandbox.arun(Program(_RUN.format(code=code), _SHOW, "printed"))
-    if isinstance(outcome := report.outcome(), Unscorable):
-        raise InfrastructureError(outcome.kind, outcome.reason)
+    judged(report.outcome())
     message = report.tests[0].message
     if _SHOWN not in message:
         raise WorkerError(f"the code failed: {report.reason or message}")
