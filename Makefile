@@ -1,4 +1,5 @@
-# make demo: train and evaluate a planner on this machine. make test: run the tests. Both set up .venv first.
+# make demo: train and evaluate a planner on this machine. make test: run the tests, but for those that make test-slow
+# runs. All set up .venv first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,13 +10,17 @@ GPU ?= $(if $(shell command -v nvidia-smi),1,0)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LIVE ?= 0
 
-.PHONY: demo test lint install clean
+.PHONY: demo test test-slow lint install clean
 demo: install
 	@$(BIN)/orchestai demo $(if $(filter 1,$(LIVE)),--live)
 
 # A process per core, with one thread each: threads that wait for each other are slow on few cores.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --maxprocesses 4
 test: install
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
+	@$(PYTEST) --dist loadfile -m "not slow"
+
+test-slow: install
+	@$(PYTEST) --dist load -m slow
 
 lint: install
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy orchestai && $(BIN)/lint-imports

@@ -28,10 +28,9 @@ PROGRAMS = Path(__file__).parents[2] / "shared" / "sandbox" / "hostile.jsonl"
 NOBODY = "65534"
 
 shared_programs = pytest.mark.skipif(not PROGRAMS.exists(), reason="shared/sandbox/hostile.jsonl is not here")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not isinstance(find_namespaces(), Bubblewrap), reason=f"no namespaces: {find_namespaces()}"),
-]
+pytestmark = pytest.mark.skipif(
+    not isinstance(find_namespaces(), Bubblewrap), reason=f"no namespaces: {find_namespaces()}"
+)
 
 
 def programs(path: Path = PROGRAMS) -> list[dict]:
@@ -46,6 +45,7 @@ def test_our_own_programs_gain_lose_and_harm_nothing_but_what_is_known():
     assert known <= faults.keys(), "a gap was closed: take its known_gap out of hostile.jsonl"
 
 
+@pytest.mark.slow
 @shared_programs
 def test_no_program_gains_loses_or_harms():
     outcomes = list(sandbox_hostile.run(programs()))
@@ -53,6 +53,7 @@ def test_no_program_gains_loses_or_harms():
     assert {outcome["id"]: outcome["faults"] for outcome in outcomes if outcome["faults"]} == {}
 
 
+@pytest.mark.slow
 @shared_programs
 @pytest.mark.skipif(os.getuid() != 0, reason="not root, so the other test has no privileges either")
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv to become another user")
@@ -86,6 +87,7 @@ class Says:
         return Answer(text=request.instruction)
 
 
+@pytest.mark.slow
 @shared_programs
 @pytest.mark.parametrize("isolation", ["split", "shared"])
 async def test_a_policy_that_answers_with_forgeries_earns_what_an_empty_answer_earns(isolation):

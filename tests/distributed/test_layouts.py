@@ -18,7 +18,7 @@ from scribe import PHASE1, RUNS, half, run, teach
 
 EVERY = [
     pytest.mark.slow,
-    pytest.mark.skipif(os.environ.get("LAYOUTS") != "all", reason="takes minutes; run it with LAYOUTS=all make test"),
+    pytest.mark.skipif(os.environ.get("LAYOUTS") != "all", reason="takes minutes; run LAYOUTS=all make test-slow"),
 ]
 LAYOUTS = [
     pytest.param("fsdp", ["GRPO"], 0.5, id="fsdp, briefly"),
