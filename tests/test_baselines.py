@@ -17,7 +17,7 @@ from orchestai.planner.baselines.random import RandomPlanner
 from orchestai.planner.baselines.reference import ReferencePlanner, WholePlanner
 from orchestai.planner.clauses import clauses, guess_type
 from orchestai.tasks.task import Task
-from orchestai.workers.base import Completion, Usage, WorkerCard, WorkerError
+from orchestai.workers.base import TextCompletion, Usage, WorkerCard, WorkerError
 from orchestai.workers.generation import Prompt, SamplingParams
 from orchestai.workers.model import Prices
 from orchestai.workflow import Subtask, Workflow, WorkflowError
@@ -187,11 +187,11 @@ class Scripted:
         self.prompts: list[Prompt] = []
         self.error: Exception | None = None
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
         self.prompts.append(prompt)
         if self.error is not None:
             raise self.error
-        return Completion(text=self.text, prompt_tokens=1, completion_tokens=1, latency_ms=1.0)
+        return TextCompletion(text=self.text, prompt_tokens=1, completion_tokens=1, latency_ms=1.0)
 
     async def check(self) -> None: ...
 

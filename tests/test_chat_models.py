@@ -17,7 +17,7 @@ from orchestai.lm.backends.transformers_model import LocalBackend
 from orchestai.lm.batcher import Batcher
 from orchestai.lm.causal import CausalPolicy
 from orchestai.lm.chat_rendering import IncrementalChatRenderer
-from orchestai.workers.base import Answer, Completion, WorkerError
+from orchestai.workers.base import Answer, TextCompletion, WorkerError
 from orchestai.workers.generation import SamplingParams
 
 SETTINGS = SampleSettings(temperature=1.0, max_new_tokens=12)
@@ -212,7 +212,7 @@ class Echo:
 
     async def generate(self, prompt, params, sample):
         self.asked = (prompt, params, sample)
-        return Completion(text=prompt.messages[-1][1].upper(), prompt_tokens=3, completion_tokens=4, latency_ms=1.0)
+        return TextCompletion(text=prompt.messages[-1][1].upper(), prompt_tokens=3, completion_tokens=4, latency_ms=1.0)
 
 
 async def test_a_frozen_model_reads_the_chat_and_leaves_no_tokens():

@@ -16,7 +16,7 @@ from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.evaluation.systems.baselines import ORACLE, SAMPLE_K, ReassignedPlanner
 from orchestai.evaluation.systems.evaluate import Logged, evaluate
 from orchestai.evaluation.systems.oracle import Hindsight
-from orchestai.evaluation.systems.results import Row
+from orchestai.evaluation.systems.results import SystemRow
 from orchestai.evaluation.systems.runner import Runner
 from orchestai.evaluation.systems.worker_credit import trials
 from orchestai.execution.executor import Executor
@@ -212,7 +212,7 @@ async def test_equal_plans_run_once_and_invalid_plans_fail(sandbox: Sandbox) -> 
     runner = Runner(executor, tasks, REWARD)
     planner = ReferencePlanner(FixedAssignment(("strong",)))
     first = await runner.row("one", planner, lambda: None)
-    assert await runner.row("two", planner, lambda: None) == Row("two", first.results)
+    assert await runner.row("two", planner, lambda: None) == SystemRow("two", first.results)
     assert asked_for == ["strong", "strong"]
     broken = ReassignedPlanner({"chain/0": Plan(None, False, error="no")}, FixedAssignment(("weak",)))
     (result,) = (await runner.row("broken", broken, lambda: None)).results

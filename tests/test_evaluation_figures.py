@@ -13,7 +13,7 @@ from orchestai.evaluation.systems.assignments import NearestAssignment, PriorAss
 from orchestai.evaluation.systems.oracle import best_of
 from orchestai.evaluation.systems.plot import frontier
 from orchestai.evaluation.systems.report import Difference, conclusion, difference, oracle_share, summarize
-from orchestai.evaluation.systems.results import Result, Row, rank_invalid
+from orchestai.evaluation.systems.results import Result, SystemRow, rank_invalid
 from orchestai.evaluation.systems.sample_k import next_k
 from orchestai.evaluation.systems.worker_credit import Trial, infer_right
 from orchestai.planner.plan_metrics import compare
@@ -184,13 +184,13 @@ def test_nearest_asks_who_did_well_on_similar_words() -> None:
 # conclusions
 
 
-def row(name: str, success: list[float], cost: float = 1.0, unjudged: int = 0) -> Row:
+def row(name: str, success: list[float], cost: float = 1.0, unjudged: int = 0) -> SystemRow:
     workflow = Workflow([Subtask(id="1", instruction="x")])
     results = [Result(s, 10 * s - cost, cost, 5.0, True, workflow) for s in success]
-    return Row(name, (*results, *[Result(NAN, NAN, NAN, NAN, True, workflow, "server down")] * unjudged))
+    return SystemRow(name, (*results, *[Result(NAN, NAN, NAN, NAN, True, workflow, "server down")] * unjudged))
 
 
-def said(ours: Row, *others: Row, earlier: str = "") -> list[str]:
+def said(ours: SystemRow, *others: SystemRow, earlier: str = "") -> list[str]:
     rows = [ours, *others]
     compared = [difference(ours, other) for other in others]
     planners = [earlier, ours.name] if earlier else [ours.name]
@@ -215,7 +215,7 @@ def test_conclusion_when_nothing_was_gained() -> None:
     lines = said(row("phase 2", [0.0] * 50), row("whole: best", [1.0] * 25 + [0.0] * 25))
     assert "less than what the best single worker" in lines[0]
     assert "above 0 of 1 baselines; below whole: best" in lines[1]
-    unjudged = Row("phase 2", row("", [], unjudged=3).results)
+    unjudged = SystemRow("phase 2", row("", [], unjudged=3).results)
     assert "could not be judged" in said(unjudged, row("whole: best", [1.0] * 3))[0]
 
 
@@ -241,8 +241,8 @@ def test_an_invalid_plan_is_worth_less_than_every_valid_one_for_the_same_task() 
         return tuple(Result(0.0, value, 0.0, 0.0, True, workflow) for value in values)
 
     rows = [
-        Row("valid", rewards(-40.0, math.nan, 9.0, workflow=plan)),
-        Row("none", rewards(*[-1.0] * 3, workflow=None)),
+        SystemRow("valid", rewards(-40.0, math.nan, 9.0, workflow=plan)),
+        SystemRow("none", rewards(*[-1.0] * 3, workflow=None)),
     ]
     valid, none = rank_invalid(rows, margin=1.0)
     assert [result.reward for result in none.results] == [-41.0, -1.0, -1.0]

@@ -11,9 +11,9 @@ from orchestai.agents.conversation import Act
 from orchestai.agents.joint import (
     History,
     JointArgs,
+    JointNode,
     JointWorkflow,
     Judgment,
-    Node,
     credit,
     joint_actions,
     joint_returns,
@@ -182,7 +182,7 @@ def test_crossed_credit_is_the_mean_over_partners_up_to_a_factor(roles: int) -> 
     assert len(set(actions)) == samples**roles
     rewards_of = [float(hash(action) % 97) for action in actions]
     acts = [[Act(str(k), True, 1) for k in range(samples)] for _ in range(roles)]
-    node = Node("root", acts, actions, [Judgment(value) for value in rewards_of])
+    node = JointNode("root", acts, actions, [Judgment(value) for value in rewards_of])
     found = credit(node, joint_returns(node, 1.0))
     totals = [sum(outcome.value for outcome in row if isinstance(outcome, Scored)) for row in found]
     assert totals == pytest.approx([sum(rewards_of)] * roles)  # each joint action counts once for every role

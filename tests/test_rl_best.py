@@ -8,7 +8,7 @@ import torch
 
 from orchestai.training.rl.monitoring.best import ENOUGH, change, judge
 from orchestai.training.rl.monitoring.checkpoint import Position
-from orchestai.training.rl.trainer import Summary
+from orchestai.training.rl.trainer import RunSummary
 
 
 def test_success_is_compared_task_by_task():
@@ -68,16 +68,16 @@ def test_more_reward_with_less_success_is_passed_over_and_that_is_said():
     assert "that of update 10" in worse.passed_over
     less = judge(position, 0.55, solved)
     assert (less.best, less.passed_over) == (False, "")
-    assert str(Summary.of(position, "")) == "reward 0.600 (0.500 at the start), success 100.0% (100.0%)"
+    assert str(RunSummary.of(position, "")) == "reward 0.600 (0.500 at the start), success 100.0% (100.0%)"
 
 
 def test_where_attempts_have_no_success_reward_alone_decides():
     position = Position()
     assert [judge(position, reward, {}).best for reward in (0.5, 0.4, 0.6)] == [True, False, True]
-    assert str(Summary.of(position, "")) == "reward 0.600 (0.500 at the start)"
+    assert str(RunSummary.of(position, "")) == "reward 0.600 (0.500 at the start)"
 
 
-def greedy_for_speed(output, num_episodes, resume=False) -> Summary:
+def greedy_for_speed(output, num_episodes, resume=False) -> RunSummary:
     """A planner that solves everything, under a reward that pays more for the fast worker that solves nothing."""
 
     async def execute(task, workflow, sample=0):

@@ -11,11 +11,11 @@ import rl_bandit as bandit
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
 from orchestai.training.rl.monitoring.checkpoint import Position
-from orchestai.training.rl.monitoring.report import Report
-from orchestai.training.rl.trainer import Summary
+from orchestai.training.rl.monitoring.report import TrainingReport
+from orchestai.training.rl.trainer import RunSummary
 
 
-def train(output, planner=None, **changes) -> Summary:
+def train(output, planner=None, **changes) -> RunSummary:
     execute = changes.pop("execute", bandit.execute)
     running = bandit.trainer(output, bandit.settings(**changes), planner or bandit.Speller(), execute=execute)
     return asyncio.run(running.train())
@@ -119,7 +119,7 @@ def test_wandb_gets_a_table_of_plans(tmp_path):
     accelerator = SimpleNamespace(is_main_process=True, trackers=[other, tracker], log=lambda *_, **__: None)
     metrics = {"reward": 0.5, "success": 0.5, "flat_group_share": 0.0, "unscorable_share": 0.0}
     samples = [{"task_id": "a", "reward": 1.0, "success": 1.0}, {"task_id": "b", "reward": None}]
-    with Report(tmp_path, accelerator, config=Phase2Config(), position=Position(), resumed=False) as report:
+    with TrainingReport(tmp_path, accelerator, config=Phase2Config(), position=Position(), resumed=False) as report:
         report.update(Position(update=3), metrics, samples)
         report.update(Position(update=4), metrics, [])
     rows = [["a", 1.0, 1.0], ["b", None, None]]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestai.training.rl.algorithms import formulas
-from orchestai.training.rl.algorithms.formulas import Bounds, Counts, Lengths
+from orchestai.training.rl.algorithms.formulas import Bounds, Lengths, StepCounts
 
 MODES = ["sequence_mean", "sequence_sum", "slot_mean", "constant_length", "rollout_mean"]
 
@@ -167,7 +167,7 @@ def test_what_stands_in_masked_slots_never_matters(seed):
     generator = torch.Generator().manual_seed(seed)
     logp, old, values, rewards, advantages = torch.randn(5, 3, 6, generator=generator, dtype=torch.float64)
     mask = torch.rand(3, 6, generator=generator) < 0.5
-    counts = Counts(sequences=3, slots=int(mask.sum()), rollouts=3, length=6)
+    counts = StepCounts(sequences=3, slots=int(mask.sum()), rollouts=3, length=6)
 
     def figures(junk):
         put = lambda x: torch.where(mask, x, junk)  # noqa: E731
@@ -268,7 +268,7 @@ def test_kl_estimators_average_to_the_exact_divergence():
 def test_aggregation_by_hand():
     loss = torch.tensor([[1.0, 2.0, 3.0], [10.0, 50.0, 50.0]])
     mask = torch.tensor([[True, True, True], [True, False, False]])
-    counts = Counts(sequences=2, slots=4, rollouts=1, length=5)
+    counts = StepCounts(sequences=2, slots=4, rollouts=1, length=5)
     lengths = Lengths(torch.tensor([3, 1]), torch.tensor([4, 4]))
     share = {mode: formulas.aggregate(loss, mask, mode, counts, lengths).item() for mode in MODES}
     assert share == pytest.approx(
@@ -286,7 +286,7 @@ def test_the_loss_does_not_depend_on_how_rows_are_cut(seed, rows, cut, mode):
     episode = torch.randint(0, 3, (rows,), generator=generator)
     slots = mask.sum(1)
     per_episode = torch.zeros(3, dtype=slots.dtype).index_add(0, episode, slots)[episode]
-    counts = Counts(sequences=rows, slots=int(slots.sum()), rollouts=len(episode.unique()), length=7)
+    counts = StepCounts(sequences=rows, slots=int(slots.sum()), rollouts=len(episode.unique()), length=7)
     whole = formulas.aggregate(loss, mask, mode, counts, Lengths(slots, per_episode))
     parts = sum(
         formulas.aggregate(loss[part], mask[part], mode, counts, Lengths(slots[part], per_episode[part]))

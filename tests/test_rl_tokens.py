@@ -16,7 +16,7 @@ from orchestai.training.rl.algorithms.objective import Objective
 from orchestai.training.rl.algorithms.recipes import PPO, RECIPES
 from orchestai.training.rl.batch import make_batch, plan_credit
 from orchestai.training.rl.microbatches import passes
-from orchestai.training.rl.trainer import Summary, choose_recipe
+from orchestai.training.rl.trainer import RunSummary, choose_recipe
 from orchestai.types import Episode, TokenDecisions, Trajectory, Turn
 
 BY_ID = {task.task_id: task for task in bandit.TASKS}
@@ -24,7 +24,7 @@ SPELLER = bandit.Speller()
 ONCE = {"num_episodes": 24, "num_minibatches": 2, "num_iterations": 2, "kl_coef": 0.1, "entropy_coef": 0.01}
 
 
-def train(output, planner=None, **changes) -> tuple[bandit.Speller, Summary]:
+def train(output, planner=None, **changes) -> tuple[bandit.Speller, RunSummary]:
     planner = planner or bandit.Speller()
     return planner, asyncio.run(bandit.trainer(output, bandit.settings(**changes), planner).train())
 

@@ -13,12 +13,12 @@ from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import Execution
 from orchestai.outcome import Scored
 from orchestai.training.rl.algorithms.recipes import RECIPES
-from orchestai.training.rl.trainer import Summary
+from orchestai.training.rl.trainer import RunSummary
 
 ALGORITHMS = [("PPO", "dapo"), *(("GRPO", kind) for kind in RECIPES if kind != "bnpo")]  # bnpo is dapo
 
 
-def train(output, planner=None, resume=False, **changes) -> tuple[bandit.Bandit, Summary]:
+def train(output, planner=None, resume=False, **changes) -> tuple[bandit.Bandit, RunSummary]:
     planner = planner or bandit.Bandit()
     given = {key: changes.pop(key) for key in ("tasks", "execute") if key in changes}
     running = bandit.trainer(output, bandit.settings(**changes), planner, **given)

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.workers.base import Completion
+from orchestai.workers.base import TextCompletion
 from orchestai.workers.generation import Cached, Prompt, SamplingParams, Unavailable, generation_key
-from orchestai.workers.recording import Recorded, Recording, RecordingFile, pack_recordings, read_recordings
+from orchestai.workers.recording import Recorded, RecordedGenerations, RecordingFile, pack_recordings, read_recordings
 
 PROMPT = Prompt((("user", "reverse the text"),), prefill="def f(x):\n")
 SAMPLED = SamplingParams(temperature=0.8)
@@ -32,13 +32,13 @@ class Counting:
         self.asked = 0
         self.fault = fault
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
         self.asked += 1
         await asyncio.sleep(0.01)
         if self.fault:
             raise self.fault
         text = f"{prompt.text} #{sample} ümlaut"
-        return Completion(text=text, prompt_tokens=5, completion_tokens=3, latency_ms=12.5, origin="a test")
+        return TextCompletion(text=text, prompt_tokens=5, completion_tokens=3, latency_ms=12.5, origin="a test")
 
     async def check(self) -> None:
         return None
@@ -134,7 +134,7 @@ def test_an_unusable_cache_folder_is_the_users_to_mend(tmp_path: Path) -> None:
 
 
 async def record(path: Path, samples: range) -> None:
-    recording = Recording(Counting(), RecordingFile(path))
+    recording = RecordedGenerations(Counting(), RecordingFile(path))
     for sample in samples:
         await recording.generate(PROMPT, SAMPLED, sample)
 

@@ -14,7 +14,7 @@ from orchestai.config import WorkersConfig
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.examples import Example
-from orchestai.workers.base import Completion, Request, Signature, WorkerCard, WorkerError
+from orchestai.workers.base import Request, Signature, TextCompletion, WorkerCard, WorkerError
 from orchestai.workers.generation import Prompt, SamplingParams
 from orchestai.workers.model import ModelWorker, Prices
 from orchestai.workers.pool import WorkerPool
@@ -33,11 +33,13 @@ class Scripted:
         self.bodies = bodies
         self.drawn: list[int] = []
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
         self.drawn.append(sample)
         body = self.bodies[sample % len(self.bodies)]
         source = "recording" if sample == 0 else "live"
-        return Completion(text=body, prompt_tokens=100, completion_tokens=10, latency_ms=sample + 1.0, source=source)
+        return TextCompletion(
+            text=body, prompt_tokens=100, completion_tokens=10, latency_ms=sample + 1.0, source=source
+        )
 
     async def check(self) -> None:
         return None
@@ -161,7 +163,7 @@ async def test_concurrency_is_limited_per_worker(sandbox: Sandbox) -> None:
     class Slow(Scripted):
         running = most = 0
 
-        async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
+        async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
             self.running += 1
             self.most = max(self.most, self.running)
             await asyncio.sleep(0.01)

@@ -59,7 +59,7 @@ class Judgment:
 
 
 @dataclass(eq=False)
-class Node:
+class JointNode:
     """What the roles did after the same prompts.
 
     Attributes:
@@ -74,7 +74,7 @@ class Node:
     acts: Sequence[Sequence[Act | Unscorable]]
     actions: Sequence[tuple[int, ...]]
     judgments: Sequence[Judgment | Unscorable]
-    children: Mapping[int, Node] = field(default_factory=dict)
+    children: Mapping[int, JointNode] = field(default_factory=dict)
 
 
 def joint_actions(mode: Mode, roles: int, samples: int) -> list[tuple[int, ...]]:
@@ -84,7 +84,7 @@ def joint_actions(mode: Mode, roles: int, samples: int) -> list[tuple[int, ...]]
     return list(itertools.product(range(samples), repeat=roles))
 
 
-def joint_returns(node: Node, discount: float) -> list[Outcome]:
+def joint_returns(node: JointNode, discount: float) -> list[Outcome]:
     """R = r + discount * mean of the child's returns, per joint action; unscorable where any part of it is."""
     returns: list[Outcome] = []
     for number, judgment in enumerate(node.judgments):
@@ -99,7 +99,7 @@ def joint_returns(node: Node, discount: float) -> list[Outcome]:
     return returns
 
 
-def credit(node: Node, returns: Sequence[Outcome]) -> list[list[Outcome]]:
+def credit(node: JointNode, returns: Sequence[Outcome]) -> list[list[Outcome]]:
     """Per role and act, the sum of the returns of the joint actions that it is part of."""
     return [
         [
@@ -163,7 +163,7 @@ class JointWorkflow(AgentWorkflow):
         name: str,
         prompts: Sequence[str],
         history: History,
-    ) -> Node:
+    ) -> JointNode:
         """The node at which the roles read `prompts`, with all that follows it."""
         asked = [
             asyncio.gather(*(_act(agents, role, prompt) for agents in group))
@@ -173,7 +173,7 @@ class JointWorkflow(AgentWorkflow):
         actions = joint_actions(self.args.joint_mode, len(self.roles), len(group))
         chosen = [[acts[role][k] for role, k in enumerate(action)] for action in actions]
         judgments = await asyncio.gather(*(self._judge(task, history, some) for some in chosen))
-        node = Node(name, acts, actions, judgments)
+        node = JointNode(name, acts, actions, judgments)
         if len(history) + 1 < self.args.num_turns and not self._finished(judgments):
             going_on = [number for number, judgment in enumerate(judgments) if isinstance(judgment, Judgment)]
             histories = [[*history, _texts(chosen[number])] for number in going_on]
@@ -206,7 +206,7 @@ class JointWorkflow(AgentWorkflow):
         rewards = [judgment.reward for judgment in judgments if isinstance(judgment, Judgment)]
         return not rewards or (threshold is not None and sum(rewards) / len(rewards) > threshold)
 
-    def _reward(self, node: Node) -> list[Outcome]:
+    def _reward(self, node: JointNode) -> list[Outcome]:
         """Give every act of the tree its reward and its group; the returns of the node's joint actions."""
         returns = joint_returns(node, self.args.discount)
         for acts, credits in zip(node.acts, credit(node, returns), strict=True):
@@ -218,7 +218,7 @@ class JointWorkflow(AgentWorkflow):
             self._reward(child)
         return returns
 
-    def _episode(self, context: AttemptContext, k: int, root: Node, returns: Sequence[Outcome]) -> Episode:
+    def _episode(self, context: AttemptContext, k: int, root: JointNode, returns: Sequence[Outcome]) -> Episode:
         """The k-th attempt: its joint actions' mean return. Without it, or without all its acts' credit, unscorable."""
         mine = [number for number, action in enumerate(root.actions) if k in action]
         own = [number for number in mine if root.actions[number][0] == k]
@@ -246,7 +246,7 @@ def _texts(acts: Sequence[Act | Unscorable]) -> tuple[str, ...]:
     return tuple(act.text if isinstance(act, Act) else "" for act in acts)
 
 
-def _gather(node: Node, number: int, turn: int, metrics: dict[str, list[float]]) -> None:
+def _gather(node: JointNode, number: int, turn: int, metrics: dict[str, list[float]]) -> None:
     """Add the figures of a joint action, and of those that followed it, under the number of their turn."""
     judgment = node.judgments[number]
     if isinstance(judgment, Judgment):

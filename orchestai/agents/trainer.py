@@ -36,7 +36,7 @@ from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.worked_example import worked_example
 from orchestai.training.rl.monitoring.checkpoint import identity
 from orchestai.training.rl.monitoring.saving import BEST, STATE, RunFolder
-from orchestai.training.rl.monitoring.summary import Summary
+from orchestai.training.rl.monitoring.summary import RunSummary
 from orchestai.training.rl.rollouts.backends import processes_of
 from orchestai.training.rl.setup import split_tasks
 from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer, choose_recipe
@@ -90,7 +90,7 @@ class AgentTrainer:
         self.checkpoint = last_of(checkpoint) if checkpoint else None
         self._train, self._val = train_dataset, val_dataset
 
-    def train(self, *, resume: bool = False) -> Summary:
+    def train(self, *, resume: bool = False) -> RunSummary:
         """Train; the best agents are in OUTPUT/phase2_best, the last ones in OUTPUT/phase2_last.
 
         Args:
@@ -103,7 +103,7 @@ class AgentTrainer:
         with locked(self.output_dir, "phase2"):
             return asyncio.run(self._run(resume))
 
-    async def _run(self, resume: bool) -> Summary:
+    async def _run(self, resume: bool) -> RunSummary:
         artifacts.check_run(self.output_dir / STATE, resume=resume)
         config = self.config
         phase2 = config.training.phase2_rl

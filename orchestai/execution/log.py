@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from orchestai.errors import UserError, first_problem
-from orchestai.execution.record import SCHEMA_VERSION, ExecutionRecord, PlannerOutputs, RunOutputs
+from orchestai.execution.record import SCHEMA_VERSION, ExecutionRecord, PlanOutputs, RunOutputs
 from orchestai.execution.result import Execution
 from orchestai.storage import artifacts
 
@@ -70,7 +70,7 @@ class ExecutionLog:
                     success=result.success,
                     cost=result.total_cost,
                     latency_ms=result.total_latency_ms,
-                    planner_outputs=PlannerOutputs.model_validate(_plain(planner_outputs)),
+                    planner_outputs=PlanOutputs.model_validate(_plain(planner_outputs)),
                     execution_result=result,
                 )
             )

@@ -27,7 +27,7 @@ class WorkflowGraph(BaseModel):
     adjacency: tuple[tuple[int, ...], ...] = ()
 
 
-class PlannerOutputs(BaseModel):
+class PlanOutputs(BaseModel):
     """The plan as a planner gives it, one entry per subtask.
 
     Attributes:
@@ -99,7 +99,7 @@ class ExecutionRecord(BaseModel):
     success: bool
     cost: float = Field(ge=0)
     latency_ms: float = Field(ge=0)
-    planner_outputs: PlannerOutputs
+    planner_outputs: PlanOutputs
     execution_result: RunOutputs
     outcome: Literal["scored", "unscorable"] = "scored"
     fault: FaultKind | None = None
@@ -135,7 +135,7 @@ class ExecutionRecord(BaseModel):
             success=execution.success,
             cost=execution.total_cost,
             latency_ms=execution.total_latency_ms,
-            planner_outputs=PlannerOutputs(
+            planner_outputs=PlanOutputs(
                 model_selections=tuple(place.get(subtask.worker, -1) for subtask in subtasks),
                 task_types=tuple(subtask.task_type for subtask in subtasks),
                 workflow_graph=WorkflowGraph(adjacency=tuple(map(tuple, execution.workflow.adjacency()))),
@@ -188,7 +188,7 @@ class ExecutionRecord(BaseModel):
             success=False,
             cost=0.0,
             latency_ms=0.0,
-            planner_outputs=PlannerOutputs(),
+            planner_outputs=PlanOutputs(),
             execution_result=RunOutputs(success=False, total_cost=0.0, total_latency_ms=0.0),
             outcome="scored" if fault is None else "unscorable",
             fault=None if fault is None else fault.kind,

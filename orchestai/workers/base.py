@@ -96,7 +96,7 @@ class Usage(BaseModel):
         )
 
 
-class Completion(BaseModel):
+class TextCompletion(BaseModel):
     """One generation of a language model.
 
     `source` is `live`, `cache` or `recording`; tokens, text and latency (milliseconds, as measured when it was made)

@@ -14,7 +14,7 @@ import diskcache
 from pydantic import ValidationError
 
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.workers.base import Completion
+from orchestai.workers.base import TextCompletion
 
 _CACHE_BYTES = 4 * 2**30
 
@@ -55,7 +55,7 @@ class Generator(Protocol):
 
     identity: str
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion: ...
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion: ...
 
     async def check(self) -> None:
         """Raise `UserError` if the model cannot be reached; cheap, and made before a command starts its work."""
@@ -87,7 +87,7 @@ class Unavailable:
     def __init__(self, identity: str) -> None:
         self.identity = identity
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
         raise InfrastructureError(
             "recording_missing",
             f"no recording of {self.identity}, sample {sample}, for the prompt ending in {prompt.text[-80:]!r}; "
@@ -111,13 +111,13 @@ class Cached:
         self.identity = inner.identity
         self._inner = inner
         self._folder = folder
-        self._in_flight: dict[str, asyncio.Task[Completion]] = {}
+        self._in_flight: dict[str, asyncio.Task[TextCompletion]] = {}
         try:
             self._cache = diskcache.Cache(str(folder), size_limit=_CACHE_BYTES) if folder else None
         except (OSError, sqlite3.Error) as error:
             raise self._unusable(error) from error
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
         key = generation_key(self.identity, prompt, params, sample)
         if (stored := self._get(key)) is not None:
             return stored
@@ -140,12 +140,12 @@ class Cached:
         if self._cache is not None:
             self._cache.close()
 
-    def _landed(self, key: str, task: asyncio.Task[Completion]) -> None:
+    def _landed(self, key: str, task: asyncio.Task[TextCompletion]) -> None:
         self._in_flight.pop(key, None)
         if not task.cancelled():
             task.exception()  # taken note of: those who asked may all have left, and asyncio would print a traceback
 
-    async def _ask(self, key: str, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
+    async def _ask(self, key: str, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
         completion = await self._inner.generate(prompt, params, sample)
         if self._cache is not None:
             try:
@@ -154,7 +154,7 @@ class Cached:
                 raise self._unusable(error) from error
         return completion
 
-    def _get(self, key: str) -> Completion | None:
+    def _get(self, key: str) -> TextCompletion | None:
         if self._cache is None:
             return None
         try:
@@ -164,7 +164,7 @@ class Cached:
         if stored is None:
             return None
         try:
-            completion = Completion.model_validate_json(stored)
+            completion = TextCompletion.model_validate_json(stored)
         except ValidationError:
             return None  # damaged; what is asked anew takes its place
         if not completion.prompt_tokens:

@@ -18,7 +18,7 @@ from orchestai.lm import weights
 from orchestai.lm.batcher import BatchServer
 from orchestai.lm.chat_rendering import prompt_ids
 from orchestai.lm.text_generation import Decoder, Reply, Row
-from orchestai.workers.base import Completion
+from orchestai.workers.base import TextCompletion
 from orchestai.workers.generation import Prompt, SamplingParams, seed
 
 
@@ -53,14 +53,14 @@ class HuggingFaceGenerator:
         self._config = config
         self._key = key
         self._cache_dir = cache_dir
-        self._server: BatchServer[_Asked, Completion] = BatchServer(
+        self._server: BatchServer[_Asked, TextCompletion] = BatchServer(
             self._answer, alike=lambda asked: asked.prefix, max_rows=config.batch_size
         )
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"model-{config.name}")
         self._closed = threading.Event()
         self._loaded: _Loaded | None = None
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
         return await self._server.submit(_Asked(prompt, params, sample))
 
     async def check(self) -> None:
@@ -71,19 +71,19 @@ class HuggingFaceGenerator:
         await self._server.close()
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
 
-    async def _answer(self, batch: Sequence[_Asked], resolve: Sequence[Callable[[Completion], None]]) -> None:
+    async def _answer(self, batch: Sequence[_Asked], resolve: Sequence[Callable[[TextCompletion], None]]) -> None:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(
             self._thread, self._decode, batch, lambda i, completion: loop.call_soon_threadsafe(resolve[i], completion)
         )
 
-    def _decode(self, batch: Sequence[_Asked], finished: Callable[[int, Completion], object]) -> None:
+    def _decode(self, batch: Sequence[_Asked], finished: Callable[[int, TextCompletion], object]) -> None:
         """Runs in the model's thread; hands over every completion as soon as it is there."""
         loaded = self._load()
         rows = [self._row(loaded.tokenizer, asked) for asked in batch]
 
         def complete(index: int, reply: Reply) -> None:
-            completion = Completion(
+            completion = TextCompletion(
                 text=reply.text,
                 prompt_tokens=len(rows[index].prompt),
                 completion_tokens=reply.tokens,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orchestai.sandbox.examples import passes_examples
 from orchestai.sandbox.sandbox import Sandbox
-from orchestai.workers.base import Answer, Completion, Request, Usage, WorkerCard, WorkerError
+from orchestai.workers.base import Answer, Request, TextCompletion, Usage, WorkerCard, WorkerError
 from orchestai.workers.generation import Generator, Prompt, SamplingParams
 from orchestai.workers.prompts import Strategy
 
@@ -64,7 +64,7 @@ class ModelWorker:
     async def answer(self, request: Request) -> Answer:
         prompt = self._strategy.prompt(request)
         first = request.sample * self._samples
-        drawn: list[Completion] = []
+        drawn: list[TextCompletion] = []
         usage = Usage()
         verdicts: dict[str, bool] = {}
         checks = request.signature is not None and bool(request.examples) and self._samples > 1
@@ -93,11 +93,11 @@ class ModelWorker:
             usage_estimated=usage.estimated,
         )
 
-    async def _draw(self, prompt: Prompt, samples: range) -> list[Completion]:
+    async def _draw(self, prompt: Prompt, samples: range) -> list[TextCompletion]:
         return list(await asyncio.gather(*(self._generator.generate(prompt, self._params, k) for k in samples)))
 
     async def _first_passing(
-        self, request: Request, completions: Sequence[Completion], verdicts: dict[str, bool]
+        self, request: Request, completions: Sequence[TextCompletion], verdicts: dict[str, bool]
     ) -> str | None:
         """The first answer that passes; `verdicts` remembers those already judged."""
         assert request.signature is not None
@@ -110,7 +110,7 @@ class ModelWorker:
         return None
 
 
-def _round_usage(completions: Sequence[Completion]) -> Usage:
+def _round_usage(completions: Sequence[TextCompletion]) -> Usage:
     """One request for several samples: its prompt is read once, and it takes as long as its slowest sample."""
     return Usage(
         prompt_tokens=completions[0].prompt_tokens,
@@ -128,6 +128,6 @@ def _rounds(samples: int) -> list[int]:
     return sizes
 
 
-def _source(completions: Sequence[Completion]) -> str:
+def _source(completions: Sequence[TextCompletion]) -> str:
     """The remotest source of any part: one recorded sample makes the answer a recorded one."""
     return max((completion.source for completion in completions), key=("live", "cache", "recording").index)

@@ -16,7 +16,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 from orchestai.config import ModelConfig
 from orchestai.errors import InfrastructureError, UserError, first_problem
 from orchestai.workers.api_faults import PassingError, fault_of, fault_of_body
-from orchestai.workers.base import Completion, Usage, WorkerError
+from orchestai.workers.base import TextCompletion, Usage, WorkerError
 from orchestai.workers.generation import Prompt, SamplingParams, seed
 from orchestai.workers.token_count import TokenCounter
 
@@ -71,7 +71,7 @@ class OpenAIGenerator:
         )
         self._counter = TokenCounter(config.name)
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
         self._require_key()
         try:
             reply, latency_ms = await self._ask(prompt, params, sample)
@@ -91,7 +91,7 @@ class OpenAIGenerator:
         if _choice(reply).finish_reason == "content_filter":
             paid = Usage(prompt_tokens=read, completion_tokens=written, latency_ms=latency_ms, estimated=estimated)
             raise WorkerError(f"{self._url}: the provider's content filter withheld the reply", paid)
-        return Completion(
+        return TextCompletion(
             text=_cut(text, params.stop),
             prompt_tokens=read,
             completion_tokens=written,

@@ -10,11 +10,11 @@ from types import TracebackType
 from orchestai.config import CACHE_DIR, ModelConfig, WorkerConfig, WorkersConfig
 from orchestai.errors import UserError
 from orchestai.sandbox.sandbox import Sandbox
-from orchestai.workers.base import Answer, Completion, Request, Usage, Worker, WorkerCard, WorkerError
+from orchestai.workers.base import Answer, Request, TextCompletion, Usage, Worker, WorkerCard, WorkerError
 from orchestai.workers.generation import Cached, Generator, Unavailable
 from orchestai.workers.model import ModelWorker, Prices
 from orchestai.workers.prompts import strategy
-from orchestai.workers.recording import Recorded, Recording, RecordingFile, read_recordings
+from orchestai.workers.recording import Recorded, RecordedGenerations, RecordingFile, read_recordings
 
 _TYPICAL_PROMPT_TOKENS = 150
 _TYPICAL_COMPLETION_TOKENS = 60
@@ -103,13 +103,13 @@ def _generator(
     config: ModelConfig,
     cache_dir: Path | None,
     may_run: bool,
-    recorded: Mapping[str, Completion],
+    recorded: Mapping[str, TextCompletion],
     file: RecordingFile | None,
 ) -> Generator:
     """Outermost first: what is being recorded, what was recorded, what is cached, the model."""
     generator = Cached(_model(name, config, cache_dir, may_run), cache_dir / "generations" if cache_dir else None)
     layered: Generator = Recorded(generator, recorded) if recorded else generator
-    return Recording(layered, file) if file else layered
+    return RecordedGenerations(layered, file) if file else layered
 
 
 def _model(name: str, config: ModelConfig, cache_dir: Path | None, may_run: bool) -> Generator:

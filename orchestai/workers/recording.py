@@ -22,7 +22,7 @@ from typing import Any
 
 from orchestai.errors import UserError
 from orchestai.storage.artifacts import append, write_bytes
-from orchestai.workers.base import Completion
+from orchestai.workers.base import TextCompletion
 from orchestai.workers.generation import Generator, Prompt, SamplingParams, generation_key
 
 _log = logging.getLogger(__name__)
@@ -36,12 +36,12 @@ _ESTIMATED = "usage_estimated"
 class Recorded:
     """Answers from recordings; what they do not hold goes to `inner`."""
 
-    def __init__(self, inner: Generator, completions: Mapping[str, Completion]) -> None:
+    def __init__(self, inner: Generator, completions: Mapping[str, TextCompletion]) -> None:
         self.identity = inner.identity
         self._inner = inner
         self._completions = completions
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
         found = self._completions.get(generation_key(self.identity, prompt, params, sample))
         return found if found is not None else await self._inner.generate(prompt, params, sample)
 
@@ -64,7 +64,7 @@ class RecordingFile:
         # So that a file that cannot be written is found before anything is generated.
         append(self.path, b"")
 
-    def add(self, key: str, prompt: Prompt, sample: int, completion: Completion) -> None:
+    def add(self, key: str, prompt: Prompt, sample: int, completion: TextCompletion) -> None:
         if key in self._keys:
             return
         self._keys.add(key)
@@ -92,7 +92,7 @@ class RecordingFile:
         append(self.path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
 
 
-class Recording:
+class RecordedGenerations:
     """Writes every completion that passes through it, live or remembered, to a recording file."""
 
     def __init__(self, inner: Generator, file: RecordingFile) -> None:
@@ -100,7 +100,7 @@ class Recording:
         self._inner = inner
         self._file = file
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> Completion:
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
         completion = await self._inner.generate(prompt, params, sample)
         self._file.add(generation_key(self.identity, prompt, params, sample), prompt, sample, completion)
         return completion
@@ -112,13 +112,13 @@ class Recording:
         await self._inner.close()
 
 
-def read_recordings(paths: Iterable[Path | str]) -> dict[str, Completion]:
+def read_recordings(paths: Iterable[Path | str]) -> dict[str, TextCompletion]:
     """Completions by key, of all files; the first file that holds a key wins.
 
     Raises:
         UserError: a file is missing or a line is not of a recording. A torn line (a crash while recording) is skipped.
     """
-    found: dict[str, Completion] = {}
+    found: dict[str, TextCompletion] = {}
     for path in map(Path, paths):
         origins: dict[Any, str] = {}
         for number, line in _lines(path):
@@ -127,7 +127,7 @@ def read_recordings(paths: Iterable[Path | str]) -> dict[str, Completion]:
                     origins[line["origin"]] = line["made_by"]
                     continue
                 fields = {name: line[name] for name in _COMPLETION_FIELDS} | {_ESTIMATED: line.get(_ESTIMATED, False)}
-                completion = Completion(**fields, source="recording", origin=origins[line["origin"]])
+                completion = TextCompletion(**fields, source="recording", origin=origins[line["origin"]])
                 found.setdefault(line["key"], completion)
             except (KeyError, ValueError) as error:
                 raise UserError(f"{path}:{number}: not a line of a recording ({error})") from None

@@ -21,7 +21,7 @@ from orchestai.planner.slots.model import PlannerModel
 from orchestai.tasks.task import Task
 from orchestai.training.rl.loop import ModelSelector, compute_gae, compute_reward
 from orchestai.training.rl.monitoring.checkpoint import Position
-from orchestai.training.rl.monitoring.report import Report
+from orchestai.training.rl.monitoring.report import TrainingReport
 from orchestai.types import SampleSpec
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import Subtask, Workflow
@@ -119,7 +119,7 @@ def test_trackers_get_the_documents_names(tmp_path: Path) -> None:
     logged: list[dict[str, float]] = []
     accelerator = SimpleNamespace(is_main_process=True, trackers=[], log=lambda values, step: logged.append(values))
     metrics = {"reward": 0.5, "success": 0.25, "flat_group_share": 0.0, "unscorable_share": 0.0}
-    with Report(tmp_path, accelerator, config=Phase2Config(), position=Position(), resumed=False) as report:
+    with TrainingReport(tmp_path, accelerator, config=Phase2Config(), position=Position(), resumed=False) as report:
         report.update(Position(update=1), {**metrics, "cost_usd": 0.1, "latency_ms": 5.0}, [])
         report.update(Position(update=2), metrics, [])
     assert (logged[0]["success_rate"], logged[0]["avg_cost"], logged[0]["avg_latency"]) == (0.25, 0.1, 5.0)

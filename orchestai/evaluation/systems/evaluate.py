@@ -23,14 +23,14 @@ from orchestai.evaluation.systems.assignments import Embed
 from orchestai.evaluation.systems.oracle import Hindsight, best_of
 from orchestai.evaluation.systems.report import (
     Difference,
-    Summary,
+    RowSummary,
     conclusion,
     decompositions,
     difference,
     oracle_share,
     summarize,
 )
-from orchestai.evaluation.systems.results import Row, rank_invalid
+from orchestai.evaluation.systems.results import SystemRow, rank_invalid
 from orchestai.evaluation.systems.runner import Runner
 from orchestai.evaluation.systems.sample_k import OpenExecutor, SampleK, sample_k, strongest_sampler
 from orchestai.evaluation.systems.table import table
@@ -61,7 +61,7 @@ class Evaluation:
     """
 
     planners: tuple[str, ...]
-    summaries: tuple[Summary, ...]
+    summaries: tuple[RowSummary, ...]
     differences: tuple[Difference, ...]
     oracle_shares: dict[str, float | None]
     decompositions: dict[str, dict[str, float]]
@@ -215,18 +215,18 @@ def _of_other_tasks(records: Sequence[ExecutionRecord], tasks: Sequence[Task]) -
     return [record for record in records if task_hash(record.instruction) not in evaluated]
 
 
-def _plan_of(row: Row, i: int) -> Plan:
+def _plan_of(row: SystemRow, i: int) -> Plan:
     return Plan(workflow=row.results[i].workflow, raw_valid=row.results[i].raw_valid)
 
 
-def _differences(trained: Sequence[Row], rows: Sequence[Row]) -> tuple[Difference, ...]:
+def _differences(trained: Sequence[SystemRow], rows: Sequence[SystemRow]) -> tuple[Difference, ...]:
     """The last trained planner to every other row, and each trained one to those trained before it."""
     pairs = [(trained[-1], row) for row in rows if row is not trained[-1]]
     pairs += [(of, to) for i, of in enumerate(trained[:-1]) for to in trained[:i]]
     return tuple(difference(of, to) for of, to in pairs)
 
 
-async def _run(runner: Runner, planners: Mapping[str, Planner], bar: _Bar) -> list[Row]:
+async def _run(runner: Runner, planners: Mapping[str, Planner], bar: _Bar) -> list[SystemRow]:
     rows = []
     for name, planner in planners.items():
         rows.append(await runner.row(name, planner, bar.start(name)))
@@ -236,7 +236,7 @@ async def _run(runner: Runner, planners: Mapping[str, Planner], bar: _Bar) -> li
 
 async def _sampled(
     workers: WorkersConfig,
-    rows: Sequence[Row],
+    rows: Sequence[SystemRow],
     ours: int,
     runner: Runner,
     open_executor: OpenExecutor | None,

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from orchestai.errors import InfrastructureError
-from orchestai.evaluation.systems.results import Result, Row
+from orchestai.evaluation.systems.results import Result, SystemRow
 from orchestai.execution.assembler import assemble
 from orchestai.execution.executor import Executor
 from orchestai.execution.request import build_request
@@ -127,10 +127,12 @@ async def is_right(executor: Executor, task: Task, subtask: Subtask, source: str
     return report.total > 0 and report.passed == report.total
 
 
-def best_of(name: str, rows: Sequence[Row]) -> Row:
+def best_of(name: str, rows: Sequence[SystemRow]) -> SystemRow:
     """For each task the result with the highest reward among `rows`: a lower bound of the best plan in hindsight."""
 
     def worth(result: Result) -> float:
         return -math.inf if math.isnan(result.reward) else result.reward
 
-    return Row(name, tuple(max(results, key=worth) for results in zip(*(row.results for row in rows), strict=True)))
+    return SystemRow(
+        name, tuple(max(results, key=worth) for results in zip(*(row.results for row in rows), strict=True))
+    )

@@ -18,7 +18,7 @@ from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
 from orchestai.evaluation.systems.baselines import ORACLE, WHOLE
-from orchestai.evaluation.systems.report import Summary
+from orchestai.evaluation.systems.report import RowSummary
 from orchestai.storage.artifacts import write_bytes
 
 
@@ -42,7 +42,7 @@ _DISTANCES = (10, 18, 28, 40, 54, 70, 90, 112)
 _HALO = [withStroke(linewidth=2.5, foreground="white")]
 
 
-def draw(path: Path | str, ours: Sequence[str], summaries: Sequence[Summary]) -> None:
+def draw(path: Path | str, ours: Sequence[str], summaries: Sequence[RowSummary]) -> None:
     """Write a PNG: mean cost per task (log axis) against success with 95 % intervals, and the frontier.
 
     The frontier joins the rows, other than the oracle, that no cheaper row equals in success.
@@ -77,7 +77,7 @@ def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
     return best
 
 
-def _points(axes: Axes, ours: set[str], drawn: Sequence[Summary]) -> None:
+def _points(axes: Axes, ours: set[str], drawn: Sequence[RowSummary]) -> None:
     floor = _FREE * min((s.cost_usd for s in drawn if s.cost_usd), default=1.0)
     places = {s.name: (max(s.cost_usd or 0.0, floor), 100 * (s.success or 0.0)) for s in drawn}
     axes.set_xscale("log")

@@ -10,13 +10,13 @@ import numpy as np
 
 from orchestai.evaluation.statistics import Interval, bootstrap_mean, mean, number, paired_difference, proportion
 from orchestai.evaluation.systems.baselines import ORACLE, WHOLE, WHOLE_CASCADE
-from orchestai.evaluation.systems.results import Row
+from orchestai.evaluation.systems.results import SystemRow
 from orchestai.planner.plan_metrics import compare
 from orchestai.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class Summary:
+class RowSummary:
     """A row's figures; means are over the tasks that could be judged, and None where there are none.
 
     Attributes:
@@ -57,10 +57,10 @@ class Difference:
         return {"of": self.of, "to": self.to, **figures}
 
 
-def summarize(row: Row, suite: str) -> Summary:
+def summarize(row: SystemRow, suite: str) -> RowSummary:
     n = len(row.results)
     success, reward = proportion(row.values("success")), bootstrap_mean(row.values("reward"))
-    return Summary(
+    return RowSummary(
         name=row.name,
         suite=suite,
         n=n,
@@ -76,19 +76,19 @@ def summarize(row: Row, suite: str) -> Summary:
     )
 
 
-def difference(of: Row, to: Row) -> Difference:
+def difference(of: SystemRow, to: SystemRow) -> Difference:
     figures = {key: paired_difference(of.values(key), to.values(key)) for key in ("reward", "success", "cost_usd")}
     return Difference(of.name, to.name, **figures)
 
 
-def oracle_share(ours: Row, oracle: Row) -> float | None:
+def oracle_share(ours: SystemRow, oracle: SystemRow) -> float | None:
     """Mean reward over the oracle's, on the tasks on which both were judged; None unless the oracle's is positive."""
     got, best = ours.values("reward"), oracle.values("reward")
     both = ~np.isnan(got) & ~np.isnan(best)
     return float(got[both].mean() / best[both].mean()) if both.any() and best[both].mean() > 0 else None
 
 
-def decompositions(rows: Sequence[Row], tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
+def decompositions(rows: Sequence[SystemRow], tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
     """How close each row's plans come to the reference decompositions, on the tasks that have one."""
     found = {}
     for row in rows:
@@ -102,7 +102,7 @@ def decompositions(rows: Sequence[Row], tasks: Sequence[Task]) -> dict[str, dict
 
 def conclusion(
     planners: Sequence[str],
-    summaries: Sequence[Summary],
+    summaries: Sequence[RowSummary],
     differences: Sequence[Difference],
     shares: Mapping[str, float | None],
 ) -> str:
@@ -119,7 +119,7 @@ def conclusion(
     return _orchestration(by_name[ours], summaries) + "\n" + _learning(ours, planners[:-1], mine, shares.get(ours))
 
 
-def _orchestration(ours: Summary, summaries: Sequence[Summary]) -> str:
+def _orchestration(ours: RowSummary, summaries: Sequence[RowSummary]) -> str:
     if ours.success is None:
         return f"{ours.name} could not be judged on any of the {ours.n} tasks."
     said = f"{ours.name} solves {ours.success:.1%} of {ours.n} {ours.suite} tasks at {_usd(ours.cost_usd)} a task"

@@ -36,7 +36,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Row:
+class SystemRow:
     """One way of solving the tasks, with its result on each."""
 
     name: str
@@ -51,7 +51,7 @@ class Row:
         return sum(bool(result.reason) for result in self.results)
 
 
-def rank_invalid(rows: Sequence[Row], margin: float) -> list[Row]:
+def rank_invalid(rows: Sequence[SystemRow], margin: float) -> list[SystemRow]:
     """The rows, in which a plan that is invalid is worth less than all valid ones for the same task.
 
     Args:
@@ -68,4 +68,4 @@ def rank_invalid(rows: Sequence[Row], margin: float) -> list[Row]:
                 for result in results
             ]
         )
-    return [Row(row.name, tuple(results)) for row, results in zip(rows, zip(*per_task, strict=True), strict=True)]
+    return [SystemRow(row.name, tuple(results)) for row, results in zip(rows, zip(*per_task, strict=True), strict=True)]

@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 
-from orchestai.evaluation.systems.results import Result, Row
+from orchestai.evaluation.systems.results import Result, SystemRow
 from orchestai.execution.executor import Executor
 from orchestai.execution.result import Execution
 from orchestai.execution.reward import RewardForm
@@ -41,12 +41,12 @@ class Runner:
         """The same tasks and reward with another executor."""
         return Runner(executor, self.tasks, self._reward, self._unscorable_limit)
 
-    async def row(self, name: str, planner: Planner, advance: Callable[[], None]) -> Row:
+    async def row(self, name: str, planner: Planner, advance: Callable[[], None]) -> SystemRow:
         """Plan all tasks, run the plans and call `advance` after each."""
         plans = await asyncio.to_thread(planner.plan, self.tasks)
         return await self.run(name, plans, advance)
 
-    async def run(self, name: str, plans: Sequence[Plan], advance: Callable[[], None]) -> Row:
+    async def run(self, name: str, plans: Sequence[Plan], advance: Callable[[], None]) -> SystemRow:
         """Run one plan per task."""
 
         async def one(task: Task, plan: Plan) -> Result:
@@ -56,7 +56,7 @@ class Runner:
 
         jobs = [asyncio.ensure_future(one(task, plan)) for task, plan in zip(self.tasks, plans, strict=True)]
         try:
-            return Row(name, tuple(await asyncio.gather(*jobs)))
+            return SystemRow(name, tuple(await asyncio.gather(*jobs)))
         finally:
             for job in (*jobs, *self._known.values()):
                 job.cancel()

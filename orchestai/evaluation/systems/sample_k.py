@@ -11,7 +11,7 @@ from typing import TypeAlias
 from orchestai.config import WorkersConfig
 from orchestai.evaluation.statistics import mean
 from orchestai.evaluation.systems.baselines import SAMPLE_K
-from orchestai.evaluation.systems.results import Row
+from orchestai.evaluation.systems.results import SystemRow
 from orchestai.evaluation.systems.runner import Runner
 from orchestai.execution.executor import Executor
 from orchestai.planner.baselines.reference import WholePlanner
@@ -29,7 +29,7 @@ _MOST_SAMPLES = 64
 class SampleK:
     """The row and how it came about: `worker` drawing up to `k` samples per task, for a budget per task."""
 
-    row: Row
+    row: SystemRow
     worker: str
     k: int
     budget_usd: float
@@ -42,7 +42,7 @@ def strongest_sampler(workers: WorkersConfig) -> str | None:
 
 async def sample_k(
     workers: WorkersConfig,
-    asked_whole: Row,
+    asked_whole: SystemRow,
     budget_usd: float,
     runner: Runner,
     open_executor: OpenExecutor,
@@ -67,7 +67,7 @@ async def sample_k(
     if name is None or not math.isfinite(budget_usd) or not cost > 0:
         return None
     k = next_k(workers.pool[name].samples, cost, budget_usd)
-    tried: dict[int, tuple[float, Row]] = {}
+    tried: dict[int, tuple[float, SystemRow]] = {}
     while k not in tried and len(tried) < _TRIES:
         worker = workers.pool[name].model_copy(update={"samples": k})
         alone = workers.model_copy(update={"pool": {SAMPLE_K: worker}, "cascade": ()})

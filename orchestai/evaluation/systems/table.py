@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from orchestai.evaluation.systems.report import Difference, Summary
+from orchestai.evaluation.systems.report import Difference, RowSummary
 
 
-def table(ours: str, summaries: Sequence[Summary], differences: Sequence[Difference], title: str) -> Table:
+def table(ours: str, summaries: Sequence[RowSummary], differences: Sequence[Difference], title: str) -> Table:
     """One line per row; the last column is the reward of `ours` minus the row's, with its paired 95 % interval.
 
     The share of tasks that could not be judged is shown where there are any.

@@ -14,7 +14,7 @@ from orchestai.planner.slots.dag import likeliest_edges
 from orchestai.planner.slots.decisions import IMPOSSIBLE, Chooser, DecisionBatch, SlotLayout
 from orchestai.planner.slots.heads import EdgeScorer, SpanPointer, mlp
 from orchestai.planner.slots.layers import DecoderLayer, DistanceBias, SpanPool
-from orchestai.planner.slots.reader import Memory
+from orchestai.planner.slots.reader import InstructionMemory
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class Structure:
 
 
 class StructureDecoder(nn.Module):
-    """Decodes steps and edges from a `Memory`, along given decisions or by a `Chooser`."""
+    """Decodes steps and edges from an `InstructionMemory`, along given decisions or by a `Chooser`."""
 
     def __init__(self, config: PlannerConfig) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class StructureDecoder(nn.Module):
         self.state_value = ValueHead(d, 4)
         self.plan_value = ValueHead(d, 1)
 
-    def forward(self, memory: Memory, given: DecisionBatch) -> StructureLogits:
+    def forward(self, memory: InstructionMemory, given: DecisionBatch) -> StructureLogits:
         """Logits along given decisions."""
         n = given.spans.shape[1]
         start, end = given.spans.unbind(-1)
@@ -108,7 +108,7 @@ class StructureDecoder(nn.Module):
             plan_value=self.plan_value((steps * exists).sum(1) / exists.sum(1))[..., 0],
         )
 
-    def decode(self, memory: Memory, chooser: Chooser, *, stops: bool = True) -> Structure:
+    def decode(self, memory: InstructionMemory, chooser: Chooser, *, stops: bool = True) -> Structure:
         """Decide steps and edges. Without `stops` every plan has `max_subtasks` steps."""
         rows, device, slot = len(memory.mask), memory.mask.device, self.layout.slot
         going = torch.ones(rows, dtype=torch.bool, device=device)
@@ -142,11 +142,11 @@ class StructureDecoder(nn.Module):
         edges = chooser.flip_pairs(logits, likeliest_edges(logits, self.parent_count(steps), exists))
         return Structure(lengths, spans, types, edges, logits)
 
-    def types(self, spans: Tensor, memory: Memory) -> Tensor:
+    def types(self, spans: Tensor, memory: InstructionMemory) -> Tensor:
         """(b, n, T) logits of the types of steps with (b, n, 2) first and last tokens, whatever stands before them."""
         return self.kind(self._content(spans, memory))
 
-    def _states(self, chosen: Tensor, ends: Tensor, memory: Memory) -> Tensor:
+    def _states(self, chosen: Tensor, ends: Tensor, memory: InstructionMemory) -> Tensor:
         """(b, k + 1, d) states before steps 0 .. k, given (b, k, d) what was chosen and (b, k) where its words end."""
         x = torch.cat([self.first.expand(len(chosen), 1, -1), chosen], 1)
         bias = self.distance(_distance(_previous(ends), memory)).permute(0, 3, 1, 2)
@@ -155,10 +155,10 @@ class StructureDecoder(nn.Module):
             x = layer(x, memory.tokens, bias)
         return self.norm(x)
 
-    def _start(self, states: Tensor, previous: Tensor, memory: Memory) -> Tensor:
+    def _start(self, states: Tensor, previous: Tensor, memory: InstructionMemory) -> Tensor:
         return self.pointer.start(states, memory.tokens, memory.mask, _distance(previous, memory))
 
-    def _content(self, spans: Tensor, memory: Memory) -> Tensor:
+    def _content(self, spans: Tensor, memory: InstructionMemory) -> Tensor:
         return self.pool(memory.words, memory.inside(spans))
 
     def _steps(self, states: Tensor, chosen: Tensor) -> Tensor:
@@ -173,12 +173,12 @@ def _previous(ends: Tensor) -> Tensor:
     return F.pad(ends, (1, 0), value=-1)
 
 
-def _distance(origin: Tensor, memory: Memory) -> Tensor:
+def _distance(origin: Tensor, memory: InstructionMemory) -> Tensor:
     """(b, n) tokens as (b, n, t) distances of every token from them."""
     return memory.positions - origin[..., None]
 
 
-def _before_spans(spans: Tensor, exists: Tensor, memory: Memory) -> Tensor:
+def _before_spans(spans: Tensor, exists: Tensor, memory: InstructionMemory) -> Tensor:
     """(b, n, t) bool: the tokens before each step's words and after those of the nearest step that ends before them."""
     start, end = spans.unbind(-1)
     earlier = (end[:, None] < start[:, :, None]) & exists[:, None]

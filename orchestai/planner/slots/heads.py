@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from orchestai.planner.slots.decisions import IMPOSSIBLE
 from orchestai.planner.slots.layers import DistanceBias, EncoderLayer, masked_softmax
-from orchestai.planner.slots.reader import Memory
+from orchestai.planner.slots.reader import InstructionMemory
 
 
 class SpanPointer(nn.Module):
@@ -97,7 +97,9 @@ class EdgeScorer(nn.Module):
         self.rivals = EncoderLayer(width, heads, dropout)
         self.out = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 1))
 
-    def forward(self, steps: Tensor, content: Tensor, exists: Tensor, memory: Memory, near: Tensor) -> Tensor:
+    def forward(
+        self, steps: Tensor, content: Tensor, exists: Tensor, memory: InstructionMemory, near: Tensor
+    ) -> Tensor:
         """(b, n, n) logits.
 
         Args:

@@ -22,7 +22,7 @@ from orchestai.planner.slots.edge_predictor import EdgePredictor
 from orchestai.planner.slots.encoder import EncodedText, TextEncoder, UnreadableTextError, open_encoder
 from orchestai.planner.slots.given_steps import GivenSteps
 from orchestai.planner.slots.losses import PlannerOutputs, supervised_loss
-from orchestai.planner.slots.reader import InstructionReader, Memory
+from orchestai.planner.slots.reader import InstructionMemory, InstructionReader
 from orchestai.planner.slots.scoring import score
 from orchestai.planner.slots.selector import WorkerSelector
 from orchestai.planner.slots.targets import PlanTargets, given_decisions
@@ -262,7 +262,7 @@ class PlannerModel(nn.Module):
             )
         return Workflow(subtasks)
 
-    def read(self, encoded: Sequence[EncodedText]) -> Memory:
+    def read(self, encoded: Sequence[EncodedText]) -> InstructionMemory:
         """The memory of the texts; one that occurs several times is read once."""
         distinct, place = _distinct(encoded)
         return self.reader(distinct, self.card_features.device)[place]

@@ -15,7 +15,7 @@ from orchestai.planner.slots.layers import EncoderLayer
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class InstructionMemory:
     """What the decoder sees of b instructions of at most t tokens.
 
     Attributes:
@@ -45,8 +45,8 @@ class Memory:
         first, last = spans[..., None].unbind(-2)
         return (first <= self.positions) & (self.positions <= last)
 
-    def __getitem__(self, rows: Tensor) -> Memory:
-        return Memory(self.words[rows], self.tokens[rows], self.mask[rows], self.offsets[rows])
+    def __getitem__(self, rows: Tensor) -> InstructionMemory:
+        return InstructionMemory(self.words[rows], self.tokens[rows], self.mask[rows], self.offsets[rows])
 
 
 class InstructionReader(nn.Module):
@@ -60,7 +60,7 @@ class InstructionReader(nn.Module):
         )
         self.norm = nn.LayerNorm(config.d_model)
 
-    def forward(self, texts: Sequence[EncodedText], device: torch.device) -> Memory:
+    def forward(self, texts: Sequence[EncodedText], device: torch.device) -> InstructionMemory:
         raw = pad_sequence([text.features.to(device, torch.float32) for text in texts], batch_first=True)
         lengths = torch.tensor([len(text) for text in texts], device=device)
         mask = torch.arange(raw.shape[1], device=device) < lengths[:, None]
@@ -68,4 +68,4 @@ class InstructionReader(nn.Module):
         for layer in self.layers:
             tokens = layer(tokens, mask[:, None, None])
         offsets = pad_sequence([text.offsets.to(device) for text in texts], batch_first=True)
-        return Memory(words, self.norm(tokens), mask, offsets)
+        return InstructionMemory(words, self.norm(tokens), mask, offsets)

@@ -13,7 +13,7 @@ from orchestai.planner.slots.decisions import IMPOSSIBLE, Chooser, DecisionBatch
 from orchestai.planner.slots.decoder import Structure
 from orchestai.planner.slots.heads import match, mlp
 from orchestai.planner.slots.layers import SpanPool
-from orchestai.planner.slots.reader import Memory
+from orchestai.planner.slots.reader import InstructionMemory
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class WorkerSelector(nn.Module):
         self.matcher = WorkerMatcher(card_width, d, config.max_fallbacks)
         self.value = ValueHead(d, 1 + config.max_fallbacks)
 
-    def forward(self, memory: Memory, cards: Tensor, given: DecisionBatch) -> SelectionLogits:
+    def forward(self, memory: InstructionMemory, cards: Tensor, given: DecisionBatch) -> SelectionLogits:
         """Logits along given decisions.
 
         Args:
@@ -67,7 +67,7 @@ class WorkerSelector(nn.Module):
             values=self.value(need),
         )
 
-    def select(self, memory: Memory, cards: Tensor, structure: Structure, chooser: Chooser) -> DecisionBatch:
+    def select(self, memory: InstructionMemory, cards: Tensor, structure: Structure, chooser: Chooser) -> DecisionBatch:
         """Choose workers for the steps of `structure`."""
         keys = self.matcher.keys(cards)
         need = self._need(memory, structure.spans, structure.types)
@@ -82,7 +82,7 @@ class WorkerSelector(nn.Module):
             structure.lengths, structure.spans, structure.types, taken[..., 0], taken[..., 1:], structure.edges
         )
 
-    def _need(self, memory: Memory, spans: Tensor, types: Tensor) -> Tensor:
+    def _need(self, memory: InstructionMemory, spans: Tensor, types: Tensor) -> Tensor:
         """(b, n, d) what each step asks for."""
         words = self.pool(memory.words, memory.inside(spans))
         return self.need(torch.cat([words, self.type_embedding(types)], -1))

@@ -17,11 +17,11 @@ from orchestai.tasks.task import Task
 from orchestai.training.rl.algorithms import formulas
 from orchestai.training.rl.algorithms.credit import Acts, Credit, acts_of, decoupled, step_advantages
 from orchestai.training.rl.algorithms.critic import PER_DECISION, PER_TOKEN, advantages_and_returns, horizon
-from orchestai.training.rl.algorithms.formulas import Counts, GroupAdvantages, Lengths, Level
+from orchestai.training.rl.algorithms.formulas import GroupAdvantages, Lengths, Level, StepCounts
 from orchestai.training.rl.algorithms.importance import Bound, effective_share, sampler_weights, weight_moments
 from orchestai.training.rl.algorithms.recipes import Recipe
 from orchestai.training.rl.algorithms.truncation import overlong_rewards, without_truncated
-from orchestai.training.rl.rollouts.rows import BETWEEN, Row, rows_of
+from orchestai.training.rl.rollouts.rows import BETWEEN, TrajectoryRow, rows_of
 from orchestai.types import AnyDecisions, Episode, TokenDecisions, Turn
 
 
@@ -82,9 +82,9 @@ class Batch:
     def to(self, device: torch.device) -> Batch:
         return self._each(lambda tensor: tensor.to(device))
 
-    def counts(self) -> Counts:
+    def counts(self) -> StepCounts:
         """What the rows add up to, if they are all of one optimizer step."""
-        return Counts(
+        return StepCounts(
             sequences=len(self.sequences.unique()),
             slots=int(self.mask.sum()),
             rollouts=len(self.rollouts.unique()),
@@ -272,7 +272,7 @@ def _credited(turns: Sequence[Turn], per_slot: Tensor, mask: Tensor, act: Tensor
     return {turn: Credited(a, int(n)) for turn, a, n in zip(turns, means.tolist(), slots.tolist(), strict=True)}
 
 
-def _act_of_slot(acts: Acts, of_row: Tensor, rows: Sequence[Row]) -> Tensor:
+def _act_of_slot(acts: Acts, of_row: Tensor, rows: Sequence[TrajectoryRow]) -> Tensor:
     """(rows, slots) number of the act that each slot belongs to; any act's between acts."""
     first = (acts.number == 0).nonzero()[:, 0]
     turns = _stack([row.turn for row in rows], fill=BETWEEN)

@@ -29,7 +29,7 @@ from orchestai.training.layouts import layout_of
 from orchestai.training.rl.batch import plan_credit
 from orchestai.training.rl.monitoring.checkpoint import identity
 from orchestai.training.rl.monitoring.saving import BEST, STATE, RunFolder
-from orchestai.training.rl.monitoring.summary import Summary
+from orchestai.training.rl.monitoring.summary import RunSummary
 from orchestai.training.rl.open_reward import Measurement, open_reward
 from orchestai.training.rl.rollouts.backends import open_execute, open_sampler
 from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 console = Console(stderr=True)
 
 
-async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: bool = False) -> Summary:
+async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: bool = False) -> RunSummary:
     """Train the planner of `checkpoint` by reward and keep the best in `output_dir`.
 
     Args:
@@ -54,7 +54,7 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
         return await _train(config, checkpoint, output_dir, resume)
 
 
-async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: bool) -> Summary:
+async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: bool) -> RunSummary:
     artifacts.check_run(output_dir / STATE, resume=resume)
     phase2 = config.training.phase2_rl
     planner = load_planner(checkpoint, config.planner, config.workers, value_head=phase2.algorithm == "PPO")

@@ -32,9 +32,9 @@ from orchestai.training.rl.monitoring.metrics import (
     describe_sampling,
     sample_rows,
 )
-from orchestai.training.rl.monitoring.report import SAMPLES_PER_UPDATE, Report
+from orchestai.training.rl.monitoring.report import SAMPLES_PER_UPDATE, TrainingReport
 from orchestai.training.rl.monitoring.saving import Checkpoints, RunFolder
-from orchestai.training.rl.monitoring.summary import Summary
+from orchestai.training.rl.monitoring.summary import RunSummary
 from orchestai.training.rl.policy import Policy
 from orchestai.training.rl.rollouts.collector import Begun, Collector
 from orchestai.training.rl.rollouts.staleness import describe_staleness, refuse_stale
@@ -134,7 +134,7 @@ class Trainer(Generic[Begun]):
         learners = {name: updates.learner for name, updates in self.updates.items()}
         self.checkpoints = Checkpoints(accelerator, run, config, learners)
 
-    async def train(self, *, resume: bool = False) -> Summary:
+    async def train(self, *, resume: bool = False) -> RunSummary:
         """Train until `num_episodes` tasks have been attempted, or `num_updates` batches learned from.
 
         A signal that asks to stop is obeyed after the present update, whose state is saved.
@@ -149,7 +149,7 @@ class Trainer(Generic[Begun]):
         position = self.position
         stopped = ""
         with (
-            Report(self.output, self.accelerator, config=config, position=position, resumed=resume) as report,
+            TrainingReport(self.output, self.accelerator, config=config, position=position, resumed=resume) as report,
             StopSignals(report.say) as signals,
         ):
             await self.collector.sync(position.versions)
@@ -195,7 +195,7 @@ class Trainer(Generic[Begun]):
                 stopped = f"{asked.name}; go on with --resume (resume=True) and --output_dir {self.output}"
             if stopped:
                 report.say(f"stopped after update {position.update}: {stopped}")
-            summary = Summary.of(position, stopped, asked)
+            summary = RunSummary.of(position, stopped, asked)
             if summary.complaint:
                 report.say(summary.complaint)
         return summary
@@ -205,7 +205,7 @@ class Trainer(Generic[Begun]):
         received = exchange(self.accelerator, signals.received, "asking whether a signal came")
         return next((signal for signal in received if signal is not None), None)
 
-    def _say_what_is_ignored(self, report: Report, learnings: Iterable[Learning]) -> None:
+    def _say_what_is_ignored(self, report: TrainingReport, learnings: Iterable[Learning]) -> None:
         if ignored := sorted({name for learning in learnings for name in learning.ignored}):
             report.say(f"credit by {self.rules.credit.rule} does not look at the rewards of {' and '.join(ignored)}")
 
@@ -235,7 +235,7 @@ class Trainer(Generic[Begun]):
     def _value_only(self) -> bool:
         return self.position.update < self._value_updates
 
-    def _warn_of_ratios(self, report: Report, step_metrics: Mapping[str, float]) -> None:
+    def _warn_of_ratios(self, report: TrainingReport, step_metrics: Mapping[str, float]) -> None:
         off = step_metrics.get("max_first_deviation", 0.0)
         if not self.position.ratio_warned and self.config.on_policy and off > _DEVIATION:
             self.position.ratio_warned = True
@@ -253,7 +253,7 @@ class Trainer(Generic[Begun]):
             self.position.versions[name] += steps
         return describe_policies({name: step_metrics for name, (_, step_metrics) in updated.items()})
 
-    async def _evaluate(self, report: Report) -> None:
+    async def _evaluate(self, report: TrainingReport) -> None:
         """Judge greedy attempts at the validation tasks, and save."""
         episodes = await all_episodes(
             self.accelerator,

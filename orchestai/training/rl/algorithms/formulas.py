@@ -302,7 +302,7 @@ def kl(logp: Tensor, reference_logp: Tensor, kind: KL = "k3") -> Tensor:
 
 
 @dataclass(frozen=True)
-class Counts:
+class StepCounts:
     """What one optimizer step covers, over all its micro-batches and all processes.
 
     Attributes:
@@ -330,7 +330,7 @@ class Lengths(NamedTuple):
     rollout: Tensor
 
 
-def slot_weights(mask: Tensor, mode: Mode, counts: Counts, lengths: Lengths) -> Tensor:
+def slot_weights(mask: Tensor, mode: Mode, counts: StepCounts, lengths: Lengths) -> Tensor:
     """(rows, slots) weight of each slot in the loss of one optimizer step; 0 where `mask` is False.
 
     The weights depend on a row and on `counts` alone: however the rows are cut into micro-batches or dealt to
@@ -356,6 +356,6 @@ def slot_weights(mask: Tensor, mode: Mode, counts: Counts, lengths: Lengths) -> 
     raise ValueError(f"no aggregation {mode!r}")
 
 
-def aggregate(loss: Tensor, mask: Tensor, mode: Mode, counts: Counts, lengths: Lengths) -> Tensor:
+def aggregate(loss: Tensor, mask: Tensor, mode: Mode, counts: StepCounts, lengths: Lengths) -> Tensor:
     """This part's share of the optimizer step's scalar loss: the sum of `loss` under `slot_weights`."""
     return (torch.where(mask, loss, 0.0) * slot_weights(mask, mode, counts, lengths)).sum()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from orchestai.config import RlConfig
 from orchestai.training.rl.algorithms import formulas
-from orchestai.training.rl.algorithms.formulas import Counts
+from orchestai.training.rl.algorithms.formulas import StepCounts
 from orchestai.training.rl.algorithms.importance import weight_moments
 from orchestai.training.rl.algorithms.recipes import Recipe
 from orchestai.training.rl.batch import Batch
@@ -80,7 +80,7 @@ class Objective(nn.Module):
         self._explore = explore
         self._bounds = recipe.bounds_of(config)
 
-    def forward(self, rows: Batch, counts: Counts | None, value_only: bool = False) -> Part | Tensor:
+    def forward(self, rows: Batch, counts: StepCounts | None, value_only: bool = False) -> Part | Tensor:
         """The rows' share of the loss of an optimizer step, or their log-probabilities and entropies.
 
         Args:
@@ -92,7 +92,7 @@ class Objective(nn.Module):
             return torch.stack([scores.logp, scores.entropy])
         return self._part(rows, counts, scores, value_only)
 
-    def _part(self, rows: Batch, counts: Counts, scores: RowScores, value_only: bool) -> Part:
+    def _part(self, rows: Batch, counts: StepCounts, scores: RowScores, value_only: bool) -> Part:
         config, recipe, mask = self._config, self._recipe, rows.mask
         ratio = formulas.policy_ratio(scores.logp, rows.logp, mask, recipe.level)
         policy = rows.weights * formulas.policy_loss(

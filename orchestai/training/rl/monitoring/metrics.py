@@ -10,7 +10,7 @@ import torch
 
 from orchestai.outcome import Reward, Unscorable
 from orchestai.training.rl.batch import Credited, Learning
-from orchestai.training.rl.rollouts.task_batches import Sampled
+from orchestai.training.rl.rollouts.task_batches import SampledBatch
 from orchestai.types import Episode, Turn
 
 
@@ -54,7 +54,7 @@ def describe_batch(episodes: Sequence[Episode], learnings: Collection[Learning])
     }
 
 
-def describe_sampling(sampled: Sampled) -> dict[str, float]:
+def describe_sampling(sampled: SampledBatch) -> dict[str, float]:
     """How many groups were replaced because their rewards did not differ, and in how many rounds tasks were drawn."""
     return {"replaced_groups": sampled.replaced_groups, "sampling_rounds": sampled.rounds}
 

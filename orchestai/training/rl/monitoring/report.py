@@ -26,7 +26,7 @@ SAMPLES_PER_UPDATE = 8
 """Plans that the file of rollouts keeps of each update."""
 
 
-class Report:
+class TrainingReport:
     """Writes on the main process; on the others every call does nothing.
 
     Use as a context manager. A run that is resumed first drops what the files hold of later updates; a new one begins
@@ -53,7 +53,7 @@ class Report:
             for path in (self._metrics, self._rollouts):
                 _keep_until(path, position.update if resumed else -1)
 
-    def __enter__(self) -> Report:
+    def __enter__(self) -> TrainingReport:
         self._progress.start()
         return self
 

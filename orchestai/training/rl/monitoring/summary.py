@@ -11,7 +11,7 @@ from orchestai.training.rl.monitoring.checkpoint import Position
 
 
 @dataclass(frozen=True)
-class Summary:
+class RunSummary:
     """How training ended.
 
     Attributes:
@@ -34,7 +34,7 @@ class Summary:
     signal: int | None = None
 
     @classmethod
-    def of(cls, position: Position, stopped: str, signal: int | None = None) -> Summary:
+    def of(cls, position: Position, stopped: str, signal: int | None = None) -> RunSummary:
         start = position.start_success.values()
         return cls(
             position.update,

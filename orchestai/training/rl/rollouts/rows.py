@@ -15,7 +15,7 @@ BETWEEN = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class TrajectoryRow:
     """Some turns of one trajectory; every tensor is (slots,) on the CPU.
 
     Attributes:
@@ -34,14 +34,14 @@ class Row:
     sampler_logp: Tensor
 
 
-def rows_of(turns: Sequence[Turn]) -> list[Row]:
+def rows_of(turns: Sequence[Turn]) -> list[TrajectoryRow]:
     """The rows of one trajectory, in order of time.
 
     A turn of tokens whose prompt begins with all of the row before, prompt and completion, goes on in that row. Where
     a chat template drops or rewrites what was said, it begins another (a fork), so what is learned from is always what
     was read.
     """
-    rows: list[Row] = []
+    rows: list[TrajectoryRow] = []
     for number, turn in enumerate(turns):
         row = _alone(number, turn)
         given = _given_since(rows[-1].decisions, row.decisions) if rows else None
@@ -52,8 +52,8 @@ def rows_of(turns: Sequence[Turn]) -> list[Row]:
     return rows
 
 
-def _alone(number: int, turn: Turn) -> Row:
-    return Row(
+def _alone(number: int, turn: Turn) -> TrajectoryRow:
+    return TrajectoryRow(
         turn.decisions,
         torch.full_like(turn.step, number),
         turn.logp,
@@ -72,7 +72,7 @@ def _given_since(before: AnyDecisions, now: AnyDecisions) -> Tensor | None:
     return now.prompt[len(known) :] if torch.equal(now.prompt[: len(known)], known) else None
 
 
-def _joined(row: Row, given: Tensor, following: Row) -> Row:
+def _joined(row: TrajectoryRow, given: Tensor, following: TrajectoryRow) -> TrajectoryRow:
     first, second = row.decisions, following.decisions
     assert isinstance(first, TokenDecisions)
     assert isinstance(second, TokenDecisions)
@@ -80,7 +80,7 @@ def _joined(row: Row, given: Tensor, following: Row) -> Row:
     def join(before: Tensor, after: Tensor, between: float) -> Tensor:
         return torch.cat([before, before.new_full((len(given),), between), after])
 
-    return Row(
+    return TrajectoryRow(
         TokenDecisions(first.prompt, torch.cat([first.completion, given, second.completion])),
         join(row.turn, following.turn, BETWEEN),
         join(row.logp, following.logp, 0),

@@ -12,7 +12,7 @@ from orchestai.config import RlConfig
 from orchestai.tasks.task import Task
 from orchestai.training.rl.microbatches import cut
 from orchestai.training.rl.policy import Policy
-from orchestai.training.rl.rollouts.rows import Row, rows_of
+from orchestai.training.rl.rollouts.rows import TrajectoryRow, rows_of
 from orchestai.types import Episode, Trajectory, Turn
 
 
@@ -49,7 +49,7 @@ def with_scores(
 
 
 def _scores(
-    rows: Sequence[Row], tasks: Sequence[Task], policy: Policy, config: RlConfig
+    rows: Sequence[TrajectoryRow], tasks: Sequence[Task], policy: Policy, config: RlConfig
 ) -> list[tuple[Tensor, Tensor]]:
     """Log-probabilities and values of each row, (slots,) each."""
     decisions = [row.decisions for row in rows]

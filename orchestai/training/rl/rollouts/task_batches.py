@@ -24,7 +24,7 @@ Telling = Callable[[Sequence[Episode]], bool]
 
 
 @dataclass(frozen=True)
-class Sampled:
+class SampledBatch:
     """Attempts at the tasks of one update.
 
     Attributes:
@@ -83,7 +83,7 @@ class TaskBatches(Generic[Begun]):
             count = min(count, self._config.num_episodes - consumed)
         return order[first : first + count]
 
-    async def next(self, position: Position) -> Sampled:
+    async def next(self, position: Position) -> SampledBatch:
         """The episodes of the next update, of all processes, in the order of the tasks; to be called by all together.
 
         Raises:
@@ -110,7 +110,7 @@ class TaskBatches(Generic[Begun]):
             begun = self._begin(further, position.update)
         flat = [number for number, tells in enumerate(telling) if not tells]
         replaced = set(flat[len(flat) - (len(groups) - wanted) :])
-        return Sampled(
+        return SampledBatch(
             episodes=[e for number, group in enumerate(groups) if number not in replaced for e in group],
             replaced=[e for number in sorted(replaced) for e in groups[number]],
             consumed=len(groups),
