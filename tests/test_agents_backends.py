@@ -85,6 +85,7 @@ def changed(config: AgentConfig, output: Path) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_learns_the_same_from_every_backend(repository, tmp_path, monkeypatch, preset):
     """The whole way of a preset: its workflow, its rule of credit and its loss, over engines as over the model."""

@@ -25,7 +25,7 @@ from orchestai.lm.backends.canary import Canary
 from orchestai.lm.backends.replay import Recorder, Recording, Replay
 from orchestai.lm.backends.synced import SyncedBackend
 from orchestai.lm.backends.transformers_model import LocalBackend
-from orchestai.lm.backends.vllm_engine import VllmEngine
+from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine
 from orchestai.lm.backends.vllm_server import VllmServer
 from orchestai.lm.backends.weights import Folders, writer
 from orchestai.lm.causal import CausalPolicy
@@ -66,13 +66,9 @@ async def opened(kind: str, engine: Engine, folder: Path, adapters: bool, patch:
             patch.setitem(sys.modules, name, module)
         lora = LORA if adapters else None
         served = VllmEngine(
-            "base",
+            EngineModel("base", "float32", lora, ENDS, 64),
             VllmConfig(),
             folders,
-            dtype="float32",
-            lora=lora,
-            end_ids=ENDS,
-            context=64,
             processes=1,
             section=SECTION,
         )
@@ -187,13 +183,9 @@ def test_without_vllm_the_remedy_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(UserError, match=r"pip install 'orchestai\[gpu\]'"):
         VllmEngine(
-            "m",
+            EngineModel("m", "float32", None, ENDS, 9),
             VllmConfig(),
             Folders(tmp_path, "r"),
-            dtype="float32",
-            lora=None,
-            end_ids=ENDS,
-            context=9,
             processes=1,
             section=SECTION,
         )

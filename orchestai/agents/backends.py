@@ -9,7 +9,7 @@ import torch
 from orchestai.agents.policies import Policies
 from orchestai.config import LoraConfig
 from orchestai.config.agents import AgentConfig
-from orchestai.lm.backends.synced import Processes, SyncedBackend, open_backend
+from orchestai.lm.backends.synced import CanaryProbe, Processes, SyncedBackend, SyncedPolicy, open_backend
 
 _CANARY = "Count from one to twenty in words."
 
@@ -25,16 +25,19 @@ def open_backends(
     return {
         name: open_backend(
             config.model,
-            policy.policy,
-            torch.tensor(policies.chat_renderers[name].render([{"role": "user", "content": _CANARY}])),
+            SyncedPolicy(
+                policy.policy,
+                name,
+                config.model.dtype,
+                (config.model.lora or LoraConfig()) if policy.has_adapter else None,
+            ),
+            CanaryProbe(
+                torch.tensor(policies.chat_renderers[name].render([{"role": "user", "content": _CANARY}])),
+                config.training.phase2_rl.temperature,
+            ),
             processes,
             section="model",
-            name=name,
-            temperature=config.training.phase2_rl.temperature,
             sync_dir=sync_dir,
-            dtype=config.model.dtype,
-            lora=(config.model.lora or LoraConfig()) if policy.has_adapter else None,
-            longest=None,
         )
         for name, policy in policies.learning.items()
     }

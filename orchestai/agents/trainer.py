@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from pydantic import ValidationError
 from rich.console import Console
+from typing_extensions import Unpack
 
 from orchestai.agents.agent_factory import AgentFactory
 from orchestai.agents.backends import open_backends
@@ -42,6 +43,17 @@ from orchestai.training.rl.setup import split_tasks
 from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer, choose_recipe
 from orchestai.workers.pool import WorkerPool
 
+_TOGETHER = "agent_class and env_class go together, and without workflow_class: one agent acts in one environment"
+
+
+class SingleAgentArgs(TypedDict, total=False):
+    """One agent in an environment (see `SingleAgent`): their classes, and what each is made with."""
+
+    agent_class: Callable[..., Any] | None
+    env_class: Callable[..., Any] | None
+    agent_args: Mapping[str, Any] | None
+    env_args: Mapping[str, Any] | None
+
 
 class AgentTrainer:
     """Trains the agents of a workflow.
@@ -53,7 +65,7 @@ class AgentTrainer:
         train_dataset, val_dataset: tasks to learn from, and tasks held out; by default those that `config` names.
         output_dir: folder for checkpoints, metrics and samples.
         checkpoint: agents to start from (a folder such as OUTPUT/phase2_best or OUTPUT/checkpoint_20).
-        agent_class, env_class, agent_args, env_args: one agent in an environment instead of a workflow (`SingleAgent`).
+        single: one agent in an environment instead of a workflow.
 
     Raises:
         UserError: the configuration cannot be read, or names what is not there.
@@ -68,16 +80,14 @@ class AgentTrainer:
         val_dataset: Sequence[Task] | None = None,
         output_dir: Path | str = "checkpoints",
         checkpoint: Path | str | None = None,
-        agent_class: Callable[..., Any] | None = None,
-        env_class: Callable[..., Any] | None = None,
-        agent_args: Mapping[str, Any] | None = None,
-        env_args: Mapping[str, Any] | None = None,
+        **single: Unpack[SingleAgentArgs],
     ) -> None:
-        if agent_class is not None or env_class is not None:
-            workflow_class, workflow_args = _single(
-                workflow_class, workflow_args, agent_class=agent_class, env_class=env_class
-            )
-            workflow_args |= {"agent_args": dict(agent_args or {}), "env_args": dict(env_args or {})}
+        if unknown := sorted(single.keys() - SingleAgentArgs.__annotations__.keys()):
+            raise TypeError(f"AgentTrainer() got an unexpected keyword argument {unknown[0]!r}")
+        if single.get("agent_class") is not None or single.get("env_class") is not None:
+            if workflow_class is not None:
+                raise UserError(_TOGETHER)
+            workflow_class, workflow_args = SingleAgent, {**(workflow_args or {}), **_single_agent(single)}
         name = f"{workflow_class.__module__}:{workflow_class.__qualname__}" if workflow_class else ""
         if isinstance(config, (str, Path)):
             config = load_agent_config(name, Path(config))
@@ -192,15 +202,16 @@ class AgentTrainer:
         return sections
 
 
-def _single(
-    workflow_class: type[AgentWorkflow] | None, workflow_args: Mapping[str, Any] | None, **classes: Any
-) -> tuple[type[AgentWorkflow], dict[str, Any]]:
-    """The workflow of one agent, with its settings."""
-    if workflow_class is not None or None in classes.values():
-        raise UserError(
-            "agent_class and env_class go together, and without workflow_class: one agent acts in one environment"
-        )
-    return SingleAgent, {**(workflow_args or {}), **classes}
+def _single_agent(given: SingleAgentArgs) -> dict[str, Any]:
+    """The settings of `SingleAgent`."""
+    classes = {"agent_class": given.get("agent_class"), "env_class": given.get("env_class")}
+    if None in classes.values():
+        raise UserError(_TOGETHER)
+    return {
+        **classes,
+        "agent_args": dict(given.get("agent_args") or {}),
+        "env_args": dict(given.get("env_args") or {}),
+    }
 
 
 def _named(setting: Any) -> Any:

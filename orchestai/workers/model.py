@@ -46,9 +46,8 @@ class ModelWorker:
         card: WorkerCard,
         generator: Generator,
         strategy: Strategy,
+        params: SamplingParams,
         *,
-        temperature: float,
-        max_new_tokens: int,
         samples: int,
         prices: Prices,
         sandbox: Sandbox,
@@ -56,7 +55,7 @@ class ModelWorker:
         self.card = card
         self._generator = generator
         self._strategy = strategy
-        self._params = SamplingParams(temperature, max_new_tokens, strategy.stop)
+        self._params = params
         self._samples = samples
         self._prices = prices
         self._sandbox = sandbox

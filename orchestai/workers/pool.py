@@ -11,7 +11,7 @@ from orchestai.config import CACHE_DIR, ModelConfig, WorkerConfig, WorkersConfig
 from orchestai.errors import UserError
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.workers.base import Answer, Request, TextCompletion, Usage, Worker, WorkerCard, WorkerError
-from orchestai.workers.generation import Cached, Generator, Unavailable
+from orchestai.workers.generation import Cached, Generator, SamplingParams, Unavailable
 from orchestai.workers.model import ModelWorker, Prices
 from orchestai.workers.prompts import strategy
 from orchestai.workers.recording import Recorded, RecordedGenerations, RecordingFile, read_recordings
@@ -167,12 +167,12 @@ def _worker(name: str, config: WorkerConfig, generators: Mapping[str, Generator]
         assert config.tool is not None
         return ToolWorker(card, make_tool(config.tool, sandbox), prices.per_call)
     assert config.model is not None
+    prompting = strategy(config.strategy, config.examples)
     return ModelWorker(
         card,
         generators[config.model],
-        strategy(config.strategy, config.examples),
-        temperature=config.temperature,
-        max_new_tokens=config.max_new_tokens,
+        prompting,
+        SamplingParams(config.temperature, config.max_new_tokens, prompting.stop),
         samples=config.samples,
         prices=prices,
         sandbox=sandbox,

@@ -12,7 +12,7 @@ from orchestai.lm.backends.base import Backend, Generation, SampleSettings, Writ
 from orchestai.lm.backends.canary import Canary
 from orchestai.lm.backends.replay import Recorder, Recording, Replay
 from orchestai.lm.backends.transformers_model import LocalBackend
-from orchestai.lm.backends.vllm_engine import VllmEngine
+from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine
 from orchestai.lm.backends.vllm_server import VllmServer
 from orchestai.lm.backends.weights import Folders, writer
 from orchestai.lm.causal import CausalPolicy
@@ -97,38 +97,58 @@ class Processes:
     together: Together
 
 
+@dataclass(frozen=True)
+class SyncedPolicy:
+    """A policy whose weights a backend follows, and how an engine loads what it began from.
+
+    Attributes:
+        name: tells the policies of one run apart.
+        dtype: what an engine computes in, such as `bfloat16`.
+        lora: the adapters that are learned; None where the whole model is.
+        longest: most tokens of a prompt with its completion; None for the model's own limit.
+    """
+
+    policy: CausalPolicy
+    name: str
+    dtype: str
+    lora: LoraConfig | None
+    longest: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class CanaryProbe:
+    """What a canary writes after.
+
+    Attributes:
+        prompt: (tokens,) int64.
+        temperature: that of training.
+    """
+
+    prompt: Tensor
+    temperature: float
+
+
 def open_backend(
     settings: BackendConfig,
-    policy: CausalPolicy,
-    prompt: Tensor,
+    synced: SyncedPolicy,
+    probe: CanaryProbe,
     processes: Processes,
     *,
     section: str,
-    name: str,
-    temperature: float,
     sync_dir: Path,
-    dtype: str,
-    lora: LoraConfig | None,
-    longest: int | None,
 ) -> SyncedBackend:
     """Open the backend that a section of the configuration asks for.
 
     Args:
-        policy: what learns.
-        prompt: (tokens,) int64; the canary's.
         section: key of the section, for messages.
-        name: tells the policies of one run apart.
-        temperature: that of training.
         sync_dir: where weights are handed over, unless the section names a folder.
-        dtype: dtype in which an engine computes.
-        lora: the adapters that are learned; None where the whole model is.
-        longest: most tokens of a prompt with its completion; None for the model's own limit.
 
     Raises:
         UserError: vLLM is not installed, or the recording to replay cannot be read.
     """
     main = processes.index == 0
-    folder = f"{processes.run}-{name}"
+    policy = synced.policy
+    folder = f"{processes.run}-{synced.name}"
     root = settings.vllm.sync_dir or sync_dir
     backend: Backend
     if settings.backend == "transformers":
@@ -140,7 +160,7 @@ def open_backend(
         backend = VllmServer(
             settings.vllm,
             Folders(root, folder),
-            adapters=lora is not None,
+            adapters=synced.lora is not None,
             end_ids=policy.end_ids,
             main=main,
             section=section,
@@ -148,13 +168,15 @@ def open_backend(
     else:
         main = True  # each process writes for its own engine
         backend = VllmEngine(
-            str(policy.model.name_or_path),
+            EngineModel(
+                str(policy.model.name_or_path),
+                synced.dtype,
+                synced.lora,
+                policy.end_ids,
+                min((limit for limit in (synced.longest, policy.context) if limit is not None), default=None),
+            ),
             settings.vllm,
             Folders(root, f"{folder}-{processes.index}"),
-            dtype=dtype,
-            lora=lora,
-            end_ids=policy.end_ids,
-            context=min((limit for limit in (longest, policy.context) if limit is not None), default=None),
             processes=processes.count,
             section=section,
         )
@@ -162,5 +184,5 @@ def open_backend(
         backend = Recorder(backend, Recording(settings.recording, read=False))
     canary = None
     if settings.samples_elsewhere:
-        canary = Canary(policy, prompt, temperature, settings.vllm.canary_tolerance, section)
+        canary = Canary(policy, probe.prompt, probe.temperature, settings.vllm.canary_tolerance, section)
     return SyncedBackend(backend, writer(policy.model, main=main), canary, processes.together)

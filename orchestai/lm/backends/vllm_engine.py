@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,17 +24,31 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class EngineModel:
+    """What an engine loads.
+
+    Attributes:
+        name: name or folder of the model; without its adapters.
+        dtype: what it computes in, such as `bfloat16`.
+        lora: the adapters that are learned; None where the whole model is.
+        end_ids: tokens that end a completion.
+        context: most tokens of a prompt with its completion; None for the model's own limit.
+    """
+
+    name: str
+    dtype: str
+    lora: LoraConfig | None
+    end_ids: frozenset[int]
+    context: int | None
+
+
 class VllmEngine:
     """Weights reach the engine as a folder: through `reload_weights`, or as an adapter under a new name.
 
     One thread does all that touches the engine, since a thread has its own idea of which GPU is the current one.
 
     Args:
-        model: name or folder of the model; without its adapters.
-        dtype: dtype, such as `bfloat16`.
-        lora: the adapters that are learned; None where the whole model is.
-        end_ids: tokens that end a completion.
-        context: most tokens of a prompt with its completion; None for the model's own limit.
         processes: of the whole run; each has its own engine.
         section: key of the model's section of the configuration, for messages.
 
@@ -43,14 +58,10 @@ class VllmEngine:
 
     def __init__(
         self,
-        model: str,
+        model: EngineModel,
         config: VllmConfig,
         folders: Folders,
         *,
-        dtype: str,
-        lora: LoraConfig | None,
-        end_ids: frozenset[int],
-        context: int | None,
         processes: int,
         section: str,
     ) -> None:
@@ -64,27 +75,27 @@ class VllmEngine:
                 "backend to transformers"
             ) from None
         options: dict[str, Any] = {}
-        if lora is not None:
-            options |= {"enable_lora": True, "max_lora_rank": lora.rank, "max_loras": 1}
+        if model.lora is not None:
+            options |= {"enable_lora": True, "max_lora_rank": model.lora.rank, "max_loras": 1}
         if processes > 1:
             options["distributed_executor_backend"] = "external_launcher"
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vllm")
         self._llm: Any = self._thread.submit(
             vllm.LLM,
-            model=model,
-            dtype=dtype,
+            model=model.name,
+            dtype=model.dtype,
             tensor_parallel_size=config.tensor_parallel_size,
             gpu_memory_utilization=config.gpu_memory_utilization,
-            max_model_len=context,
+            max_model_len=model.context,
             logprobs_mode="processed_logprobs",
             generation_config="vllm",
             **options,
         ).result()
         self._make_params: Any = vllm.SamplingParams
-        self._make_lora: Any = LoRARequest if lora is not None else None
+        self._make_lora: Any = LoRARequest if model.lora is not None else None
         self._lora: Any = None
         self._folders = folders
-        self._end_ids = sorted(end_ids)
+        self._end_ids = sorted(model.end_ids)
         self._version = -1
 
     async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:

@@ -14,7 +14,7 @@ from orchestai.config import LanguageConfig
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import Execution
 from orchestai.lm.backends.replay import Recording
-from orchestai.lm.backends.synced import Processes, open_backend
+from orchestai.lm.backends.synced import CanaryProbe, Processes, SyncedPolicy, open_backend
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.storage import artifacts
 from orchestai.tasks.task import Task
@@ -52,16 +52,17 @@ async def open_sampler(
         raise UserError(f"not even the shortest task can be planned: {refused[0].error}")
     backend = open_backend(
         settings,
-        planner.policy,
-        prompts[0],
+        SyncedPolicy(
+            planner.policy,
+            "planner",
+            settings.dtype,
+            planner.config.language.lora,
+            settings.max_prompt_tokens + settings.max_new_tokens,
+        ),
+        CanaryProbe(prompts[0], temperature),
         processes_of(accelerator),
         section="planner.language",
-        name="planner",
-        temperature=temperature,
         sync_dir=output / "sync",
-        dtype=settings.dtype,
-        lora=planner.config.language.lora,
-        longest=settings.max_prompt_tokens + settings.max_new_tokens,
     )
     try:
         yield BackendSampler(planner, backend)
