@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,15 +80,17 @@ class IndexedPlan(BaseModel):
         Raises:
             WorkflowError: a type or a worker is not in the vocabulary.
         """
-        types = _Places(vocabulary.task_types, "planner.task_types")
-        workers = _Places(vocabulary.workers, "workers.pool")
         subtasks = workflow.subtasks
+        types, workers = (
+            _places(vocabulary.task_types, "planner.task_types"),
+            _places(vocabulary.workers, "workers.pool"),
+        )
         return cls(
-            model_selections=tuple(workers[subtask.worker] if subtask.worker else None for subtask in subtasks),
-            task_types=tuple(types[subtask.task_type] if subtask.task_type else None for subtask in subtasks),
+            model_selections=tuple(workers(subtask.worker) if subtask.worker else None for subtask in subtasks),
+            task_types=tuple(types(subtask.task_type) if subtask.task_type else None for subtask in subtasks),
             dependencies=tuple(map(tuple, workflow.dependencies())),
             spans=tuple(subtask.span for subtask in subtasks),
-            fallback=tuple(tuple(workers[name] for name in subtask.fallback) for subtask in subtasks),
+            fallback=tuple(tuple(map(workers, subtask.fallback)) for subtask in subtasks),
             instructions=tuple(subtask.instruction for subtask in subtasks),
             ids=tuple(subtask.id for subtask in subtasks),
         )
@@ -115,6 +117,14 @@ class IndexedPlan(BaseModel):
             ]
         )
 
+    def targets(self) -> dict[str, list[Any]]:
+        """The three lists that every training file has."""
+        return self.model_dump(mode="json", include={"model_selections", "task_types", "dependencies"})
+
+    def seconds(self) -> dict[str, float]:
+        """By the subtasks' ids, where known."""
+        return {id: seconds for id, seconds in zip(self.ids, self.durations, strict=True) if seconds is not None}
+
     def _check(self, vocabulary: Vocabulary) -> None:
         workers = [*self.model_selections, *(worker for row in self.fallback for worker in row or ())]
         parents = [parent for row in self.dependencies for parent in row]
@@ -128,12 +138,12 @@ class IndexedPlan(BaseModel):
                 raise WorkflowError(f"targets.{field}: index {outside[0]}, but {what} has {size} entries")
 
 
-class _Places(dict[str, int]):
-    """The index of each name."""
+def _places(names: Sequence[str], key: str) -> Callable[[str], int]:
+    places = {name: i for i, name in enumerate(names)}
 
-    def __init__(self, names: Iterable[str], key: str) -> None:
-        super().__init__((name, i) for i, name in enumerate(names))
-        self._key = key
+    def place(name: str) -> int:
+        if name not in places:
+            raise WorkflowError(f"{name!r} is not in {key}")
+        return places[name]
 
-    def __missing__(self, name: str) -> int:
-        raise WorkflowError(f"{name!r} is not in {self._key}")
+    return place

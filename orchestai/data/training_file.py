@@ -123,27 +123,19 @@ class Entry:
                 f"{self.where}: schema_version is {version!r}, this program reads 1 and {SCHEMA_VERSION}; "
                 "run prepare again"
             )
+        fields = {**self.raw, "schema_version": SCHEMA_VERSION}
         try:
-            return self._read(vocabulary)
+            plan = _Targets.model_validate(fields).targets
+            fields.pop("targets", None)
+            if plan is not None and "workflow" not in fields:
+                fields |= {"workflow": plan.workflow(vocabulary), "seconds": plan.seconds()}
+            example = TrainingExample.model_validate(fields)
+            named = IndexedPlan.of(example.workflow, vocabulary)
         except (ValidationError, WorkflowError) as error:
             problem = first_problem(error) if isinstance(error, ValidationError) else error
             raise UserError(f"{self.where}: {problem}; run prepare again") from None
-
-    def _read(self, vocabulary: Vocabulary) -> TrainingExample:
-        fields = {key: value for key, value in self.raw.items() if key != "targets"} | {
-            "schema_version": SCHEMA_VERSION
-        }
-        plan = _Targets.model_validate(self.raw).targets
-        if plan is not None and "workflow" not in fields:
-            fields["workflow"] = plan.workflow(vocabulary)
-            fields["seconds"] = {
-                id: seconds for id, seconds in zip(plan.ids, plan.durations, strict=True) if seconds is not None
-            }
-            plan = None
-        example = TrainingExample.model_validate(fields)
-        named = IndexedPlan.of(example.workflow, vocabulary)
-        if plan is not None and _short(plan) != _short(named):
-            raise WorkflowError("targets and workflow differ; delete targets, which are there for other programs only")
+        if plan is not None and plan.targets() != named.targets():
+            raise UserError(f"{self.where}: targets and workflow differ; delete targets, which other programs read")
         return example
 
 
@@ -151,10 +143,6 @@ class _Targets(BaseModel):
     """What an entry may have in place of a workflow, or beside it for other programs."""
 
     targets: IndexedPlan | None = None
-
-
-def _short(plan: IndexedPlan) -> dict[str, Any]:
-    return plan.model_dump(mode="json", include={"model_selections", "task_types", "dependencies"})
 
 
 class TrainingMeta(BaseModel):
@@ -215,7 +203,7 @@ def save_training_data(
     data = []
     for example in examples:
         try:
-            targets = _short(IndexedPlan.of(example.workflow, vocabulary))
+            targets = IndexedPlan.of(example.workflow, vocabulary).targets()
         except WorkflowError as error:
             raise UserError(f"{path}: {example.instruction[:40]!r}: {error}") from None
         data.append(example.model_dump(mode="json") | {"targets": targets})

@@ -57,7 +57,9 @@ class PlansEvaluation:
     scores: Mapping[str, Sequence[PlanScore]]
 
     def interval(self, row: str, metric: str, source: str, *, non_chain: bool = False) -> Interval:
-        """Mean over the plans of a source with its bootstrap interval."""
+        """Mean over the plans of a source, or `macro`, with its bootstrap interval."""
+        if source == "macro":
+            return self.macro(row, metric, non_chain=non_chain)
         return bootstrap_mean(self._values(row, metric, source, non_chain), draws=2000)
 
     def macro(self, row: str, metric: str, *, non_chain: bool = False) -> Interval:
@@ -88,11 +90,7 @@ class PlansEvaluation:
                 cell = found.setdefault(row, {}).setdefault(source, {})
                 for metric in METRICS:
                     for non_chain in (False, True):
-                        interval = (
-                            self.macro(row, metric, non_chain=non_chain)
-                            if source == "macro"
-                            else self.interval(row, metric, source, non_chain=non_chain)
-                        )
+                        interval = self.interval(row, metric, source, non_chain=non_chain)
                         if interval.n:
                             cell[metric + "_non_chain" * non_chain] = interval.to_dict()
         return found
@@ -106,12 +104,7 @@ class PlansEvaluation:
             for non_chain in (False, True):
                 named = False
                 for row in self.scores:
-                    cells = [
-                        self.macro(row, metric, non_chain=non_chain)
-                        if source == "macro"
-                        else self.interval(row, metric, source, non_chain=non_chain)
-                        for metric in _SHOWN.values()
-                    ]
+                    cells = [self.interval(row, metric, source, non_chain=non_chain) for metric in _SHOWN.values()]
                     if cells[0].n:
                         if not named:
                             shown.add_row(source + (", non-chain" if non_chain else ""), str(cells[0].n), style="dim")
