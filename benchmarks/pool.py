@@ -25,9 +25,9 @@ from orchestai.execution.runtime import open_runtime
 from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
 from orchestai.tasks.composition.operations import OPERATIONS
-from orchestai.tasks.examples import clean
 from orchestai.tasks.suites import canonical_steps
 from orchestai.tasks.task import Task
+from orchestai.tasks.visible_examples import clean
 from orchestai.workers.base import WorkerError
 from orchestai.workflow import Subtask
 

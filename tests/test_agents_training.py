@@ -24,7 +24,7 @@ from orchestai.cli.agents import agents
 from orchestai.errors import UserError
 from orchestai.evaluation import agents as evaluation
 from orchestai.tasks.splits import open_splits
-from orchestai.training.rl.monitoring.report import METRICS, ROLLOUTS
+from orchestai.training.rl.monitoring.training_report import METRICS, ROLLOUTS
 
 MODES = ("shared", "adapter", "separate")
 

@@ -14,9 +14,9 @@ from language_model import save_tiny_model
 from orchestai.config import Config, PlannerConfig, load_config
 from orchestai.config.aliases.train import PRESETS, understand
 from orchestai.errors import UserError
-from orchestai.planner.language.examples import worked_examples
 from orchestai.planner.language.plan_text import Read, read_plan, write_plan
 from orchestai.planner.language.prompt import describe
+from orchestai.planner.language.prompt_examples import worked_examples
 from orchestai.training.rl.setup import split_tasks, train
 from orchestai.training.rl.trainer import choose_recipe
 from orchestai.training.rl.validate import VALIDATION, validate

@@ -21,7 +21,7 @@ from orchestai.planner.checkpoint import load_planner, save_planner
 from orchestai.planner.language.checkpoint import open_language_planner, read_state
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import digests
-from orchestai.training.rl.monitoring.checkpoint import Position, load_state, save_state
+from orchestai.training.rl.monitoring.training_state import Position, load_state, save_state
 from orchestai.workers.pool import worker_cards
 
 POOL = {"sums": {"kind": "tool", "tool": "calculator", "card": "Does sums."}}

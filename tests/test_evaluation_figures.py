@@ -12,8 +12,8 @@ from orchestai.evaluation.statistics import bootstrap_mean, paired_difference, p
 from orchestai.evaluation.systems.assignments import NearestAssignment, PriorAssignment
 from orchestai.evaluation.systems.oracle import best_of
 from orchestai.evaluation.systems.plot import frontier
-from orchestai.evaluation.systems.report import Difference, conclusion, difference, oracle_share, summarize
 from orchestai.evaluation.systems.results import Result, SystemRow, rank_invalid
+from orchestai.evaluation.systems.row_summaries import Difference, conclusion, difference, oracle_share, summarize
 from orchestai.evaluation.systems.sample_k import next_k
 from orchestai.evaluation.systems.worker_credit import Trial, infer_right
 from orchestai.planner.plan_metrics import compare

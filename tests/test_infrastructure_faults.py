@@ -21,7 +21,7 @@ from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workers import openai_api
 from orchestai.workers.base import Usage
-from orchestai.workers.model import Prices
+from orchestai.workers.model_worker import Prices
 from orchestai.workers.pool import WorkerPool, planner_prices
 
 TEST = (

@@ -14,8 +14,8 @@ from orchestai.planner.slots.decisions import Chooser, SlotLayout
 from orchestai.planner.slots.encoder import TextEncoder
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER, token_spans
-from orchestai.tasks.examples import clean
 from orchestai.tasks.task import Task
+from orchestai.tasks.visible_examples import clean
 from orchestai.types import Decisions, SampleSpec
 from orchestai.workers.base import WorkerCard
 

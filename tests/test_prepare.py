@@ -31,13 +31,13 @@ from orchestai.execution.reward_reference import Reference
 from orchestai.outcome import Scored
 from orchestai.tasks.composition.generate import SPLITS, generate, generate_pairs
 from orchestai.tasks.composition.graph import INPUT, Composition, Node
+from orchestai.tasks.composition.instructions import word
 from orchestai.tasks.composition.operations import OPERATIONS
 from orchestai.tasks.composition.steps import recover
-from orchestai.tasks.composition.wording import word
-from orchestai.tasks.examples import clean, parse_calls
 from orchestai.tasks.splits import TaskSplits
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
+from orchestai.tasks.visible_examples import clean, parse_calls
 from orchestai.workflow import Workflow
 
 CONFIG = """

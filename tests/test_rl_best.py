@@ -7,7 +7,7 @@ import rl_bandit as bandit
 import torch
 
 from orchestai.training.rl.monitoring.best import ENOUGH, change, judge
-from orchestai.training.rl.monitoring.checkpoint import Position
+from orchestai.training.rl.monitoring.training_state import Position
 from orchestai.training.rl.trainer import RunSummary
 
 

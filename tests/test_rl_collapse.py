@@ -10,8 +10,8 @@ import rl_bandit as bandit
 
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
-from orchestai.training.rl.monitoring.checkpoint import Position
-from orchestai.training.rl.monitoring.report import TrainingReport
+from orchestai.training.rl.monitoring.training_report import TrainingReport
+from orchestai.training.rl.monitoring.training_state import Position
 from orchestai.training.rl.trainer import RunSummary
 
 

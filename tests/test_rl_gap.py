@@ -7,8 +7,8 @@ import rl_bandit as bandit
 
 from orchestai.execution.result import Execution
 from orchestai.outcome import Reward, Scored, Unscorable
-from orchestai.training.rl.monitoring.checkpoint import Position
 from orchestai.training.rl.monitoring.generalization_gap import growth, measure_gaps, note_attempts
+from orchestai.training.rl.monitoring.training_state import Position
 from orchestai.types import Episode
 
 

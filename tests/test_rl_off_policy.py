@@ -13,7 +13,7 @@ from test_rl_trainer import killed_at, train
 
 from orchestai.errors import UserError
 from orchestai.outcome import Reward, Unscorable
-from orchestai.training.rl.monitoring.report import ROLLOUTS
+from orchestai.training.rl.monitoring.training_report import ROLLOUTS
 from orchestai.training.rl.rollouts.staleness import describe_staleness, refuse_stale
 from orchestai.types import Episode, Trajectory, Turn
 

@@ -20,7 +20,7 @@ import rl_bandit as bandit
 import torch
 
 from orchestai.storage import digests
-from orchestai.training.rl.monitoring.report import METRICS, ROLLOUTS, _append, _keep_until
+from orchestai.training.rl.monitoring.training_report import METRICS, ROLLOUTS, _append, _keep_until
 
 CHANGES = {"eval_every": 2, "num_episodes": 24 * 3, "num_iterations": 2, "num_minibatches": 2, "kl_coef": 0.01}
 RUNS = {

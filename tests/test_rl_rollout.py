@@ -11,7 +11,7 @@ from orchestai.execution.result import Attempt, Execution, SubtaskResult
 from orchestai.execution.reward import REWARD_PARTS
 from orchestai.outcome import Scored, Unscorable
 from orchestai.planner.base import Plan
-from orchestai.training.rl.monitoring.metrics import describe_episodes
+from orchestai.training.rl.monitoring.episode_metrics import describe_episodes
 from orchestai.training.rl.rollouts.rollout import Rollout, row_seed
 
 

@@ -8,7 +8,7 @@ import agents_sample
 import pytest
 import rl_bandit as bandit
 
-from orchestai.training.rl.monitoring.report import ROLLOUTS
+from orchestai.training.rl.monitoring.training_report import ROLLOUTS
 
 
 def written(folder) -> list[dict]:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from orchestai.cli import main
 from orchestai.errors import UserError
-from orchestai.evaluation.samples.files import read_samples
+from orchestai.evaluation.samples.sample_files import read_samples
 from orchestai.evaluation.samples.scorecard import Lost, Score
 from orchestai.evaluation.samples.verdicts import verdict_path
 from orchestai.evaluation.statistics import pass_at_k

@@ -13,8 +13,8 @@ from orchestai.tasks.composition.generate import SPLITS, generate_pairs
 from orchestai.tasks.composition.graph import INPUT, Composition, Node, OutOfDomainError
 from orchestai.tasks.composition.mutants import measure, mutants, passes
 from orchestai.tasks.composition.operations import BY_NAME, OPERATIONS
-from orchestai.tasks.composition.values import sample
-from orchestai.tasks.examples import clean, parse_calls
+from orchestai.tasks.composition.random_values import sample
+from orchestai.tasks.visible_examples import clean, parse_calls
 
 
 @pytest.fixture(scope="module")

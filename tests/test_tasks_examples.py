@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestai.tasks.composition.operations import OPERATIONS
-from orchestai.tasks.examples import Example, clean, parse_calls, parse_examples
+from orchestai.tasks.visible_examples import Example, clean, parse_calls, parse_examples
 
 SPANS = [phrasing.span for operation in OPERATIONS for phrasing in operation.phrasings]
 

@@ -12,7 +12,7 @@ import pytest
 from orchestai.errors import UserError
 from orchestai.tasks import load_suite
 from orchestai.tasks.code.assertions import as_test_case
-from orchestai.tasks.examples import parse_calls
+from orchestai.tasks.visible_examples import parse_calls
 
 RECORD = {
     "task_id": "HumanEval/0",

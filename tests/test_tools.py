@@ -16,9 +16,9 @@ from orchestai.agents.budget import Budget, BudgetConfig, BudgetExceededError
 from orchestai.agents.conversation import Conversation
 from orchestai.agents.tools import CallFailedError, FunctionTool, describe, find_calls, use_tools
 from orchestai.agents.tools.calculator import Calculator
-from orchestai.agents.tools.loop import readable
 from orchestai.agents.tools.python import Python
 from orchestai.agents.tools.search import Passage, Search, SearchIndex, open_index, read_corpus
+from orchestai.agents.tools.tool_loop import readable
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox import Sandbox
 from orchestai.sandbox.program import Limits

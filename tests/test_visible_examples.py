@@ -7,7 +7,7 @@ import pytest
 from orchestai.errors import InfrastructureError
 from orchestai.sandbox import Sandbox
 from orchestai.sandbox.examples import defines, passes_examples
-from orchestai.tasks.examples import Example
+from orchestai.tasks.visible_examples import Example
 
 
 @pytest.fixture(scope="module")

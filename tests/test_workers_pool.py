@@ -13,10 +13,10 @@ from language_model import save_tiny_model
 from orchestai.config import WorkersConfig
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox import Sandbox
-from orchestai.tasks.examples import Example
+from orchestai.tasks.visible_examples import Example
 from orchestai.workers.base import Request, Signature, TextCompletion, WorkerCard, WorkerError
 from orchestai.workers.generation import Prompt, SamplingParams
-from orchestai.workers.model import ModelWorker, Prices
+from orchestai.workers.model_worker import ModelWorker, Prices
 from orchestai.workers.pool import WorkerPool
 from orchestai.workers.prompts import Complete
 

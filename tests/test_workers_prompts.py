@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from orchestai.errors import UserError
 from orchestai.sandbox import fences
 from orchestai.tasks.composition.operations import OPERATIONS
-from orchestai.tasks.examples import Example
+from orchestai.tasks.visible_examples import Example
 from orchestai.workers import source
 from orchestai.workers.base import Request, Signature
-from orchestai.workers.few_shot import SETS
+from orchestai.workers.function_heads import make_head
 from orchestai.workers.prompts import Chat, Complete, strategy
-from orchestai.workers.wording import make_head
+from orchestai.workers.worked_examples import SETS
 
 STEP = Signature("step", ("x",))
 VOWELS = Request("count its vowels (for example `'hello'` -> `2`)", STEP, (Example(("'hello'",), "2"),))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from orchestai.sandbox import Sandbox
-from orchestai.tasks.examples import Example, parse_examples
+from orchestai.tasks.visible_examples import Example, parse_examples
 from orchestai.workers.base import Request, Signature, WorkerCard, WorkerError
 from orchestai.workers.source import with_imports
 from orchestai.workers.tools import ToolWorker, calculator, expressions, make_tool, stdlib_search, text

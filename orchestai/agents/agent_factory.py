@@ -16,7 +16,7 @@ from orchestai.lm.backends.base import SampleSettings
 from orchestai.lm.backends.synced import SyncedBackend
 from orchestai.lm.batcher import Batcher
 from orchestai.tasks.task import Task
-from orchestai.training.rl.monitoring.metrics import describe_policies
+from orchestai.training.rl.monitoring.episode_metrics import describe_policies
 from orchestai.workers.generation import SamplingParams
 from orchestai.workers.pool import WorkerPool
 

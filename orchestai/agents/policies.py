@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from orchestai.agents.tiny import tiny_chat_model, tiny_chat_tokenizer
+from orchestai.agents.tiny_chat_model import tiny_chat_model, tiny_chat_tokenizer
 from orchestai.config import LoraConfig
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError

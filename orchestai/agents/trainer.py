@@ -15,10 +15,10 @@ from rich.console import Console
 from typing_extensions import Unpack
 
 from orchestai.agents.agent_factory import AgentFactory
-from orchestai.agents.backends import open_backends
+from orchestai.agents.agent_rollout import AgentRollout, Attempts
+from orchestai.agents.open_backends import open_backends
 from orchestai.agents.policies import fingerprint_of, open_policies, save_policies, seen_by
 from orchestai.agents.registry import find
-from orchestai.agents.rollout import AgentRollout, Attempts
 from orchestai.agents.shorthand import load_agent_config, words_of
 from orchestai.agents.workflow import AgentWorkflow, refuse_unknown_rewards
 from orchestai.agents.workflows.single import SingleAgent
@@ -35,10 +35,10 @@ from orchestai.training.distributed import on_main, open_accelerator
 from orchestai.training.dtypes import autocast_format
 from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.worked_example import worked_example
-from orchestai.training.rl.monitoring.checkpoint import identity
 from orchestai.training.rl.monitoring.saving import BEST, STATE, RunFolder
 from orchestai.training.rl.monitoring.summary import RunSummary
-from orchestai.training.rl.rollouts.backends import processes_of
+from orchestai.training.rl.monitoring.training_state import identity
+from orchestai.training.rl.rollouts.open_sampler import processes_of
 from orchestai.training.rl.setup import split_tasks
 from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer, choose_recipe
 from orchestai.workers.pool import WorkerPool

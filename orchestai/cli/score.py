@@ -68,9 +68,9 @@ async def run_score(
         checkpoint: the planner or agents that wrote the samples; those of tasks that it has seen are left out.
     """
     from orchestai.evaluation.held_out import held_out_tasks
-    from orchestai.evaluation.samples.files import read_samples, samples_of
-    from orchestai.evaluation.samples.score import progress_bar
-    from orchestai.evaluation.samples.score import score as judge
+    from orchestai.evaluation.samples.sample_files import read_samples, samples_of
+    from orchestai.evaluation.samples.score_samples import progress_bar
+    from orchestai.evaluation.samples.score_samples import score as judge
     from orchestai.evaluation.samples.verdicts import VerdictFile, check_distinct, verdict_path
     from orchestai.sandbox import Sandbox
     from orchestai.storage import artifacts

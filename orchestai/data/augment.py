@@ -11,9 +11,9 @@ from random import Random
 from typing import Any
 
 from orchestai.data.training_file import TrainingExample
-from orchestai.tasks.examples import clean
 from orchestai.tasks.suite import Variation
 from orchestai.tasks.suites import step_catalogs
+from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Subtask
 
 TRIES = 8

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from orchestai.agents.agent_factory import AgentFactory
+from orchestai.agents.agent_rollout import AgentRollout
 from orchestai.agents.policies import fingerprint_of, open_policies, seen_by
 from orchestai.agents.registry import find
-from orchestai.agents.rollout import AgentRollout
 from orchestai.agents.trainer import open_stage
 from orchestai.config.agents import AgentConfig
 from orchestai.evaluation.held_out import held_out_tasks
@@ -26,7 +26,7 @@ from orchestai.storage import artifacts
 from orchestai.tasks.splits import open_splits
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
-from orchestai.training.rl.monitoring.metrics import sample_rows
+from orchestai.training.rl.monitoring.episode_metrics import sample_rows
 from orchestai.types import Episode
 
 

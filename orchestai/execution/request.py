@@ -7,8 +7,8 @@ from typing import Literal
 
 from orchestai.execution.assembler import answering
 from orchestai.execution.signature import entry_point, step_signature
-from orchestai.tasks.examples import Example, parse_calls, parse_examples
 from orchestai.tasks.task import Task
+from orchestai.tasks.visible_examples import Example, parse_calls, parse_examples
 from orchestai.workers.base import Request, Signature
 from orchestai.workflow import Subtask, Workflow
 

@@ -6,8 +6,8 @@ import ast
 import string
 from dataclasses import dataclass
 
-from orchestai.tasks.examples import Example
 from orchestai.tasks.task import Task
+from orchestai.tasks.visible_examples import Example
 from orchestai.workers.base import Signature
 from orchestai.workflow import Subtask, Workflow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from orchestai.tasks.examples import parse_examples
+from orchestai.tasks.visible_examples import parse_examples
 
 _QUOTED = re.compile(r"`[^`]*`")
 _PARENTHESES = re.compile(r"\([^()]*\)")

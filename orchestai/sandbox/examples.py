@@ -10,7 +10,7 @@ from typing import Protocol
 from orchestai.outcome import judged
 from orchestai.sandbox.program import Program
 from orchestai.sandbox.sandbox import Sandbox
-from orchestai.tasks.examples import Example
+from orchestai.tasks.visible_examples import Example
 
 _HEAD = """\
 import unittest

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from orchestai.tasks.examples import Example
+from orchestai.tasks.visible_examples import Example
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from orchestai.errors import UserError
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.workers.base import Answer, Request, TextCompletion, Usage, Worker, WorkerCard, WorkerError
 from orchestai.workers.generation import Cached, Generator, SamplingParams, Unavailable
-from orchestai.workers.model import ModelWorker, Prices
+from orchestai.workers.model_worker import ModelWorker, Prices
 from orchestai.workers.prompts import strategy
 from orchestai.workers.recording import Recorded, RecordedGenerations, RecordingFile, read_recordings
 

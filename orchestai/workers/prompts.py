@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from orchestai.sandbox import fences
-from orchestai.workers import few_shot, source
+from orchestai.workers import source, worked_examples
 from orchestai.workers.base import Request, Signature
+from orchestai.workers.function_heads import Head, call, make_head, without_example
 from orchestai.workers.generation import Prompt
-from orchestai.workers.wording import Head, call, make_head, without_example
 
 _INDENT = "   "
 """Start of the body's first line: tokenizers join the indentation's last space to the word that follows it."""
@@ -39,7 +39,7 @@ class Complete:
     Where text is wanted instead of a function, this is `Chat`; the last step of several is asked as `Chat` asks it.
     """
 
-    shots: tuple[few_shot.Shot, ...] = ()
+    shots: tuple[worked_examples.Shot, ...] = ()
     stop: tuple[str, ...] = _END_OF_FUNCTION
 
     def prompt(self, request: Request) -> Prompt:
@@ -103,7 +103,7 @@ def strategy(name: Literal["direct", "few_shot", "chat"], examples: str | None) 
     """The strategy of a worker's configuration; raises `UserError` for an unknown set of worked examples."""
     if name == "chat":
         return Chat()
-    return Complete(few_shot.shots(examples or "general") if name == "few_shot" else ())
+    return Complete(worked_examples.shots(examples or "general") if name == "few_shot" else ())
 
 
 def _system(text: str) -> list[tuple[str, str]]:

@@ -2,10 +2,10 @@
 
 from orchestai.agents.tools.calculator import Calculator
 from orchestai.agents.tools.calls import ToolCall, describe, find_calls
-from orchestai.agents.tools.loop import ToolResult, use_tools
 from orchestai.agents.tools.python import Python
 from orchestai.agents.tools.search import Passage, Search, SearchIndex, open_index
 from orchestai.agents.tools.tool import CallFailedError, FunctionTool, Tool
+from orchestai.agents.tools.tool_loop import ToolResult, use_tools
 
 __all__ = [
     "Calculator",

@@ -20,8 +20,8 @@ from orchestai.rewards.functions import RewardFunction, find_reward, score
 from orchestai.sandbox import Program, Report
 from orchestai.sandbox.examples import example_tests
 from orchestai.tasks.code.deepcoder import as_function
-from orchestai.tasks.examples import parse_calls
 from orchestai.tasks.task import Task
+from orchestai.tasks.visible_examples import parse_calls
 from orchestai.types import Episode
 
 _GENERATOR = "You write correct Python. Reply with the whole program in one ```python block."

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from orchestai.data.training_file import TrainingExample
 from orchestai.planner import plan_metrics
 from orchestai.planner.slots.encoder import TextEncoder, UnreadableTextError
-from orchestai.tasks.examples import clean
+from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Workflow
 
 SAME_STEP = 0.6

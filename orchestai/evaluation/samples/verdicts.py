@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestai.errors import UserError
-from orchestai.evaluation.samples.files import Sample
+from orchestai.evaluation.samples.sample_files import Sample
 from orchestai.sandbox import Report, Sandbox, TestVerdict
 from orchestai.sandbox.program import Status
 from orchestai.storage import artifacts

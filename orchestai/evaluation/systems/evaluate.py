@@ -21,7 +21,8 @@ from orchestai.evaluation.statistics import mean
 from orchestai.evaluation.systems import baselines, plot
 from orchestai.evaluation.systems.assignments import Embed
 from orchestai.evaluation.systems.oracle import Hindsight, best_of
-from orchestai.evaluation.systems.report import (
+from orchestai.evaluation.systems.results import SystemRow, rank_invalid
+from orchestai.evaluation.systems.row_summaries import (
     Difference,
     RowSummary,
     conclusion,
@@ -30,10 +31,9 @@ from orchestai.evaluation.systems.report import (
     oracle_share,
     summarize,
 )
-from orchestai.evaluation.systems.results import SystemRow, rank_invalid
 from orchestai.evaluation.systems.runner import Runner
 from orchestai.evaluation.systems.sample_k import OpenExecutor, SampleK, sample_k, strongest_sampler
-from orchestai.evaluation.systems.table import table
+from orchestai.evaluation.systems.systems_table import table
 from orchestai.evaluation.systems.worker_credit import trials
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.reward import RewardForm

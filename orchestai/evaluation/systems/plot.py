@@ -18,7 +18,7 @@ from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
 from orchestai.evaluation.systems.baselines import ORACLE, WHOLE
-from orchestai.evaluation.systems.report import RowSummary
+from orchestai.evaluation.systems.row_summaries import RowSummary
 from orchestai.storage.artifacts import write_bytes
 
 

@@ -10,12 +10,12 @@ from orchestai.config import PlannerConfig
 from orchestai.errors import InfrastructureError
 from orchestai.outcome import Unscorable
 from orchestai.planner.base import Plan
-from orchestai.planner.language.examples import STEPS, TASK
 from orchestai.planner.language.plan_text import parse_plan
+from orchestai.planner.language.prompt_examples import STEPS, TASK
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard, WorkerError
 from orchestai.workers.generation import Generator, Prompt, SamplingParams
-from orchestai.workers.model import Prices
+from orchestai.workers.model_worker import Prices
 from orchestai.workflow import WorkflowError
 
 _PREFILL = '{"subtasks": ['

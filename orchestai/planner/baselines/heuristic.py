@@ -9,8 +9,8 @@ from orchestai.config import PlannerConfig
 from orchestai.planner.base import Plan
 from orchestai.planner.baselines.assignment import FixedAssignment, assign
 from orchestai.planner.clauses import clauses, guess_type
-from orchestai.tasks.examples import clean
 from orchestai.tasks.task import Task
+from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Subtask, Workflow
 
 

@@ -9,8 +9,8 @@ from orchestai.config import PlannerConfig
 from orchestai.planner.base import Plan
 from orchestai.planner.baselines.assignment import RandomAssignment, assign, randomness
 from orchestai.planner.clauses import clauses
-from orchestai.tasks.examples import clean
 from orchestai.tasks.task import Task
+from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Subtask, Workflow
 
 _EDGE_PROBABILITY = 0.5

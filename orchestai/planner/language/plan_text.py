@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from orchestai.config import PlannerConfig
 from orchestai.errors import first_problem
 from orchestai.planner.clauses import is_connective
-from orchestai.tasks.examples import clean
+from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Subtask, Workflow, WorkflowError
 
 Field: TypeAlias = Literal["task_type", "worker", "fallback", "depends_on"]

@@ -10,8 +10,8 @@ from transformers import PreTrainedTokenizerBase
 
 from orchestai.config import PlannerConfig
 from orchestai.lm.chat_rendering import prompt_ids
-from orchestai.planner.language.examples import worked_examples
 from orchestai.planner.language.plan_text import with_numbers, without_workers, write_plan
+from orchestai.planner.language.prompt_examples import worked_examples
 from orchestai.workers.base import WorkerCard
 
 _WORDS = {

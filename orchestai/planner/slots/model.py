@@ -26,8 +26,8 @@ from orchestai.planner.slots.reader import InstructionMemory, InstructionReader
 from orchestai.planner.slots.scoring import score
 from orchestai.planner.slots.selector import WorkerSelector
 from orchestai.planner.slots.targets import PlanTargets, given_decisions
-from orchestai.tasks.examples import clean
 from orchestai.tasks.task import Task
+from orchestai.tasks.visible_examples import clean
 from orchestai.types import AnyDecisions, DecisionKind, Decisions, SampleSpec, Scores
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import Subtask, Workflow

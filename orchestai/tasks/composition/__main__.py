@@ -14,7 +14,7 @@ from orchestai.storage import artifacts
 from orchestai.tasks.composition.generate import SPLITS, generate_pairs
 from orchestai.tasks.composition.mutants import measure
 from orchestai.tasks.composition.operations import OPERATIONS
-from orchestai.tasks.composition.statistics import count
+from orchestai.tasks.composition.suite_statistics import count
 
 
 def main(

@@ -9,10 +9,10 @@ from typing import get_args
 
 from orchestai.tasks.composition.graph import Composition
 from orchestai.tasks.composition.grow import Grower
+from orchestai.tasks.composition.instructions import PARAMETERS, Worded, word
 from orchestai.tasks.composition.operation import Kind, Operation, Phrasing
 from orchestai.tasks.composition.operations import OPERATIONS
 from orchestai.tasks.composition.probes import Probe, matters, probe
-from orchestai.tasks.composition.wording import PARAMETERS, Worded, word
 from orchestai.tasks.task import Task
 from orchestai.workflow import Subtask, Workflow
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestai.tasks.composition.graph import INPUT, Composition, Node, OutOfDomainError
 from orchestai.tasks.composition.operation import Operation, Value
-from orchestai.tasks.composition.values import sample
+from orchestai.tasks.composition.random_values import sample
 from orchestai.tasks.task import Task
 
 EQUIVALENCE_INPUTS = 300

@@ -9,7 +9,7 @@ from random import Random
 
 from orchestai.tasks.composition.graph import INPUT, Composition, OutOfDomainError
 from orchestai.tasks.composition.operation import Value
-from orchestai.tasks.composition.values import bounded, sample
+from orchestai.tasks.composition.random_values import bounded, sample
 
 PROBES = 20
 """Random inputs on which a composition is examined."""

@@ -10,12 +10,12 @@ import networkx as nx
 
 from orchestai.tasks.composition.generate import SPLITS, bucket
 from orchestai.tasks.composition.graph import INPUT, Composition, Node
+from orchestai.tasks.composition.instructions import PARAMETERS, word
 from orchestai.tasks.composition.operation import Kind, Operation
 from orchestai.tasks.composition.operations import OPERATIONS
 from orchestai.tasks.composition.probes import probe
-from orchestai.tasks.composition.wording import PARAMETERS, word
-from orchestai.tasks.examples import clean
 from orchestai.tasks.suite import Variation
+from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Subtask, Workflow
 
 SWAPPED = 0.5

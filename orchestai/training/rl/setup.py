@@ -27,11 +27,11 @@ from orchestai.training.distributed import on_main, open_accelerator
 from orchestai.training.dtypes import autocast_format
 from orchestai.training.layouts import layout_of
 from orchestai.training.rl.batch import plan_credit
-from orchestai.training.rl.monitoring.checkpoint import identity
 from orchestai.training.rl.monitoring.saving import BEST, STATE, RunFolder
 from orchestai.training.rl.monitoring.summary import RunSummary
+from orchestai.training.rl.monitoring.training_state import identity
 from orchestai.training.rl.open_reward import Measurement, open_reward
-from orchestai.training.rl.rollouts.backends import open_execute, open_sampler
+from orchestai.training.rl.rollouts.open_sampler import open_execute, open_sampler
 from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
 from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer
 

@@ -22,19 +22,19 @@ from orchestai.training.rl.algorithms.invalid_plans import rank_invalid
 from orchestai.training.rl.algorithms.recipes import PPO, RECIPES, Recipe
 from orchestai.training.rl.batch import Learning, make_batch
 from orchestai.training.rl.monitoring.best import ENOUGH, judge, successes
-from orchestai.training.rl.monitoring.checkpoint import Position, length_of
 from orchestai.training.rl.monitoring.early_stopping import watch
-from orchestai.training.rl.monitoring.generalization_gap import growth, measure_gaps, note_attempts
-from orchestai.training.rl.monitoring.metrics import (
+from orchestai.training.rl.monitoring.episode_metrics import (
     describe_batch,
     describe_episodes,
     describe_policies,
     describe_sampling,
     sample_rows,
 )
-from orchestai.training.rl.monitoring.report import SAMPLES_PER_UPDATE, TrainingReport
+from orchestai.training.rl.monitoring.generalization_gap import growth, measure_gaps, note_attempts
 from orchestai.training.rl.monitoring.saving import Checkpoints, RunFolder
 from orchestai.training.rl.monitoring.summary import RunSummary
+from orchestai.training.rl.monitoring.training_report import SAMPLES_PER_UPDATE, TrainingReport
+from orchestai.training.rl.monitoring.training_state import Position, length_of
 from orchestai.training.rl.policy import Policy
 from orchestai.training.rl.rollouts.collector import Begun, Collector
 from orchestai.training.rl.rollouts.staleness import describe_staleness, refuse_stale

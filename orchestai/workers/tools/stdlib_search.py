@@ -13,7 +13,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from orchestai.tasks.examples import Example
+from orchestai.tasks.visible_examples import Example
 from orchestai.workers.base import Request, Signature, WorkerError
 from orchestai.workers.tools import expressions
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from orchestai.outcome import Reward
-from orchestai.training.rl.monitoring.checkpoint import Position
+from orchestai.training.rl.monitoring.training_state import Position
 from orchestai.types import Episode
 
 ENOUGH = 8

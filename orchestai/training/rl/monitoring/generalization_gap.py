@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from orchestai.outcome import Reward
-from orchestai.training.rl.monitoring.checkpoint import Position
+from orchestai.training.rl.monitoring.training_state import Position
 from orchestai.types import Episode
 
 _NOISE = 2.0

@@ -15,7 +15,7 @@ from orchestai.planner.checkpoint import LAST, without_suffix
 from orchestai.storage import artifacts
 from orchestai.training.distributed import on_main
 from orchestai.training.learner import Learner
-from orchestai.training.rl.monitoring.checkpoint import Position, load_state, save_state
+from orchestai.training.rl.monitoring.training_state import Position, load_state, save_state
 
 BEST, STATE = "phase2_best.pth", "phase2_state.pt"
 _KEPT = "checkpoint_"

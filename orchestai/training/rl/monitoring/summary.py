@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from orchestai.errors import UserError
-from orchestai.training.rl.monitoring.checkpoint import Position
+from orchestai.training.rl.monitoring.training_state import Position
 
 
 @dataclass(frozen=True)

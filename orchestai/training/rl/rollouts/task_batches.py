@@ -15,7 +15,7 @@ from orchestai.errors import UserError
 from orchestai.tasks.task import Task
 from orchestai.training.distributed import interleave, on_all, share
 from orchestai.training.rl.algorithms.recipes import Recipe
-from orchestai.training.rl.monitoring.checkpoint import Position
+from orchestai.training.rl.monitoring.training_state import Position
 from orchestai.training.rl.rollouts.collector import Begun, Collector, Episodes
 from orchestai.types import Episode
 

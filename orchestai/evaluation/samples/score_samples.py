@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from orchestai.evaluation.samples.files import Sample
+from orchestai.evaluation.samples.sample_files import Sample
 from orchestai.evaluation.samples.scorecard import Lost, Score
 from orchestai.evaluation.samples.verdicts import Verdict, VerdictFile, fingerprint
 from orchestai.outcome import Unscorable

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from orchestai.evaluation.systems.report import Difference, RowSummary
+from orchestai.evaluation.systems.row_summaries import Difference, RowSummary
 
 
 def table(ours: str, summaries: Sequence[RowSummary], differences: Sequence[Difference], title: str) -> Table:

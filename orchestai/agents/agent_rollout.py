@@ -14,7 +14,7 @@ from orchestai.config import RlConfig
 from orchestai.tasks.task import Task
 from orchestai.training.rl.rollouts.collector import Episodes
 from orchestai.training.rl.rollouts.rollout import row_seed
-from orchestai.training.rl.rollouts.scoring import with_scores
+from orchestai.training.rl.rollouts.turn_scoring import with_scores
 from orchestai.types import Episode
 
 

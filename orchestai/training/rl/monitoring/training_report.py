@@ -16,8 +16,8 @@ from orchestai.errors import UserError
 from orchestai.progress import open_progress
 from orchestai.storage import artifacts
 from orchestai.training.rl.monitoring.best import Standing
-from orchestai.training.rl.monitoring.checkpoint import Position, length_of
 from orchestai.training.rl.monitoring.generalization_gap import Gap
+from orchestai.training.rl.monitoring.training_state import Position, length_of
 
 METRICS, ROLLOUTS = "phase2_metrics.jsonl", "phase2_rollouts.jsonl"
 _ALSO_CALLED = {"success": "success_rate", "cost_usd": "avg_cost", "latency_ms": "avg_latency"}

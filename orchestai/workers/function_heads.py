@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestai.tasks.examples import Example
+from orchestai.tasks.visible_examples import Example
 from orchestai.workers.base import Signature
 
 _NOUNS = {

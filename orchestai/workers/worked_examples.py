@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
-from orchestai.tasks.examples import Example
+from orchestai.tasks.visible_examples import Example
 from orchestai.workers.base import Signature
 
 
