@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+from support.repository import REPOSITORY
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,9 @@ import subprocess
 from fnmatch import fnmatch
 
 import pytest
-from seed_rows import CHECKS, REPOSITORY, Row, read_rows, run_check
+
+from support.repository import REPOSITORY
+from support.seed_rows import CHECKS, Row, read_rows, run_check
 
 ROWS = read_rows()
 

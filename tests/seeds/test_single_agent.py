@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import agents_sample as sample
 import pytest
 
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.errors import UserError
+from support import agents_sample as sample
 
 
 class Echo:

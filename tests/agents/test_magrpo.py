@@ -1,0 +1,348 @@
+"""MAGRPO's update against sums worked by hand, and against CoMLRL, whose defects are reproduced here."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from orchestai.agents.conversation import Act, Sampled
+from orchestai.agents.joint import History, JointArgs, JointWorkflow, Judgment
+from orchestai.agents.workflow import AttemptContext
+from orchestai.config import Phase2Config
+from orchestai.lm.causal import CausalPolicy
+from orchestai.tasks.task import Task
+from orchestai.training.rl.algorithms.credit import Credit
+from orchestai.training.rl.algorithms.objective import Objective
+from orchestai.training.rl.algorithms.recipes import RECIPES
+from orchestai.training.rl.batch import make_batch
+from orchestai.types import Episode, Message, Trajectory
+from support.language_model import tiny_model, tiny_tokenizer
+
+TASK = Task(task_id="t", suite="s", instruct_prompt="ab")
+PROMPTS = {"left": [30, 31], "right": [32, 33, 34]}
+COMPLETIONS = {
+    "left": [[40, 41, 0], [42, 0], [43, 44, 45, 46]],  # 0 ends a turn; the last one is cut off
+    "right": [[50, 0], [51, 52, 53, 0], [54, 55, 0]],
+}
+REWARDS = [1.0, 2.0, 6.0]
+ADVANTAGES = [-2.0, -1.0, 3.0]
+"""Their mean is 3."""
+
+
+class FixedChatModel:
+    """Says the given tokens after the given prompt, one completion per conversation."""
+
+    def __init__(
+        self, policy: str, prompt: list[int], completion: list[int], logp: Tensor, trainable: bool = True
+    ) -> None:
+        self.policy = policy
+        self.trainable = trainable
+        self._sampled = Sampled(torch.tensor(prompt), torch.tensor(completion), logp, 0, len(completion))
+
+    async def say(self, messages: Sequence[Message], max_new_tokens: int | None) -> Act:
+        tokens = self._sampled.completion.tolist()
+        return Act(str(tokens[0]), tokens[-1] == 0, len(tokens), self._sampled)
+
+
+class Pairs(JointWorkflow):
+    """Worth what `REWARDS` says of the left role's completion."""
+
+    roles = ("left", "right")
+
+    def prompts(self, task: Task) -> Sequence[str]:
+        return ("", "")
+
+    async def judge(self, task: Task, history: History) -> Judgment:
+        first = [str(completion[0]) for completion in COMPLETIONS["left"]]
+        return Judgment(REWARDS[first.index(history[-1][0])])
+
+
+def play(policies: dict[str, str], models: dict[str, nn.Module], frozen: str = "") -> list[Episode]:
+    """The episodes of the fixed completions, with their true log-probabilities; one role may be frozen."""
+
+    def agents(k: int) -> AttemptContext:
+        def chat_model(role: str) -> FixedChatModel:
+            prompt, completion = PROMPTS[role], COMPLETIONS[role][k]
+            with torch.no_grad():
+                logp = log_probabilities(models[policies[role]], prompt, completion)
+            return FixedChatModel(policies[role], prompt, completion, logp, role != frozen)
+
+        return AttemptContext(TASK, chat_model)
+
+    workflow = Pairs(JointArgs(), None)  # type: ignore[arg-type]
+    return asyncio.run(workflow.run_group(TASK, [agents(k) for k in range(3)]))
+
+
+def log_probabilities(model: nn.Module, prompt: list[int], completion: list[int]) -> Tensor:
+    """(tokens,) of each token of the completion, by an ordinary forward pass."""
+    logits = model(input_ids=torch.tensor([prompt + completion])).logits[0]
+    logp = logits.log_softmax(-1)[len(prompt) - 1 : -1]
+    return logp[torch.arange(len(completion)), torch.tensor(completion)]
+
+
+def magrpo_loss(
+    model: nn.Module,
+    prompt: list[int],
+    completions: list[list[int]],
+    returns: list[float],
+    *,
+    without_last: bool = False,
+    with_pads: bool = False,
+    z_score: bool = False,
+) -> Tensor:
+    """One role's loss at one node: -1/K sum_k A_k sum_t log pi(token t of completion k), with CoMLRL's defects
+    if asked.
+
+    Args:
+        without_last: leave out the last token of each completion, which is the one that ends it.
+        with_pads: take what pads a completion to the longest one, here the end token again, for tokens of it.
+        z_score: divide the advantages by their standard deviation.
+    """
+    advantages = torch.tensor(returns) - torch.tensor(returns).mean()
+    if z_score:
+        advantages = advantages / advantages.std(unbiased=False)
+    if with_pads:
+        longest = max(map(len, completions))
+        completions = [completion + [0] * (longest - len(completion)) for completion in completions]
+    total = torch.zeros(())
+    for advantage, completion in zip(advantages, completions, strict=True):
+        logp = log_probabilities(model, prompt, completion)
+        total = total - advantage * (logp[:-1] if without_last else logp).sum()
+    return total / len(completions)
+
+
+def gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
+    model.zero_grad()
+    loss.backward()
+    return {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    assert one.keys() == other.keys()
+    scale = max(gradient.abs().max() for gradient in one.values())
+    return all(torch.allclose(one[name], other[name], rtol=1e-4, atol=1e-5 * float(scale)) for name in one)
+
+
+class Scored(nn.Module):
+    """A causal policy as the trainer's."""
+
+    max_slots = 8
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.causal = CausalPolicy(model, frozenset({0}))  # type: ignore[arg-type]
+
+    def score(self, tasks, decisions, *, explore, temperature):
+        return self.causal.score([d.prompt for d in decisions], [d.completion for d in decisions], temperature)
+
+    def reference(self):
+        return None
+
+
+def ours(model: nn.Module, episodes: Sequence[Episode]) -> tuple[Tensor, list[float]]:
+    """The trainer's loss of a policy's batch, and the advantages of its acts."""
+    config = Phase2Config(loss_type="reinforce", entropy_coef=0.0)
+    learning = make_batch(episodes, {"t": TASK}, RECIPES["reinforce"], config, 8, Credit("joint"))
+    assert learning.batch is not None
+    part = Objective(Scored(model), RECIPES["reinforce"], config)(learning.batch, learning.batch.counts())  # type: ignore[arg-type]
+    return part.loss, learning.advantages.tolist()
+
+
+def of_policy(episodes: Sequence[Episode], policy: str) -> list[Episode]:
+    """The episodes with the trajectories of one policy alone."""
+
+    def keep(trajectories: Sequence[Trajectory]) -> tuple[Trajectory, ...]:
+        return tuple(trajectory for trajectory in trajectories if trajectory.policy == policy)
+
+    return [Episode(e.task_id, e.group_id, keep(e.trajectories), e.reward, e.metrics, text=e.text) for e in episodes]
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, nn.Module]:
+    left = tiny_model()
+    right = copy.deepcopy(left)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in right.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return {"left": left, "right": right}
+
+
+def test_each_role_learns_as_worked_by_hand(models: dict[str, nn.Module]) -> None:
+    episodes = play({"left": "left", "right": "right"}, models)
+    for role, model in models.items():
+        loss, advantages = ours(model, of_policy(episodes, role))
+        assert advantages == pytest.approx(ADVANTAGES)
+        trained = gradients(model, loss)
+        by_hand = -sum(
+            advantage * log_probabilities(model, PROMPTS[role], completion).sum()
+            for advantage, completion in zip(ADVANTAGES, COMPLETIONS[role], strict=True)
+        )
+        assert loss.item() == pytest.approx(by_hand.item() / 3, rel=1e-4)  # type: ignore[union-attr]
+        assert same(gradients(model, by_hand / 3), trained)
+        # the last token counts, and what pads the shorter rows does not
+        for defect in ("without_last", "with_pads"):
+            wrong = magrpo_loss(model, PROMPTS[role], COMPLETIONS[role], REWARDS, **{defect: True})
+            assert not same(gradients(model, wrong), trained)
+
+
+def test_a_shared_model_learns_the_mean_of_its_roles(models: dict[str, nn.Module]) -> None:
+    model = models["left"]
+    loss, advantages = ours(model, play({"left": "left", "right": "left"}, models))
+    assert sorted(advantages) == pytest.approx(sorted(ADVANTAGES * 2))
+    alone = sum(magrpo_loss(model, PROMPTS[role], COMPLETIONS[role], REWARDS) for role in PROMPTS) / 2
+    assert same(gradients(model, alone), gradients(model, loss))  # type: ignore[arg-type]
+
+
+def test_a_shared_model_of_which_one_role_learns_is_that_roles_own(models: dict[str, nn.Module]) -> None:
+    model = models["left"]
+    shared, _ = ours(model, play({"left": "left", "right": "left"}, models, frozen="right"))
+    own, _ = ours(model, of_policy(play({"left": "left", "right": "right"}, models), "left"))
+    assert shared.item() == own.item()
+    own_gradients = gradients(model, own)
+    assert all(torch.equal(found, own_gradients[name]) for name, found in gradients(model, shared).items())
+
+
+def test_a_reward_that_is_no_number_is_refused() -> None:
+    class Broken(Pairs):
+        async def judge(self, task: Task, history: History) -> Judgment:
+            return Judgment(math.nan)
+
+    def chat_model(role: str) -> FixedChatModel:
+        return FixedChatModel(role, [1], [2, 0], torch.zeros(2))
+
+    with pytest.raises(ValueError, match="nan"):
+        asyncio.run(Broken(JointArgs(), None).run(TASK, AttemptContext(TASK, chat_model)))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def comlrl(models: dict[str, nn.Module]):
+    """CoMLRL's trainer of the two models."""
+    magrpo = pytest.importorskip("comlrl.trainers.reinforce.magrpo", reason="comlrl 1.4.3 is not installed")
+    arguments = magrpo.MAGRPOConfig(num_turns=1, agent_devices="cpu", num_generations=3, rollout_buffer_size=1)
+    return magrpo.MAGRPOTrainer(
+        agents=[copy.deepcopy(models[role]) for role in PROMPTS],
+        num_agents=2,
+        tokenizer=tiny_tokenizer(),
+        reward_func=lambda *texts: [0.0],
+        args=arguments,
+    )
+
+
+def theirs(comlrl, number: int, role: str, returns: list[float]) -> tuple[Tensor, nn.Module]:
+    """CoMLRL's loss of the fixed completions, padded as `generate` pads them."""
+    longest = max(map(len, COMPLETIONS[role]))
+    padded = [torch.tensor(c + [0] * (longest - len(c))) for c in COMPLETIONS[role]]
+    data = {"prompt_input_ids": torch.tensor([PROMPTS[role]]), "completion_input_ids": [padded]}
+    model = comlrl.agents[number]
+    return comlrl._compute_loss_with_gradients(model, data, returns), model
+
+
+def test_comlrl_is_ours_with_its_defects(comlrl, models: dict[str, nn.Module]) -> None:
+    for number, role in enumerate(PROMPTS):
+        loss, model = theirs(comlrl, number, role, REWARDS)
+        found = gradients(model, loss)
+        every = {"without_last": True, "with_pads": True, "z_score": True}
+        explained = magrpo_loss(models[role], PROMPTS[role], COMPLETIONS[role], REWARDS, **every)
+        assert loss.item() == pytest.approx(explained.item(), rel=1e-4)
+        assert same(gradients(models[role], explained), found)
+        for defect in every:  # none of them explains the difference without the others
+            partly = magrpo_loss(models[role], PROMPTS[role], COMPLETIONS[role], REWARDS, **{**every, defect: False})
+            assert not same(gradients(models[role], partly), found)
+
+
+def test_comlrl_makes_a_constant_of_what_is_no_number(comlrl) -> None:
+    loss, model = theirs(comlrl, 0, "left", [1.0, math.nan, 2.0])
+    assert loss.item() == pytest.approx(0.1)
+    assert gradients(model, loss) == {}
+
+
+class Tree(JointWorkflow):
+    """Two turns: what is said goes on after what was said before, and is worth a number of its own."""
+
+    roles = ("left", "right")
+
+    def prompts(self, task: Task) -> Sequence[str]:
+        return ("", "")
+
+    async def judge(self, task: Task, history: History) -> Judgment:
+        return Judgment(worth(*history[-1]))
+
+    def transition(self, task: Task, history: History) -> Sequence[str]:
+        return history[-1]
+
+
+LETTERS = {"left": "abc", "right": "xyz"}
+
+
+def worth(left: str, right: str) -> float:
+    return float(sum(ord(letter) * 7**place for place, letter in enumerate(left + right)))
+
+
+class LetterChatModel:
+    """Says what it read and a letter: at first the k-th, afterwards the next of those that are left."""
+
+    policy, trainable = "p", False
+
+    def __init__(self, role: str, k: int, later: list[str]) -> None:
+        self._first = LETTERS[role][k]
+        self._later = later
+
+    async def say(self, messages: Sequence[Message], max_new_tokens: int | None) -> Act:
+        before = messages[-1]["content"]
+        return Act(before + (self._later.pop(0) if before else self._first), True, 1)
+
+
+def our_returns(mode: str) -> dict[tuple[str, str], list[float]]:
+    """By role and text, sorted."""
+
+    def agents(k: int) -> AttemptContext:
+        later = {role: list(letters * 3) for role, letters in LETTERS.items()}
+        return AttemptContext(TASK, lambda role: LetterChatModel(role, k, later[role]))
+
+    group = [agents(k) for k in range(3)]
+    workflow = Tree(JointArgs(num_turns=2, joint_mode=mode), None)  # type: ignore[arg-type]
+    asyncio.run(workflow.run_group(TASK, group))
+    found: dict[tuple[str, str], list[float]] = {}
+    for conversation in (conversation for attempt in group for conversation in attempt.conversations):
+        for act in conversation.acts:
+            assert act.reward is not None
+            found.setdefault((conversation.role, act.text), []).append(act.reward)
+    return {key: sorted(some) for key, some in found.items()}
+
+
+@pytest.mark.parametrize(("mode", "texts"), [("aligned", 2 * (3 + 9)), ("cross", 2 * (3 + 27))])
+def test_comlrl_grows_the_same_tree(comlrl, mode: str, texts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    roles, seen = list(LETTERS), dict[tuple[str, str], list[float]]()
+
+    def generate(agent, items, agent_idx, external_prompts=None, **_):
+        said = [(external_prompts or "") + letter for letter in LETTERS[roles[agent_idx]]]
+        return {"prompts": [""], "completions": [said], "said": said}
+
+    def update(agent_idx: int, samples) -> None:
+        for sample in samples:
+            for said, credited in zip(sample.completions_data["said"], sample.returns, strict=True):
+                seen.setdefault((roles[agent_idx], said), []).append(credited)
+
+    settings = dataclasses.replace(comlrl.args, num_turns=2, joint_mode=mode, early_termination_threshold=None)
+    replaced = {
+        "args": settings,
+        "reward_func": lambda left, right: [worth(left[0], right[0])],
+        "external_transition": lambda agent_completions, **_: list(agent_completions),
+        "_generate_completions_with_external_prompts": generate,
+        "_pack_completions_for_buffer": lambda data: data,
+        "_update_from_samples": update,
+    }
+    for name, value in replaced.items():
+        monkeypatch.setattr(comlrl, name, value)
+    comlrl._train_step_returns({"prompt": ""})
+    ours = our_returns(mode)
+    assert sum(map(len, ours.values())) == texts
+    assert {key: pytest.approx(sorted(some)) for key, some in seen.items()} == ours

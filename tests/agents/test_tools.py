@@ -1,0 +1,435 @@
+"""Models write calls of every kind and tools do all they can; neither may stall an episode, corrupt it, or be mistaken
+for the fault of the other."""
+
+import asyncio
+import json
+import math
+import re
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestai.agents.budget import Budget, BudgetConfig, BudgetExceededError
+from orchestai.agents.conversation import Conversation
+from orchestai.agents.tools import CallFailedError, FunctionTool, describe, find_calls, use_tools
+from orchestai.agents.tools.calculator import Calculator
+from orchestai.agents.tools.python import Python
+from orchestai.agents.tools.search import Passage, Search, SearchIndex, open_index, read_corpus
+from orchestai.agents.tools.tool_loop import readable
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.sandbox import Sandbox
+from orchestai.sandbox.program import Limits
+from support.scripted import ScriptedChatModel
+
+
+def call(name: str, **arguments) -> str:
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+
+
+class Made:
+    """A tool made of a coroutine function."""
+
+    description = "Does it."
+    parameters = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}  # noqa: RUF012
+
+    def __init__(self, name, work):
+        self.name = name
+        self._work = work
+
+    async def __call__(self, **arguments):
+        return await self._work(**arguments)
+
+
+async def _echo(x):
+    return f"got {x}"
+
+
+ECHO = Made("echo", _echo)
+
+
+async def _told(tool, said, **options):
+    """What a role reads that says this, and then an answer."""
+    talk = Conversation("role", ScriptedChatModel([said, "answer"]))
+    talk.tell("question")
+    act = await use_tools(talk, [tool], max_calls=5, **options)
+    assert act.text == "answer"
+    return [message["content"] for message in talk.messages if message["role"] == "tool"]
+
+
+async def test_calls_are_run_until_the_role_answers():
+    talk = Conversation(
+        "role", ScriptedChatModel([call("echo", x="1"), f"{call('echo', x='2')} <echo>3</echo>", "done"])
+    )
+    talk.tell("question")
+    seen = []
+    act = await use_tools(talk, [ECHO], max_calls=5, observe=lambda act, results: seen.append((act, results)))
+    assert act.text == "done"
+    assert [m["content"] for m in talk.messages if m["role"] == "tool"] == ["got 1", "got 2", "got 3"]
+    assert [(act is talk.acts[i], [r.failed for r in results]) for i, (act, results) in enumerate(seen)] == [
+        (True, [False]),
+        (True, [False, False]),
+    ]
+    assert [result.call.short for result in seen[1][1]] == [False, True]
+
+
+async def test_the_act_after_the_last_call_is_the_answer_whatever_it_says():
+    again = "<echo>1</echo>"
+    talk = Conversation("role", ScriptedChatModel([again * 3, again, "never said"]))
+    act = await use_tools(talk, [ECHO], max_calls=2)
+    assert act.text == again
+    told = [m["content"] for m in talk.messages if m["role"] == "tool"]
+    assert told == ["got 1", "got 1", "error: no call is left for 1 more"]
+
+
+async def test_a_role_is_told_of_its_tools_once_and_before_it_acts():
+    talk = Conversation("role", ScriptedChatModel(["<echo>1</echo>", "a", "b", "c"]))
+    talk.tell("Be quick.", "system")
+    talk.tell("question")
+    await use_tools(talk, [ECHO], max_calls=2)
+    await use_tools(talk, [ECHO], max_calls=2)
+    assert talk.messages[0]["content"] == f"Be quick.\n\n{describe([ECHO])}"
+    assert [m["role"] for m in talk.messages] == ["system", "user", "assistant", "tool", "assistant", "assistant"]
+    await use_tools(talk, [Calculator()], max_calls=2)
+    assert talk.messages[-2] == {"role": "user", "content": describe([Calculator()])}
+
+    alone = Conversation("role", ScriptedChatModel(["a"]))
+    alone.tell("question")
+    await use_tools(alone, [ECHO], max_calls=2)
+    assert alone.messages[0] == {"role": "system", "content": describe([ECHO])}
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("<tool_call>{broken</tool_call>", "error: not JSON: "),
+        ("<tool_call>[1]</tool_call>", "error: a call is a JSON object with a name and arguments"),
+        ('<tool_call>{"name": "echo", "arguments": 3}</tool_call>', "error: the arguments of a call are a JSON object"),
+        ('<tool_call>{"name": "nope", "arguments": {}}</tool_call>', "error: there is no tool 'nope', but echo"),
+        (call("echo", y="1"), "error: TypeError: "),
+        (f"<tool_call>{'[' * 100_000}</tool_call>", "error: not JSON: "),
+        (f'<tool_call>{{"name": "echo", "arguments": {{"x": {"9" * 5000}}}}}</tool_call>', "error: not JSON: "),
+    ],
+)
+async def test_a_call_that_cannot_be_read_is_answered_with_why(said, told):
+    (text,) = await _told(ECHO, said)
+    assert text.startswith(told)
+
+
+def test_what_is_only_thought_or_not_finished_is_no_call():
+    assert find_calls("<think><echo>1</echo></think> no", [ECHO]) == []
+    assert find_calls("<echo>1", [ECHO]) == []
+    assert find_calls("<other>1</other>", [ECHO]) == []
+    assert [c.arguments for c in find_calls("<think>a</think><echo> 2 </echo>", [ECHO])] == [{"x": "2"}]
+
+
+def test_llamas_word_for_arguments_is_understood():
+    (found,) = find_calls('<tool_call>{"name": "echo", "parameters": {"x": "1"}}</tool_call>', [ECHO])
+    assert found.arguments == {"x": "1"}
+
+
+def test_a_model_is_told_names_schemas_and_how_to_call():
+    text = describe([ECHO, Calculator()])
+    listed = text.partition("<tools>\n")[2].partition("\n</tools>")[0].splitlines()
+    assert [json.loads(line)["function"]["name"] for line in listed] == ["echo", "calculator"]
+    assert "<calculator>expression</calculator>" in text
+
+
+# What tools do
+
+
+async def test_an_error_of_a_tool_is_read_by_the_role():
+    async def work(x):
+        raise ZeroDivisionError("division by zero")
+
+    async def leave(x):
+        raise SystemExit(3)
+
+    assert await _told(Made("bad", work), call("bad", x="1")) == ["error: ZeroDivisionError: division by zero"]
+    assert await _told(Made("bad", leave), call("bad", x="1")) == ["error: SystemExit: 3"]
+
+
+async def test_a_tool_that_is_out_of_order_makes_the_attempt_unscorable():
+    async def work(x):
+        raise InfrastructureError("tool", "the index is gone")
+
+    with pytest.raises(InfrastructureError, match="the index is gone"):
+        await _told(Made("bad", work), call("bad", x="1"))
+
+
+async def test_a_tool_that_hangs_is_left_behind():
+    cancelled = asyncio.Event()
+
+    async def work(x):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    assert await _told(Made("slow", work), call("slow", x="1"), timeout_s=0.02) == [
+        "error: slow took longer than 0.02 s"
+    ]
+    await cancelled.wait()
+
+
+async def test_a_tool_that_refuses_to_be_cancelled_is_left_behind_too():
+    leave = asyncio.Event()
+
+    async def work(x):
+        while not leave.is_set():
+            try:
+                await leave.wait()
+            except asyncio.CancelledError:
+                continue
+
+    assert await _told(Made("slow", work), call("slow", x="1"), timeout_s=0.02) == [
+        "error: slow took longer than 0.02 s"
+    ]
+    leave.set()
+
+
+async def test_a_function_that_blocks_stalls_nobody():
+    leave = threading.Event()
+
+    def block(x: str) -> str:
+        """Blocks.
+
+        Args:
+            x: anything.
+        """
+        leave.wait()
+        return x
+
+    tool = FunctionTool(block)
+    hanging, quick = await asyncio.gather(
+        _told(tool, call("block", x="1"), timeout_s=0.1), _told(ECHO, call("echo", x="2"))
+    )
+    leave.set()
+    assert (hanging, quick) == (["error: block took longer than 0.1 s"], ["got 2"])
+
+
+async def test_a_function_becomes_a_tool_by_its_docstring():
+    def add(a: int, b: int = 1) -> int:
+        """Adds numbers.
+
+        Args:
+            a: first.
+            b: second.
+        """
+        if b < 0:
+            raise SystemExit
+        return a + b
+
+    tool = FunctionTool(add)
+    assert (tool.name, tool.description, tool.parameters["required"]) == ("add", "Adds numbers.", ["a"])
+    assert await _told(tool, call("add", a=1, b=4)) == ["5"]
+    assert await _told(tool, call("add", a=1, b=-4)) == ["error: RuntimeError: SystemExit()"]
+    with pytest.raises(UserError, match="tool"):
+        FunctionTool(lambda x: x)
+
+
+async def test_a_flood_is_cut_and_binary_is_made_readable():
+    async def flood(x):
+        return "ab" * 10**6
+
+    async def binary(x):
+        return bytes(range(256))
+
+    class Odd:
+        def __str__(self):
+            raise ValueError("no words for it")
+
+    async def odd(x):
+        return Odd()
+
+    (text,) = await _told(Made("t", flood), call("t", x="1"), max_chars=10)
+    assert text == "ababababab\n... (1999990 more characters)"
+    (text,) = await _told(Made("t", binary), call("t", x="1"))
+    assert "\0" not in text
+    assert "ABC" in text
+    assert await _told(Made("t", odd), call("t", x="1")) == ["error: ValueError: no words for it"]
+
+
+@given(st.text() | st.binary() | st.text(st.characters(categories=("Cs", "Cc", "Co"))))
+@settings(max_examples=50, deadline=None, derandomize=True)
+def test_every_result_can_be_written_and_is_bounded(value):
+    text = readable(value, 20)
+    text.encode()
+    assert len(text) <= 60
+
+
+async def test_time_in_calls_is_charged_to_the_budget():
+    class Clock:
+        now = 0.0
+
+        def __call__(self):
+            return self.now
+
+    clock = Clock()
+
+    async def work(x):
+        clock.now += 6
+        return "done"
+
+    talk = Conversation(
+        "role", ScriptedChatModel(lambda _: call("slow", x="1")), Budget(BudgetConfig(timeout_s=10), clock)
+    )
+    with pytest.raises(BudgetExceededError, match=r"12\.0 s of them in calls"):
+        await use_tools(talk, [Made("slow", work)], max_calls=9)
+
+
+# Calculator
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [("2+2", "4"), (" (3 + 4) * 2 ** 5 ", "224"), ("7 // 2", "3"), ("1/4", "0.25"), ("-3 % 5", "2")],
+)
+async def test_the_calculator_works_out_expressions(expression, value):
+    assert await Calculator()(expression=expression) == value
+
+
+@pytest.mark.parametrize(
+    "expression", ["", "x + 1", "__import__('os')", "9**9**9", "1/0", "(" * 10_000, "'a' * 3", "1 if 2 else 3"]
+)
+async def test_the_calculator_takes_nothing_else(expression):
+    with pytest.raises((ValueError, ArithmeticError)):
+        await Calculator()(expression=expression)
+
+
+# Python
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox(workers=1, limits=Limits(wall_s=6, test_s=1.5, memory_mb=256)) as sandbox:
+        yield sandbox
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("print('a')\nprint('b')", "a\nb"),
+        ("x = 20\nx + 1", "21"),
+        ("```python\nprint(3)\n```", "3"),
+        ("def f(n):\n    return 1 if n < 2 else n * f(n - 1)\nf(5)", "120"),
+    ],
+)
+async def test_python_gives_what_a_program_prints(sandbox, code, shown):
+    assert await Python(sandbox)(code=code) == shown
+
+
+async def test_python_says_how_a_program_failed(sandbox):
+    tool = Python(sandbox)
+    for code, message in (
+        ("print('before')\n1 / 0", r"^before\nerror: ZeroDivisionError: division by zero$"),
+        ("if", "SyntaxError"),
+        ("import sys; sys.exit(3)", "^(error|died)"),
+        ("x = 1", r"^\(nothing was printed\)$"),
+        ("", r"^\(nothing was printed\)$"),
+    ):
+        with pytest.raises(CallFailedError, match=message):
+            await tool(code=code)
+
+
+async def test_a_call_that_comes_to_nothing_has_failed_and_is_read_as_it_is():
+    async def work(x):
+        raise CallFailedError("nothing came of it")
+
+    seen = []
+    talk = Conversation("role", ScriptedChatModel([call("t", x="1"), "done"]))
+    await use_tools(talk, [Made("t", work)], max_calls=1, observe=lambda act, results: seen.extend(results))
+    assert [(result.text, result.failed) for result in seen] == [("nothing came of it", True)]
+
+
+async def test_a_program_that_hangs_floods_or_dies_is_an_observation(sandbox):
+    programs = {
+        "timeout": "while True: pass",
+        "died": "import os; os._exit(0)",
+        "x": "print('x' * 10**7)",
+        "\ufffd": "import sys; sys.stdout.buffer.write(bytes(range(128, 256)))",
+    }
+    for expected, code in programs.items():
+        (text,) = await _told(Python(sandbox), call("python", code=code), timeout_s=60)
+        assert text.startswith(expected)
+        assert len(text) < 2100
+
+
+# Search
+
+
+PASSAGES = [
+    Passage("p1", "Paris", "Paris is the capital of France."),
+    Passage("p2", "Rome", "Rome, the capital of Italy, was built on 7 hills."),
+    Passage("p3", "Oslo", "Oslo lies at the head of a fjord in Norway."),
+]
+
+
+def test_search_ranks_by_bm25():
+    """Against the formula itself: idf = ln(1 + (N - n + 0.5) / (n + 0.5)), tf = f / (f + k1 (1 - b + b l / mean))."""
+    stop = {"is", "the", "of", "was", "on", "at", "a", "in"}
+    words = [[w for w in re.findall(r"\w+", p.whole.lower()) if w not in stop] for p in PASSAGES]
+    mean = sum(map(len, words)) / 3
+
+    def score(query, passage):
+        total = 0.0
+        for word in query:
+            n, f = sum(word in other for other in words), passage.count(word)
+            idf = math.log(1 + (3 - n + 0.5) / (n + 0.5))
+            total += idf * f / (f + 1.5 * (1 - 0.75 + 0.75 * len(passage) / mean))
+        return total
+
+    index = SearchIndex.build(PASSAGES)
+    for query in (["capital", "italy"], ["rome", "capital", "france"], ["head", "norway", "paris"]):
+        scores = {p.id: score(query, ws) for p, ws in zip(PASSAGES, words, strict=True)}
+        ranked = sorted((name for name in scores if scores[name] > 0), key=lambda name: -scores[name])
+        assert [p.id for p in index.search(" ".join(query), 3)] == ranked
+
+
+def test_search_finds_numbers_and_nothing_where_no_word_fits():
+    index = SearchIndex.build(PASSAGES)
+    assert [p.id for p in index.search("7", 5)] == ["p2"]
+    for query in ("", "the of", "Zanzibar", "\0", "!!"):
+        assert index.search(query, 5) == []
+
+
+def test_an_index_that_was_saved_finds_the_same(tmp_path):
+    index = SearchIndex.build(PASSAGES)
+    index.save(tmp_path / "index")
+    again = open_index(tmp_path / "index")
+    assert len(again) == 3
+    for query in ("capital", "head of a fjord", "Rome 7"):
+        assert again.search(query, 3) == index.search(query, 3)
+
+
+def test_no_index_and_a_damaged_one_are_the_users_to_mend(tmp_path):
+    with pytest.raises(UserError, match="no search index"):
+        SearchIndex.load(tmp_path)
+    SearchIndex.build(PASSAGES).save(tmp_path / "index")
+    (tmp_path / "index" / "indices.csc.index.npy").write_bytes(b"x")
+    with pytest.raises(UserError, match="no search index"):
+        SearchIndex.load(tmp_path / "index")
+
+
+def test_a_corpus_is_read_in_our_form_and_in_pyserinis(tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    lines = [{"title": "Paris", "text": "A city."}, {"id": "doc2", "contents": '"Rome"\nA city too.'}]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    assert read_corpus(path) == [Passage("0", "Paris", "A city."), Passage("doc2", "Rome", "A city too.")]
+    path.write_text('{"id": 1, "text": "a"}\n{"id": 1, "text": "b"}')
+    with pytest.raises(UserError, match="line 2: the id '1' is taken"):
+        read_corpus(path)
+    path.write_text('{"words": "a"}')
+    with pytest.raises(UserError, match="line 1: a passage has a text"):
+        read_corpus(path)
+    path.write_text('{"text": "the of"}')
+    with pytest.raises(UserError, match="without words"):
+        open_index(path)
+
+
+async def test_the_search_tool_shows_where_each_passage_is_from():
+    tool = Search(SearchIndex.build(PASSAGES), k=2, passage_chars=10)
+    assert await tool(query="capital Italy") == "[p2] Rome\nRome, the \n\n[p1] Paris\nParis is t"
+    with pytest.raises(CallFailedError, match=r"^nothing was found$"):
+        await tool(query="Zanzibar")

@@ -1,0 +1,97 @@
+"""Maths with tools ends where the verifier says so, and every role is judged by what the reference answer says."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestai.agents.workflows.maths import Maths
+from orchestai.outcome import Scored
+from orchestai.sandbox import Limits, Sandbox
+from orchestai.tasks.task import Task
+from support.scripted import scripted_agents
+
+TASK = Task(task_id="q", suite="gsm8k", instruct_prompt="What is 6 times 7?", answers=("42",))
+YES, NO = "<verdict>CORRECT</verdict>", "Wrong. <verdict>INCORRECT</verdict>"
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox(limits=Limits(wall_s=3, test_s=1)) as sandbox:
+        yield sandbox
+
+
+async def play(sandbox, executor, verifier, **settings):
+    script = {"analyser": ["Multiply."], "executor": executor, "verifier": verifier}
+    return await Maths(Maths.Args(**settings), sandbox).run(TASK, scripted_agents(TASK, script))
+
+
+def rewards(episode) -> list[tuple[str, float | None]]:
+    """Each act's reward, in order of conversations; the last act's is its role's."""
+    return [
+        (each.role, each.reward if turn is each.turns[-1] else turn.reward)
+        for each in episode.trajectories
+        for turn in each.turns
+    ]
+
+
+async def test_a_right_answer_that_is_verified_ends_it(sandbox):
+    episode = await play(sandbox, [r"\boxed{42}"], [YES])
+    assert episode.outcome == Scored(1.0)
+    assert rewards(episode) == [("analyser", 1), ("executor", 1), ("verifier", 1)]
+    expected = {
+        "success": 1,
+        "final_success": 1,
+        "analyser_runs": 1,
+        "executor_attempts": 1,
+        "executor_success_rate": 1,
+        "tool_calls": 0,
+        "verifier_checks": 1,
+        "verifier_accuracy": 1,
+        "total_iterations": 1,
+    }
+    assert episode.metrics.items() >= expected.items()
+
+
+async def test_what_a_tool_printed_is_read_before_the_answer(sandbox):
+    said = ["<python>print(6 * 7)</python>", "<calculator>6 * 7</calculator>", r"\boxed{42}"]
+    episode = await play(sandbox, said, [YES])
+    assert episode.outcome == Scored(1.0)
+    assert episode.metrics["tool_calls"] == 2
+    tool = [words for speaker, words in episode.trajectories[1].transcript if speaker == "tool"]
+    assert tool == ["42", "42"]
+    assert [reward for role, reward in rewards(episode) if role == "executor"] == [None, None, 1.0]
+
+
+async def test_a_rejected_answer_is_solved_again_by_whom_it_was_told(sandbox):
+    episode = await play(sandbox, [r"\boxed{41}", r"\boxed{42}"], [NO, YES])
+    assert rewards(episode) == [("analyser", 1), ("executor", 0), ("executor", 1), ("verifier", 1), ("verifier", 1)]
+    assert (
+        episode.metrics.items() >= {"executor_success_rate": 0.5, "total_iterations": 2, "verifier_accuracy": 1}.items()
+    )
+    assert "A reviewer says:\nWrong." in episode.trajectories[1].transcript[3][1]
+
+
+async def test_a_verifier_that_approves_what_is_wrong_ends_it_and_earns_nothing(sandbox):
+    episode = await play(sandbox, [r"\boxed{41}"], [YES])
+    assert episode.outcome == Scored(0.0)
+    assert rewards(episode) == [("analyser", 0), ("executor", 0), ("verifier", 0)]
+
+
+async def test_the_reference_answer_never_steers_the_loop(sandbox):
+    episode = await play(sandbox, [r"\boxed{42}", r"\boxed{1}", r"\boxed{1}"], [NO, NO, "?"])
+    assert episode.outcome == Scored(0.0)
+    assert rewards(episode)[1:] == [
+        *(("executor", 1), ("executor", 0), ("executor", 0)),
+        *(("verifier", 0), ("verifier", 1), ("verifier", 0)),
+    ]
+    assert episode.metrics["total_iterations"] == 3
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", "\x00\x1b[0m", "<python>while True: pass</python>", "<tool_call>{</tool_call>", "<python>1/0</python>"],
+)
+async def test_whatever_roles_write_is_a_zero_at_worst(sandbox, words):
+    episode = await play(sandbox, [words] * 4, [words] * 4, max_refinement_iterations=2, max_tool_calls=1)
+    assert episode.outcome == Scored(0.0)
+    assert episode.metrics["verifier_accuracy"] == 0

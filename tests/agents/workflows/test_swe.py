@@ -1,0 +1,332 @@
+"""Patches are applied to a copy, judged by tests that the writer cannot change, and harm nothing outside."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from orchestai.agents.prepare import clone, write_swe_sample
+from orchestai.agents.repositories.repository import PatchError, apply_patch, read_commit, touched_paths
+from orchestai.agents.repositories.run_tests import run_tests
+from orchestai.agents.repositories.sample import make_repository
+from orchestai.agents.workflow import attempt
+from orchestai.agents.workflows.swe import SWE
+from orchestai.errors import UserError
+from orchestai.outcome import Scored, Unscorable
+from orchestai.sandbox import Limits, Sandbox
+from orchestai.tasks import load_suite
+from support.scripted import scripted_agents
+
+PASS, FAIL = "<verdict>PASS</verdict>", "<verdict>FAIL</verdict>"
+FILES = {"pkg/__init__.py": b"", "pkg/a.py": b"x = 1\ny = 2\n"}
+
+LINK = (
+    "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+/tmp\n"
+    "\\ No newline at end of file\n"
+)
+
+
+def block(path: str, old: str, new: str) -> str:
+    return f"{path}\n<<<<<<< SEARCH\n{old}=======\n{new}>>>>>>> REPLACE\n"
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("swe")
+    write_swe_sample(folder)
+    suite = load_suite("swe", str(folder / "instances.jsonl"))
+    return folder, [*suite.split("train"), *suite.split("test")]
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox(limits=Limits(wall_s=10, test_s=0.5)) as sandbox:
+        yield sandbox
+
+
+async def play(sandbox, sample, writer, validator, number=0, analyser="<file>textkit/words.py</file>"):
+    folder, tasks = sample
+    workflow = SWE(SWE.Args(repositories=folder, max_refinement_iterations=2), sandbox)
+    script = {"analyser": [analyser], "writer": writer, "validator": validator}
+    return await workflow.run(tasks[number], scripted_agents(tasks[number], script))
+
+
+def rewards(episode) -> list[tuple[str, float | None]]:
+    """Each act's reward, in order of conversations; the last act's is its role's."""
+    return [
+        (each.role, each.reward if turn is each.turns[-1] else turn.reward)
+        for each in episode.trajectories
+        for turn in each.turns
+    ]
+
+
+# --- the workflow --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_the_reference_patches_resolve_their_issues(sandbox, sample, number):
+    episode = await play(sandbox, sample, [sample[1][number].canonical_solution], [PASS], number)
+    assert episode.outcome == Scored(1.0)
+    assert rewards(episode) == [("analyser", 1), ("writer", 1), ("validator", 1)]
+    expected = {
+        "success": 1,
+        "final_success": 1,
+        "analyser_runs": 1,
+        "writer_attempts": 1,
+        "writer_success_rate": 1,
+        "patches_applied": 1,
+        "validator_checks": 1,
+        "validator_accuracy": 1,
+        "total_iterations": 1,
+    }
+    assert episode.metrics.items() >= expected.items()
+
+
+async def test_a_patch_that_does_not_apply_is_told_and_can_be_written_anew(sandbox, sample):
+    right = sample[1][0].canonical_solution
+    episode = await play(sandbox, sample, ["I would change slug().", right], [FAIL, PASS])
+    assert episode.outcome == Scored(1.0)
+    assert rewards(episode) == [("analyser", 1), ("writer", 0), ("writer", 1), ("validator", 1), ("validator", 1)]
+    assert episode.metrics.items() >= {"patches_applied": 1, "total_iterations": 2, "writer_success_rate": 0.5}.items()
+    told = dict(enumerate(episode.trajectories[1].transcript))[3][1]
+    assert told.startswith("The patch does not apply: there is neither a unified diff nor a SEARCH/REPLACE block")
+
+
+async def test_a_validator_that_rejects_a_right_patch_earns_nothing_and_costs_an_iteration(sandbox, sample):
+    right = sample[1][0].canonical_solution
+    episode = await play(sandbox, sample, [right, "nothing"], [FAIL, PASS])
+    assert episode.outcome == Scored(0.0)
+    assert rewards(episode) == [("analyser", 0), ("writer", 1), ("writer", 0), ("validator", 0), ("validator", 0)]
+
+
+async def test_the_validator_sees_a_regression_but_no_hidden_test(sandbox, sample):
+    breaks = block("textkit/words.py", '    return "-".join(kept.split())\n', '    return "_".join(kept.split())\n')
+    episode = await play(sandbox, sample, [breaks], [PASS])
+    seen = episode.trajectories[2].transcript[1][1]
+    assert "4 of 5 tests pass" in seen
+    assert "'hello_world' != 'hello-world'" in seen
+    assert "punctuation" not in seen.partition("The patch applies.")[2]
+    assert episode.outcome == Scored(0.0)
+
+
+@pytest.mark.parametrize(
+    "words", ["", "\x00\x02", "--- a\n+++ b\n@@ -1 +1 @@\n", "<<<<<<< SEARCH\n=======\n>>>>>>> REPLACE"]
+)
+async def test_whatever_roles_write_is_a_zero_at_worst(sandbox, sample, words):
+    episode = await play(sandbox, sample, [words, words], [words, words], analyser=words)
+    assert episode.outcome == Scored(0.0)
+    assert episode.metrics["validator_accuracy"] == 0
+
+
+async def test_a_patch_cannot_change_what_judges_it(sandbox, sample):
+    """It weakens the tests, tells pytest to run none, and overwrites unittest; the issue stays unresolved."""
+    weak = block("tests/test_words.py", 'self.assertEqual(slug("Hello World"), "hello-world")\n', "pass\n")
+    config = block("conftest.py", "", "import unittest\nunittest.TestCase.assertEqual = lambda *a: None\n")
+    patched = block(
+        "textkit/words.py",
+        '"""Functions on words."""\n',
+        "import unittest\nunittest.TestCase.assertEqual = lambda *a: None\n",
+    )
+    for writer in (weak + config, patched, weak + config + patched):
+        episode = await play(sandbox, sample, [writer], [PASS])
+        assert episode.metrics["patches_applied"] == 1
+        assert episode.outcome == Scored(0.0)
+
+
+@pytest.mark.parametrize("path", ["tests", "textkit", "README.md/x.py", f"{'a' * 300}.py"])
+async def test_a_file_that_cannot_be_where_the_patch_wants_it_is_a_zero(sandbox, sample, path):
+    episode = await play(sandbox, sample, [block(path, "", "x\n")], [PASS])
+    assert episode.outcome == Scored(0.0)
+
+
+async def test_a_test_file_that_the_test_patch_removes_is_the_test_patches_whatever_the_writer_did_to_it(
+    sandbox, sample
+):
+    folder, tasks = sample
+    task = tasks[0]
+    content = read_commit(folder / "textkit.bundle", task.details["base_commit"])["tests/test_numbers.py"].decode()
+    lines = content.splitlines()
+    removal = f"--- a/tests/test_numbers.py\n+++ /dev/null\n@@ -1,{len(lines)} +0,0 @@\n"
+    removal += "".join(f"-{line}\n" for line in lines)
+    kept = [test for test in task.details["PASS_TO_PASS"] if "test_numbers" not in test]
+    details = {**task.details, "test_patch": task.details["test_patch"] + removal, "PASS_TO_PASS": kept}
+    spoils = block("tests/test_numbers.py", lines[0] + "\n", "# rewritten\n")
+    right = block(
+        "textkit/words.py",
+        *(line[1:] + "\n" for line in task.canonical_solution.splitlines() if line[:2] in ("- ", "+ ")),
+    )
+    changed = task.model_copy(update={"details": details})
+    episode = await play(sandbox, (folder, [changed]), [spoils + right], [PASS])
+    assert episode.outcome == Scored(1.0)
+
+
+async def test_a_patch_cannot_read_what_direct_tests_expect(sandbox, sample):
+    reads = (
+        "def slug(title):\n    import re\n    tests = open('tests/test_words.py').read()\n"
+        "    return re.search(re.escape(f'slug(\"{title}\"), ') + '\"(.*?)\"', tests).group(1)\n\n\ndef old(title):\n"
+    )
+    episode = await play(sandbox, sample, [block("textkit/words.py", "def slug(title):\n", reads)], [PASS])
+    assert episode.metrics["patches_applied"] == 1
+    assert episode.outcome == Scored(0.0)
+
+
+async def test_a_patch_that_hangs_costs_its_own_tests(sandbox, sample):
+    hangs = block("textkit/words.py", "    if line and lines:\n", "    while not text: pass\n    if line and lines:\n")
+    episode = await play(sandbox, sample, [hangs], [PASS])
+    assert episode.outcome == Scored(0.0)
+    assert "4 of 5 tests pass" in episode.trajectories[2].transcript[1][1]
+
+
+async def test_an_analyser_that_names_no_file_earns_nothing(sandbox, sample):
+    """It earned the patch's whole reward: the files with the issue's words were shown in its place."""
+    for words in ("", "It is somewhere.", "<file>textkit/none.py</file>"):
+        episode = await play(sandbox, sample, [sample[1][0].canonical_solution], [PASS], analyser=words)
+        assert rewards(episode) == [("analyser", 0), ("writer", 1), ("validator", 1)]
+
+
+async def test_a_repository_that_is_not_there_is_the_users_mistake(sandbox, sample, tmp_path):
+    task = sample[1][0]
+    workflow = SWE(SWE.Args(repositories=tmp_path), sandbox)
+    with pytest.raises(UserError, match="no clone of 'textkit'; clone it there, or set"):
+        await workflow.run(task, scripted_agents(task, {}))
+
+
+async def test_a_repository_too_large_for_the_sandbox_is_unscorable(sandbox):
+    with pytest.raises(Exception, match="does not fit the sandbox's scratch disk"):
+        await run_tests(sandbox, {f"f{i}": b"" for i in range(4000)}, ["f1::test"])
+
+
+# --- patches -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        block("../escape.py", "", "x\n"),
+        block("/tmp/escape.py", "", "x\n"),
+        block("pkg/../../escape.py", "", "x\n"),
+        block(".git/hooks/post-commit", "", "x\n"),
+        block("pkg/none.py", "x = 1\n", "x\n"),
+        block("pkg/a.py", "z = 1\n", "x\n"),
+        block("pkg/a.py", " ", "x\n"),
+        "--- /dev/null\n+++ b/../escape.py\n@@ -0,0 +1 @@\n+x\n",
+        "--- /dev/null\n+++ b/.git/config\n@@ -0,0 +1 @@\n+x\n",
+        f"{LINK}diff --git a/l/x b/l/x\nnew file mode 100644\n--- /dev/null\n+++ b/l/x\n@@ -0,0 +1 @@\n+x\n",
+        "--- a/pkg/a.py\n+++ b/pkg/a.py\n@@ -1,2 +1,2 @@\n-x = 9\n+x = 3\n y = 2\n",
+    ],
+)
+def test_patches_that_reach_out_or_do_not_fit_are_refused(patch):
+    with pytest.raises(PatchError):
+        apply_patch(FILES, patch)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        block("pkg/a.py", "x = 1\n", "x = 3\n"),
+        "Here:\n\n**pkg/a.py**\n```python\n<<<<<<< SEARCH\nx = 1\n=======\nx = 3\n>>>>>>> REPLACE\n```\n",
+        "Here:\n```diff\n--- a/pkg/a.py\n+++ b/pkg/a.py\n@@ -1,2 +1,2 @@\n-x = 1\n+x = 3\n y = 2\n```\nDone.",
+        "--- a/pkg/a.py\n+++ b/pkg/a.py\n@@ -1,9 +1,9 @@\n-x = 1\n+x = 3\n y = 2\n",
+    ],
+)
+def test_both_kinds_of_patch_change_the_file_and_nothing_else(patch):
+    assert apply_patch(FILES, patch) == {**FILES, "pkg/a.py": b"x = 3\ny = 2\n"}
+    assert FILES["pkg/a.py"] == b"x = 1\ny = 2\n"
+
+
+def test_a_plain_diff_may_be_about_several_files():
+    """Models leave out the `diff --git` lines, and miscount."""
+    new = "--- /dev/null\n+++ b/pkg/b.py\n@@ -0,0 +1,7 @@\n+u = 1\n"
+    change = "--- a/pkg/a.py\n+++ b/pkg/a.py\n@@ -1,5 +1,5 @@\n-x = 1\n+x = 3\n y = 2\n"
+    gone = "--- a/pkg/__init__.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-# package\n"
+    files = {**FILES, "pkg/__init__.py": b"# package\n"}
+    expected = {"pkg/a.py": b"x = 3\ny = 2\n", "pkg/b.py": b"u = 1\n"}
+    git = f"diff --git a/pkg/b.py b/pkg/b.py\nnew file mode 100644\n{new}"
+    for patch in (new + change + gone, f"{change}\n{gone}{new}", f"{change}\n\n{git}{gone}"):
+        assert apply_patch(files, patch) == expected
+
+
+def test_a_link_that_a_patch_makes_is_left_out():
+    assert apply_patch(FILES, LINK) == FILES
+
+
+def test_touched_paths_are_all_that_a_diff_is_about():
+    diff = (
+        "--- a/x\n+++ b/x\n@@\n--- a/gone\n+++ /dev/null\n--- /dev/null\n+++ b/new\t2026\nrename from p\nrename to q\n"
+    )
+    assert touched_paths(diff) == {"x", "gone", "new", "p", "q"}
+
+
+# --- repositories --------------------------------------------------------------------------------------------------
+
+
+def test_the_sample_repository_is_always_the_same(sample, tmp_path):
+    assert {each["base_commit"] for each in make_repository(tmp_path)} == {sample[1][0].details["base_commit"]}
+
+
+def test_a_clone_reads_as_its_bundle_does(sample, tmp_path):
+    folder, tasks = sample
+    subprocess.run(
+        ["git", "clone", "-q", str(folder / "textkit.bundle"), str(tmp_path / "remote" / "textkit")], check=True
+    )
+    clone(tasks, tmp_path / "clones", f"{tmp_path}/remote/")
+    commit = tasks[0].details["base_commit"]
+    files = read_commit(tmp_path / "clones" / "textkit", commit)
+    assert files == read_commit(folder / "textkit.bundle", commit)
+    assert b"def slug" in files["textkit/words.py"]
+    with pytest.raises(UserError, match="commit 'nowhere' cannot be read"):
+        read_commit(tmp_path / "clones" / "textkit", "nowhere")
+    with pytest.raises(UserError, match="cannot be cloned"):
+        clone(tasks, tmp_path / "others", f"{tmp_path}/nowhere/")
+
+
+async def test_tests_that_are_not_unittest_run_under_pytest_one_by_one():
+    source = (
+        "import pytest\nfrom pkg.a import x\n"
+        "@pytest.mark.parametrize('n', [1, 2])\ndef test_x(n):\n    assert x == n\n"
+        "class TestY:\n    def test_y(self, tmp_path):\n        assert tmp_path.exists()\n"
+    )
+    names = ["test_x[1]", "test_x[2]", "TestY::test_y"]
+    with Sandbox(limits=Limits(wall_s=60)) as sandbox:
+        fake = b"def main(words, plugins): plugins[0].said = 'passed'"
+        files = {**FILES, "test_a.py": source.encode(), "pytest.py": fake}
+        results = await run_tests(sandbox, files, [f"test_a.py::{name}" for name in names])
+    assert [result.passed for result in results.values()] == [True, False, True]
+    assert "assert 1 == 2" in results["test_a.py::test_x[2]"].message
+
+
+async def test_django_names_of_tests_are_understood(sandbox, sample):
+    folder, tasks = sample
+    files = read_commit(folder / "textkit.bundle", tasks[0].details["base_commit"])
+    names = [
+        "test_slug (tests.test_words.WordsTest)",
+        "test_slug (test_words.WordsTest)",
+        "test_no (test_words.WordsTest)",
+    ]
+    assert [result.passed for result in (await run_tests(sandbox, files, names)).values()] == [True, True, False]
+
+
+async def test_without_pytest_nobodys_patch_has_failed(monkeypatch):
+    """It comes with the development extra alone; without it every test failed, and every patch was worth 0."""
+    monkeypatch.setattr(Sandbox, "can_import", lambda self, module: module != "pytest")
+    with Sandbox(workers=1) as sandbox, pytest.raises(UserError, match="pip install pytest"):
+        await run_tests(sandbox, {"test_a.py": b"def test_one():\n    pass\n"}, ["test_a.py::test_one"])
+
+
+def test_an_instance_without_a_failing_test_is_refused(tmp_path):
+    instance = make_repository(tmp_path)[0] | {"FAIL_TO_PASS": "[]"}
+    (tmp_path / "i.jsonl").write_text(json.dumps(instance))
+    with pytest.raises(UserError, match="FAIL_TO_PASS names no test"):
+        load_suite("swe", str(tmp_path / "i.jsonl")).split("test")
+
+
+async def test_a_sandbox_that_fails_is_no_zero(sample):
+    folder, tasks = sample
+    sandbox = Sandbox()
+    sandbox._pool.close()
+    script = {"analyser": ["?"], "writer": [tasks[0].canonical_solution], "validator": [PASS]}
+    episode = await attempt(SWE(SWE.Args(repositories=folder), sandbox), tasks[0], scripted_agents(tasks[0], script))
+    assert isinstance(episode.outcome, Unscorable)
+    sandbox.close()

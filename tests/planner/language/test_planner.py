@@ -1,0 +1,325 @@
+"""The language planner on a real, tiny model: prompts, plans, scores, adapters, and the way through a folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from orchestai.config import Config
+from orchestai.errors import UserError
+from orchestai.planner.checkpoint import fingerprint_of, is_checkpoint, load_planner, save_planner
+from orchestai.planner.language.checkpoint import open_language_planner
+from orchestai.planner.language.plan_text import write_plan
+from orchestai.planner.language.planner import LanguagePlanner
+from orchestai.planner.language.prompt import PromptTooLongError, PromptWriter
+from orchestai.planner.language.tiny import tiny_tokenizer as learned_tokenizer
+from orchestai.storage import digests
+from orchestai.tasks.task import Task
+from orchestai.training.supervised.dag_loss import ImpossibleParents, completion_logits
+from orchestai.types import SampleSpec
+from orchestai.workers.pool import worker_cards
+from orchestai.workflow import Subtask, Workflow
+from support.language_model import save_tiny_model, tiny_model, tiny_tokenizer
+
+TASKS = [
+    Task(task_id=str(i), suite="s", instruct_prompt=text, test="") for i, text in enumerate(["Sort it.", "Add 1."])
+]
+
+
+def config(model: Path | str, **language: object) -> Config:
+    tool = {"kind": "tool", "tool": "calculator"}
+    return Config(
+        planner={
+            "kind": "language",
+            "max_subtasks": 3,
+            "language": {"model": str(model), "describe": False, "max_new_tokens": 12, **language},
+        },
+        workers={"pool": {"sums": {**tool, "card": "Does sums."}, "words": {**tool, "card": "Good with words."}}},
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return save_tiny_model(tmp_path_factory.mktemp("model"))
+
+
+def planner(folder: Path, *, value_head: bool = False, **language: object) -> LanguagePlanner:
+    settings = config(folder, **language)
+    return open_language_planner(settings.planner, settings.workers, value_head=value_head)
+
+
+def sample(seeds: list[int]) -> SampleSpec:
+    return SampleSpec(frozenset(), 1.0, seeds)
+
+
+def test_a_prompt_has_the_instruction_types_cards_and_examples(folder):
+    settings = config(folder, describe=True, few_shot=2, max_prompt_tokens=3000)
+    cards = worker_cards(settings.workers)
+    ids = PromptWriter(settings.planner, cards, tiny_tokenizer()).write("Sort it.")
+    text = tiny_tokenizer().decode(ids)
+    assert text.endswith("<user>Sort it.\n<assistant>")
+    for part in ("string, list", "- sums (", "Does sums.", '<assistant>{"subtasks":[{"id":1,', "add them up"):
+        assert part in text
+    assert PromptWriter(settings.planner, cards, tiny_tokenizer()).write("Sort it.").equal(ids)
+
+
+def test_a_tokenizer_without_chat_template_reads_the_bare_text(folder):
+    settings = config(folder)
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = None
+    ids = PromptWriter(settings.planner, worker_cards(settings.workers), tokenizer).write("Sort it.")
+    assert tokenizer.decode(ids) == "Sort it.\n"
+
+
+def test_examples_of_ones_own_are_read_from_a_file_or_refused(folder, tmp_path):
+    file = tmp_path / "examples.json"
+    step = {"id": 1, "instruction": "halve it", "task_type": "integer", "worker": "sums"}
+    file.write_text(json.dumps([{"instruction": "Please halve it.", "subtasks": [step]}]))
+    settings = config(folder, few_shot=str(file))
+    cards = worker_cards(settings.workers)
+    text = tiny_tokenizer().decode(PromptWriter(settings.planner, cards, tiny_tokenizer()).write("x"))
+    assert '<user>Please halve it.\n<assistant>{"subtasks":[{"id":1,"instruction":"halve it"' in text
+    for wrong, said in (
+        ([{"instruction": "x", "subtasks": [{**step, "worker": "nobody"}]}], "unknown worker 'nobody'"),
+        ([{"instruction": "x", "subtasks": []}], "example 0: .*at least one subtask"),
+        ([{"subtasks": [step]}], "write it as"),
+        ({}, "a list of examples"),
+    ):
+        file.write_text(json.dumps(wrong))
+        with pytest.raises(UserError, match=said):
+            PromptWriter(settings.planner, cards, tiny_tokenizer())
+    with pytest.raises(UserError, match="2 examples are built in"):
+        PromptWriter(config(folder, few_shot=3).planner, cards, tiny_tokenizer())
+
+
+def test_a_prompt_that_is_too_long_gives_a_reason_and_no_plan(folder):
+    short = planner(folder, max_prompt_tokens=30)
+    long, short_enough = short.plan_instructions(["x" * 40, "x"])
+    assert long.workflow is None
+    assert long.decisions is None
+    assert "max_prompt_tokens is 30" in long.error
+    assert short_enough.decisions is not None
+    settings = config(folder)
+    writer = PromptWriter(settings.planner, worker_cards(settings.workers), tiny_tokenizer(), context=40)
+    with pytest.raises(PromptTooLongError, match="leaves room for 28"):
+        writer.write("x" * 30)
+
+
+def test_what_is_no_plan_has_a_reason_and_its_tokens(folder):
+    for plan in planner(folder).plan(TASKS, sample=sample([1, 2])):
+        assert plan.workflow is None
+        assert not plan.raw_valid
+        assert "no subtask" in plan.error
+        assert len(plan.logp) == len(plan.decisions.completion) <= 12
+
+
+def test_scores_are_the_log_probabilities_that_were_sampled(folder):
+    model = planner(folder)
+    plans = model.plan(TASKS * 2, sample=sample([1, 2, 3, 4]))
+    decisions = [plan.decisions for plan in plans]
+    scores = model.score(TASKS * 2, decisions, explore=frozenset(), temperature=1.0)
+    for i, plan in enumerate(plans):
+        torch.testing.assert_close(scores.logp[i, : len(plan.logp)], plan.logp, atol=1e-4, rtol=0)
+        assert scores.mask[i].sum() == len(plan.logp)
+    assert (scores.step == -1).all()
+    once = sum(len(one.prompt) for one in decisions[:2]) + sum(len(one.completion) for one in decisions)
+    assert model.cost(decisions) == once
+    assert model.max_slots == 12
+    with pytest.raises(TypeError, match="tokens"):
+        model.score(TASKS, [None, None], explore=frozenset(), temperature=1.0)
+
+
+def test_a_model_that_writes_a_plan_is_understood(folder, monkeypatch):
+    """Whole and ended is raw valid; cut off after a whole subtask is a plan, but not raw valid; nothing is neither."""
+    model = planner(folder, max_new_tokens=400)
+    workflow = Workflow([Subtask(id="1", instruction="Sort it", task_type="list", worker="sums")])
+    text = write_plan(workflow, "Sort it.", "whole").text
+    end = model.tokenizer.eos_token_id
+
+    def writes(ids: list[int]) -> None:
+        logits = torch.full((len(ids) + 1, 257), -1e9)
+        for i, token in enumerate(ids):
+            logits[i, token] = 0
+        logits[len(ids), end] = 0
+        step = iter(logits)
+        monkeypatch.setattr(model, "_choose", lambda: lambda rows, written, given: next(step).expand_as(given).clone())
+
+    ids = model.tokenizer(text).input_ids
+    writes(ids)
+    (plan,) = model.plan(TASKS[:1])
+    assert plan.workflow.subtasks[0].instruction == "Sort it"
+    assert plan.workflow.subtasks[0].span == (0, 7)
+    assert plan.raw_valid
+    writes(ids[:-2])
+    (plan,) = model.plan(TASKS[:1])
+    assert plan.workflow is not None
+    assert not plan.raw_valid
+    writes([])
+    (plan,) = model.plan(TASKS[:1])
+    assert plan.decisions.completion.tolist() == [end]
+    assert "no subtask" in plan.error
+
+
+def test_logits_along_completions_do_not_depend_on_the_batch():
+    model = tiny_model()
+    prompts = [torch.tensor([5, 6, 7]), torch.tensor([8])]
+    completions = [torch.tensor([9]), torch.tensor([10, 11, 0])]
+    together, ids, exists = completion_logits(model, prompts, completions)
+    assert exists.tolist() == [[True, False, False], [True, True, True]]
+    assert ids[1].tolist() == [10, 11, 0]
+    for row in range(2):
+        whole = torch.cat([prompts[row], completions[row]])[None]
+        first = len(prompts[row]) - 1
+        alone = model(input_ids=whole).logits[0, first:-1]
+        torch.testing.assert_close(together[row, : len(alone)], alone, atol=1e-5, rtol=0)
+
+
+def test_impossible_parents_are_the_step_itself_and_all_later_ones():
+    """Known answers, on uniform logits over 257 tokens with one token per digit; "1" also begins "10", "11", ..."""
+    impossible = ImpossibleParents(tiny_tokenizer(), 12, 257)
+    masses = impossible.masses(torch.zeros(3, 257), [1, 8, 0], [False, True, False])
+    # after step 1: the ids 2 to 12 begin with 2 ... 9, "1" begins a possible one; after 8: 9 alone; step 0: 1 ... 9
+    torch.testing.assert_close(masses * 257, torch.tensor([8.0, 1.0, 9.0]))
+    digits = tiny_tokenizer()("12", add_special_tokens=False).input_ids
+    sure = torch.full((2, 257), -100.0)
+    sure[0, digits[0]] = sure[1, digits[1]] = 100.0
+    torch.testing.assert_close(impossible.masses(sure, [1, 1], [False, False]), torch.tensor([0.0, 1.0]))
+
+
+def test_a_learned_vocabulary_has_a_token_for_every_choice():
+    settings = config("tiny", tiny={"vocab_size": 400})
+    cards = worker_cards(settings.workers)
+    tokenizer = learned_tokenizer(settings.planner, cards, ["sort the list, then count it"] * 9, Path())
+    workflow = Workflow(
+        [
+            Subtask(id="1", instruction="sort the list", task_type="list", worker="sums", fallback=("words",)),
+            Subtask(id="2", instruction="count it", task_type="list", worker="words", depends_on=("1",)),
+        ]
+    )
+    text = write_plan(workflow, "", "whole").text
+    ids = tokenizer(text).input_ids
+    assert tokenizer.decode(ids) == text
+    choices = {'","task_type":"list', '","worker":"sums","fallback":[', '"words"', '],"depends_on":[', "1"}
+    assert choices <= set(map(tokenizer.decode, ids))
+    assert len(ids) < 40
+
+
+@pytest.mark.parametrize("lora", [None, {"rank": 2}], ids=["whole", "adapters"])
+def test_a_planner_survives_the_way_through_a_folder(folder, tmp_path, lora):
+    settings = config(folder, lora=lora)
+    first = open_language_planner(settings.planner, settings.workers, value_head=True)
+    with torch.no_grad():
+        for parameter in first.parameters():
+            if parameter.requires_grad:
+                parameter += 0.05 * torch.randn_like(parameter)
+    path = tmp_path / "best.pth"
+    save_planner(path, first, settings, epoch=3, states={"t": torch.ones(2)})
+    assert not path.exists()
+    assert is_checkpoint(path)
+    metadata = json.loads((tmp_path / "best" / "orchestai.json").read_text())
+    assert metadata["epoch"] == 3
+    assert metadata["format"] == "orchestai.language-planner/1"
+    second = load_planner(path, settings.planner, settings.workers, value_head=True)
+    assert {name for name, p in first.named_parameters() if p.requires_grad} == {
+        name for name, p in second.named_parameters() if p.requires_grad
+    }
+    for name, tensor in first.state_dict().items():
+        assert torch.equal(tensor, second.state_dict()[name]), name
+    spec = sample([5, 6])
+    for a, b in zip(first.plan(TASKS, sample=spec), second.plan(TASKS, sample=spec), strict=True):
+        assert a.decisions.completion.equal(b.decisions.completion)
+    before = fingerprint_of(path)
+    save_planner(path, second, settings, epoch=4)
+    assert fingerprint_of(path) != before
+    assert {file.name for file in tmp_path.iterdir()} == {"best"}
+
+
+def test_with_adapters_the_reference_is_where_training_began(folder):
+    """Without a kept copy: the bare model. With one: the adapter as it was then. Then it goes on as before."""
+    model = planner(folder, lora={"rank": 2, "targets": ["q_proj", "v_proj"]})
+    bare = planner(folder)
+    decisions = [plan.decisions for plan in bare.plan(TASKS)]
+
+    def logp(one: LanguagePlanner) -> torch.Tensor:
+        return one.score(TASKS, decisions, explore=frozenset(), temperature=1.0).logp.detach()
+
+    def learn() -> torch.Tensor:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.requires_grad:
+                    parameter += 0.3 * torch.randn_like(parameter)
+        return logp(model)
+
+    torch.testing.assert_close(logp(model), logp(bare))
+    learned = learn()
+    assert not torch.allclose(learned, logp(bare))
+    with model.reference():
+        torch.testing.assert_close(logp(model), logp(bare))
+    torch.testing.assert_close(logp(model), learned)
+    trained = [name for name, p in model.named_parameters() if p.requires_grad]
+    model.keep_reference()
+    assert [name for name, p in model.named_parameters() if p.requires_grad] == trained
+    further = learn()
+    with model.reference():
+        torch.testing.assert_close(logp(model), learned)
+    torch.testing.assert_close(logp(model), further)
+    assert [name for name, p in model.named_parameters() if p.requires_grad] == trained
+    assert bare.reference() is None
+
+
+def test_what_cannot_be_opened_says_what_to_do(folder, tmp_path):
+    settings = config(folder)
+    first, *_ = settings.workers.pool.items()
+    smaller = settings.workers.model_copy(update={"pool": dict([first])})
+    (tmp_path / "empty").mkdir()
+    for model, said in (
+        (config("tiny"), "`tiny` knows nothing before phase 1"),
+        (config(tmp_path / "empty"), "cannot load"),
+        (config(folder, load_in_4bit=True, lora={"rank": 2}), "bitsandbytes|GPU"),
+    ):
+        with pytest.raises(UserError, match=said):
+            open_language_planner(model.planner, model.workers)
+    with pytest.raises(ValueError, match="needs adapters"):
+        config(folder, load_in_4bit=True)
+    with pytest.raises(ValueError, match="random weights"):
+        config("tiny", lora={"rank": 2})
+    with pytest.raises(UserError, match="no planner's folder"):
+        load_planner(tmp_path / "empty", settings.planner, settings.workers)
+    (tmp_path / "empty" / "orchestai.json").write_text("{}")
+    with pytest.raises(UserError, match="not written by this version"):
+        load_planner(tmp_path / "empty", settings.planner, settings.workers)
+    digests.write_sums(tmp_path / "empty")
+    with pytest.raises(UserError, match="not a planner of this program"):
+        load_planner(tmp_path / "empty", settings.planner, settings.workers)
+    save_planner(tmp_path / "p", planner(folder), settings)
+    with pytest.raises(UserError, match="another pool"):
+        load_planner(tmp_path / "p", settings.planner, smaller)
+    new_pool = settings.planner.model_copy(update={"allow_new_pool": True})
+    with pytest.raises(UserError, match="without descriptions of the workers"):
+        load_planner(tmp_path / "p", new_pool, smaller)
+
+
+def test_gradient_checkpointing_changes_nothing(folder):
+    decisions = [plan.decisions for plan in planner(folder).plan(TASKS)]
+    gradients = []
+    for checkpointing in (False, True):
+        model = planner(folder, gradient_checkpointing=checkpointing)
+        model.score(TASKS, decisions, explore=frozenset(), temperature=1.0).logp.sum().backward()
+        gradients.append([p.grad for p in model.parameters() if p.grad is not None])
+    for a, b in zip(*gradients, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_constrained_plans_are_plans(folder):
+    """A random model can write nothing else, and names earlier steps alone; it may only be cut off."""
+    pytest.importorskip("xgrammar")
+    model = planner(folder, constrained=True, max_new_tokens=600)
+    torch.manual_seed(0)
+    for plan in model.plan(TASKS):
+        text = model.tokenizer.decode(plan.decisions.completion)
+        assert text.startswith('{"subtasks":[{"id":1,"instruction":"')
+        if plan.workflow is not None and plan.decisions.completion[-1] == model.tokenizer.eos_token_id:
+            assert plan.raw_valid

@@ -1,0 +1,86 @@
+"""A language model that writes steps and edges alone: nobody is asked for types and workers, nor misled by them."""
+
+from __future__ import annotations
+
+import torch
+
+from orchestai.data.readers.plan import SourcePlan, SourceStep
+from orchestai.data.training_file import save_training_data
+from orchestai.planner.base import Plan
+from orchestai.planner.language.checkpoint import open_language_planner
+from orchestai.planner.language.plan_text import read_plan, write_plan
+from orchestai.planner.language.prompt import describe
+from orchestai.training.supervised.tokenized_examples import tokenize
+from orchestai.training.supervised.train import train
+from orchestai.workers.pool import worker_cards
+from orchestai.workflow import Subtask, Workflow
+from support.language_phase1 import config
+
+BARE = {"assign": False, "quote": "own", "max_new_tokens": 96}
+STEPS = ("boil water", "take a cup", "pour")
+
+
+def example(edges: str, *, given: bool = False, task: str = "make tea"):
+    steps = tuple(SourceStep(str(i), words) for i, words in enumerate(STEPS))
+    pairs = frozenset((edge[0], edge[1]) for edge in edges.split())
+    return SourcePlan(f"{task} {edges}", "toy", "CC0", task, steps, pairs).example(given=given)
+
+
+def planner(settings):
+    torch.manual_seed(0)
+    return open_language_planner(settings.planner, settings.workers, ["make tea", *STEPS])
+
+
+def test_a_plan_without_workers_is_written_and_read_back():
+    settings = config(language=BARE)
+    workflow = Workflow(
+        [Subtask(id="1", instruction="boil water"), Subtask(id="2", instruction="pour", depends_on=("1",))]
+    )
+    text = write_plan(workflow, "make tea", "own").text
+    assert text == (
+        '{"subtasks":[{"id":1,"instruction":"boil water","depends_on":[]},'
+        '{"id":2,"instruction":"pour","depends_on":[1]}]}'
+    )
+    read = read_plan(text, "make tea", ["words"], settings.planner)
+    assert read.whole
+    assert read.workflow == workflow
+    named = text.replace('"depends_on":[]', '"worker":"nobody","depends_on":[]')
+    assert read_plan(named, "make tea", ["words"], settings.planner).workflow == workflow
+
+
+def test_the_prompt_names_no_workers():
+    settings = config(language=BARE)
+    said = describe(settings.planner, worker_cards(settings.workers))
+    assert "worker" not in said
+    assert "depends_on" in said
+
+
+def test_every_token_is_learned_and_a_step_comes_after_what_it_needs():
+    tokenized = tokenize(example("20 01"), planner(config(language=BARE)))
+    assert tokenized.learned.all()
+    assert [s.instruction for s in tokenized.workflow.subtasks] == ["pour", "boil water", "take a cup"]
+    assert tokenized.workflow.dependencies() == [[], [0], [1]]
+    assert all(slot.step > 0 for slot in tokenized.parents)
+
+
+def test_with_workers_asked_for_those_of_such_plans_are_not_learned():
+    tokenized = tokenize(example("01 12"), planner(config(language={"max_new_tokens": 256})))
+    assert not tokenized.learned.all()
+
+
+def test_given_steps_are_read_in_the_instruction():
+    settings = config(language=BARE)
+    writer = planner(settings)
+    given = example("01 12", given=True)
+    [made] = writer.plan_steps([given.instruction], [given.spans])
+    assert isinstance(made, Plan)
+
+
+def test_it_learns_steps_and_edges(tmp_path):
+    settings = config(language={**BARE, "eval_plans": 2}, num_epochs=30, patience=30, batch_size=4)
+    learned = [example("01 12", task="one by one"), example("", task="all at once")] * 4
+    held_out = [one.model_copy(update={"split": "validation"}) for one in learned[:2]]
+    save_training_data(tmp_path / "data.json", [*learned, *held_out], settings)
+    summary = train(settings, data=tmp_path / "data.json", output_dir=tmp_path)
+    assert summary.metrics["exact_decomposition"] == 1
+    assert summary.metrics["raw_validity"] == 1

@@ -1,0 +1,222 @@
+"""What a program finds of those before it, and what comes of the next one when something went wrong before it came."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from orchestai.outcome import Scored
+from orchestai.sandbox import Limits, Program, Sandbox
+from orchestai.sandbox import sandbox as sandbox_module
+from orchestai.sandbox.bubblewrap import Bubblewrap
+from orchestai.sandbox.inside.jail import processes
+from orchestai.sandbox.inside.judge.attempt import Attempt
+from orchestai.sandbox.inside.judge.test_process import TestProcess
+from orchestai.sandbox.levels import find_namespaces
+from support.sandbox_programs import ADD, ADD_TESTS, case
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and Linux's process controls")
+namespaces = pytest.mark.skipif(not isinstance(find_namespaces(), Bubblewrap), reason=f"{find_namespaces()}")
+
+LIMITS = Limits(wall_s=20, load_s=3, test_s=2, memory_mb=256)
+FIND_WRITER = """
+import os, sys
+def writer():
+    frame = sys._getframe()
+    while frame:
+        for value in list(frame.f_locals.values()):
+            if type(value).__name__ == "VerdictWriter": return value
+        frame = frame.f_back
+"""
+
+
+@pytest.fixture
+def sandbox():
+    with Sandbox(workers=1, limits=LIMITS, cache_size=0, strictness="process") as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def strict():
+    with Sandbox(workers=1, limits=LIMITS, cache_size=0, strictness="strict") as sandbox:
+        yield sandbox
+
+
+def test_what_tests_said_is_not_in_the_memory_of_the_next_candidate(sandbox):
+    code = """
+import ctypes, re
+def task_func(*patterns):
+    for line in open("/proc/self/maps").readlines():
+        addresses, mode, *_ = line.split()
+        start, end = (int(address, 16) for address in addresses.split("-"))
+        if "rw" in mode:
+            content = ctypes.string_at(start, end - start)
+            for pattern in patterns:
+                if found := re.search(pattern, content): return found.group()
+"""
+    secret = case("print('marzi' + 'pan')\nself.assertEqual(task_func(), 'zebra' + 'crossing')")
+    for _ in range(4):
+        failed = sandbox.run(Program("def task_func(): return 'none'", secret)).tests[0]
+        assert (failed.output, failed.message.splitlines()[0]) == (
+            "marzipan\n",
+            "AssertionError: 'none' != 'zebracrossing'",
+        )
+    for _ in range(2):
+        spy = sandbox.run(Program(code, case("self.assertIsNone(task_func(b'zebracrossin[g]', b'marzipa[n]'))")))
+        assert spy.success, spy
+
+
+def test_a_parent_with_many_open_files_gives_none_of_them_to_a_program():
+    """The channel for verdicts had a number above the limit on descriptors, which a program could write to."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    code = """
+import os
+def task_func():
+    found = []
+    for descriptor in range(3, 5000):
+        try: os.fstat(descriptor)
+        except OSError: continue
+        found.append(descriptor)
+    return len(found)
+"""
+    try:
+        with Sandbox(workers=1, limits=LIMITS, strictness="process") as sandbox:
+            report = sandbox.run(Program(code, case("self.assertLessEqual(task_func(), 2)")))
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert report.success, report
+
+
+def test_assertions_count_where_this_process_drops_its_own():
+    script = """
+import marshal
+from orchestai.sandbox.static.test_discovery import packed
+exec(marshal.loads(packed("assert 1 == 2", (), "f"))[1])
+"""
+    done = subprocess.run([sys.executable, "-O", "-c", script], capture_output=True, text=True, check=False)
+    assert "AssertionError" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "facts", ["'', wall_s=10 ** 400", "[[]] * 100000", "'a' * (2 << 20)", "'', output={'a': 1}", "'', peak_mb='1'"]
+)
+def test_no_report_of_a_test_keeps_the_verdict_from_coming(sandbox, facts):
+    code = FIND_WRITER + f"def task_func(): writer().end(0, 'passed', {facts})"
+    report = sandbox.run(Program(code, case("self.assertEqual(task_func(), 1)"), isolation="shared"))
+    assert (report.status, report.outcome()) == ("tampered", Scored(0.0))
+
+
+def test_many_tests_may_print_much(sandbox):
+    body = "print('\U0001f600' * 3000); self.assertEqual(task_func(1, 2), 3)"
+    tests = "import unittest\nclass TestCases(unittest.TestCase):\n"
+    tests += "".join(f"    def test_{i}(self): {body}\n" for i in range(900))
+    report = sandbox.run(Program(ADD, tests))
+    assert report.success, report.reason
+    assert {test.output for test in report.tests} == {"\U0001f600" * 2000}
+
+
+def test_processes_that_ended_while_they_waited_cost_nobody_a_verdict(sandbox):
+    assert sandbox.run(Program(ADD, ADD_TESTS)).success
+    for last in (False, True):
+        time.sleep(0.2)
+        for slot in processes.descendants(sandbox.server_pid):
+            if waiting := sorted(processes.descendants(slot)):
+                os.kill(waiting[-last], signal.SIGKILL)
+        time.sleep(0.2)
+        assert [sandbox.run(Program(ADD, ADD_TESTS)).status for _ in range(3)] == ["ok"] * 3
+
+
+def test_a_process_that_cannot_be_started_is_an_error_of_the_system():
+    class Full:
+        def open(self, own_sockets: int) -> bool:
+            return True
+
+        def fork(self, *_: object, **__: object) -> int:
+            raise BlockingIOError("no more processes")
+
+        def end(self, pids: list[int]) -> dict[int, processes.Usage]:
+            return processes.end_all(pids)
+
+    with pytest.raises(BlockingIOError):
+        Attempt(Full(), {}, TestProcess(Full()))
+
+
+def test_a_program_that_raises_import_errors_while_tests_load_is_not_let_off(sandbox):
+    tests = "DATA = task_func()\n" + case("self.assertEqual(DATA, 2)")
+    report = sandbox.run(Program("def task_func(): raise ImportError('x')", tests))
+    assert (report.status, report.outcome()) == ("import_error", Scored(0.0))
+    missing = sandbox.run(Program("def task_func(): return 2", "import no_such_module\n" + tests))
+    assert missing.status == "broken"
+
+
+def test_a_candidate_that_lies_about_what_it_used_changes_nothing(sandbox):
+    code = """
+import sys
+def task_func(a, b):
+    frame = sys._getframe()
+    while "meter" not in frame.f_locals: frame = frame.f_back
+    type(frame.f_locals["meter"]).__call__ = lambda self: (float("inf"), 10 ** 400)
+    return a + b
+"""
+    assert sandbox.run(Program(code, ADD_TESTS)).success
+
+
+@namespaces
+@pytest.mark.parametrize("folder", ["/sandbox", "/dev/shm"])
+def test_a_disk_that_its_owner_closed_is_replaced(monkeypatch, folder):
+    """Without root the programs' user owns it, and the slot may then not list it."""
+    found = find_namespaces()
+    assert isinstance(found, Bubblewrap)
+    monkeypatch.setattr(sandbox_module, "choose_level", lambda _: ("namespaces", Bubblewrap(found.path, True)))
+    with Sandbox(workers=1, limits=LIMITS, cache_size=0) as sandbox:
+        assert sandbox.run(Program(f"import os\nos.chmod({folder!r}, 0)\n" + ADD, ADD_TESTS)).success
+        assert [sandbox.run(Program(ADD, ADD_TESTS)).status for _ in range(4)] == ["ok"] * 4
+
+
+@namespaces
+def test_no_count_of_files_or_packets_reaches_the_next_program(strict):
+    count = """
+import os, socket
+def number():
+    file = os.open(".", os.O_TMPFILE | os.O_RDWR)
+    try: return os.fstat(file).st_ino
+    finally: os.close(file)
+def task_func():
+    lo = next(line.split() for line in open("/proc/net/dev") if "lo:" in line)
+    return number() < 100, lo[1], [line for line in open("/proc/net/snmp") if line.startswith("Ip:")][1].split()[11]
+"""
+    leave = """
+for _ in range(1000): number()
+one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+one.bind(("127.0.0.1", 0))
+one.sendto(b"x", one.getsockname())
+try: one.sendto(b"x", ("192.0.2.1", 9))
+except OSError: pass
+one.close()
+"""
+    nothing = case("self.assertEqual(task_func(), (True, '0', '0'))")
+    for program in (count, count + leave, count + leave, count, count):
+        assert strict.run(Program(program, case("task_func()"))).success
+    for _ in range(3):
+        report = strict.run(Program(count, nothing))
+        assert report.success, report
+
+
+def test_what_tests_start_has_none_of_their_descriptors(sandbox):
+    body = """
+import os, sys
+look = "import os\\nfor fd in range(3, 30):\\n  try: print(fd, os.fstat(fd))\\n  except OSError: pass"
+open("script.py", "w").write(look)
+os.system(f"{sys.executable} script.py > out")
+self.assertEqual(open("out").read(), "")
+"""
+    report = sandbox.run(Program(ADD, case(body)))
+    assert report.success, report

@@ -1,0 +1,272 @@
+"""One process runs the tests of many programs: which tests may, and that no program gains or loses by it."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from orchestai.sandbox import Limits, Program, Sandbox
+from orchestai.sandbox.bubblewrap import Bubblewrap
+from orchestai.sandbox.inside.jail import processes
+from orchestai.sandbox.levels import find_namespaces
+from orchestai.sandbox.static.self_contained import is_self_contained
+from support.sandbox_programs import ADD, ADD_TESTS, case
+
+namespaces = pytest.mark.skipif(
+    sys.platform != "linux" or not isinstance(find_namespaces(), Bubblewrap), reason=f"{find_namespaces()}"
+)
+UNREADABLE = """
+import sys
+def task_func():
+    frame = sys._getframe()
+    while "host" not in frame.f_locals: frame = frame.f_back
+    frame.f_locals["host"].pickle = lambda answer: b"no pickle"
+"""
+SLOTS = 2
+"""Of a server for one worker; programs take turns on them."""
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    limits = Limits(wall_s=20, load_s=3, test_s=1.5, memory_mb=256)
+    with Sandbox(workers=1, limits=limits, cache_size=0, strictness="strict") as sandbox:
+        yield sandbox
+
+
+def waiting_processes(sandbox: Sandbox) -> set[int]:
+    """The processes that outlast a program on every slot: those that run tests."""
+    run_on_all_slots(sandbox, Program(ADD, ADD_TESTS))
+    before = leaves(sandbox)
+    run_on_all_slots(sandbox, Program(ADD, ADD_TESTS))
+    return before & leaves(sandbox)
+
+
+def run_on_all_slots(sandbox: Sandbox, program: Program) -> None:
+    for _ in range(SLOTS):
+        sandbox.run(program)
+
+
+def leaves(sandbox: Sandbox) -> set[int]:
+    give_up = time.monotonic() + 10
+    while time.monotonic() < give_up:  # until every slot has two processes ready
+        found = {pid for pid in processes.descendants(sandbox.server_pid) if not processes.descendants(pid)}
+        if len(found) == 2 * SLOTS:
+            return found
+    raise AssertionError(f"not two processes for each slot: {found}")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "assert task_func(1) == [2, {'a': (3,)}]",
+        "self.assertEqual(task_func('x'), 'y', msg='wrong')",
+        "with self.assertRaises(ValueError): task_func()",
+        "for i in range(3):\n    with self.subTest(i=i): self.assertTrue(isinstance(task_func(i), int))",
+        "import math, copy\nself.assertAlmostEqual(task_func(copy.deepcopy([1])), math.sqrt(2))",
+        "from collections import Counter\nself.assertEqual(task_func(), Counter('ab'))",
+        "from functools import reduce\nkept = [reduce(max, task_func())]\nkept[0] += 1\nprint(kept)",
+        "with self.assertRaises(KeyError) as caught: task_func()\nself.assertEqual(caught.exception.args, ('x',))",
+    ],
+)
+def test_tests_of_values_are_self_contained(body):
+    assert is_self_contained(case(body), "task_func")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "unittest.TestCase.assertEqual = None",
+        "case = unittest.TestCase",
+        "type(self).shared = 1",
+        "self._outcome.success = True",
+        "self.__class__.shared = 1",
+        "setattr(unittest, 'x', 1)",
+        "getattr(self, '__cl' + 'ass__')",
+        "exec('import os')",
+        "open('file')",
+        "globals()['x'] = 1",
+        "__builtins__['len'] = None",
+        "import random\nrandom.random()",
+        "import os",
+        "import math as m",
+        "import math\nmath.pi = 3",
+        "import math\nmodule = math",
+        "import copy\ncopy.dispatch_table.clear()",
+        "from copy import types",
+        "from os import *",
+        "import numpy as np\nnp.seterr(all='raise')",
+        "helper(task_func())",
+        "seeded = task_func()",
+        "self = task_func\nself.x = 1",
+        "self.x = 1",
+        "from collections import Counter as self\nself.x = 1",
+        "from collections import Counter\ndef change(self): self.update = None\nchange(Counter)",
+        "async def later(): pass",
+        "from bisect import __builtins__ as names\nnames['left'] = 1",
+        "global __builtins__\n__builtins__ |= {'left': 1}",
+        "import functools, collections\nfunctools.update_wrapper(collections.Counter, self, ['assertEqual'])",
+        "generator = (1 for _ in 'a')\ngenerator.gi_frame.f_builtins['left'] = 1",
+        "found = None\nmatch self.assertEqual:\n    case object(__func__=found): print(found)",
+        "import string\nstring.Formatter().get_field('0.__class__', [self], {})",
+        "type(self).mro()",
+        "class Late:\n    def __del__(self): print('late')\nLate()",
+        "import copy\nclass Odd:\n    def __reduce_ex__(self, _): return dict, (), (None, {'x': 1})\ncopy.copy(Odd())",
+        "with self.assertLogs(): task_func()",
+    ],
+)
+def test_tests_that_can_leave_or_find_something_are_not(body):
+    assert not is_self_contained(case(body), "task_func")
+
+
+def test_cases_with_an_event_loop_are_not_self_contained():
+    assert not is_self_contained(case("task_func()").replace("TestCase)", "IsolatedAsyncioTestCase)"), "task_func")
+
+
+@namespaces
+def test_one_process_runs_the_self_contained_tests_of_many_programs(sandbox):
+    kept = waiting_processes(sandbox)
+    assert len(kept) == SLOTS
+    for code in (ADD, "def task_func(a, b): return 0", "def task_func(a, b): raise ValueError(a)", "1 +"):
+        run_on_all_slots(sandbox, Program(code, ADD_TESTS))
+    run_on_all_slots(sandbox, Program(ADD, ADD_TESTS, isolation="shared"))
+    assert waiting_processes(sandbox) == kept
+
+
+@namespaces
+@pytest.mark.parametrize(
+    ("code", "tests"),
+    [
+        ("import os\ndef task_func(): os._exit(0)", case("task_func()")),
+        ("def task_func():\n    while True: pass", case("task_func()")),
+        ("from decimal import Decimal\ndef task_func(): return Decimal(1)", case("task_func()")),
+        ("class Stays: pass\ndef task_func(): return Stays()", case("task_func()")),
+        ("def task_func(): return 'x' * (32 << 20)", case("self.assertEqual(len(task_func()), 32 << 20)")),
+        ("def task_func(): open('file', 'w').close()", case("task_func()")),
+        ("async def task_func(): pass", case("task_func()")),
+        (UNREADABLE, case("task_func()")),
+        ("import tarfile\ndef task_func(): raise tarfile.TarError", case("task_func()")),
+        ("def task_func(): pass", case("import os\ntask_func()")),
+        ("def task_func(): pass", case("task_func()\nfor i in range(60_000_000): pass")),
+    ],
+    ids=[
+        "gone",
+        "hangs",
+        "a class",
+        "an object",
+        "memory",
+        "disk",
+        "a coroutine",
+        "no pickle",
+        "an import",
+        "tests that could leave something",
+        "used up",
+    ],
+)
+def test_whatever_is_unusual_ends_the_process(sandbox, code, tests):
+    before = waiting_processes(sandbox)
+    run_on_all_slots(sandbox, Program(code, tests))
+    assert not before & waiting_processes(sandbox)
+    assert sandbox.run(Program(ADD, ADD_TESTS)).success
+
+
+@namespaces
+def test_tests_that_leave_something_meet_no_others(sandbox):
+    leave = case(
+        "import builtins, random, sys\nbuiltins.left = 1\nrandom.seed(task_func(1, 2))\nsys.modules['left'] = 1"
+    )
+    find = "import builtins, random, sys\nself.assertFalse(hasattr(builtins, 'left') or 'left' in sys.modules)\n"
+    find = case(
+        find + "random_state = random.random()\nself.assertEqual((task_func(1, 2), random_state), (3, expected))"
+    )
+    fresh = "0.8444218515250481"  # of seed 0, as every process for tests begins
+    for tests in (ADD_TESTS, leave, find.replace("expected", fresh), ADD_TESTS, leave, ADD_TESTS) * SLOTS:
+        report = sandbox.run(Program(ADD, tests))
+        assert report.success, report
+
+
+@namespaces
+def test_a_program_cannot_change_what_the_tests_of_the_next_do(sandbox):
+    """Through answers, errors, printed text, changed arguments and whatever else reaches the tests' process."""
+    code = """
+import random, sys
+def task_func(values):
+    random.seed(1)
+    print("x" * 100_000)
+    values.append(values)
+    values[0] = {"__class__": "x", "assertEqual": None}
+    sys.setrecursionlimit(10 ** 6)
+    deep = []
+    for _ in range(50_000): deep = [deep]
+    if len(values) % 2: raise AssertionError(deep)
+    return deep
+"""
+    tests = case("task_func([1])") + "    def test_2(self): task_func([1, 2])\n"
+    honest = case("values = [1]\nself.assertEqual((task_func(values), values), ([1, 2], [1]))")
+    for _ in range(2 * SLOTS):
+        sandbox.run(Program(code, tests))
+        passed = sandbox.run(Program("def task_func(values): return [*values, 2]", honest))
+        assert (passed.success, passed.tests[0].output) == (True, ""), passed
+        failed = sandbox.run(Program("def task_func(values): return [*values, 3]", honest))
+        assert (failed.passed, failed.status) == (0, "ok")
+
+
+@namespaces
+def test_a_program_is_charged_for_its_own_tests_alone(sandbox):
+    """The process has used more for others before."""
+    kept = waiting_processes(sandbox)
+    heavy = case("task_func(1, 2)\nfor i in range(2_000_000): pass")
+    run_on_all_slots(sandbox, Program(ADD, heavy))
+    light = [sandbox.run(Program(ADD, ADD_TESTS)) for _ in range(SLOTS)]
+    dear = sandbox.run(Program(ADD, heavy))
+    assert all(report.cpu_s < dear.cpu_s / 2 for report in light)
+    assert waiting_processes(sandbox) == kept
+
+
+@namespaces
+def test_what_tests_leave_to_the_garbage_collector_ends_with_them(sandbox):
+    body = """
+def later(box):
+    try: yield
+    finally: print('late')
+box = []
+box.append(later(box))
+next(box[0])
+task_func(1, 2)
+"""
+    kept = waiting_processes(sandbox)
+    run_on_all_slots(sandbox, Program(ADD, case(body)))
+    for _ in range(SLOTS):
+        report = sandbox.run(Program(ADD, case("self.assertEqual(len([[task_func] for _ in range(5000)]), 5000)")))
+        assert (report.success, report.tests[0].output) == (True, "")
+    assert waiting_processes(sandbox) == kept
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="the kernel does not count how long it waits")
+def test_time_without_a_core_counts_only_for_the_program_that_waited():
+    script = """
+import os, signal, subprocess, sys
+from orchestai.sandbox.inside.jail import processes
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+while processes.waited_s([child.pid], {}) < 0.05: pass
+os.kill(child.pid, signal.SIGSTOP)
+os.waitpid(child.pid, os.WUNTRACED)
+print(processes.waited_s([child.pid], processes.scheduled([child.pid])))
+child.kill()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert float(done.stdout) == 0
+
+
+def test_a_candidate_that_rehearsed_is_as_good_as_new():
+    code = """
+import sys
+streams = sys.stdout is sys.__stdout__, sys.stderr is sys.__stderr__
+def task_func(): return streams
+"""
+    with Sandbox(workers=1, strictness="process") as sandbox:
+        tests = case("self.assertEqual(task_func(), (True, True))")
+        report = sandbox.run(Program(code, tests, isolation="shared"))
+    assert report.success, report

@@ -1,0 +1,111 @@
+"""Libraries are used once before programs are forked: that must work, start no thread and leave nothing."""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+from orchestai.sandbox import Program, Sandbox
+from orchestai.sandbox.inside.warm_up import _USES
+from support.sandbox_programs import case
+
+SCRIPT = """
+import importlib, json, os, random, sys, threading, warnings
+from orchestai.sandbox.inside.ipc import randomness
+from orchestai.sandbox.inside import warm_up
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+def seen():
+    states = repr(randomness.get_states())
+    figures = sys.modules["matplotlib.pyplot"].get_fignums() if "matplotlib.pyplot" in sys.modules else []
+    threads = len(os.listdir("/proc/self/task")) if sys.platform == "linux" else threading.active_count()
+    return [states, warnings.filters[:], figures, threads, dict(os.environ), os.listdir()]
+before, modules = seen(), len(sys.modules)
+warm_up.warm_up()
+print(json.dumps([seen() == before, threading.active_count(), len(sys.modules) > modules]))
+"""
+
+
+@pytest.mark.parametrize("name", _USES)
+def test_every_use_works(name):
+    if find_spec(name.partition(".")[0]) is None:
+        pytest.skip(f"{name} is not installed")
+    _USES[name](importlib.import_module(name))
+
+
+def test_nothing_is_left_but_what_libraries_remember(tmp_path):
+    """In an interpreter of its own, as in the fork server: a thread would be lost in its forks, with what it holds."""
+    names = [name for name in _USES if find_spec(name.partition(".")[0])]
+    if not names:
+        pytest.skip("no such library is installed")
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *names],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert json.loads(done.stdout) == [True, 1, True]
+
+
+def test_programs_inherit_what_libraries_import_late():
+    pytest.importorskip("pandas")
+    code = "import sys\nbefore = len(sys.modules)\nimport pandas\ndef task_func():\n"
+    code += (
+        "    text = pandas.DataFrame({'a': [1]}).groupby('a').size().to_csv()\n    return len(sys.modules) - before\n"
+    )
+    with Sandbox(workers=1, preload=["pandas"], strictness="process") as sandbox:
+        report = sandbox.run(Program(code, case("self.assertEqual(task_func(), 0)")))
+    assert report.success, report
+
+
+def test_random_numbers_that_a_library_has_not_yet_begun_to_draw_stay_random():
+    """NumPy makes its generator when it is first used, which must not be the warm-up's, seeded one."""
+    pytest.importorskip("numpy")
+    script = (
+        "import numpy\nfrom orchestai.sandbox.inside import warm_up\nwarm_up.warm_up()\nprint(numpy.random.random())"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    draws = {
+        subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, env=environment).stdout
+        for _ in range(2)
+    }
+    assert len(draws) == 2
+
+
+HUGE = """
+import mmap
+from orchestai.sandbox.inside.jail import huge_pages
+
+def held():
+    lines = open("/proc/self/smaps_rollup").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("AnonHugePages:"))
+
+ours = mmap.mmap(-1, 8 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+ours.write(bytes(8 << 20))
+values = [list(range(i, i + 1000)) for i in range(1000)]
+before = held()
+huge_pages.collapse()
+by_us = held() - before
+try:
+    ours.madvise(25)  # MADV_COLLAPSE
+except OSError:
+    print("unable", end=" ")
+print(by_us, values == [list(range(i, i + 1000)) for i in range(1000)])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="huge pages are Linux's")
+def test_memory_that_is_put_into_huge_pages_holds_what_it_held():
+    found = subprocess.run([sys.executable, "-c", HUGE], capture_output=True, text=True, check=True).stdout.split()
+    assert found[-1] == "True"
+    if found[0] == "unable":
+        pytest.skip("this kernel makes no huge pages on demand")
+    assert int(found[0]) >= 6 << 10

@@ -1,0 +1,126 @@
+"""PPO's critic: its horizon over tokens and over decisions, its own learning rate, and its head start."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import torch
+
+from orchestai.config import Phase2Config
+from orchestai.lm.value_head import ValueHead
+from orchestai.outcome import Reward
+from orchestai.tasks.task import Task
+from orchestai.training.rl.algorithms.critic import VALUE_STEP
+from orchestai.training.rl.algorithms.recipes import PPO
+from orchestai.training.rl.batch import make_batch, plan_credit
+from orchestai.types import Decisions, Episode, TokenDecisions, Trajectory, Turn
+from support import bandit
+
+TASKS = {"t": Task(task_id="t", suite="s", instruct_prompt="")}
+NOTHING = torch.zeros(0)
+
+
+class Valued(bandit.Speller):
+    """A speller that estimates values with a head, over a feature for each kind of task and place."""
+
+    WIDTH = bandit.KINDS * bandit.Speller.LONGEST
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = ValueHead(self.WIDTH, 1)
+        self.adapter.data.normal_(generator=torch.Generator().manual_seed(0))
+        del self.values
+
+    @property
+    def values(self) -> torch.Tensor:
+        return self.head(torch.eye(self.WIDTH)).view(bandit.KINDS, self.LONGEST)
+
+
+def train(output, resume: bool = False, **changes) -> Valued:
+    policy = Valued()
+    changes = {"algorithm": "PPO", "eval_every": 1, "weight_decay": 0.1} | changes
+    running = bandit.trainer(output, bandit.settings(**changes), policy)
+    asyncio.run(running.train(resume=resume))
+    return policy
+
+
+def episode(values: list[float], reward: float, *, tokens: bool) -> Episode:
+    n = len(values)
+    decisions = TokenDecisions(torch.zeros(1), torch.zeros(n)) if tokens else Decisions(n, *[NOTHING] * 5)
+    turn = Turn(decisions, torch.zeros(n), torch.ones(n).bool(), torch.tensor(values), torch.zeros(n).long() - 1, 0)
+    return Episode("t", "t", (Trajectory("a", "p", (turn,)),), Reward(reward))
+
+
+def returns(tokens: bool, slots: int, **changes) -> torch.Tensor:
+    """Of a reward of 1 after the last slot, to a critic that expects nothing."""
+    config = Phase2Config(algorithm="PPO", alpha=1.0, **changes)
+    return make_batch(
+        [episode([0.0] * slots, 1.0, tokens=tokens)], TASKS, PPO, config, slots, plan_credit(config)
+    ).batch.returns[0]
+
+
+def test_a_reward_reaches_a_token_hundreds_of_tokens_before_it():
+    """0.99 ** 384 is 0.02, and with lambda 0.95 as of a plan's decisions 6e-11 is left: nothing to learn from."""
+    assert returns(True, 385).tolist() == [1.0] * 385
+    assert returns(True, 385, gamma=0.99, lambda_gae=0.95)[0] < 1e-10
+    assert returns(True, 385, lambda_gae=0.95)[0] < 1e-8
+
+
+def test_decisions_of_a_plan_keep_their_discount_and_what_is_set_holds_for_both():
+    decay = 0.99 * 0.95
+    assert returns(False, 3).tolist() == pytest.approx([decay**2, decay, 1.0])
+    for tokens in (True, False):
+        assert returns(tokens, 3, gamma=0.5, lambda_gae=1.0).tolist() == pytest.approx([0.25, 0.5, 1.0])
+
+
+def test_advantages_over_tokens_are_the_return_above_the_value_and_padding_has_none():
+    """Returns 1 and -1 at every token; before whitening 1 - V and -1 - V, so the order of all is that of these."""
+    rows = [episode([0.5, 0.0, 0.9], 1.0, tokens=True), episode([-0.5], -1.0, tokens=True)]
+    config = Phase2Config(algorithm="PPO", alpha=1.0)
+    batch = make_batch(rows, TASKS, PPO, config, 3, plan_credit(config)).batch
+    assert batch.returns.tolist() == [[1.0, 1.0, 1.0], [-1.0, 0.0, 0.0]]
+    assert batch.mask.tolist() == [[True] * 3, [True, False, False]]
+    plain = torch.tensor([0.5, 1.0, 0.1, -0.5])
+    whitened = (plain - plain.mean()) / plain.std()
+    assert batch.advantages[batch.mask].tolist() == pytest.approx(whitened.tolist(), abs=1e-6)
+    assert not batch.advantages[~batch.mask].any()
+
+
+def test_a_head_does_not_care_for_the_scale_of_its_features():
+    head, features = ValueHead(8, 1), torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
+    assert not head(features).any()
+    torch.nn.init.normal_(head.weight)
+    torch.testing.assert_close(head(300 * features + 7), head(features), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(("changes", "rate"), [({}, VALUE_STEP / Valued.WIDTH), ({"value_learning_rate": 0.3}, 0.3)])
+def test_the_critic_learns_at_its_own_rate(tmp_path, changes, rate):
+    """A first step of Adam changes a weight by the learning rate; the policy's is one that teaches a critic nothing."""
+    before = Valued().adapter
+    policy = train(tmp_path, learning_rate=1e-6, weight_decay=0.0, num_episodes=12, **changes)
+    assert policy.head.weight.abs().max().item() == pytest.approx(rate, rel=1e-3)
+    assert 0 < (policy.adapter - before).abs().max().item() < 1.1e-6
+
+
+def test_the_critic_may_begin_alone(tmp_path):
+    """The policy stays as it is, bit for bit, and learns from the third update on."""
+    changes = {"value_warmup_updates": 2, "entropy_coef": 0.1, "kl_coef": 0.1, "warmup_updates": 2}
+    held = train(tmp_path / "held", num_episodes=24, **changes)
+    assert torch.equal(held.adapter, Valued().adapter)
+    assert held.head.weight.any()
+    freed = train(tmp_path / "freed", num_episodes=48, **changes)
+    assert not torch.equal(freed.adapter, held.adapter)
+    rates = [row["learning_rate"] for row in bandit.rows(tmp_path / "freed")]
+    assert rates == pytest.approx([0.0, 0.0, 0.05, 0.1]), "the policy's own warm-up comes after the critic's"
+
+
+def test_a_run_that_was_stopped_in_the_head_start_goes_on_bit_for_bit(tmp_path):
+    changes = {"value_warmup_updates": 2, "num_minibatches": 2}
+    whole = train(tmp_path / "whole", num_episodes=48, **changes)
+    train(tmp_path / "halves", num_episodes=12, **changes)
+    resumed = train(tmp_path / "halves", resume=True, num_episodes=48, **changes)
+    for (name, one), other in zip(whole.named_parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(one, other), name
+    figures = [[bandit.timeless(row) for row in bandit.rows(tmp_path / name)] for name in ("whole", "halves")]
+    assert figures[0] == figures[1]

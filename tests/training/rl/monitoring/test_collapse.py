@@ -1,0 +1,126 @@
+"""A policy that falls apart ends training with a message that says what happened and what to do."""
+
+import asyncio
+import dataclasses
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from orchestai.config import Phase2Config
+from orchestai.errors import UserError
+from orchestai.training.rl.monitoring.training_report import TrainingReport
+from orchestai.training.rl.monitoring.training_state import Position
+from orchestai.training.rl.trainer import RunSummary
+from support import bandit
+
+
+def train(output, planner=None, **changes) -> RunSummary:
+    execute = changes.pop("execute", bandit.execute)
+    running = bandit.trainer(output, bandit.settings(**changes), planner or bandit.Speller(), execute=execute)
+    return asyncio.run(running.train())
+
+
+def test_low_entropy_ends_training(tmp_path):
+    """Half the tasks are solved at once, so entropy falls; the rows say when, and the count survives a good update."""
+    summary = train(tmp_path, min_entropy=1.0, collapse_patience=3, learning_rate=0.3, num_episodes=24 * 10)
+    entropies = [row["entropy"] for row in bandit.rows(tmp_path)]
+    assert summary.updates == len(entropies) < 20
+    assert all(entropy < 1 for entropy in entropies[-3:])
+    assert not any(all(e < 1 for e in entropies[i : i + 3]) for i in range(len(entropies) - 3))
+    assert "stayed below training.phase2_rl.min_entropy=1 for 3 updates" in summary.stopped
+    assert "entropy_coef" in summary.stopped
+
+
+def test_invalid_plans_end_training(tmp_path):
+    """A speller that mostly ends at once, with too small a learning rate to change."""
+    planner = bandit.Speller()
+    planner.base.data[:, :, planner.END] = 4.0
+    changes = {"max_invalid_share": 0.5, "collapse_patience": 4, "learning_rate": 1e-6}
+    summary = train(tmp_path, planner, **changes)
+    assert summary.updates == 4
+    assert "max_invalid_share=0.5 were invalid in 4 updates in a row (now " in summary.stopped
+    assert train(tmp_path / "off", planner, **changes | {"max_invalid_share": None, "num_episodes": 72}).stopped == ""
+
+
+def test_nothing_is_stopped_by_default(tmp_path):
+    assert train(tmp_path, learning_rate=0.3).stopped == ""
+
+
+def test_broken_weights_are_named_before_anything_is_executed(tmp_path):
+    class Broken(bandit.Speller):
+        def plan(self, tasks, *, sample=None):
+            plans = super().plan(tasks, sample=sample)
+            if sample is not None and self.adapter.abs().max() > 0:
+                plans[0].logp.fill_(math.nan)
+            return plans
+
+    with pytest.raises(UserError, match=r"update 2: the planner's log-probabilities .* not finite.*earlier checkpoint"):
+        train(tmp_path, Broken())
+    assert len(bandit.rows(tmp_path)) == 1
+
+
+def test_broken_scores_are_named_too(tmp_path):
+    """As where the sampler is another program, and only the planner overflows."""
+
+    class Broken(bandit.Speller):
+        def score(self, *args, **kwargs):
+            scores = super().score(*args, **kwargs)
+            return dataclasses.replace(scores, logp=scores.logp + math.nan)
+
+    with pytest.raises(UserError, match=r"update 1: the planner's log-probabilities"):
+        train(tmp_path, Broken(), sampler_correction="token_truncate")
+
+
+def test_a_gradient_that_is_not_finite_is_never_applied(tmp_path):
+    class Overflowing(bandit.Speller):
+        def score(self, *args, **kwargs):
+            scores = super().score(*args, **kwargs)
+            scores.logp.register_hook(lambda gradient: gradient * math.inf)
+            return scores
+
+    planner = Overflowing()
+    with pytest.raises(UserError, match=r"update 1: the gradient is not finite.*learning_rate"):
+        train(tmp_path, planner)
+    assert not planner.adapter.any()
+
+
+def test_a_reward_that_raises_ends_training_with_its_own_error(tmp_path):
+    """In one process; in several, every one raises it (`test_distributed`)."""
+
+    async def broken(task, workflow, sample=0):
+        raise ZeroDivisionError("no tests")
+
+    with pytest.raises(ZeroDivisionError, match="no tests"):
+        train(tmp_path, execute=broken)
+
+
+def test_figures_tell_what_was_sampled_and_only_what_was_measured(tmp_path):
+    async def same(task, workflow, sample=0):
+        return (await bandit.execute(task, workflow, sample)).model_copy(update={"tests_passed": 0})
+
+    train(tmp_path, num_episodes=12)
+    (row,) = bandit.rows(tmp_path)
+    assert 1 <= row["slots_per_plan"] <= 4
+    seconds = sum(value for key, value in row.items() if key.startswith("seconds_"))
+    assert row["slots_per_second"] == pytest.approx(row["slots_per_plan"] * 12 * 8 / seconds)
+    assert {"loss", "kl", "entropy", "ratio", "max_ratio", "clip_low_share", "clip_high_share"} <= row.keys()
+
+    train(tmp_path / "flat", bandit.Bandit(), num_episodes=12, alpha=0.0)
+    (row,) = bandit.rows(tmp_path / "flat")
+    assert row["flat_group_share"] == 1
+    assert not {"loss", "entropy", "ratio"} & row.keys(), "nothing was learned, so there is nothing to say"
+
+
+def test_wandb_gets_a_table_of_plans(tmp_path):
+    tables = []
+    tracker = SimpleNamespace(name="wandb", log_table=lambda name, **table: tables.append((name, table)))
+    other = SimpleNamespace(name="tensorboard")
+    accelerator = SimpleNamespace(is_main_process=True, trackers=[other, tracker], log=lambda *_, **__: None)
+    metrics = {"reward": 0.5, "success": 0.5, "flat_group_share": 0.0, "unscorable_share": 0.0}
+    samples = [{"task_id": "a", "reward": 1.0, "success": 1.0}, {"task_id": "b", "reward": None}]
+    with TrainingReport(tmp_path, accelerator, config=Phase2Config(), position=Position(), resumed=False) as report:
+        report.update(Position(update=3), metrics, samples)
+        report.update(Position(update=4), metrics, [])
+    rows = [["a", 1.0, 1.0], ["b", None, None]]
+    assert tables == [("plans", {"columns": ["task_id", "reward", "success"], "data": rows, "step": 3})]

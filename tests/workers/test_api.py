@@ -1,0 +1,263 @@
+"""Models behind an OpenAI-compatible server, against a real HTTP server that speaks the protocol and fails on cue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from tenacity import Future, RetryCallState
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import PreTrainedTokenizerFast
+
+from orchestai.config import ModelConfig
+from orchestai.errors import FaultKind, InfrastructureError, UserError
+from orchestai.workers import openai_api
+from orchestai.workers.api_faults import PassingError, retry_after
+from orchestai.workers.base import WorkerError
+from orchestai.workers.generation import Cached, Prompt, SamplingParams
+from orchestai.workers.openai_api import LONGEST_WAIT_S, OpenAIGenerator, wait_s
+from support.chat_server import ChatServer, Reply, chat, error, serving
+
+PROMPT = Prompt((("system", "be brief"), ("user", "hello")), prefill="def f")
+PARAMS = SamplingParams(temperature=0.5, max_new_tokens=7, stop=("END", "b", "c", "d", "STOP"))
+KEY = "sk-very-secret"
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with serving() as running:
+        yield running
+
+
+def model(url: str, **settings: Any) -> OpenAIGenerator:
+    return OpenAIGenerator(ModelConfig(kind="openai_api", name="tiny", base_url=url, **settings))
+
+
+async def test_a_request_and_its_answer(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    generator = model(server.url)
+    await generator.check()
+    completion = await generator.generate(PROMPT, PARAMS, 0)
+    assert completion.text == "out ", "cut at a stop string that the server was not sent"
+    assert (completion.prompt_tokens, completion.completion_tokens) == (11, 3)
+    assert completion.latency_ms > 0
+    (asked,) = server.asked
+    assert asked["messages"][-1] == {"role": "assistant", "content": "def f"}
+    assert (asked["model"], asked["temperature"], asked["max_tokens"]) == ("tiny", 0.5, 7)
+    assert asked["stop"] == ["END", "b", "c", "d"], "servers take four"
+    await generator.generate(PROMPT, PARAMS, 1)
+    assert server.asked[1]["seed"] != asked["seed"]
+    assert server.keys[0] == f"Bearer {KEY}"
+    assert KEY not in completion.model_dump_json() + generator.identity
+    await generator.close()
+
+
+async def test_passing_faults_are_tried_again(server: ChatServer) -> None:
+    server.script = [Reply(error(), status=429), Reply(error(), status=503), Reply(b"<html>", content_type="text/html")]
+    generator = model(server.url)
+    assert (await generator.generate(PROMPT, PARAMS, 0)).text == "out "
+    assert len(server.asked) == 4
+    await generator.close()
+
+
+async def test_a_time_out_is_tried_again(server: ChatServer) -> None:
+    server.script = [Reply(silent=True)]
+    generator = model(server.url, timeout_s=1.0)
+    completion = await generator.generate(PROMPT, PARAMS, 0)
+    assert (completion.text, len(server.asked)) == ("out ", 2)
+    assert completion.latency_ms < 1000, "the latency is that of the try that answered"
+    await generator.close()
+
+
+TRIES = 3
+FAULTS: dict[str, tuple[Reply, FaultKind | type[WorkerError], int, str]] = {
+    "no money": (Reply(error("add credits"), 402), "payment", 1, "no money or quota left.*add credits.*top it up"),
+    "no quota": (Reply(error("quota", code="insufficient_quota"), 429), "payment", 1, "quota left"),
+    "no credit": (Reply(error("Your credit balance is too low"), 400), "payment", 1, "credit balance"),
+    "an error of money in a good answer": (Reply(error("add credits", code=402)), "payment", 1, "quota left"),
+    "a wrong key": (Reply(error(f"Incorrect key {KEY}"), 401), "authentication", 1, "refused.*variable MY_KEY"),
+    "no permission": (Reply(error("not in your country"), 403), "authentication", 1, "not in your country"),
+    "no model": (Reply(error("no such model"), 404), "model", 1, r"no model 'tiny' there.*/v1/models"),
+    "too many requests": (Reply(error("slow down"), 429), "rate_limit", TRIES, "slow down.* after 3 tries"),
+    "too many requests in a good answer": (Reply(error("slow down", code=429)), "rate_limit", TRIES, "slow down"),
+    "a request that took too long": (Reply(error(), 408), "timeout", TRIES, "HTTP 408"),
+    "a conflict": (Reply(error(), 409), "server", TRIES, "HTTP 409"),
+    "too early": (Reply(error(), 425), "server", TRIES, "HTTP 425"),
+    "a broken server": (Reply(error(), 500), "server", TRIES, "HTTP 500: fault"),
+    "a gateway's page": (Reply(b"<html>bad gateway</html>", 502, "text/html"), "server", TRIES, "HTTP 502"),
+    "an overloaded server": (Reply(error(), 529), "server", TRIES, "HTTP 529"),
+    "no choice": (Reply(chat(choices=[])), "bad_response", TRIES, "no choice.* after 3 tries"),
+    "no choices": (Reply(chat(choices=None)), "bad_response", TRIES, "no choice"),
+    "an error in a good answer": (Reply(error("upstream")), "bad_response", TRIES, "error instead of an answer.*upstr"),
+    "an error in a choice": (
+        Reply(chat(choices=[{"index": 0, "error": {"message": "upstream", "code": 502}, "finish_reason": "error"}])),
+        "server",
+        TRIES,
+        "upstream",
+    ),
+    "a page": (Reply(b"<html>log in</html>", content_type="text/html"), "bad_response", TRIES, "not an answer.*log in"),
+    "no JSON": (Reply(b"{oops"), "bad_response", TRIES, "not an answer"),
+    "JSON of something else": (Reply([1, 2]), "bad_response", TRIES, "not an answer"),
+    "nothing": (Reply(b""), "bad_response", TRIES, "not an answer"),
+    "half the JSON": (Reply(b'{"choices": [{"message": {"content": "ou'), "bad_response", TRIES, "not an answer"),
+    "half the bytes": (Reply(missing=100), "connection", TRIES, "lost"),
+    "a lost connection": (Reply(drops=True), "connection", TRIES, "lost"),
+    "an answer of nothing": (Reply(chat("", usage=None)), "bad_response", TRIES, "no token was written"),
+    "an answer without text": (Reply(chat(None, usage=None)), "bad_response", TRIES, "no token was written"),
+    "a generation that broke off": (Reply(chat("ou", "error")), "bad_response", TRIES, "broke off"),
+    "a bad request": (Reply(error("unknown field seed"), 400), "bad_request", 1, "does not take.*unknown field seed"),
+    "a request that fits no schema": (Reply({"detail": "stop"}, 422), "bad_request", 1, "stop"),
+    "a firewall": (Reply(b"<html>", 403, "text/html"), "bad_request", 1, "HTTP 403"),
+    "a long prompt": (
+        Reply(error("maximum context length is 8", code="context_length_exceeded"), 400),
+        WorkerError,
+        1,
+        "too long for the model",
+    ),
+    "a large body": (Reply(error("request entity too large"), 413), WorkerError, 1, "too long"),
+    "a forbidden prompt": (Reply(error("x", code="content_policy_violation"), 400), WorkerError, 1, "content policy"),
+    "a flagged prompt": (Reply(error("your input was flagged"), 403), WorkerError, 1, "content policy"),
+    "a withheld reply": (Reply(chat("", "content_filter")), WorkerError, 1, "withheld the reply"),
+}
+"""What a server does; what that is, after how many tries, and what is said."""
+
+
+@pytest.mark.parametrize("case", FAULTS)
+async def test_every_fault_of_a_server_has_its_kind(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, case: str
+) -> None:
+    """Most were scored as failures of the worker, or ended the command with a traceback; and no cache keeps one."""
+    monkeypatch.setenv("MY_KEY", KEY)
+    monkeypatch.setattr(openai_api, "FIRST_WAIT_S", 0.001)
+    reply, wanted, tries, words = FAULTS[case]
+    server.script = [reply] * TRIES
+    generator = Cached(model(server.url, max_retries=TRIES - 1, api_key_env="MY_KEY"), tmp_path)
+    kind = wanted if isinstance(wanted, type) else InfrastructureError
+    with pytest.raises(kind, match=words) as caught:
+        await generator.generate(PROMPT, PARAMS, 0)
+    if isinstance(caught.value, WorkerError):
+        paid = (11, 3) if "withheld" in case else (0, 0)
+        assert (caught.value.usage.prompt_tokens, caught.value.usage.completion_tokens) == paid
+    else:
+        assert isinstance(caught.value, InfrastructureError)
+        assert caught.value.kind == wanted
+    assert type(caught.value) is kind
+    assert len(server.asked) == tries
+    assert server.url in str(caught.value)
+    assert KEY not in str(caught.value)
+    server.script = []
+    completion = await generator.generate(PROMPT, PARAMS, 0)
+    assert (completion.text, completion.source) == ("out ", "live"), "asked again, and not remembered"
+    await generator.close()
+
+
+async def test_an_empty_reply_for_which_tokens_were_written_is_an_answer(server: ChatServer) -> None:
+    """A model may end its turn at once, or spend all its tokens on thinking: that is its own failure."""
+    server.after = Reply(chat(None, "length"))
+    generator = model(server.url)
+    completion = await generator.generate(PROMPT, PARAMS, 0)
+    assert (completion.text, completion.completion_tokens) == ("", 3)
+    assert len(server.asked) == 1
+    await generator.close()
+
+
+async def test_tokens_that_a_server_does_not_count_are_counted_here(server: ChatServer) -> None:
+    """Without usage an answer was free."""
+    text = "a reply of some length, which is cut STOP here"
+    for usage in (None, {}, {"prompt_tokens": None, "completion_tokens": None}, {"prompt_tokens": 0}):
+        server.after = Reply(chat(text, usage=usage))
+        generator = model(server.url)
+        completion = await generator.generate(PROMPT, PARAMS, 0)
+        assert completion.usage_estimated
+        # 3 tokens around each of 3 messages and before the reply, and 1 token for each 4 bytes begun.
+        assert completion.prompt_tokens == 3 * 4 + 2 + 2 + 2
+        assert completion.completion_tokens == 12, "what is behind the stop string was written too"
+        await generator.close()
+    server.after = Reply()
+    generator = model(server.url)
+    assert not (await generator.generate(PROMPT, PARAMS, 0)).usage_estimated
+    await generator.close()
+
+
+async def test_tokens_are_counted_by_the_models_own_tokenizer_where_it_is_here(
+    server: ChatServer, tmp_path: Path
+) -> None:
+    words = Tokenizer(WordLevel({"?": 0}, unk_token="?"))
+    words.pre_tokenizer = Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?").save_pretrained(tmp_path)
+    server.after = Reply(chat("one two three", usage=None))
+    generator = OpenAIGenerator(ModelConfig(kind="openai_api", name=str(tmp_path), base_url=server.url))
+    completion = await generator.generate(PROMPT, PARAMS, 0)
+    assert (completion.prompt_tokens, completion.completion_tokens) == (3 * 4 + 2 + 1 + 2, 3)
+    assert completion.usage_estimated
+    await generator.close()
+
+
+def test_the_wait_is_what_the_server_asks_for_within_a_bound() -> None:
+    state = RetryCallState(cast(Any, None), None, (), {})
+    state.attempt_number = 3
+
+    def waits(after_s: float | None) -> float:
+        state.outcome = Future.construct(3, PassingError("rate_limit", "slow down", after_s), has_exception=True)
+        return wait_s(state)
+
+    assert 7.0 <= waits(7.0) <= 7.7
+    assert waits(1e6) == LONGEST_WAIT_S
+    assert waits(0.0) == 0.0
+    assert 0 <= waits(None) <= 2.0
+    state.attempt_number = 30
+    assert waits(None) <= LONGEST_WAIT_S
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "12"}, 12.0),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after": "12", "retry-after-ms": "250"}, 0.25),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:30 GMT"}, 30.0),
+        ({"retry-after": "Wed, 21 Oct 2015 07:27:00 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({}, None),
+    ],
+)
+def test_retry_after_is_a_number_or_a_date(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers, now=datetime(2015, 10, 21, 7, 28, tzinfo=timezone.utc)) == seconds
+
+
+async def test_a_missing_key_names_the_variable(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", KEY)
+    generator = model(server.url, api_key_env="MY_KEY")
+    server.script = [Reply(error(f"wrong key {KEY}"), status=401)]
+    with pytest.raises(UserError, match="variable MY_KEY") as caught:
+        await generator.check()
+    assert KEY not in str(caught.value)
+    server.script = [Reply(error("add credits"), status=402)]
+    with pytest.raises(UserError, match="add credits"):
+        await generator.check()
+    for answers in (Reply(error(), status=404), Reply(b"<html>", content_type="text/html"), Reply(b"{oops")):
+        server.script = [answers]
+        await generator.check()  # not every server lists its models
+    await generator.close()
+    monkeypatch.delenv("MY_KEY")
+    remote = model("https://api.example.invalid/v1", api_key_env="MY_KEY")
+    with pytest.raises(UserError, match="export MY_KEY"):
+        await remote.check()
+    await remote.close()
+
+
+async def test_an_unreachable_server_is_one_clear_line(server: ChatServer) -> None:
+    server.shutdown()
+    server.server_close()
+    generator = model(server.url, max_retries=0)
+    with pytest.raises(UserError, match=f"cannot reach {server.url}; is the server running") as caught:
+        await generator.check()
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InfrastructureError, match=r"connection refused.* after 1 try$"):
+        await generator.generate(PROMPT, PARAMS, 0)
+    await generator.close()

