@@ -95,7 +95,7 @@ def open_policies(
             model = _with_adapter(base, config, folder)
         else:
             model, tokenizer = _open(config, source, folder, keys)
-        chat_renderers[name] = IncrementalChatRenderer(tokenizer, thinking=config.model.thinking)
+        chat_renderers[name] = IncrementalChatRenderer(tokenizer, thinking=config.model.thinking, key=keys.name)
         opened[name] = TokenPolicy(
             model,
             tokenizer,

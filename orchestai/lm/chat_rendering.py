@@ -18,6 +18,7 @@ from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from orchestai.errors import UserError
+from orchestai.lm.model_keys import AGENTS
 from orchestai.types import Message, Speaker
 
 PLAIN_TEMPLATE = (
@@ -43,7 +44,12 @@ _PROBE: tuple[Message, ...] = (
 
 
 def prompt_ids(
-    tokenizer: PreTrainedTokenizerBase, messages: Sequence[tuple[str, str]], prefill: str = "", **options: Any
+    tokenizer: PreTrainedTokenizerBase,
+    messages: Sequence[tuple[str, str]],
+    prefill: str = "",
+    *,
+    key: str,
+    **options: Any,
 ) -> list[int]:
     """Token ids of (speaker, text) messages that are read once, with the beginning of the assistant's turn.
 
@@ -51,6 +57,7 @@ def prompt_ids(
 
     Args:
         prefill: what the assistant's turn begins with.
+        key: the configuration's key that names the model, for messages.
         options: for the template, such as `enable_thinking`.
 
     Raises:
@@ -59,11 +66,13 @@ def prompt_ids(
     if tokenizer.chat_template is None:
         text = "".join(f"{content}\n" for _, content in messages)
         return list(tokenizer(text + prefill).input_ids)
-    text = _render(tokenizer, [{"role": role, "content": content} for role, content in messages], options)
+    text = _render(tokenizer, [{"role": role, "content": content} for role, content in messages], options, key)
     return list(tokenizer(text + prefill, add_special_tokens=False).input_ids)
 
 
-def _render(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, object]], options: Any) -> str:
+def _render(
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, object]], options: Any, key: str
+) -> str:
     """What the chat template writes, with the beginning of the assistant's turn.
 
     Raises:
@@ -74,7 +83,7 @@ def _render(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, 
         return str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, **options))
     except (TemplateError, TypeError, KeyError) as error:
         speakers = ", ".join(str(message["role"]) for message in messages)
-        raise UserError(f"the model's chat template refuses a conversation of {speakers}: {error}") from error
+        raise UserError(f"{key}: the model's chat template refuses a conversation of {speakers}: {error}") from error
 
 
 class IncrementalChatRenderer:
@@ -87,6 +96,7 @@ class IncrementalChatRenderer:
 
     Args:
         thinking: let models think aloud that can be told not to (`enable_thinking` of their templates).
+        key: the configuration's key that names the model, for messages.
 
     Attributes:
         end_ids: tokens with which the template ends a turn; empty where it ends turns with words.
@@ -96,7 +106,8 @@ class IncrementalChatRenderer:
         UserError: the template cannot be used at all.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, thinking: bool = False) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, thinking: bool = False, key: str = AGENTS.name) -> None:
+        self._key = key
         self._tokenizer: Any = tokenizer
         self._options: dict[str, Any] = {"enable_thinking": thinking}
         if tokenizer.chat_template is None:
@@ -167,7 +178,7 @@ class IncrementalChatRenderer:
         return self._ids(self._text(marked).rpartition(mark)[2])
 
     def _text(self, messages: Sequence[Message]) -> str:
-        return _render(self._tokenizer, self._adapted(messages), self._options)
+        return _render(self._tokenizer, self._adapted(messages), self._options, self._key)
 
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False).input_ids)

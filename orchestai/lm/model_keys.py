@@ -18,5 +18,5 @@ class ModelKeys:
     section: str
 
 
+PLANNER = ModelKeys("planner.language.model", "planner.language")
 AGENTS = ModelKeys("model.name", "model")
-"""Those of a run of agents."""

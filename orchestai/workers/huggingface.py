@@ -102,7 +102,7 @@ class HuggingFaceGenerator:
 
     def _row(self, tokenizer: PreTrainedTokenizerBase, asked: _Asked) -> Row:
         return Row(
-            prompt=tuple(prompt_ids(tokenizer, asked.prompt.messages, asked.prompt.prefill)),
+            prompt=tuple(prompt_ids(tokenizer, asked.prompt.messages, asked.prompt.prefill, key=f"{self._key}.name")),
             temperature=asked.params.temperature,
             max_new_tokens=asked.params.max_new_tokens,
             stop=asked.params.stop,

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from orchestai.errors import UserError
-from orchestai.lm.chat_rendering import IncrementalChatRenderer
+from orchestai.lm.chat_rendering import IncrementalChatRenderer, prompt_ids
 from support.repository import REPOSITORY
 
 CHATML = """\
@@ -280,7 +280,8 @@ def test_a_model_without_template_gets_the_plain_one():
 
 
 def test_a_template_that_refuses_everything_is_the_users_to_mend():
-    with pytest.raises(UserError, match="chat template refuses a conversation of user"):
-        IncrementalChatRenderer(tokenizer_for("{{ raise_exception('no') }}", "</s>")).render(
-            [{"role": "user", "content": "x"}]
-        )
+    refusing = tokenizer_for("{{ raise_exception('no') }}", "</s>")
+    with pytest.raises(UserError, match=r"^agents\.models\.critic: .*chat template refuses a conversation of user"):
+        IncrementalChatRenderer(refusing, key="agents.models.critic").render([{"role": "user", "content": "x"}])
+    with pytest.raises(UserError, match=r"^workers\.models\.small\.name: .*chat template refuses"):
+        prompt_ids(refusing, [("user", "x")], key="workers.models.small.name")

@@ -20,7 +20,8 @@ from orchestai.config import PlannerConfig, WorkersConfig
 from orchestai.config.section import RootSection
 from orchestai.errors import UserError, first_problem
 from orchestai.lm import loading
-from orchestai.planner.language.open_model import KEYS, open_model, source
+from orchestai.lm.model_keys import PLANNER
+from orchestai.planner.language.open_model import open_model, source
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.storage import artifacts, digests
 from orchestai.workers.pool import worker_cards
@@ -111,9 +112,9 @@ def load_language_planner(
     language = settings.language.model_copy(update=kept)
     own = settings.model_copy(update={"language": language})
     if made_for.lora is None:
-        model, tokenizer = loading.read_model(str(path), language, KEYS)
+        model, tokenizer = loading.read_model(str(path), language, PLANNER)
     else:
-        model, _ = loading.read_model(source(language, workers), language, KEYS)
+        model, _ = loading.read_model(source(language, workers), language, PLANNER)
         loading.load_adapter(model, made_for.lora, path)
         tokenizer = AutoTokenizer.from_pretrained(path)
     planner = LanguagePlanner(own, cards, model, tokenizer, value_head=value_head)

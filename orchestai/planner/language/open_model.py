@@ -11,11 +11,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from orchestai.config import TINY, LanguageConfig, PlannerConfig, WorkersConfig
 from orchestai.errors import UserError
 from orchestai.lm import loading
-from orchestai.lm.model_keys import ModelKeys
+from orchestai.lm.model_keys import PLANNER
 from orchestai.planner.language.tiny import tiny_model, tiny_tokenizer
 from orchestai.workers.pool import worker_cards
-
-KEYS = ModelKeys("planner.language.model", "planner.language")
 
 
 def open_model(
@@ -32,12 +30,12 @@ def open_model(
     settings = planner.language
     if settings.model == TINY:
         if not texts:
-            raise UserError(f"{KEYS.name}: `tiny` knows nothing before phase 1; pass a checkpoint of phase 1")
+            raise UserError(f"{PLANNER.name}: `tiny` knows nothing before phase 1; pass a checkpoint of phase 1")
         tokenizer = tiny_tokenizer(planner, worker_cards(workers), texts, workers.models_dir)
         tiny: nn.Module = tiny_model(planner, tokenizer)
         tiny.to(dtype=loading.DTYPES[settings.dtype])
         return cast(PreTrainedModel, tiny), tokenizer
-    model, tokenizer = loading.read_model(source(settings, workers), settings, KEYS)
+    model, tokenizer = loading.read_model(source(settings, workers), settings, PLANNER)
     if settings.lora is not None:
         loading.add_adapter(model, settings.lora)
     return model, tokenizer
@@ -49,4 +47,4 @@ def source(settings: LanguageConfig, workers: WorkersConfig) -> str:
     Raises:
         UserError: there is no such model, or the name is of a model behind a server.
     """
-    return loading.find_source(settings.model, workers.models, workers.models_dir, KEYS.name)
+    return loading.find_source(settings.model, workers.models, workers.models_dir, PLANNER.name)

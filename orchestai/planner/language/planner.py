@@ -9,11 +9,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from orchestai.config import PlannerConfig
 from orchestai.lm.length_batches import length_batches
+from orchestai.lm.model_keys import PLANNER
 from orchestai.lm.sampling import Choose, Completion
 from orchestai.lm.token_policy import TokenPolicy
 from orchestai.planner.base import Plan
 from orchestai.planner.language.constrained import plan_grammar
-from orchestai.planner.language.open_model import KEYS
 from orchestai.planner.language.plan_text import read_plan
 from orchestai.planner.language.prompt import PromptTooLongError, PromptWriter
 from orchestai.tasks.task import Task
@@ -52,7 +52,7 @@ class LanguagePlanner(TokenPolicy):
             max_slots=language.max_new_tokens,
             value_head=value_head,
             gradient_checkpointing=language.gradient_checkpointing,
-            keys=KEYS,
+            keys=PLANNER,
         )
         self.config = config
         self.cards = tuple(cards)

@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from orchestai.config import PlannerConfig
 from orchestai.lm.chat_rendering import prompt_ids
+from orchestai.lm.model_keys import PLANNER
 from orchestai.planner.language.plan_text import with_numbers, without_workers, write_plan
 from orchestai.planner.language.prompt_examples import worked_examples
 from orchestai.workers.base import WorkerCard
@@ -71,7 +72,7 @@ class PromptWriter:
         """
         messages = [*self._before, ("user", self._shown(instruction))]
         # Read by templates of models that would think aloud before the plan.
-        ids = prompt_ids(self._tokenizer, messages, enable_thinking=False)
+        ids = prompt_ids(self._tokenizer, messages, key=PLANNER.name, enable_thinking=False)
         if len(ids) > self._limit:
             raise PromptTooLongError(
                 f"a prompt of {len(ids)} tokens, but planner.language.max_prompt_tokens is {self._limit}"
