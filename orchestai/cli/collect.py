@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from orchestai.cli.options import CONFIG, EXECUTION_LOGS, ConfigFile, Overrides, Record, flag, override, say
 
 if TYPE_CHECKING:
-    from orchestai.config import Config
+    from orchestai.config import Config, TasksConfig
     from orchestai.execution.result import Execution
     from orchestai.tasks.task import Task
 
@@ -68,7 +68,7 @@ async def run_collect(
     from orchestai.storage.folder_lock import locked
     from orchestai.tasks.suite import data_fingerprint
 
-    tasks = tasks_to_collect(config)
+    tasks = tasks_to_collect(config.tasks)
     form = reward_form(
         config.rewards, config.training.phase2_rl, reference_of(planner) if is_checkpoint(planner) else None
     )
@@ -102,13 +102,13 @@ async def run_collect(
     )
 
 
-def tasks_to_collect(config: Config) -> list[Task]:
+def tasks_to_collect(settings: TasksConfig) -> list[Task]:
     """The tasks to learn from, cut to `tasks.limit`, and as large a share of those to validate on; none for tests."""
     from orchestai.tasks.splits import open_splits
 
-    splits = open_splits(config.tasks)
+    splits = open_splits(settings)
     if description := splits.describe():
         say(description)
-    train = splits.train[: config.tasks.limit]
+    train = splits.train[: settings.limit]
     share = len(train) / max(len(splits.train), 1)
     return [*train, *splits.validation[: ceil(share * len(splits.validation))]]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestai.config import TasksConfig, load, load_config
+from orchestai.config import Config, TasksConfig, load, load_config
 from orchestai.config.agents import AgentConfig, AgentsConfig
 from orchestai.errors import UserError
 
@@ -24,16 +24,13 @@ def path(tmp_path):
     return file
 
 
-@pytest.mark.parametrize("section", ["execution", "agents"])
-def test_a_key_of_an_earlier_version_is_understood_with_a_warning(tmp_path, path, caplog, section):
+@pytest.mark.parametrize(("section", "kind", "rest"), [("execution", Config, MINIMAL), ("agents", AgentConfig, "")])
+def test_a_key_of_an_earlier_version_is_understood_with_a_warning(path, caplog, section, kind, rest):
     """Also one that an earlier version wrote with all others; what is said by the present key wins."""
-    whole, loader = {"execution": (MINIMAL, load_config), "agents": ("", lambda *words: load(AgentConfig, *words))}[
-        section
-    ]
-    path.write_text(f"{whole}\n{section}: {{unscorable_limit: 0.5}}\n")
-    assert loader(path).tasks.unscorable_limit == 0.5
+    path.write_text(f"{rest}\n{section}: {{unscorable_limit: 0.5}}\n")
+    assert load(kind, path).tasks.unscorable_limit == 0.5
     assert f"{section}.unscorable_limit is now tasks.unscorable_limit" in caplog.text
-    assert loader(path, ["tasks.unscorable_limit=0.1"]).tasks.unscorable_limit == 0.1
+    assert load(kind, path, ["tasks.unscorable_limit=0.1"]).tasks.unscorable_limit == 0.1
 
 
 def test_the_repository_config_loads_and_survives_a_round_trip(tmp_path, repository):

@@ -18,8 +18,10 @@ from typing import Any
 import pytest
 import torch
 
+from orchestai.errors import UserError
 from orchestai.storage import digests
 from orchestai.training.rl.monitoring.training_report import METRICS, ROLLOUTS, _append, _keep_until
+from orchestai.training.rl.monitoring.training_state import Position, load_state, save_state
 from support import bandit
 from support.repository import importing
 
@@ -154,3 +156,12 @@ def test_rows_whose_texts_hold_other_ends_of_lines_are_kept_whole(tmp_path):
         file.write('{"update": 1, "te')
     _keep_until(path, 1)
     assert [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] == rows[:2]
+
+
+def test_a_run_of_before_the_limit_of_unscorable_attempts_moved_goes_on(tmp_path: Path) -> None:
+    """Its state names a key that has gone, and decides nothing; what has changed beside it is still refused."""
+    shared = {"rewards.form": "relative"}
+    save_state(tmp_path / "state.pt", Position(), {}, {**shared, "execution.unscorable_limit": 0.2})
+    assert load_state(tmp_path / "state.pt", shared)[0] == Position()
+    with pytest.raises(UserError, match=r"rewards\.form"):
+        load_state(tmp_path / "state.pt", {"rewards.form": "absolute"})
