@@ -230,11 +230,12 @@ def trainer(output: Path, config: Phase2Config, planner: nn.Module | None = None
     tasks = TaskSets(changes.pop("tasks", TASKS), changes.pop("eval_tasks", TASKS))
     rules = LearningRules(plan_credit(config), 0.2, frozenset(config.explore), config.max_invalid_share)
     same = identity(whole.model_dump(mode="json", include={"workers"}), config, tasks.train, TASKS)
-    folder = RunFolder(output, lambda path, facts: digests.save_torch(path, planner.state_dict()), same)
+    save = changes.pop("save_policies", lambda path, facts: digests.save_torch(path, planner.state_dict()))
     reward = changes.pop("reward", None) or worth(config)
     rollout = Rollout(planner, changes.pop("execute", execute), reward, config, concurrency=8)
     accelerator = open_accelerator(output, LoggingConfig(), changes.pop("timeout_s", 120.0))
-    return Trainer(accelerator, {ROLE: planner}, rollout, config, tasks, rules, folder, **changes)
+    assert not changes, f"nothing takes {sorted(changes)}"
+    return Trainer(accelerator, {ROLE: planner}, rollout, config, tasks, rules, RunFolder(output, save, same))
 
 
 def rows(output: Path, key: str = "reward") -> list[dict[str, Any]]:
