@@ -150,7 +150,8 @@ def _converted_smollm2(cache_dir: Path) -> Path:
     except OSError as error:
         raise UserError(f"{target.parent}: cannot write the converted model: {error.strerror}") from error
     try:
-        _convert(package, temporary)
+        with torch.random.fork_rng():  # a run that is seeded already takes the same course on first use
+            _convert(package, temporary)
         temporary.chmod(0o755)
         os.replace(temporary, target)
     except OSError as error:

