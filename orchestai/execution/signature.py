@@ -6,6 +6,7 @@ import ast
 import string
 from dataclasses import dataclass
 
+from orchestai.syntax import parse_python
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import Example
 from orchestai.workers.base import Signature
@@ -46,7 +47,7 @@ def entry_point(task: Task) -> EntryPoint:
 
 def _from_head(head: str, name: str) -> EntryPoint | None:
     try:
-        body = ast.parse(head).body
+        body = parse_python(head).body
     except SyntaxError:
         return None
     for i, statement in enumerate(body):

@@ -10,6 +10,7 @@ from typing import Protocol
 from orchestai.outcome import judged
 from orchestai.sandbox.program import Program
 from orchestai.sandbox.sandbox import Sandbox
+from orchestai.syntax import parse_python
 from orchestai.tasks.visible_examples import Example
 
 _HEAD = """\
@@ -66,7 +67,7 @@ def defines(code: str, name: str) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            body = ast.parse(code).body
+            body = parse_python(code).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return any(name in bound or "*" in bound for bound in map(_bound_names, body))

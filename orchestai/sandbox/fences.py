@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import re
+
+from orchestai.syntax import parse_python
 
 _FENCE = re.compile(r"```[^\n`]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
 
@@ -19,7 +20,7 @@ def fenced(text: str) -> str | None:
 def parses(code: str) -> bool:
     """Whether `code` is Python."""
     try:
-        ast.parse(code)
+        parse_python(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True

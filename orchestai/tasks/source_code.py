@@ -6,12 +6,14 @@ import ast
 import warnings
 from collections.abc import Iterable
 
+from orchestai.syntax import parse_python
+
 
 def parse(source: str) -> list[ast.stmt]:
     """The statements of a module; Python's warnings about somebody else's escape sequences are not passed on."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(source).body
+        return parse_python(source).body
 
 
 def functions(source: str) -> dict[str, ast.FunctionDef]:

@@ -10,6 +10,8 @@ import ast
 import re
 from dataclasses import dataclass
 
+from orchestai.syntax import parse_python
+
 _STEP = re.compile(r"`([^`]+)`\s*(?:->|→|=>|becomes?|gives?|returns?|turns? into|yields?)\s*`([^`]+)`")
 _CALL_RESULT = re.compile(
     r"`?\s*(?:#\s*)?(?:->|→|➞|==?>|⇒|==?|becomes?|gives?|yields?|(?:should |must |will )?returns?|outputs?|is)[ \t]*"
@@ -108,7 +110,7 @@ def _is_literal(source: str) -> bool:
 def _arguments(call: str) -> tuple[str, ...] | None:
     """Sources of the arguments of a call; None unless all are positional literals."""
     try:
-        node = ast.parse(call, mode="eval").body
+        node = parse_python(call, "eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
     if not isinstance(node, ast.Call) or node.keywords:
@@ -122,7 +124,7 @@ def _call_at(text: str, start: int) -> str:
     for match in re.finditer(r"\)", text[start : start + 4000]):
         source = text[start : start + match.end()]
         try:
-            ast.parse(source, mode="eval")
+            parse_python(source, "eval")
         except (SyntaxError, ValueError):
             continue
         return source

@@ -7,6 +7,7 @@ import re
 
 from orchestai.sandbox.fences import parses
 from orchestai.sandbox.static.test_discovery import free_names
+from orchestai.syntax import parse_python
 
 IMPORTS: dict[str, str] = {
     "math": "import math",
@@ -53,7 +54,7 @@ def named(code: str, name: str) -> str:
     """`code` with its only function, if called otherwise, also known as `name`."""
     if not parses(code):
         return code
-    functions = [node.name for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)]
+    functions = [node.name for node in parse_python(code).body if isinstance(node, ast.FunctionDef)]
     return f"{code}\n\n{name} = {functions[0]}\n" if len(functions) == 1 and functions[0] != name else code
 
 

@@ -20,6 +20,7 @@ from orchestai.agents.repositories.repository import Files
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox import Program, Report, Sandbox
 from orchestai.sandbox.static.test_discovery import list_tests
+from orchestai.syntax import parse_python
 
 _MOST_FILES = 3500
 """The scratch disk has 4,096 inodes."""
@@ -143,7 +144,7 @@ def _node(path: str, name: str) -> str:
 def _own_names(source: str) -> set[str]:
     """The `unittest` tests that a file defines; none where it cannot run outside its package."""
     try:
-        tree = ast.parse(source)
+        tree = parse_python(source)
         relative = any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
         return set() if relative else set(list_tests(source))
     except (SyntaxError, ValueError, RecursionError):

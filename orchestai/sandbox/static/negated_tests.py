@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from orchestai.syntax import parse_python
+
 _OPPOSITES = {
     "assertTrue": "assertFalse",
     "assertIn": "assertNotIn",
@@ -68,7 +70,7 @@ def make_negated(source: str, names: tuple[str, ...]) -> tuple[NegatedTests, ...
 
 
 def _negated(source: str, names: Sequence[str], change: Callable[[ast.AST], bool]) -> NegatedTests:
-    tree = ast.parse(source)
+    tree = parse_python(source)
     changed = []
     for cls in (node for node in tree.body if isinstance(node, ast.ClassDef)):
         for method in cls.body:
@@ -77,7 +79,7 @@ def _negated(source: str, names: Sequence[str], change: Callable[[ast.AST], bool
                 fails_anyway = any("expectedFailure" in ast.unparse(mark) for mark in method.decorator_list)
                 if not fails_anyway and change(method):
                     changed.append(name)
-    tree.body.insert(_after_future_imports(tree), ast.parse(f"class {_UNRAISED}(BaseException): pass").body[0])
+    tree.body.insert(_after_future_imports(tree), parse_python(f"class {_UNRAISED}(BaseException): pass").body[0])
     return NegatedTests(ast.unparse(ast.fix_missing_locations(tree)), tuple(changed))
 
 
@@ -139,7 +141,7 @@ def _opposite(statement: ast.stmt) -> ast.stmt | None:
 
 def _must_fail(statement: ast.stmt) -> ast.stmt:
     failed = ast.ExceptHandler(ast.Name("AssertionError", ast.Load()), None, [ast.Pass()])
-    passed = ast.parse("raise AssertionError").body
+    passed = parse_python("raise AssertionError").body
     return ast.Try(body=[statement], handlers=[failed], orelse=passed, finalbody=[])
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from orchestai.sandbox.inside.ipc.suite import Suite
+from orchestai.syntax import parse_python
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
 
@@ -18,7 +19,7 @@ _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler
 @lru_cache(maxsize=16)
 def parsed(source: str) -> tuple[ast.Module, Mapping[type, Sequence[Any]]]:
     """The syntax tree of a source, and its nodes by their classes. Raises SyntaxError, ValueError."""
-    tree = ast.parse(source)
+    tree = parse_python(source)
     kinds = defaultdict(list)
     nodes: list[ast.AST] = [tree]
     for node in nodes:  # as `ast.walk` does, in less time

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from orchestai.syntax import parse_python
 from orchestai.tasks.composition.graph import INPUT, Composition, Node, OutOfDomainError
 from orchestai.tasks.composition.operation import Operation, Value
 from orchestai.tasks.composition.random_values import sample
@@ -77,10 +78,10 @@ def _mutated(
 
 def _off_by_one(source: str) -> Iterator[str]:
     """The source with each integer constant in turn one larger and one smaller."""
-    count = len(_integers(ast.parse(source)))
+    count = len(_integers(parse_python(source)))
     for number in range(count):
         for change in (1, -1):
-            tree = ast.parse(source)
+            tree = parse_python(source)
             _integers(tree)[number].value += change
             yield ast.unparse(tree)
 

@@ -12,6 +12,7 @@ import operator
 import re
 from collections.abc import Callable
 
+from orchestai.syntax import parse_python
 from orchestai.workers.base import Request, Signature, WorkerError
 from orchestai.workers.prompts import without_example
 
@@ -133,7 +134,7 @@ def calculate(expression: str) -> float:
         ArithmeticError: it has no value.
     """
     try:
-        return _value(ast.parse(expression.strip(), mode="eval").body)
+        return _value(parse_python(expression.strip(), "eval").body)
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise ValueError(f"not arithmetic: {expression[:80]!r}") from error
 

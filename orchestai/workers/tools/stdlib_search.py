@@ -13,6 +13,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
+from orchestai.syntax import parse_python
 from orchestai.tasks.visible_examples import Example
 from orchestai.workers.base import Request, Signature, WorkerError
 from orchestai.workers.tools import expressions
@@ -109,7 +110,7 @@ def _function(signature: Signature, expression: str) -> str:
 
 def _substitute(template: str, **constants: Any) -> str:
     """The template with its constants filled in."""
-    tree = ast.parse(template, mode="eval")
+    tree = parse_python(template, "eval")
 
     class Fill(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.AST:
@@ -119,7 +120,7 @@ def _substitute(template: str, **constants: Any) -> str:
 
 
 def _rename(expression: str, names: dict[str, str]) -> str:
-    tree = ast.parse(expression, mode="eval")
+    tree = parse_python(expression, "eval")
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             node.id = names.get(node.id, node.id)
@@ -127,7 +128,7 @@ def _rename(expression: str, names: dict[str, str]) -> str:
 
 
 def _names(expression: str) -> set[str]:
-    return {node.id for node in ast.walk(ast.parse(expression, mode="eval")) if isinstance(node, ast.Name)}
+    return {node.id for node in ast.walk(parse_python(expression, "eval")) if isinstance(node, ast.Name)}
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -1,0 +1,47 @@
+"""Threads that parse at once must not break each other: tests are read in threads while other plans are executed."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from orchestai.syntax import parse_python
+
+SOURCE = "x = (1 + 2) * [3, f(4)]\n" * 30
+
+
+@pytest.fixture
+def switching() -> Iterator[None]:
+    """Lets other threads run at every garbage collection, and collects often."""
+    threshold = gc.get_threshold()
+
+    def let_others_run(phase: str, info: object) -> None:
+        time.sleep(0)
+
+    gc.callbacks.append(let_others_run)
+    gc.set_threshold(50)
+    yield
+    gc.set_threshold(*threshold)
+    gc.callbacks.remove(let_others_run)
+
+
+def parse_below(frames: int) -> ast.Module:
+    """The tree of SOURCE, from `frames` calls further down: the depth is what CPython's check compares."""
+    return parse_below(frames - 1) if frames else parse_python(SOURCE)
+
+
+def test_threads_at_different_depths_parse_at_once(switching: None) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        trees = list(pool.map(parse_below, [0, 30, 60, 90] * 20))
+    assert {ast.unparse(tree) for tree in trees} == {ast.unparse(ast.parse(SOURCE))}
+
+
+def test_an_expression_is_parsed_as_one() -> None:
+    assert isinstance(parse_python("1 + 2", "eval").body, ast.BinOp)
+    with pytest.raises(SyntaxError):
+        parse_python("x = 1", "eval")
