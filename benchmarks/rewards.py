@@ -43,7 +43,7 @@ from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task
-from orchestai.training.rl.batch import plan_credit
+from orchestai.training.rl.advantages import plan_credit
 from orchestai.training.rl.monitoring.saving import BEST, LAST, RunFolder
 from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
 from orchestai.training.rl.setup import split_tasks

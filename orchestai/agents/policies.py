@@ -25,7 +25,7 @@ from orchestai.lm.model_keys import AGENTS, ModelKeys
 from orchestai.lm.token_policy import TokenPolicy
 from orchestai.planner.checkpoint import without_suffix
 from orchestai.storage import artifacts, digests
-from orchestai.tasks.seen import SeenTasks
+from orchestai.tasks.seen_tasks import SeenTasks
 
 TINY = "tiny"
 SHARED = "shared_model"

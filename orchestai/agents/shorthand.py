@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from orchestai.agents import comlrl, recipe
+from orchestai.agents import comlrl_keys, mt_grpo_keys
 from orchestai.agents.registry import WORKFLOWS, Entry, find_sample_data, presets, unknown
 from orchestai.config import check_workers, load, read
 from orchestai.config.agents import AgentConfig
@@ -55,14 +55,14 @@ def load_agent_config(name: str, path: Path | None = None, words: Sequence[str] 
     values = read(path) if path else {}
     given: dict[str, Any] = {}
     source = path
-    if recipe.is_recipe(values):
+    if mt_grpo_keys.is_recipe(values):
         given, name, source = values, name or "tool_use", None
-        theirs = [*recipe.BASE, *recipe.recipe_words(given)]
-    elif comlrl.is_comlrl(values):
+        theirs = [*mt_grpo_keys.BASE, *mt_grpo_keys.recipe_words(given)]
+    elif comlrl_keys.is_comlrl(values):
         name, source = name or "writing", None
-        said = [word for word in words if word.partition(".")[0] in comlrl.SECTIONS]
+        said = [word for word in words if word.partition(".")[0] in comlrl_keys.SECTIONS]
         words = [word for word in words if word not in said]
-        theirs = [*comlrl.BASE, *comlrl.comlrl_words(read(path, said))]
+        theirs = [*comlrl_keys.BASE, *comlrl_keys.comlrl_words(read(path, said))]
     else:
         theirs = []
     overrides = [*([f"agents.workflow={name}"] if name else []), *theirs]
@@ -70,9 +70,9 @@ def load_agent_config(name: str, path: Path | None = None, words: Sequence[str] 
     entry = WORKFLOWS.get(workflow, Entry(workflow))
     for word in words:
         key, value = split(word)
-        if recipe.is_recipe_key(key):
+        if mt_grpo_keys.is_recipe_key(key):
             given = {**given, key: yaml.safe_load(value)}
-            overrides += recipe.recipe_words({key: given[key]}, given)
+            overrides += mt_grpo_keys.recipe_words({key: given[key]}, given)
         else:
             overrides += _meaning(word, entry)
     overrides = [*(() if path else entry.defaults), *overrides]

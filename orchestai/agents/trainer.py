@@ -16,7 +16,7 @@ from typing_extensions import Unpack
 
 from orchestai.agents.agent_factory import AgentFactory
 from orchestai.agents.agent_rollout import AgentRollout, Attempts
-from orchestai.agents.open_backends import open_backends
+from orchestai.agents.backend_setup import open_backends
 from orchestai.agents.policies import fingerprint_of, open_policies, save_policies, seen_by
 from orchestai.agents.registry import find
 from orchestai.agents.shorthand import load_agent_config, words_of
@@ -29,7 +29,7 @@ from orchestai.planner.checkpoint import last_of, without_suffix
 from orchestai.sandbox import Sandbox
 from orchestai.storage import artifacts
 from orchestai.storage.folder_lock import locked
-from orchestai.tasks.seen import NOTHING_SEEN, SeenTasks
+from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks
 from orchestai.tasks.task import Task
 from orchestai.training.distributed import on_main, open_accelerator
 from orchestai.training.dtypes import autocast_format

@@ -57,7 +57,7 @@ async def run_evaluate(
     from orchestai.planner.checkpoint import is_checkpoint, load_planner, reference_of, seen_by
     from orchestai.storage import artifacts
     from orchestai.tasks.splits import open_splits
-    from orchestai.training.rl.open_reward import Measurement, open_reward
+    from orchestai.training.rl.reward_setup import Measurement, open_reward
 
     splits = open_splits(config.tasks)
     records = read_log(logs).records if logs.exists() else []

@@ -14,7 +14,7 @@ from orchestai.errors import UserError
 
 if TYPE_CHECKING:
     from orchestai.config import Config
-    from orchestai.tasks.seen import SeenTasks
+    from orchestai.tasks.seen_tasks import SeenTasks
 
 
 def score(

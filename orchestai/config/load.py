@@ -11,7 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 from yaml import YAMLError
 
-from orchestai.config.moved import MOVED
+from orchestai.config.deprecated_keys import MOVED
 from orchestai.config.root import Config
 from orchestai.config.section import Section
 from orchestai.config.workers import WorkersConfig

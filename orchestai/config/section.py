@@ -7,7 +7,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from orchestai.config.moved import under_new_keys
+from orchestai.config.deprecated_keys import under_new_keys
 
 
 class Section(BaseModel):

@@ -28,7 +28,7 @@ from orchestai.planner.slots.encoder import TextEncoder
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.step_encoder import StepEncoder
 from orchestai.storage import artifacts, digests
-from orchestai.tasks.seen import NOTHING_SEEN, SeenTasks
+from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks
 from orchestai.workers.base import WorkerCard
 from orchestai.workers.pool import worker_cards
 

@@ -18,10 +18,10 @@ from orchestai.agents.workflow import AttemptContext
 from orchestai.config import Phase2Config
 from orchestai.lm.causal import CausalPolicy
 from orchestai.tasks.task import Task
+from orchestai.training.rl.advantages import make_batch
 from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.objective import Objective
 from orchestai.training.rl.algorithms.recipes import RECIPES
-from orchestai.training.rl.batch import make_batch
 from orchestai.types import Episode, Message, Trajectory
 from support.language_model import tiny_model, tiny_tokenizer
 

@@ -15,7 +15,7 @@ from orchestai.evaluation.systems.plot import frontier
 from orchestai.evaluation.systems.results import Result, SystemRow, rank_invalid
 from orchestai.evaluation.systems.row_summaries import Difference, conclusion, difference, oracle_share, summarize
 from orchestai.evaluation.systems.sample_k import next_k
-from orchestai.evaluation.systems.worker_credit import Trial, infer_right
+from orchestai.evaluation.systems.worker_accuracy import Trial, infer_right
 from orchestai.planner.plan_metrics import compare
 from orchestai.workflow import Subtask, Workflow
 

@@ -19,7 +19,7 @@ from orchestai.evaluation.held_out import held_out_tasks
 from orchestai.execution.log import read_log
 from orchestai.planner.checkpoint import read_checkpoint, seen_by
 from orchestai.storage.digests import save_torch
-from orchestai.tasks.seen import NOTHING_SEEN, SEEN, SeenTasks
+from orchestai.tasks.seen_tasks import NOTHING_SEEN, SEEN, SeenTasks
 from orchestai.tasks.splits import PARTS, TaskSplits, open_splits, task_hash
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task

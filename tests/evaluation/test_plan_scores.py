@@ -25,7 +25,7 @@ from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import save_planner
 from orchestai.planner.slots.encoder import MINILM, open_encoder
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.tasks.seen import SeenTasks
+from orchestai.tasks.seen_tasks import SeenTasks
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
 

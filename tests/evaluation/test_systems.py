@@ -18,7 +18,7 @@ from orchestai.evaluation.systems.evaluate import Logged, evaluate
 from orchestai.evaluation.systems.oracle import Hindsight
 from orchestai.evaluation.systems.results import SystemRow
 from orchestai.evaluation.systems.runner import Runner
-from orchestai.evaluation.systems.worker_credit import trials
+from orchestai.evaluation.systems.worker_accuracy import trials
 from orchestai.execution.executor import Executor
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.reward import AbsoluteReward

@@ -19,9 +19,9 @@ from orchestai.outcome import Scored, Unscorable
 from orchestai.planner.slots.encoder import TextEncoder
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.tasks.task import Task
-from orchestai.training.rl.loop import ModelSelector, compute_gae, compute_reward
 from orchestai.training.rl.monitoring.training_report import TrainingReport
 from orchestai.training.rl.monitoring.training_state import Position
+from orchestai.training.rl.ppo_functions import ModelSelector, compute_gae, compute_reward
 from orchestai.types import SampleSpec
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import Subtask, Workflow

@@ -26,7 +26,7 @@ from orchestai.planner.base import Plan
 from orchestai.storage import digests
 from orchestai.tasks.task import Task
 from orchestai.training.distributed import open_accelerator
-from orchestai.training.rl.batch import plan_credit
+from orchestai.training.rl.advantages import plan_credit
 from orchestai.training.rl.monitoring.saving import RunFolder
 from orchestai.training.rl.monitoring.training_state import identity
 from orchestai.training.rl.rollouts.rollout import ROLE, Rollout

@@ -10,7 +10,7 @@ import pytest
 
 from orchestai.config import TasksConfig, load_config
 from orchestai.errors import UserError
-from orchestai.tasks.seen import NOTHING_SEEN, SeenTasks
+from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks
 from orchestai.tasks.splits import PARTS, TaskSplits, divide, open_splits, task_hash
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task

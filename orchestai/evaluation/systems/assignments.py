@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestai.evaluation.systems.worker_credit import Trial
+from orchestai.evaluation.systems.worker_accuracy import Trial
 from orchestai.workflow import Subtask
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from orchestai.config import PlannerConfig, WorkersConfig
 from orchestai.evaluation.systems.assignments import Embed, NearestAssignment, PriorAssignment
-from orchestai.evaluation.systems.worker_credit import Trial
+from orchestai.evaluation.systems.worker_accuracy import Trial
 from orchestai.planner.base import Plan, Planner
 from orchestai.planner.baselines.assignment import Assignment, FixedAssignment, RandomAssignment, assign, randomness
 from orchestai.planner.baselines.heuristic import HeuristicPlanner

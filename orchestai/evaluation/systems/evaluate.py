@@ -34,7 +34,7 @@ from orchestai.evaluation.systems.row_summaries import (
 from orchestai.evaluation.systems.runner import Runner
 from orchestai.evaluation.systems.sample_k import OpenExecutor, SampleK, sample_k, strongest_sampler
 from orchestai.evaluation.systems.systems_table import table
-from orchestai.evaluation.systems.worker_credit import trials
+from orchestai.evaluation.systems.worker_accuracy import trials
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.reward import RewardForm
 from orchestai.planner.base import Plan, Planner

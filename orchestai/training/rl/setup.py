@@ -19,18 +19,18 @@ from orchestai.planner.slots.model import PlannerModel
 from orchestai.rewards.unit_tests import not_installed
 from orchestai.storage import artifacts
 from orchestai.storage.folder_lock import locked
-from orchestai.tasks.seen import NOTHING_SEEN, SeenTasks
+from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks
 from orchestai.tasks.splits import open_splits
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 from orchestai.training.distributed import on_main, open_accelerator
 from orchestai.training.dtypes import autocast_format
 from orchestai.training.layouts import layout_of
-from orchestai.training.rl.batch import plan_credit
+from orchestai.training.rl.advantages import plan_credit
 from orchestai.training.rl.monitoring.saving import BEST, STATE, RunFolder
 from orchestai.training.rl.monitoring.summary import RunSummary
 from orchestai.training.rl.monitoring.training_state import identity
-from orchestai.training.rl.open_reward import Measurement, open_reward
+from orchestai.training.rl.reward_setup import Measurement, open_reward
 from orchestai.training.rl.rollouts.open_sampler import open_execute, open_sampler
 from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
 from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer

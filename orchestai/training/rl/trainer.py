@@ -17,10 +17,10 @@ from orchestai.outcome import UnscorableCounts
 from orchestai.tasks.task import Task
 from orchestai.training.distributed import exchange, share
 from orchestai.training.layouts import layout_of
+from orchestai.training.rl.advantages import Learning, make_batch
 from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.invalid_plans import rank_invalid
 from orchestai.training.rl.algorithms.recipes import PPO, RECIPES, Recipe
-from orchestai.training.rl.batch import Learning, make_batch
 from orchestai.training.rl.monitoring.best import ENOUGH, judge, successes
 from orchestai.training.rl.monitoring.early_stopping import watch
 from orchestai.training.rl.monitoring.episode_metrics import (

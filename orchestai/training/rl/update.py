@@ -15,12 +15,13 @@ from orchestai.errors import UserError
 from orchestai.training.distributed import together
 from orchestai.training.dtypes import is_exact
 from orchestai.training.learner import Learner, NotFiniteError
+from orchestai.training.rl.advantages import Learning
 from orchestai.training.rl.algorithms import formulas
 from orchestai.training.rl.algorithms.critic import value_rates
 from orchestai.training.rl.algorithms.importance import effective_share
 from orchestai.training.rl.algorithms.objective import METRICS, Objective
 from orchestai.training.rl.algorithms.recipes import Recipe
-from orchestai.training.rl.batch import Batch, Learning, corrected
+from orchestai.training.rl.batch import Batch, corrected
 from orchestai.training.rl.microbatches import passes
 from orchestai.training.rl.policy import Policy
 from orchestai.types import DecisionKind

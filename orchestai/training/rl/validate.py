@@ -17,7 +17,7 @@ from orchestai.tasks.suite import data_fingerprint
 from orchestai.training.distributed import interleave, on_all, open_accelerator, share
 from orchestai.training.rl.algorithms.invalid_plans import rank_invalid
 from orchestai.training.rl.monitoring.episode_metrics import describe_episodes, sample_rows
-from orchestai.training.rl.open_reward import Measurement, open_reward
+from orchestai.training.rl.reward_setup import Measurement, open_reward
 from orchestai.training.rl.rollouts.rollout import Rollout
 from orchestai.training.rl.setup import split_tasks
 

@@ -23,7 +23,7 @@ from orchestai.planner.language.checkpoint import (
     save_language_planner,
 )
 from orchestai.planner.language.planner import LanguagePlanner
-from orchestai.tasks.seen import SEEN
+from orchestai.tasks.seen_tasks import SEEN
 from orchestai.training.distributed import interleave, share, together
 from orchestai.training.dtypes import autocast_format
 from orchestai.training.learner import Learner, NotFiniteError

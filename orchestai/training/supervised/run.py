@@ -19,7 +19,7 @@ from orchestai.errors import UserError
 from orchestai.planner.checkpoint import without_suffix
 from orchestai.progress import open_progress
 from orchestai.storage import artifacts
-from orchestai.tasks.seen import SeenTasks
+from orchestai.tasks.seen_tasks import SeenTasks
 from orchestai.tasks.splits import divide
 from orchestai.training.distributed import on_main
 from orchestai.training.supervised.epochs import Epochs

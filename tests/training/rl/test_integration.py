@@ -15,7 +15,7 @@ from orchestai.planner.slots.model import PlannerModel
 from orchestai.sandbox import Sandbox
 from orchestai.storage import digests
 from orchestai.tasks.task import Task
-from orchestai.training.rl.batch import plan_credit
+from orchestai.training.rl.advantages import plan_credit
 from orchestai.training.rl.monitoring.saving import RunFolder
 from orchestai.training.rl.rollouts.rollout import Rollout
 from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer

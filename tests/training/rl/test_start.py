@@ -14,7 +14,7 @@ from orchestai.errors import UserError
 from orchestai.execution.reward_reference import Reference
 from orchestai.planner.checkpoint import load_planner, reference_of, save_planner
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.tasks.seen import SeenTasks
+from orchestai.tasks.seen_tasks import SeenTasks
 from orchestai.training.rl.setup import split_tasks, train
 from orchestai.workers.pool import worker_cards
 from support.phase2 import configuration

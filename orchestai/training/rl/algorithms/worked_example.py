@@ -10,9 +10,9 @@ from rich.table import Table
 from orchestai.config import RlConfig
 from orchestai.outcome import Reward
 from orchestai.tasks.task import Task
+from orchestai.training.rl.advantages import make_batch
 from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.recipes import Recipe
-from orchestai.training.rl.batch import make_batch
 from orchestai.types import Episode, TokenDecisions, Trajectory, Turn
 
 _ATTEMPTS = (((0.0, 0.0), 0.0), ((1.0, 0.0), 0.0), ((1.0, 1.0), 1.0))

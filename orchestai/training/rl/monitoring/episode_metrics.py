@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from orchestai.outcome import Reward, Unscorable
-from orchestai.training.rl.batch import Credited, Learning
+from orchestai.training.rl.advantages import Credited, Learning
 from orchestai.training.rl.rollouts.task_batches import SampledBatch
 from orchestai.types import Episode, Turn
 

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
 from orchestai.outcome import Reward, RewardPart, Unscorable
+from orchestai.training.rl.advantages import make_batch
 from orchestai.training.rl.algorithms import formulas
 from orchestai.training.rl.algorithms.credit import Credit, acts_of
 from orchestai.training.rl.algorithms.recipes import PPO, RECIPES
 from orchestai.training.rl.algorithms.worked_example import worked_example
-from orchestai.training.rl.batch import make_batch
 from orchestai.types import Episode, Trajectory
 from support import agents_sample
 from support.dialogues import TASKS, dialogue, turn

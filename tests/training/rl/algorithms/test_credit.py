@@ -7,8 +7,8 @@ import torch
 
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
+from orchestai.training.rl.advantages import plan_credit
 from orchestai.training.rl.algorithms.credit import step_advantages
-from orchestai.training.rl.batch import plan_credit
 
 
 def test_known_answers():

@@ -11,9 +11,9 @@ from orchestai.config import Phase2Config
 from orchestai.lm.value_head import ValueHead
 from orchestai.outcome import Reward
 from orchestai.tasks.task import Task
+from orchestai.training.rl.advantages import make_batch, plan_credit
 from orchestai.training.rl.algorithms.critic import VALUE_STEP
 from orchestai.training.rl.algorithms.recipes import PPO
-from orchestai.training.rl.batch import make_batch, plan_credit
 from orchestai.types import Decisions, Episode, TokenDecisions, Trajectory, Turn
 from support import bandit
 

@@ -10,10 +10,10 @@ import torch
 from orchestai.config import Phase2Config
 from orchestai.lm.backends.vllm_engine import completion
 from orchestai.outcome import Reward
+from orchestai.training.rl.advantages import make_batch, plan_credit
 from orchestai.training.rl.algorithms import formulas
 from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.objective import Objective
-from orchestai.training.rl.batch import make_batch, plan_credit
 from orchestai.training.rl.monitoring.episode_metrics import describe_batch
 from orchestai.training.rl.trainer import choose_recipe
 from orchestai.types import Episode, TokenDecisions, Trajectory, Turn

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from orchestai.config import Phase2Config
 from orchestai.lm.token_policy import TokenPolicy
 from orchestai.outcome import Reward
+from orchestai.training.rl.advantages import make_batch, plan_credit
 from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.objective import Objective
-from orchestai.training.rl.batch import make_batch, plan_credit
 from orchestai.training.rl.rollouts import rows
 from orchestai.training.rl.rollouts.rows import BETWEEN, rows_of
 from orchestai.training.rl.trainer import choose_recipe
