@@ -19,7 +19,7 @@ from rich.table import Table
 
 from orchestai.config import Config, load_config
 from orchestai.evaluation.systems.oracle import is_right
-from orchestai.execution.executor import Executor
+from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.request import build_request
 from orchestai.execution.runtime import open_runtime
 from orchestai.storage import artifacts
@@ -82,7 +82,7 @@ def occurrences() -> dict[str, tuple[Task, Subtask]]:
     return found
 
 
-async def answers_right(executor: Executor, worker: str, task: Task, subtask: Subtask) -> bool:
+async def answers_right(executor: JudgingExecutor, worker: str, task: Task, subtask: Subtask) -> bool:
     assert task.reference is not None
     canonical = canonical_steps(task.reference)
     assert canonical is not None

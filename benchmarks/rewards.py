@@ -32,7 +32,7 @@ from rich.table import Table
 from orchestai.config import Config, load_config
 from orchestai.evaluation.statistics import Values, mean, paired_difference
 from orchestai.evaluation.systems.runner import Runner
-from orchestai.execution.executor import Executor
+from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.log import read_log
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.reward import AbsoluteReward, RewardForm, reward_form
@@ -139,7 +139,7 @@ async def learn(config: Config, runtime: Runtime, tariff: Tariff, reward: Reward
     if isinstance(planner, PlannerModel):
         planner.learn_only(frozenset(phase2.explore))
     tasks, eval_tasks = split_tasks(config.tasks)
-    executor = Executor(Priced(runtime.pool, tariff), runtime.sandbox, config.execution)
+    executor = JudgingExecutor(Priced(runtime.pool, tariff), runtime.sandbox, config.execution)
     rollout = Rollout(planner, executor.execute, reward, phase2, concurrency=config.execution.concurrency)
     trainer = Trainer(
         Accelerator(cpu=True),

@@ -11,7 +11,7 @@ from orchestai.cli.options import CONFIG, EXECUTION_LOGS, ConfigFile, Overrides,
 
 if TYPE_CHECKING:
     from orchestai.config import Config, TasksConfig
-    from orchestai.execution.result import Execution
+    from orchestai.execution.result import JudgedExecution
     from orchestai.tasks.task import Task
 
 
@@ -73,7 +73,7 @@ async def run_collect(
         config.rewards, config.training.phase2_rl, reference_of(planner) if is_checkpoint(planner) else None
     )
 
-    def worth(execution: Execution) -> float | None:
+    def worth(execution: JudgedExecution) -> float | None:
         """None as long as there is nothing measured that costs could be compared with."""
         reward = None if form is None else form.of(execution)
         return reward.total if isinstance(reward, Reward) else None

@@ -14,7 +14,7 @@ from orchestai.errors import UserError
 if TYPE_CHECKING:
     from orchestai.config import Config, PlannerConfig, WorkersConfig
     from orchestai.evaluation.systems.evaluate import Evaluation
-    from orchestai.execution.executor import Executor
+    from orchestai.execution.judging import JudgingExecutor
     from orchestai.planner.language.planner import LanguagePlanner
     from orchestai.planner.slots.encoder import TextEncoder
     from orchestai.planner.slots.model import PlannerModel
@@ -75,7 +75,7 @@ async def run_evaluate(
     artifacts.save_run_info(output.parent, config, command="evaluate", **facts)
 
     @asynccontextmanager
-    async def other_workers(workers: WorkersConfig) -> AsyncIterator[Executor]:
+    async def other_workers(workers: WorkersConfig) -> AsyncIterator[JudgingExecutor]:
         async with open_runtime(workers, config.execution, config.sandbox, record=record) as runtime:
             yield runtime.executor
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from orchestai.errors import UserError
-from orchestai.execution.executor import Executor
+from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
-from orchestai.execution.result import Execution
+from orchestai.execution.result import JudgedExecution
 from orchestai.outcome import Unscorable, UnscorableCounts
 from orchestai.progress import open_progress
 from orchestai.tasks.task import Task
@@ -117,10 +117,10 @@ class Collection:
 async def collect(
     asked: Collection,
     planner_for: Callable[[int], Plans],
-    executor: Executor,
+    executor: JudgingExecutor,
     log: ExecutionLog,
     *,
-    reward: Callable[[Execution], float | None] | None = None,
+    reward: Callable[[JudgedExecution], float | None] | None = None,
     progress: Callable[[Collected], None] | None = None,
 ) -> Collected:
     """Execute plans for the tasks and log each execution as it finishes.
@@ -214,10 +214,10 @@ def _batches(jobs: Sequence[Job], size: int) -> Iterator[list[Job]]:
 
 async def _record(
     asked: Collection,
-    executor: Executor,
+    executor: JudgingExecutor,
     job: Job,
     plan: Planned,
-    reward: Callable[[Execution], float | None] | None,
+    reward: Callable[[JudgedExecution], float | None] | None,
 ) -> ExecutionRecord:
     task, repetition = job
     if plan.workflow is None:

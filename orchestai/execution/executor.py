@@ -12,9 +12,8 @@ from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.execution.assembler import assemble
 from orchestai.execution.request import build_request
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
-from orchestai.outcome import Outcome, Unscorable
-from orchestai.rewards.unit_tests import judge
-from orchestai.sandbox import Report, Sandbox
+from orchestai.outcome import Unscorable
+from orchestai.sandbox import Sandbox
 from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, WorkerError
@@ -30,11 +29,11 @@ class Workers(Protocol):
 
 
 class Executor:
-    """Runs workflows and judges what they give.
+    """Runs workflows.
 
     Args:
         pool: the workers.
-        sandbox: runs visible checks and hidden tests.
+        sandbox: runs the visible checks.
         config: assembler and limits.
     """
 
@@ -43,11 +42,11 @@ class Executor:
         self.sandbox = sandbox
         self.config = config
 
-    async def execute(self, task: Task, workflow: Workflow, sample: int = 0) -> Execution:
-        """Run one workflow, assemble its answer and run the hidden tests.
+    async def run(self, task: Task, workflow: Workflow, sample: int = 0) -> Execution:
+        """Run one workflow and assemble its answer.
 
-        A worker that fails costs its own subtask, never the others' results. What is nobody's fault makes the outcome
-        `Unscorable`. A cancelled call cancels its requests.
+        A worker that fails costs its own subtask, never the others' results. What is nobody's fault is the `fault` of
+        the execution. A cancelled call cancels its requests.
 
         Args:
             sample: index of the repetition; the same workflow with another index may be answered otherwise.
@@ -57,38 +56,16 @@ class Executor:
         """
         run = _Run(self, task, workflow, sample)
         results = await run.subtasks()
-        answer = assemble(task, workflow, {result.id: result.output for result in results}, self.config.assembler)
-        outcome, report = await self._judge(task, answer, run.unscorable)
         return Execution(
             task_id=task.task_id,
             workflow=workflow,
             results=results,
-            answer=answer,
-            outcome=outcome,
-            tests_passed=report.passed if report else 0,
-            tests_total=report.total if report else 0,
-            sandbox=f"{report.level}/{report.isolation}" if report else "",
+            answer=assemble(task, workflow, {result.id: result.output for result in results}, self.config.assembler),
+            fault=run.fault,
             total_cost=sum(result.cost_usd for result in results),
             total_latency_ms=workflow.critical_path({result.id: result.latency_ms for result in results}),
-            error=(run.unscorable and run.unscorable.reason)
-            or next((result.error for result in results if result.error), None)
-            or _problem(outcome, report),
+            error=(run.fault and run.fault.reason) or next((result.error for result in results if result.error), None),
         )
-
-    async def _judge(self, task: Task, answer: str, unscorable: Unscorable | None) -> tuple[Outcome, Report | None]:
-        if unscorable is not None:
-            return unscorable, None
-        try:
-            report = await judge(self.sandbox, task, answer)
-        except InfrastructureError as error:
-            return Unscorable.of(error), None
-        return report.outcome(), report
-
-
-def _problem(outcome: Outcome, report: Report | None) -> str | None:
-    if report is not None:
-        return report.reason or None
-    return outcome.reason if isinstance(outcome, Unscorable) else None
 
 
 class _Run:
@@ -100,7 +77,7 @@ class _Run:
         self.task = task
         self.workflow = workflow
         self.sample = sample
-        self.unscorable: Unscorable | None = None
+        self.fault: Unscorable | None = None
         self.spent_usd = 0.0
         self.attempts: dict[str, list[Attempt]] = {subtask.id: [] for subtask in workflow.subtasks}
         self.results: dict[str, SubtaskResult] = {}
@@ -222,8 +199,8 @@ class _Run:
             return None
 
     def _lose(self, kind: FaultKind, reason: str) -> None:
-        """Make the execution unscorable; the first reason counts."""
-        self.unscorable = self.unscorable or Unscorable(kind, reason)
+        """Note what is nobody's fault; the first counts."""
+        self.fault = self.fault or Unscorable(kind, reason)
 
     def _result(self, subtask: Subtask, stop: str = "") -> SubtaskResult:
         attempts = tuple(self.attempts[subtask.id])
@@ -234,8 +211,8 @@ class _Run:
                 id=subtask.id, status="done", attempts=attempts, kept=kept, output=attempts[kept].answer
             )
         error = stop or next((attempt.error for attempt in attempts), None)
-        if error is None and self.unscorable is not None:
-            error = self.unscorable.reason
+        if error is None and self.fault is not None:
+            error = self.fault.reason
         return SubtaskResult(
             id=subtask.id, status="failed" if attempts else "skipped", attempts=attempts, error=f"{subtask.id}: {error}"
         )

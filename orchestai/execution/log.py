@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from orchestai.errors import UserError, first_problem
 from orchestai.execution.record import SCHEMA_VERSION, ExecutionRecord, PlanOutputs, RunOutputs
-from orchestai.execution.result import Execution
+from orchestai.execution.result import JudgedExecution
 from orchestai.storage import artifacts
 
 
@@ -51,7 +51,7 @@ class ExecutionLog:
         *,
         instruction: str,
         planner_outputs: Mapping[str, Any],
-        execution_result: Execution | Mapping[str, Any],
+        execution_result: JudgedExecution | Mapping[str, Any],
     ) -> None:
         """Append an execution of one's own orchestration, given as plain lists (or arrays) and numbers.
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from orchestai.errors import FaultKind
-from orchestai.execution.result import Attempt, Execution
+from orchestai.execution.result import Attempt, JudgedExecution
 from orchestai.execution.reward_reference import Reference, typical
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.tasks.task import Task
@@ -115,7 +115,7 @@ class ExecutionRecord(BaseModel):
     @classmethod
     def from_execution(
         cls,
-        execution: Execution,
+        execution: JudgedExecution,
         task: Task,
         *,
         planner: str,

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from orchestai.outcome import Outcome
+from orchestai.outcome import Outcome, Unscorable
 from orchestai.workflow import Workflow
 
 
@@ -72,14 +72,13 @@ class SubtaskResult(BaseModel):
 
 
 class Execution(BaseModel):
-    """A workflow's run.
+    """What running a workflow gave.
 
     Attributes:
         answer: the assembled final answer (a program for `dataflow`).
-        outcome: `Scored(fraction of hidden tests passed)`, or `Unscorable`.
+        fault: what of the infrastructure failed on the way, if anything did; nothing can be learned from it then.
         total_cost: US dollars, of all attempts.
         total_latency_ms: the critical path, from the measured latencies of the answers; checks and tests are not in it.
-        sandbox: how the hidden tests were run, as level/isolation (see `Report`); empty if they were not.
         error: the first thing that went wrong, if anything did.
     """
 
@@ -89,13 +88,33 @@ class Execution(BaseModel):
     workflow: Workflow
     results: tuple[SubtaskResult, ...]
     answer: str = ""
+    fault: Unscorable | None = None
+    total_cost: float = 0.0
+    total_latency_ms: float = 0.0
+    error: str | None = None
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        return {result.id: result.output for result in self.results}
+
+    @property
+    def checks_passed(self) -> int:
+        """Subtasks whose own visible check passed."""
+        return sum(result.passed_check is True for result in self.results)
+
+
+class JudgedExecution(Execution):
+    """An execution and what its answer is worth.
+
+    Attributes:
+        outcome: `Scored(fraction of hidden tests passed)`, or `Unscorable`.
+        sandbox: how the hidden tests were run, as level/isolation (see `Report`); empty if they were not.
+    """
+
     outcome: Outcome
     tests_passed: int = 0
     tests_total: int = 0
     sandbox: str = ""
-    total_cost: float = 0.0
-    total_latency_ms: float = 0.0
-    error: str | None = None
 
     @field_validator("outcome", mode="before")
     @classmethod
@@ -107,12 +126,3 @@ class Execution(BaseModel):
     def success(self) -> bool:
         """All hidden tests passed."""
         return self.tests_total > 0 and self.tests_passed == self.tests_total
-
-    @property
-    def outputs(self) -> dict[str, str]:
-        return {result.id: result.output for result in self.results}
-
-    @property
-    def checks_passed(self) -> int:
-        """Subtasks whose own visible check passed."""
-        return sum(result.passed_check is True for result in self.results)

@@ -14,7 +14,7 @@ from typing import Literal
 
 from orchestai.config import RewardsConfig
 from orchestai.config.rl import RewardWeights
-from orchestai.execution.result import Execution
+from orchestai.execution.result import JudgedExecution
 from orchestai.execution.reward_reference import Reference, settle
 from orchestai.outcome import Reward, RewardPart, StepReward, Unscorable
 
@@ -66,7 +66,7 @@ class RewardForm(ABC):
         """Least distance of an invalid plan to the valid ones."""
         return invalid_margin(self.alpha)
 
-    def of(self, execution: Execution) -> Reward | Unscorable:
+    def of(self, execution: JudgedExecution) -> Reward | Unscorable:
         """The reward, or why there is none: what could not be judged keeps its reason."""
         if isinstance(execution.outcome, Unscorable):
             return execution.outcome

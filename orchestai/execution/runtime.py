@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestai.config import ExecutionConfig, SandboxConfig, WorkersConfig
-from orchestai.execution.executor import Executor
+from orchestai.execution.judging import JudgingExecutor
 from orchestai.sandbox import Sandbox
 from orchestai.workers.pool import WorkerPool
 
@@ -19,7 +19,7 @@ class Runtime:
 
     sandbox: Sandbox
     pool: WorkerPool
-    executor: Executor
+    executor: JudgingExecutor
 
 
 @asynccontextmanager
@@ -37,4 +37,4 @@ async def open_runtime(
     with Sandbox.from_config(sandbox) as opened:
         async with WorkerPool.from_config(workers, opened, record=record) as pool:
             await pool.check()
-            yield Runtime(opened, pool, Executor(pool, opened, execution))
+            yield Runtime(opened, pool, JudgingExecutor(pool, opened, execution))

@@ -11,9 +11,9 @@ import pytest
 from orchestai.config import ExecutionConfig
 from orchestai.data.collect import Collected, Collection, collect, progress_bar
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.execution.executor import Executor
+from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.log import ExecutionLog, read_log
-from orchestai.execution.result import Execution
+from orchestai.execution.result import JudgedExecution
 from orchestai.planner.base import Plan
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
@@ -66,13 +66,13 @@ def sandbox() -> Iterator[Sandbox]:
 async def gather(
     sandbox: Sandbox, directory: Path, pool: Pool, count: int, lost: Sequence[str] = (), name: str = "whole"
 ) -> Collected:
-    def reward(execution: Execution) -> float:
+    def reward(execution: JudgedExecution) -> float:
         return 10.0 * execution.success
 
     return await collect(
         Collection(TASKS, count, name, ["add"]),
         lambda repetition: WholePlanner(lost),
-        Executor(pool, sandbox, ExecutionConfig(concurrency=3)),
+        JudgingExecutor(pool, sandbox, ExecutionConfig(concurrency=3)),
         ExecutionLog(directory),
         reward=reward,
     )
@@ -146,7 +146,7 @@ async def test_too_many_unscorable_executions_stop_the_command(sandbox: Sandbox,
 
 
 async def test_no_tasks_is_said(sandbox: Sandbox, tmp_path: Path) -> None:
-    executor = Executor(Pool(), sandbox, ExecutionConfig())
+    executor = JudgingExecutor(Pool(), sandbox, ExecutionConfig())
     with pytest.raises(UserError, match="no tasks"):
         await collect(Collection([], 1, "", []), lambda _: WholePlanner(), executor, ExecutionLog(tmp_path))
 

@@ -26,7 +26,7 @@ from orchestai.data.training_file import (
 from orchestai.errors import UserError
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
-from orchestai.execution.result import Attempt, Execution, SubtaskResult
+from orchestai.execution.result import Attempt, JudgedExecution, SubtaskResult
 from orchestai.execution.reward_reference import Reference
 from orchestai.outcome import Scored
 from orchestai.tasks.composition.generate import SPLITS, generate, generate_pairs
@@ -84,7 +84,7 @@ def record(
     assigned = {"worker": workers[0], "fallback": tuple(workers[1:])}
     workflow = reference(task).replace({subtask.id: assigned for subtask in reference(task).subtasks})
     attempts = tuple(Attempt(worker=name, passed_check=i == answered) for i, name in enumerate(workers[: answered + 1]))
-    execution = Execution(
+    execution = JudgedExecution(
         task_id=task.task_id,
         workflow=workflow,
         results=tuple(

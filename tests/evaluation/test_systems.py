@@ -19,7 +19,7 @@ from orchestai.evaluation.systems.oracle import Hindsight
 from orchestai.evaluation.systems.results import SystemRow
 from orchestai.evaluation.systems.runner import Runner
 from orchestai.evaluation.systems.worker_accuracy import trials
-from orchestai.execution.executor import Executor
+from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.reward import AbsoluteReward
 from orchestai.outcome import Unscorable
@@ -128,7 +128,7 @@ def no_embedding(texts) -> np.ndarray:
     return np.ones((len(texts), 1), dtype=np.float32)
 
 
-async def logged(tasks: list[Task], executor: Executor) -> list[ExecutionRecord]:
+async def logged(tasks: list[Task], executor: JudgingExecutor) -> list[ExecutionRecord]:
     records = []
     for seed in range(4):
         plans = ReferencePlanner(RandomAssignment(("weak", "strong"), 0), seed).plan(tasks)
@@ -143,14 +143,14 @@ async def logged(tasks: list[Task], executor: Executor) -> list[ExecutionRecord]
 async def test_evaluation_end_to_end(sandbox: Sandbox, tmp_path: Path) -> None:
     """All rows on real executions: what each row must score is known, and so is the oracle."""
     tasks, others = [chain(i) for i in range(12)], [chain(i) for i in range(20, 32)]
-    executor = Executor(Scripted(tasks + others), sandbox, CONFIG.execution)
+    executor = JudgingExecutor(Scripted(tasks + others), sandbox, CONFIG.execution)
     opened: list[WorkersConfig] = []
 
     @asynccontextmanager
-    async def open_executor(workers: WorkersConfig) -> AsyncIterator[Executor]:
+    async def open_executor(workers: WorkersConfig) -> AsyncIterator[JudgingExecutor]:
         opened.append(workers)
         scripted = Scripted(tasks, cost_usd={SAMPLE_K: 0.006 + 0.0005 * workers.pool[SAMPLE_K].samples})
-        yield Executor(scripted, sandbox, CONFIG.execution)
+        yield JudgingExecutor(scripted, sandbox, CONFIG.execution)
 
     records = await logged(others, executor)
     evaluation = await evaluate(
@@ -200,7 +200,7 @@ async def test_equal_plans_run_once_and_invalid_plans_fail(sandbox: Sandbox) -> 
     """Rows share most plans; and a planner that gives no plan has failed the task, not the evaluation."""
     tasks = [chain(0)]
     pool = Scripted(tasks)
-    executor = Executor(pool, sandbox, CONFIG.execution)
+    executor = JudgingExecutor(pool, sandbox, CONFIG.execution)
     asked_for: list[str] = []
     answer = pool.answer
 
@@ -240,7 +240,7 @@ class Paying:
 async def test_what_planning_costs_is_part_of_a_rows_cost_and_reward(sandbox: Sandbox) -> None:
     """A planner that asks a model looked as cheap as one that does not."""
     tasks = [chain(i) for i in range(10)]
-    runner = Runner(Executor(Scripted(tasks), sandbox, CONFIG.execution), tasks, REWARD)
+    runner = Runner(JudgingExecutor(Scripted(tasks), sandbox, CONFIG.execution), tasks, REWARD)
     planner = ReferencePlanner(FixedAssignment(("strong",)))
     free = await runner.row("free", planner, lambda: None)
     paid = await runner.row("paid", Paying(planner), lambda: None)
@@ -258,7 +258,7 @@ async def test_what_planning_costs_is_part_of_a_rows_cost_and_reward(sandbox: Sa
 async def test_a_dead_server_stops_the_evaluation(sandbox: Sandbox) -> None:
     """An infrastructure failure is never a score, and nobody should read a table made of one."""
     tasks = [chain(0)]
-    executor = Executor(Scripted(tasks, broken=True), sandbox, CONFIG.execution)
+    executor = JudgingExecutor(Scripted(tasks, broken=True), sandbox, CONFIG.execution)
     with pytest.raises(UserError, match=r"are unscorable, more than tasks\.unscorable_limit.*server is down"):
         await evaluate(
             CONFIG,
@@ -281,7 +281,7 @@ async def test_hindsight_does_not_take_a_worker_that_is_down_for_one_that_is_wro
         return await answer(name, request)
 
     pool.answer = half_down  # type: ignore[method-assign]
-    executor = Executor(pool, sandbox, CONFIG.execution)
+    executor = JudgingExecutor(pool, sandbox, CONFIG.execution)
     hindsight = Hindsight(executor, ["weak", "strong"], REWARD, 4)
     plans = await hindsight.plans(tasks, lambda: None)
     assert [(plan.workflow, plan.fault) for plan in plans] == [(None, Unscorable("server", "strong is down"))] * 4
@@ -294,7 +294,7 @@ async def test_hindsight_does_not_take_a_worker_that_is_down_for_one_that_is_wro
 async def test_trials_come_from_logs(sandbox: Sandbox) -> None:
     """The credit of the scripted workers is what they are able to do, inferred from the log alone."""
     tasks = [chain(i) for i in range(12)]
-    executor = Executor(Scripted(tasks), sandbox, CONFIG.execution)
+    executor = JudgingExecutor(Scripted(tasks), sandbox, CONFIG.execution)
     found = trials(await logged(tasks, executor), REWARD)
     assert {t.right for t in found if t.worker == "strong"} != {0.0}
     strong = [t.right for t in found if t.worker == "strong"]

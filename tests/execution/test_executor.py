@@ -12,9 +12,9 @@ import pytest
 from orchestai.config import ExecutionConfig
 from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.execution.assembler import assemble
-from orchestai.execution.executor import Executor
+from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.request import build_request
-from orchestai.execution.result import Execution
+from orchestai.execution.result import JudgedExecution
 from orchestai.outcome import Scored, Unscorable
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Limits, Program, Report, Sandbox
@@ -77,7 +77,7 @@ class Scripted:
         return [name for name, _ in self.asked]
 
 
-class ScriptedExecutor(Executor):
+class ScriptedExecutor(JudgingExecutor):
     pool: Scripted
 
 
@@ -313,11 +313,11 @@ async def test_nobodys_fault_is_unscorable_and_keeps_the_other_results(
 def test_executions_recorded_before_faults_had_kinds_are_read() -> None:
     """A recording of phase 2 holds whole executions."""
     steps = Workflow([{"id": "0", "instruction": "add"}])
-    execution = Execution(task_id="t", workflow=steps, results=(), outcome=Unscorable("timeout", "gone"))
+    execution = JudgedExecution(task_id="t", workflow=steps, results=(), outcome=Unscorable("timeout", "gone"))
     line = execution.model_dump(mode="json")
-    assert Execution.model_validate(line) == execution
+    assert JudgedExecution.model_validate(line) == execution
     del line["outcome"]["kind"]
-    assert Execution.model_validate(line).outcome == Unscorable("internal", "gone")
+    assert JudgedExecution.model_validate(line).outcome == Unscorable("internal", "gone")
 
 
 async def test_subtasks_start_when_their_parents_are_done(sandbox: Sandbox) -> None:

@@ -11,7 +11,7 @@ import pytest
 from orchestai.config import Config, ExecutionConfig, WorkersConfig
 from orchestai.data.collect import Collected, Collection, collect
 from orchestai.errors import FaultKind, UserError
-from orchestai.execution.executor import Executor
+from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.log import ExecutionLog, read_log
 from orchestai.execution.record import ExecutionRecord
 from orchestai.planner.baselines.reference import WholePlanner
@@ -61,7 +61,7 @@ async def run(
         return await collect(
             Collection(TASKS[:tasks], tasks, "whole", pool.names, unscorable_limit=limit),
             lambda repetition: WholePlanner("whole"),
-            Executor(pool, sandbox, ExecutionConfig(concurrency=1, **execution)),
+            JudgingExecutor(pool, sandbox, ExecutionConfig(concurrency=1, **execution)),
             ExecutionLog(folder / "logs"),
         )
 
@@ -93,7 +93,7 @@ async def run_llm(server: ChatServer, sandbox: Sandbox, folder: Path, tasks: int
         return await collect(
             Collection(told, tasks, "llm", pool.names),
             planner_for("llm", config.planner, config.workers, pool, 0),
-            Executor(pool, sandbox, config.execution),
+            JudgingExecutor(pool, sandbox, config.execution),
             ExecutionLog(folder / "logs"),
         )
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from orchestai.errors import UserError
 from orchestai.execution.log import ExecutionLog, read_log
 from orchestai.execution.record import SCHEMA_VERSION, ExecutionRecord
-from orchestai.execution.result import Attempt, Execution, SubtaskResult
+from orchestai.execution.result import Attempt, JudgedExecution, SubtaskResult
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.tasks.task import Task
 from orchestai.workflow import Subtask, Workflow
@@ -28,7 +28,7 @@ HALF = Scored(0.5)
 TASK = Task(task_id="t/1", suite="composition", split="train", instruct_prompt="Sort it, then join it.", test="")
 
 
-def execution(outcome: Outcome = HALF) -> Execution:
+def execution(outcome: Outcome = HALF) -> JudgedExecution:
     workflow = Workflow(
         [
             Subtask(id="0", instruction="Sort it", task_type="list", worker="tool", fallback=("cheap",), span=(0, 7)),
@@ -37,7 +37,7 @@ def execution(outcome: Outcome = HALF) -> Execution:
     )
     refused = Attempt(worker="tool", prompt="Sort it", answer="no", cost_usd=0.1, latency_ms=1, passed_check=False)
     passed = Attempt(worker="cheap", prompt="p", answer="yes", cost_usd=0.2, latency_ms=5, passed_check=True)
-    return Execution(
+    return JudgedExecution(
         task_id=TASK.task_id,
         workflow=workflow,
         results=(

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from orchestai.config import Config
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.execution.result import Attempt, Execution, SubtaskResult
+from orchestai.execution.result import Attempt, JudgedExecution, SubtaskResult
 from orchestai.execution.reward import AbsoluteReward, RelativeReward, RewardForm, invalid_reward, reward_form
 from orchestai.execution.reward_reference import Reference, typical
 from orchestai.outcome import Reward, Scored, Unscorable
@@ -36,7 +36,7 @@ def relative(success="all", reference=REFERENCE) -> RelativeReward:
     return RelativeReward(10.0, success, reference, cost_weight=0.05, latency_weight=0.02, check_weight=0.03)
 
 
-def execution(outcome, cost=2.0, latency_ms=100.0, checks=(True, None, False), shares=None) -> Execution:
+def execution(outcome, cost=2.0, latency_ms=100.0, checks=(True, None, False), shares=None) -> JudgedExecution:
     shares = shares or [1 / len(checks)] * len(checks)
     results = tuple(
         SubtaskResult(
@@ -47,7 +47,7 @@ def execution(outcome, cost=2.0, latency_ms=100.0, checks=(True, None, False), s
         )
         for i, (check, share) in enumerate(zip(checks, shares, strict=True))
     )
-    return Execution(
+    return JudgedExecution(
         task_id="t",
         workflow=Workflow([Subtask(id=str(i), instruction="x") for i in range(len(checks))]),
         results=results,
@@ -252,7 +252,7 @@ async def test_auto_isolation_is_what_the_reference_program_needs(tmp_path):
 @pytest.mark.parametrize(
     ("gives", "words"),
     [
-        (ConnectionError("the judge is down"), "test_rewards:.*raised ConnectionError: the judge is down.*'t'"),
+        (ConnectionError("the judge is down"), "test_reward:.*raised ConnectionError: the judge is down.*'t'"),
         (None, "raised TypeError"),
         (math.nan, "gave nan"),
         (Unscorable("scorer", "no idea"), "no idea"),

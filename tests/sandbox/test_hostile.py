@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestai.config import ExecutionConfig
-from orchestai.execution.executor import Executor
+from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.reward import AbsoluteReward
 from orchestai.sandbox import Sandbox
 from orchestai.sandbox.bubblewrap import Bubblewrap
@@ -95,7 +95,7 @@ async def test_a_policy_that_answers_with_forgeries_earns_what_an_empty_answer_e
     """Through phase 2's own path: a workflow is executed, its answer judged, the execution rewarded."""
     reward = AbsoluteReward(10.0, "fraction", None, beta=0.0, gamma_latency=0.0, shaped_reward=0.0)
     with Sandbox(workers=2, limits=sandbox_hostile.LIMITS, strictness="strict") as sandbox:
-        executor = Executor(Says(), sandbox, ExecutionConfig(assembler="sink"))
+        executor = JudgingExecutor(Says(), sandbox, ExecutionConfig(assembler="sink"))
 
         async def earned(program: dict, answer: str) -> float:
             task = Task(

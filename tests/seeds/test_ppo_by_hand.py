@@ -14,7 +14,7 @@ import torch
 
 from orchestai.config import Phase2Config, PlannerConfig
 from orchestai.errors import InfrastructureError
-from orchestai.execution.result import Attempt, Execution, SubtaskResult
+from orchestai.execution.result import Attempt, JudgedExecution, SubtaskResult
 from orchestai.outcome import Scored, Unscorable
 from orchestai.planner.slots.encoder import TextEncoder
 from orchestai.planner.slots.model import PlannerModel
@@ -36,7 +36,7 @@ needs_encoder = pytest.mark.skipif(
 )
 
 
-def execution(outcome: Scored | Unscorable) -> Execution:
+def execution(outcome: Scored | Unscorable) -> JudgedExecution:
     """Two subtasks, of which the first one's check passed."""
     attempts = [Attempt(worker="model", output="x", passed_check=passed) for passed in (True, False)]
     results = [
@@ -45,7 +45,9 @@ def execution(outcome: Scored | Unscorable) -> Execution:
     ]
     subtasks = [Subtask(id=str(i), instruction="do", task_type="list", worker="model") for i in range(2)]
     measured = {"total_cost": 2.0, "total_latency_ms": 300.0}
-    return Execution(task_id="t", workflow=Workflow(subtasks), results=tuple(results), outcome=outcome, **measured)
+    return JudgedExecution(
+        task_id="t", workflow=Workflow(subtasks), results=tuple(results), outcome=outcome, **measured
+    )
 
 
 def test_the_reward_of_a_result_is_the_documents_formula() -> None:

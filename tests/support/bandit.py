@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from orchestai.config import Config, LoggingConfig, Phase2Config
-from orchestai.execution.result import Execution
+from orchestai.execution.result import JudgedExecution
 from orchestai.execution.reward import RewardForm, reward_form
 from orchestai.execution.reward_reference import Reference
 from orchestai.outcome import Scored
@@ -179,12 +179,12 @@ class Speller(nn.Module):
 POLICIES: dict[str, type[nn.Module]] = {"bandit": Bandit, "speller": Speller}
 
 
-async def execute(task: Task, workflow: Workflow, sample: int = 0) -> Execution:
+async def execute(task: Task, workflow: Workflow, sample: int = 0) -> JudgedExecution:
     kind = kind_of(task)
     chosen = [int(subtask.worker) for subtask in workflow.subtasks]
     right = sum(worker == best_worker(kind, i) for i, worker in enumerate(chosen[: length_of(kind)]))
     total = max(len(chosen), length_of(kind))
-    return Execution(
+    return JudgedExecution(
         task_id=task.task_id,
         workflow=workflow,
         results=(),
@@ -254,14 +254,14 @@ async def main(output: Path, runs: dict[str, dict[str, Any]]) -> None:
         await trainer(output / name, settings(**changes), POLICIES[name.split()[0]]()).train()
     rank = PartialState().process_index
 
-    async def fail_on_one(task: Task, workflow: Workflow, sample: int = 0) -> Execution:
+    async def fail_on_one(task: Task, workflow: Workflow, sample: int = 0) -> JudgedExecution:
         if rank == 1:
             raise ValueError(f"no such thing as task {task.task_id}")
         return await execute(task, workflow, sample)
 
     to_stop = [1]
 
-    async def stop_one(task: Task, workflow: Workflow, sample: int = 0) -> Execution:
+    async def stop_one(task: Task, workflow: Workflow, sample: int = 0) -> JudgedExecution:
         if rank in to_stop:
             to_stop.remove(rank)
             os.kill(os.getpid(), signal.SIGTERM)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from orchestai.execution.result import Execution
+from orchestai.execution.result import JudgedExecution
 from orchestai.training.rl.trainer import RunSummary
 from support import bandit
 
@@ -20,7 +20,7 @@ def killed_at(calls: int):
     """An `execute` that ends the process, so to speak, at that call."""
     left = calls
 
-    async def execute(task, workflow, sample=0) -> Execution:
+    async def execute(task, workflow, sample=0) -> JudgedExecution:
         nonlocal left
         left -= 1
         if left == 0:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from orchestai.errors import InfrastructureError
 from orchestai.evaluation.systems.results import Result, SystemRow
 from orchestai.execution.assembler import assemble
-from orchestai.execution.executor import Executor
+from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.request import build_request
 from orchestai.execution.reward import RewardForm
 from orchestai.outcome import Unscorable
@@ -30,7 +30,7 @@ class Hindsight:
     other steps.
     """
 
-    def __init__(self, executor: Executor, workers: Sequence[str], reward: RewardForm, concurrency: int) -> None:
+    def __init__(self, executor: JudgingExecutor, workers: Sequence[str], reward: RewardForm, concurrency: int) -> None:
         self._executor = executor
         self._workers = tuple(workers)
         self._reward = reward
@@ -112,7 +112,9 @@ class Hindsight:
         return self._reward.cost(answer.cost_usd) + self._reward.latency(answer.latency_ms)
 
 
-async def is_right(executor: Executor, task: Task, subtask: Subtask, source: str, canonical: Mapping[str, str]) -> bool:
+async def is_right(
+    executor: JudgingExecutor, task: Task, subtask: Subtask, source: str, canonical: Mapping[str, str]
+) -> bool:
     """Whether `source` may take the place of a subtask's canonical step.
 
     Args:

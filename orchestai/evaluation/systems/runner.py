@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from orchestai.evaluation.systems.results import Result, SystemRow
-from orchestai.execution.executor import Executor
-from orchestai.execution.result import Execution
+from orchestai.execution.judging import JudgingExecutor
+from orchestai.execution.result import JudgedExecution
 from orchestai.execution.reward import RewardForm
 from orchestai.outcome import Unscorable, UnscorableCounts, refuse_lasting
 from orchestai.planner.base import Plan, Planner
@@ -27,17 +27,17 @@ class Runner:
     """
 
     def __init__(
-        self, executor: Executor, tasks: Sequence[Task], reward: RewardForm, unscorable_limit: float = 0.2
+        self, executor: JudgingExecutor, tasks: Sequence[Task], reward: RewardForm, unscorable_limit: float = 0.2
     ) -> None:
         self.tasks = tuple(tasks)
         self._reward = reward
         self.executor = executor
         self._unscorable_limit = unscorable_limit
         self._slots = asyncio.Semaphore(executor.config.concurrency)
-        self._known: dict[str, asyncio.Task[Execution]] = {}
+        self._known: dict[str, asyncio.Task[JudgedExecution]] = {}
         self._faults: list[Unscorable] = []
 
-    def beside(self, executor: Executor) -> Runner:
+    def beside(self, executor: JudgingExecutor) -> Runner:
         """The same tasks and reward with another executor."""
         return Runner(executor, self.tasks, self._reward, self._unscorable_limit)
 
@@ -83,13 +83,13 @@ class Runner:
             workflow=plan.workflow,
         )
 
-    async def _execute(self, task: Task, workflow: Workflow) -> Execution:
+    async def _execute(self, task: Task, workflow: Workflow) -> JudgedExecution:
         key = fingerprint([task.task_id, workflow.to_dict()])
         if key not in self._known:
             self._known[key] = asyncio.ensure_future(self._in_turn(task, workflow))
         return await self._known[key]
 
-    async def _in_turn(self, task: Task, workflow: Workflow) -> Execution:
+    async def _in_turn(self, task: Task, workflow: Workflow) -> JudgedExecution:
         async with self._slots:
             execution = await self.executor.execute(task, workflow)
         refuse_lasting(execution.outcome, "executions")
@@ -109,7 +109,7 @@ def _unjudged(plan: Plan, why: Unscorable) -> Result:
     return Result(math.nan, math.nan, math.nan, math.nan, plan.raw_valid, plan.workflow, why.reason)
 
 
-def _with_planning(execution: Execution, usage: Usage) -> Execution:
+def _with_planning(execution: JudgedExecution, usage: Usage) -> JudgedExecution:
     """The execution, which also costs what its plan has cost, and waits for it."""
     return execution.model_copy(
         update={

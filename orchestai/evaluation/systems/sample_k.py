@@ -13,10 +13,10 @@ from orchestai.evaluation.statistics import mean
 from orchestai.evaluation.systems.baselines import SAMPLE_K
 from orchestai.evaluation.systems.results import SystemRow
 from orchestai.evaluation.systems.runner import Runner
-from orchestai.execution.executor import Executor
+from orchestai.execution.judging import JudgingExecutor
 from orchestai.planner.baselines.reference import WholePlanner
 
-OpenExecutor: TypeAlias = Callable[[WorkersConfig], AbstractAsyncContextManager[Executor]]
+OpenExecutor: TypeAlias = Callable[[WorkersConfig], AbstractAsyncContextManager[JudgingExecutor]]
 """Opens an executor on other workers than those of the pool."""
 
 _TRIES = 4

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from orchestai.execution.result import Execution
+from orchestai.execution.result import JudgedExecution
 from orchestai.execution.reward import AbsoluteReward
 from orchestai.outcome import Scored, Unscorable, judged
 from orchestai.planner.base import TrainablePlanner
@@ -20,7 +20,7 @@ from orchestai.types import AnyDecisions, DecisionKind
 
 
 def compute_reward(
-    result: Execution,
+    result: JudgedExecution,
     *,
     alpha: float = 10.0,
     beta: float = 0.1,

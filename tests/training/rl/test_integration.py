@@ -9,7 +9,7 @@ import torch
 from accelerate import Accelerator
 
 from orchestai.config import ExecutionConfig, Phase2Config, PlannerConfig
-from orchestai.execution.executor import Executor
+from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.reward import AbsoluteReward
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.sandbox import Sandbox
@@ -63,7 +63,7 @@ async def test_the_planner_learns_whom_to_trust_and_what_it_costs(tmp_path, cred
         eval_every=6,
     )
     with Sandbox(workers=2) as sandbox:
-        executor = Executor(Scripted(), sandbox, ExecutionConfig())
+        executor = JudgingExecutor(Scripted(), sandbox, ExecutionConfig())
         rollout = Rollout(
             planner,
             executor.execute,

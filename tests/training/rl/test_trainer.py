@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.execution.result import Execution
+from orchestai.execution.result import JudgedExecution
 from orchestai.outcome import Scored
 from orchestai.training.rl.algorithms.recipes import RECIPES
 from support import bandit
@@ -103,7 +103,7 @@ def test_what_cannot_be_resumed_is_one_clear_line(tmp_path):
 def test_unscorable_episodes_teach_nothing_and_are_counted(tmp_path):
     """Task 0's server is down: with and without it the policy learns the same."""
 
-    async def flaky(task, workflow, sample=0) -> Execution:
+    async def flaky(task, workflow, sample=0) -> JudgedExecution:
         if task.task_id == "0":
             raise InfrastructureError("server", "server down")
         return await bandit.execute(task, workflow, sample)
@@ -117,7 +117,7 @@ def test_unscorable_episodes_teach_nothing_and_are_counted(tmp_path):
 
 
 def test_too_many_unscorable_episodes_end_training_with_the_commonest_reason(tmp_path):
-    async def down(task, workflow, sample=0) -> Execution:
+    async def down(task, workflow, sample=0) -> JudgedExecution:
         raise InfrastructureError("connection", "connection refused")
 
     match = r"24 of 24 validation episodes .*more than tasks\.unscorable_limit=0\.2 .*24 times.*connection refused"
@@ -128,7 +128,7 @@ def test_too_many_unscorable_episodes_end_training_with_the_commonest_reason(tmp
 def test_nothing_is_learned_where_no_reward_differs_and_training_stops(tmp_path):
     """The entropy bonus alone would drive the policy to chance, since Adam's steps do not shrink with the gradient."""
 
-    async def hopeless(task, workflow, sample=0) -> Execution:
+    async def hopeless(task, workflow, sample=0) -> JudgedExecution:
         return (await bandit.execute(task, workflow, sample)).model_copy(update={"results": (), "tests_passed": 0})
 
     planner = bandit.Bandit()
@@ -180,7 +180,7 @@ def test_a_loss_without_a_ratio_refuses_stale_samples(tmp_path):
 def test_every_task_comes_once_per_pass_and_passes_differ(tmp_path):
     seen = []
 
-    async def noting(task, workflow, sample=0) -> Execution:
+    async def noting(task, workflow, sample=0) -> JudgedExecution:
         seen.append(task.task_id)
         return await bandit.execute(task, workflow, sample)
 
@@ -212,7 +212,7 @@ def test_the_best_planner_and_some_plans_are_kept(tmp_path):
 def test_flat_groups_do_not_stop_what_compares_with_something_else(tmp_path, changes):
     """Each task has its own reward, whatever is planned: no group differs, but the batch and the critic tell."""
 
-    async def by_task(task, workflow, sample=0) -> Execution:
+    async def by_task(task, workflow, sample=0) -> JudgedExecution:
         worth = Scored(float(bandit.kind_of(task) % 2))
         return (await bandit.execute(task, workflow, sample)).model_copy(update={"outcome": worth})
 

@@ -12,7 +12,7 @@ from accelerate.utils import broadcast_object_list
 
 from orchestai.config import LanguageConfig
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.execution.result import Execution
+from orchestai.execution.result import JudgedExecution
 from orchestai.lm.backends.replay import Recording
 from orchestai.lm.backends.synced import CanaryProbe, Processes, SyncedPolicy, open_backend
 from orchestai.planner.language.planner import LanguagePlanner
@@ -91,12 +91,12 @@ def open_execute(settings: LanguageConfig, execute: Execute) -> Execute:
     replay = settings.backend == "replay"
     recording = Recording(settings.recording, read=replay)
 
-    async def recorded(task: Task, workflow: Workflow, sample: int = 0) -> Execution:
+    async def recorded(task: Task, workflow: Workflow, sample: int = 0) -> JudgedExecution:
         execution = await execute(task, workflow, sample)
         recording.add("execution", [(_key(task, workflow, sample), {"execution": execution.model_dump(mode="json")})])
         return execution
 
-    async def replayed(task: Task, workflow: Workflow, sample: int = 0) -> Execution:
+    async def replayed(task: Task, workflow: Workflow, sample: int = 0) -> JudgedExecution:
         key = _key(task, workflow, sample)
         found = recording.find("execution", key)
         if found is None:
@@ -104,7 +104,7 @@ def open_execute(settings: LanguageConfig, execute: Execute) -> Execute:
                 "recording_missing",
                 f"{recording.path}: holds no execution {key} (task {task.task_id!r}, {sample=})",
             )
-        return Execution.model_validate(found["execution"])
+        return JudgedExecution.model_validate(found["execution"])
 
     return replayed if replay else recorded
 

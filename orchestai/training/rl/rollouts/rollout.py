@@ -14,7 +14,7 @@ from torch import Tensor
 
 from orchestai.config import Phase2Config
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.execution.result import Execution
+from orchestai.execution.result import JudgedExecution
 from orchestai.execution.reward import RewardForm
 from orchestai.outcome import Reward, Unscorable
 from orchestai.planner.base import Plan
@@ -35,7 +35,7 @@ ROLE = "planner"
 class Execute(Protocol):
     """Runs a workflow on a task; the same sample index gives the same execution (`Executor.execute`)."""
 
-    def __call__(self, task: Task, workflow: Workflow, sample: int = 0) -> Awaitable[Execution]: ...
+    def __call__(self, task: Task, workflow: Workflow, sample: int = 0) -> Awaitable[JudgedExecution]: ...
 
 
 Drawn: TypeAlias = tuple[AnyDecisions, Tensor]
@@ -181,7 +181,7 @@ class Rollout:
         waited = 0.0
         started = time.perf_counter()
         slots = asyncio.Semaphore(self._concurrency)
-        known: dict[tuple[str, Workflow, int], asyncio.Future[Execution]] = {}
+        known: dict[tuple[str, Workflow, int], asyncio.Future[JudgedExecution]] = {}
         running: list[asyncio.Future[Episode]] = []
         try:
             while True:
@@ -277,7 +277,7 @@ class Rollout:
         self,
         planned: _Planned,
         executions: int,
-        known: dict[tuple[str, Workflow, int], asyncio.Future[Execution]],
+        known: dict[tuple[str, Workflow, int], asyncio.Future[JudgedExecution]],
         slots: asyncio.Semaphore,
     ) -> Episode:
         task, workflow = planned.task, planned.plan.workflow
@@ -303,14 +303,16 @@ class Rollout:
             text=describe(workflow) if workflow is not None else planned.plan.error,
         )
 
-    async def _in_turn(self, task: Task, workflow: Workflow, sample: int, slots: asyncio.Semaphore) -> Execution:
+    async def _in_turn(self, task: Task, workflow: Workflow, sample: int, slots: asyncio.Semaphore) -> JudgedExecution:
         async with slots:
             try:
                 return await self._execute(task, workflow, sample)
             except InfrastructureError as error:
-                return Execution(task_id=task.task_id, workflow=workflow, results=(), outcome=Unscorable.of(error))
+                return JudgedExecution(
+                    task_id=task.task_id, workflow=workflow, results=(), outcome=Unscorable.of(error)
+                )
 
-    def _worth(self, executions: Sequence[Execution]) -> tuple[Reward | Unscorable, dict[str, float]]:
+    def _worth(self, executions: Sequence[JudgedExecution]) -> tuple[Reward | Unscorable, dict[str, float]]:
         """The mean reward and figures of the executions that could be judged, or why the first could not."""
         rewards = [self._reward.of(run) for run in executions]
         judged = [(run, worth) for run, worth in zip(executions, rewards, strict=True) if isinstance(worth, Reward)]

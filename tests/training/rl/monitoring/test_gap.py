@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from orchestai.execution.result import Execution
+from orchestai.execution.result import JudgedExecution
 from orchestai.outcome import Reward, Scored, Unscorable
 from orchestai.training.rl.monitoring.generalization_gap import growth, measure_gaps, note_attempts
 from orchestai.training.rl.monitoring.training_state import Position
@@ -61,7 +61,7 @@ def run(output, *, heart: bool, **changes):
     """Training on half the tasks; if learned by heart, validation is worth nothing whatever is planned."""
     learned = {task.task_id for task in bandit.TASKS[:12]}
 
-    async def execute(task, workflow, sample=0) -> Execution:
+    async def execute(task, workflow, sample=0) -> JudgedExecution:
         found = await bandit.execute(task, workflow, sample)
         lost = heart and task.task_id not in learned
         return found.model_copy(update={"outcome": Scored(0.0), "tests_passed": 0}) if lost else found

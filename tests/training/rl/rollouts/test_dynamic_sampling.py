@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from orchestai.errors import UserError
-from orchestai.execution.result import Execution
+from orchestai.execution.result import JudgedExecution
 from orchestai.outcome import Scored
 from support import agents_sample, bandit
 
@@ -18,7 +18,7 @@ FLAT = frozenset(str(i) for i in range(24) if i % 3)
 def executing(flat=FLAT):
     """An `execute` under which those tasks are flat."""
 
-    async def execute(task, workflow, sample=0) -> Execution:
+    async def execute(task, workflow, sample=0) -> JudgedExecution:
         found = await bandit.execute(task, workflow, sample)
         return found.model_copy(update={"outcome": Scored(0.0), "tests_passed": 0}) if task.task_id in flat else found
 
@@ -108,7 +108,7 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path, policy):
     whole, _ = train(tmp_path / "whole", policy(), **changes)
     left = 180
 
-    async def killed(task, workflow, sample=0) -> Execution:
+    async def killed(task, workflow, sample=0) -> JudgedExecution:
         nonlocal left
         left -= 1
         if not left:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from orchestai.errors import InfrastructureError
-from orchestai.execution.result import Attempt, Execution, SubtaskResult
+from orchestai.execution.result import Attempt, JudgedExecution, SubtaskResult
 from orchestai.execution.reward import REWARD_PARTS
 from orchestai.outcome import Scored, Unscorable
 from orchestai.planner.base import Plan
@@ -49,7 +49,7 @@ def test_seeds_differ_in_every_part():
 async def test_equal_plans_run_once_and_share_the_result():
     calls = []
 
-    async def counting(task, workflow, sample=0) -> Execution:
+    async def counting(task, workflow, sample=0) -> JudgedExecution:
         calls.append((task.task_id, workflow, sample))
         return await bandit.execute(task, workflow, sample)
 
@@ -59,7 +59,7 @@ async def test_equal_plans_run_once_and_share_the_result():
 
 
 async def test_a_plan_is_worth_the_mean_of_its_executions_that_could_be_judged():
-    async def flaky(task, workflow, sample=0) -> Execution:
+    async def flaky(task, workflow, sample=0) -> JudgedExecution:
         if sample == 0:
             raise InfrastructureError("server", "server down")
         run = await bandit.execute(task, workflow, sample)
@@ -71,7 +71,7 @@ async def test_a_plan_is_worth_the_mean_of_its_executions_that_could_be_judged()
 
 
 async def test_what_is_nobodys_fault_is_unscorable_and_never_zero():
-    async def down(task, workflow, sample=0) -> Execution:
+    async def down(task, workflow, sample=0) -> JudgedExecution:
         raise InfrastructureError("server", "server down")
 
     (group,) = await explore(rollout(down), bandit.TASKS[:1])
@@ -94,7 +94,7 @@ async def test_a_plan_that_is_invalid_or_too_long_is_worth_less_than_any_failure
 async def test_the_logged_parts_add_up_to_the_logged_reward():
     """Over plans that are invalid, could not be judged in part, or at all, or cost something."""
 
-    async def dear(task, workflow, sample=0) -> Execution:
+    async def dear(task, workflow, sample=0) -> JudgedExecution:
         if sample == 0 or task.task_id == "1":
             raise InfrastructureError("server", "server down")
         run = await bandit.execute(task, workflow, sample)
@@ -121,7 +121,7 @@ async def test_planning_goes_on_while_earlier_plans_run_and_concurrency_is_bound
             planned_while_running |= running > 0
             return super().plan(tasks, sample=sample)
 
-    async def slow(task, workflow, sample=0) -> Execution:
+    async def slow(task, workflow, sample=0) -> JudgedExecution:
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -137,7 +137,7 @@ async def test_planning_goes_on_while_earlier_plans_run_and_concurrency_is_bound
 async def test_an_error_of_the_users_code_leaves_nothing_running():
     cancelled = []
 
-    async def failing(task, workflow, sample=0) -> Execution:
+    async def failing(task, workflow, sample=0) -> JudgedExecution:
         if task.task_id == "1":
             raise ValueError("broken reward")
         try:
@@ -163,7 +163,7 @@ async def test_steps_are_reported_with_what_they_earned_and_whether_they_failed(
         SubtaskResult(id="3", status="done", attempts=(Attempt(worker="0"),), kept=0),
     )
 
-    async def execute(task, workflow, sample=0) -> Execution:
+    async def execute(task, workflow, sample=0) -> JudgedExecution:
         return (await bandit.execute(task, workflow)).model_copy(update={"results": results, "total_cost": 0.5})
 
     steps = (await explore(rollout(execute, beta=2.0, shaped_reward=0.1)))[0][0].reward.steps
