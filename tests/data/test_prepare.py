@@ -382,7 +382,7 @@ def test_the_short_form_written_by_hand_loads(tmp_path: Path, config: Config) ->
 
 def test_a_file_of_the_version_before_loads_as_the_same_workflows(tmp_path: Path) -> None:
     """Eight parallel lists of indices then; what they say is all there, and is written as a workflow."""
-    source = Path(__file__).parent / "reference" / "inputs"
+    source = Path(__file__).parents[1] / "reference" / "inputs"
     config = load_config(source / "config.yaml")
     raw = json.loads((source / "training_data.json").read_text())
     examples = load_training_data(source / "training_data.json", config)

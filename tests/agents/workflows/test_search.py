@@ -171,7 +171,7 @@ def look_up(query: str) -> list[object]:
     return ["Nothing to see.", {"id": "p1", "title": "Paris", "text": PASSAGES[1]["text"]}, "never shown"]
 
 
-@pytest.mark.parametrize("tool", [look_up, "test_workflow_search:look_up"])
+@pytest.mark.parametrize("tool", [look_up, f"{__name__}:look_up"])
 async def test_a_search_tool_of_the_user_finds_passages(sandbox, tool):
     """Also where the tasks bring passages of their own. What it cannot find, nobody has missed."""
     settings = {"search_tool": tool, "passages": 2}

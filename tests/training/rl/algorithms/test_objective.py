@@ -68,7 +68,7 @@ def test_ppo_by_hand():
     )
     config = Phase2Config(algorithm="PPO", value_coef=0.5, value_clip=0.2, entropy_coef=0.1)
     part = Objective(planner, PPO, config)(batch, batch.counts())
-    figures = dict(zip(METRICS, part.figures.tolist(), strict=True))
+    figures = dict(zip(METRICS, part.metrics.tolist(), strict=True))
     policy, value = -(1.2 - 2 * 0.8 + 3) / 3, (1 + 0.25 + 1) / 2 / 3
     assert figures["policy_loss"] == pytest.approx(policy)
     assert figures["value_loss"] == pytest.approx(value)

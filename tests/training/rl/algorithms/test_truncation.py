@@ -78,7 +78,7 @@ def test_of_two_plans_that_succeed_the_longer_one_is_worse():
         episode(10.0, turn(1)), episode(10.0, turn(4)), alpha=10.0, overlong_buffer=4, overlong_penalty=0.5
     )
     assert found.batch.advantages[:, 0].tolist() == pytest.approx([(5 - 1.25) / 2, (1.25 - 5) / 2])
-    assert found.figures["reward_overlong"] == pytest.approx(-(1.25 + 5) / 2)
+    assert found.metrics["reward_overlong"] == pytest.approx(-(1.25 + 5) / 2)
     assert advantages(episode(10.0, turn(1)), episode(10.0, turn(4)), alpha=10.0) == [0, 0]
 
 
