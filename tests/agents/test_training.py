@@ -288,7 +288,8 @@ def test_after_sigkill_every_figure_is_bit_equal(tmp_path, name):
     assert all(two[key].equal(value) for key, value in one.items())
 
 
-@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), pytest.param("SIGINT", 130, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
 def test_the_command_ends_with_the_code_of_the_signal_and_goes_on(tmp_path, name, code):
     sizes = {"num_episodes": 12, "tasks_per_update": 4, "num_generations": 4, "eval_tasks": 2, "eval_every": 10}
     words = [

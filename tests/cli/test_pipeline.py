@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
+
+from orchestai.cli import app
+from orchestai.errors import UserError
 
 CONFIG = """
 planner: {d_model: 32, num_layers: 1, num_heads: 2}
@@ -100,9 +104,17 @@ def test_every_command_hands_over_to_the_next(place):
         (["evaluate", "--checkpoint", "absent.pth", "--phase1", "absent.pth"], "train first"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(place, arguments, said):
-    printed = run(*arguments, cwd=place, code=2)
-    assert said in printed
+def test_bad_input_is_the_users_to_mend(place, arguments, said, monkeypatch):
+    monkeypatch.chdir(place)
+    result = CliRunner().invoke(app, arguments)
+    if not isinstance(result.exception, UserError):
+        assert result.exit_code == 2, result.exception
+    assert said in " ".join(f"{result.output} {result.exception}".split())
+
+
+def test_what_the_user_can_mend_is_one_line_and_exit_code_2(place):
+    printed = run("collect", "--config", "absent.yaml", cwd=place, code=2)
+    assert "absent.yaml: no such config file" in printed
     assert "Traceback" not in printed
 
 

@@ -59,6 +59,7 @@ def planner(linker: dict[str, object] | None = LINKER) -> PlannerModel:
     return PlannerModel(settings.planner, worker_cards(settings.workers))
 
 
+@pytest.mark.slow
 def test_it_learns_what_the_instruction_says_of_its_steps(tmp_path):
     settings = config(num_epochs=12, lr_schedule="linear")
     save_training_data(tmp_path / "data.json", examples(), settings)

@@ -86,8 +86,15 @@ def test_after_sigkill_every_figure_is_bit_equal(tmp_path, policy, executions, s
     refuse_difference(tmp_path, whole, run(cut, policy, resume=True))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-@pytest.mark.parametrize("policy", ["bandit", "speller"])
+@pytest.mark.parametrize(
+    ("policy", "number"),
+    [
+        ("bandit", signal.SIGTERM),
+        ("speller", signal.SIGINT),
+        pytest.param("bandit", signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param("speller", signal.SIGTERM, marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_that_is_told_to_stop_finishes_its_update_and_goes_on_bit_for_bit(tmp_path, policy, number):
     """The signal comes while plans of the third update are executed, long after what the last evaluation saved."""
     whole = run(tmp_path / "whole", policy, eval_every=10)
