@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -40,10 +40,16 @@ class ModelConfig(Section):
     """The same per million tokens that it writes."""
 
 
+ToolName: TypeAlias = Literal["stdlib_search", "calculator", "text", "python"]
+
+_NAMESAKES = ("model", "tool")
+"""Kinds that need the key of their own name."""
+
+
 class WorkerConfig(Section):
     """What carries out a subtask: a model under a strategy, or a tool."""
 
-    kind: Literal["model", "tool"]
+    kind: str
     """`model` needs `model` and `strategy`; `tool` needs `tool`."""
     card: str
     """What the worker is and does best, in a sentence: the planner chooses workers by matching their cards."""
@@ -59,7 +65,7 @@ class WorkerConfig(Section):
     """0 is greedy."""
     max_new_tokens: int = Field(96, ge=1)
     """Longest answer in tokens."""
-    tool: Literal["stdlib_search", "calculator", "text", "python"] | None = None
+    tool: ToolName | None = None
     """Which tool."""
     price_per_call_usd: float = Field(0.0, ge=0)
     """Paid once per request."""
@@ -72,10 +78,8 @@ class WorkerConfig(Section):
 
     @model_validator(mode="after")
     def _complete(self) -> WorkerConfig:
-        if self.kind == "model" and not self.model:
-            raise ValueError("a worker of kind 'model' needs `model`")
-        if self.kind == "tool" and not self.tool:
-            raise ValueError("a worker of kind 'tool' needs `tool`")
+        if self.kind in _NAMESAKES and not getattr(self, self.kind):
+            raise ValueError(f"a worker of kind {self.kind!r} needs `{self.kind}`")
         return self
 
 

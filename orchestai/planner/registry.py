@@ -14,7 +14,8 @@ from orchestai.planner.baselines.heuristic import HeuristicPlanner
 from orchestai.planner.baselines.random import RandomPlanner
 from orchestai.planner.baselines.reference import ReferencePlanner, WholePlanner
 from orchestai.planner.checkpoint import is_checkpoint, load_planner
-from orchestai.workers.pool import WorkerPool, planner_prices
+from orchestai.workers.pool import WorkerPool
+from orchestai.workers.prices import planner_prices
 
 NAMES = "reference, random, heuristic, llm, base, reference:WORKER, whole:WORKER or the path of a checkpoint"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,13 +19,14 @@ class WorkerCard:
         name: key in `workers.pool`.
         text: what the worker is and does best.
         price_usd: expected price of one typical request.
-        kind: `model` or `tool`.
+        kind: `model` if it asks a language model, else `tool`: all that planners know of how it works, whatever kind
+            its configuration says. Weights have learned from this distinction, so it stays one.
     """
 
     name: str
     text: str
     price_usd: float
-    kind: str
+    kind: Literal["model", "tool"]
 
 
 @dataclass(frozen=True)

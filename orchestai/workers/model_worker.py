@@ -4,32 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from orchestai.sandbox.examples import passes_examples
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.workers.base import Answer, Request, TextCompletion, Usage, WorkerCard, WorkerError
 from orchestai.workers.generation import Generator, Prompt, SamplingParams
+from orchestai.workers.prices import Prices
 from orchestai.workers.prompts import Strategy
-
-
-@dataclass(frozen=True)
-class Prices:
-    """US dollars: per request, and per million tokens read and written."""
-
-    per_call: float = 0.0
-    per_mtok_in: float = 0.0
-    per_mtok_out: float = 0.0
-
-    def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
-        return self.per_call + (prompt_tokens * self.per_mtok_in + completion_tokens * self.per_mtok_out) / 1e6
-
-    def paid(self, usage: Usage) -> Usage:
-        """One request with its cost; where not a token was read, nothing was asked."""
-        if not usage.prompt_tokens:
-            return Usage()
-        cost_usd = self.cost(usage.prompt_tokens, usage.completion_tokens)
-        return usage.model_copy(update={"requests": 1, "cost_usd": cost_usd})
 
 
 class ModelWorker:

@@ -7,17 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from orchestai.config import CACHE_DIR, ModelConfig, WorkerConfig, WorkersConfig
-from orchestai.errors import UserError
+from orchestai.config import CACHE_DIR, ModelConfig, WorkersConfig
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.workers.base import Answer, Request, TextCompletion, Usage, Worker, WorkerCard, WorkerError
-from orchestai.workers.generation import Cached, Generator, SamplingParams, Unavailable
-from orchestai.workers.model_worker import ModelWorker, Prices
-from orchestai.workers.prompts import strategy
+from orchestai.workers.generation import Cached, Generator, Unavailable
 from orchestai.workers.recording import Recorded, RecordedGenerations, RecordingFile, read_recordings
-
-_TYPICAL_PROMPT_TOKENS = 150
-_TYPICAL_COMPLETION_TOKENS = 60
+from orchestai.workers.registry import BuildContext, make_card, make_worker
 
 
 class WorkerPool:
@@ -46,7 +41,7 @@ class WorkerPool:
             record: a JSONL file to which every generation used is appended.
 
         Raises:
-            UserError: a recording cannot be read, or a set of worked examples does not exist.
+            UserError: a recording cannot be read, or what a worker's configuration names is not there.
         """
         recorded = {} if live else read_recordings(config.recordings)
         may_run = config.on_miss == "live" if live is None else live
@@ -57,7 +52,8 @@ class WorkerPool:
             for name, model in config.models.items()
             if name in asked
         }
-        workers = {name: _worker(name, worker, generators, sandbox) for name, worker in config.pool.items()}
+        context = BuildContext(config, sandbox, generators)
+        workers = {name: make_worker(name, worker, context) for name, worker in config.pool.items()}
         return cls(workers, {name: worker.concurrency for name, worker in config.pool.items()}, generators)
 
     @property
@@ -125,61 +121,5 @@ def _model(name: str, config: ModelConfig, cache_dir: Path | None, may_run: bool
 
 
 def worker_cards(config: WorkersConfig) -> list[WorkerCard]:
-    """How planners see the configured workers, without building them."""
-    return [_card(name, worker) for name, worker in config.pool.items()]
-
-
-def _card(name: str, config: WorkerConfig) -> WorkerCard:
-    prices = _prices(config)
-    price = prices.per_call if config.kind == "tool" else _typical_price(prices, config.samples)
-    return WorkerCard(name, config.card, price, config.kind)
-
-
-def planner_prices(config: WorkersConfig) -> Prices:
-    """What `planner_model` costs when it is asked for plans.
-
-    Raises:
-        UserError: it is on a server, and neither its own section nor a worker says.
-    """
-    name = config.planner_model
-    assert name is not None
-    model = config.models[name]
-    if model.price_per_mtok_in_usd is not None or model.price_per_mtok_out_usd is not None:
-        return Prices(0.0, model.price_per_mtok_in_usd or 0.0, model.price_per_mtok_out_usd or 0.0)
-    paid = [_prices(worker) for worker in config.pool.values() if worker.model == name]
-    if not paid and model.kind == "openai_api":
-        raise UserError(
-            f"workers.planner_model: what does {name!r} cost? No worker of the pool has it; set "
-            f"workers.models.{name}.price_per_mtok_in_usd and price_per_mtok_out_usd, to 0 if it is free"
-        )
-    return max(paid, key=lambda prices: _typical_price(prices, 1), default=Prices())
-
-
-def _prices(config: WorkerConfig) -> Prices:
-    return Prices(config.price_per_call_usd, config.price_per_mtok_in_usd, config.price_per_mtok_out_usd)
-
-
-def _worker(name: str, config: WorkerConfig, generators: Mapping[str, Generator], sandbox: Sandbox) -> Worker:
-    card, prices = _card(name, config), _prices(config)
-    if config.kind == "tool":
-        from orchestai.workers.tools import ToolWorker, make_tool
-
-        assert config.tool is not None
-        return ToolWorker(card, make_tool(config.tool, sandbox), prices.per_call)
-    assert config.model is not None
-    prompting = strategy(config.strategy, config.examples)
-    return ModelWorker(
-        card,
-        generators[config.model],
-        prompting,
-        SamplingParams(config.temperature, config.max_new_tokens, prompting.stop),
-        samples=config.samples,
-        prices=prices,
-        sandbox=sandbox,
-    )
-
-
-def _typical_price(prices: Prices, samples: int) -> float:
-    """Expected price of a typical request: on average half of the samples are drawn, each paid with its prompt."""
-    drawn = (1 + samples) / 2
-    return prices.cost(round(_TYPICAL_PROMPT_TOKENS * drawn), round(_TYPICAL_COMPLETION_TOKENS * drawn))
+    """How planners see the configured workers, without building them; raises `UserError` for an unknown kind."""
+    return [make_card(name, worker) for name, worker in config.pool.items()]

@@ -20,8 +20,8 @@ from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workers import openai_api
 from orchestai.workers.base import Usage
-from orchestai.workers.model_worker import Prices
-from orchestai.workers.pool import WorkerPool, planner_prices
+from orchestai.workers.pool import WorkerPool
+from orchestai.workers.prices import Prices, planner_prices
 from support.chat_server import ChatServer, Reply, chat, error, serving
 
 TEST = (

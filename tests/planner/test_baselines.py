@@ -19,7 +19,7 @@ from orchestai.planner.clauses import clauses, guess_type
 from orchestai.tasks.task import Task
 from orchestai.workers.base import TextCompletion, Usage, WorkerCard, WorkerError
 from orchestai.workers.generation import Prompt, SamplingParams
-from orchestai.workers.model_worker import Prices
+from orchestai.workers.prices import Prices
 from orchestai.workflow import Subtask, Workflow, WorkflowError
 
 CONFIG = PlannerConfig()

@@ -15,8 +15,9 @@ from orchestai.sandbox import Sandbox
 from orchestai.tasks.visible_examples import Example
 from orchestai.workers.base import Request, Signature, TextCompletion, WorkerCard, WorkerError
 from orchestai.workers.generation import Prompt, SamplingParams
-from orchestai.workers.model_worker import ModelWorker, Prices
+from orchestai.workers.model_worker import ModelWorker
 from orchestai.workers.pool import WorkerPool
+from orchestai.workers.prices import Prices
 from orchestai.workers.prompts import Complete
 from support.language_model import save_tiny_model
 

@@ -15,7 +15,7 @@ from orchestai.planner.language.prompt_examples import STEPS, TASK
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard, WorkerError
 from orchestai.workers.generation import Generator, Prompt, SamplingParams
-from orchestai.workers.model_worker import Prices
+from orchestai.workers.prices import Prices
 from orchestai.workflow import WorkflowError
 
 _PREFILL = '{"subtasks": ['

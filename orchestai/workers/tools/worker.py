@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
-from orchestai.sandbox.sandbox import Sandbox
 from orchestai.workers.base import Answer, Request, WorkerCard
-from orchestai.workers.tools import calculator, python, stdlib_search, text
 
 Tool: TypeAlias = Callable[[Request], str] | Callable[[Request], Awaitable[str]]
 """Gives the answer's text; raises `WorkerError` where the tool does not apply."""
@@ -34,13 +31,3 @@ class ToolWorker:
             latency_ms=(time.perf_counter() - began) * 1000,
             source="tool",
         )
-
-
-def make_tool(name: Literal["stdlib_search", "calculator", "text", "python"], sandbox: Sandbox) -> Tool:
-    if name == "stdlib_search":
-        return stdlib_search.answer
-    if name == "calculator":
-        return calculator.answer
-    if name == "text":
-        return text.answer
-    return partial(python.answer, sandbox=sandbox)

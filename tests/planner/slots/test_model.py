@@ -12,7 +12,7 @@ from orchestai.config import PlannerConfig
 from orchestai.planner.slots.dag import is_acyclic
 from orchestai.planner.slots.decisions import Chooser, SlotLayout
 from orchestai.planner.slots.encoder import TextEncoder
-from orchestai.planner.slots.model import PlannerModel
+from orchestai.planner.slots.model import PlannerModel, card_features
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER, token_spans
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import clean
@@ -167,6 +167,13 @@ def test_the_pool_is_no_part_of_the_weights(planner, encoder):
     larger = PlannerModel(CONFIG, [*CARDS, WorkerCard("new", "A larger model.", 0.1, "model")], encoder)
     larger.load_state_dict(planner.state_dict())
     assert all(plan.workflow is not None for plan in larger.plan(TASKS, sample=spec(1, 2, 3)))
+
+
+def test_a_card_says_whether_its_worker_asks_a_language_model(encoder):
+    """In the last place, where checkpoints of before there were more than two kinds of workers look for it."""
+    features = card_features(CARDS, encoder)
+    assert features.shape == (3, encoder.width + 2)
+    assert features[:, -1].tolist() == [0.0, 0.0, 1.0]
 
 
 def test_a_pool_of_one_leaves_no_choice_of_workers(encoder):
