@@ -97,6 +97,22 @@ class Usage(BaseModel):
         )
 
 
+@dataclass(frozen=True)
+class WorstCase:
+    """What one request may take at most.
+
+    Attributes:
+        cost_usd: of every try and every sample that may be billed.
+        calls: tries and samples that may be billed.
+        output_bytes: length of an unusually long answer, in UTF-8; the requests of the steps that read it are bounded
+            with it, and again with the answer itself.
+    """
+
+    cost_usd: float = 0.0
+    calls: int = 1
+    output_bytes: int = 4096
+
+
 class TextCompletion(BaseModel):
     """One generation of a language model.
 
@@ -174,6 +190,10 @@ class Worker(Protocol):
     card: WorkerCard
 
     async def answer(self, request: Request) -> Answer: ...
+
+    def worst_case(self, request: Request) -> WorstCase:
+        """What `answer` may cost at most; known without asking anybody."""
+        ...
 
 
 class WorkerError(Exception):

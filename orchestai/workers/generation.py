@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import sqlite3
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
@@ -49,11 +50,13 @@ class SamplingParams:
 class Generator(Protocol):
     """Continues prompts. Calls may run concurrently.
 
-    `identity` names the model as far as its answers depend on it; it is a part of every key.
+    `identity` names the model as far as its answers depend on it; it is a part of every key. `tries` is how often one
+    generation may be asked for, and billed, until there is an answer.
     `generate` raises `InfrastructureError` where no completion can be had, `UserError` where the user can mend that.
     """
 
     identity: str
+    tries: int
 
     async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion: ...
 
@@ -84,6 +87,8 @@ def seed(identity: str, prompt: Prompt, params: SamplingParams, sample: int) -> 
 class Unavailable:
     """Stands where no model may run: everything that was not recorded or cached is missing."""
 
+    tries = 1
+
     def __init__(self, identity: str) -> None:
         self.identity = identity
 
@@ -104,14 +109,17 @@ class Unavailable:
 class Cached:
     """Looks a generation up on disk before it asks `inner`; equal requests in flight are asked once.
 
-    Several processes may share the folder. `folder` None keeps only the sharing of requests in flight.
+    A request that nobody waits for any more is cancelled. Several processes may share the folder. `folder` None keeps
+    only the sharing of requests in flight.
     """
 
     def __init__(self, inner: Generator, folder: Path | None) -> None:
         self.identity = inner.identity
+        self.tries = inner.tries
         self._inner = inner
         self._folder = folder
         self._in_flight: dict[str, asyncio.Task[TextCompletion]] = {}
+        self._waiting: Counter[str] = Counter()
         try:
             self._cache = diskcache.Cache(str(folder), size_limit=_CACHE_BYTES) if folder else None
         except (OSError, sqlite3.Error) as error:
@@ -126,7 +134,15 @@ class Cached:
             task = asyncio.ensure_future(self._ask(key, prompt, params, sample))
             self._in_flight[key] = task
             task.add_done_callback(lambda done: self._landed(key, done))
-        return await asyncio.shield(task)
+        self._waiting[key] += 1
+        try:
+            return await asyncio.shield(task)
+        finally:
+            self._waiting[key] -= 1
+            if not self._waiting[key]:
+                del self._waiting[key]
+                self._leave(key, task)
+                task.cancel()
 
     async def check(self) -> None:
         await self._inner.check()
@@ -141,9 +157,14 @@ class Cached:
             self._cache.close()
 
     def _landed(self, key: str, task: asyncio.Task[TextCompletion]) -> None:
-        self._in_flight.pop(key, None)
+        self._leave(key, task)
         if not task.cancelled():
             task.exception()  # taken note of: those who asked may all have left, and asyncio would print a traceback
+
+    def _leave(self, key: str, task: asyncio.Task[TextCompletion]) -> None:
+        """Let the next request for `key` begin anew."""
+        if self._in_flight.get(key) is task:
+            del self._in_flight[key]
 
     async def _ask(self, key: str, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
         completion = await self._inner.generate(prompt, params, sample)

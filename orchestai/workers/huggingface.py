@@ -44,6 +44,8 @@ class _Loaded:
 class HuggingFaceGenerator:
     """A model in a thread of its own, loaded on first use. Requests that share worked examples share batches."""
 
+    tries = 1
+
     def __init__(self, config: ModelConfig, cache_dir: Path, key: str) -> None:
         """
         Args:

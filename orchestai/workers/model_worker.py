@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from orchestai.sandbox.examples import passes_examples
 from orchestai.sandbox.sandbox import Sandbox
-from orchestai.workers.base import Answer, Request, TextCompletion, Usage, WorkerCard, WorkerError
+from orchestai.workers.base import Answer, Request, TextCompletion, Usage, WorkerCard, WorkerError, WorstCase
 from orchestai.workers.generation import Generator, Prompt, SamplingParams
 from orchestai.workers.prices import Prices
 from orchestai.workers.prompts import Strategy
+from orchestai.workers.token_count import LONG_TOKEN_BYTES, most_tokens
 
 
 class ModelWorker:
@@ -41,13 +42,28 @@ class ModelWorker:
         self._prices = prices
         self._sandbox = sandbox
 
+    def worst_case(self, request: Request) -> WorstCase:
+        """Every sample is drawn, each in a request of its own, which is tried as often as may be."""
+        prompt = self._strategy.prompt(request)
+        calls = self._generator.tries * (self._samples if self._chooses(request) else 1)
+        written = self._params.max_new_tokens
+        return WorstCase(
+            cost_usd=calls * self._prices.cost(most_tokens(prompt), written),
+            calls=calls,
+            output_bytes=len(prompt.prefill.encode()) + written * LONG_TOKEN_BYTES,
+        )
+
+    def _chooses(self, request: Request) -> bool:
+        """Whether there is something to choose a sample by."""
+        return request.signature is not None and bool(request.examples) and self._samples > 1
+
     async def answer(self, request: Request) -> Answer:
         prompt = self._strategy.prompt(request)
         first = request.sample * self._samples
         drawn: list[TextCompletion] = []
         usage = Usage()
         verdicts: dict[str, bool] = {}
-        checks = request.signature is not None and bool(request.examples) and self._samples > 1
+        checks = self._chooses(request)
         for size in _rounds(self._samples if checks else 1):
             try:
                 completions = await self._draw(prompt, range(first + len(drawn), first + len(drawn) + size))

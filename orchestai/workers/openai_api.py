@@ -63,6 +63,7 @@ class OpenAIGenerator:
         self._config = config
         self._url = config.base_url or _DEFAULT_URL
         self.identity = f"{config.name}@{self._url}"
+        self.tries = config.max_retries + 1
         local = urlparse(self._url).hostname in _LOCAL_HOSTS
         self._secret = os.environ.get(config.api_key_env, "")
         self._key = self._secret or ("none" if local else "")
@@ -76,7 +77,7 @@ class OpenAIGenerator:
         try:
             reply, latency_ms = await self._ask(prompt, params, sample)
         except PassingError as fault:
-            tries = "1 try" if self._tries == 1 else f"{self._tries} tries"
+            tries = "1 try" if self.tries == 1 else f"{self.tries} tries"
             raise InfrastructureError(fault.kind, f"{self._named(fault)} after {tries}") from fault
         except InfrastructureError as fault:
             raise InfrastructureError(fault.kind, self._named(fault)) from fault
@@ -117,10 +118,6 @@ class OpenAIGenerator:
     async def close(self) -> None:
         await self._client.close()
 
-    @property
-    def _tries(self) -> int:
-        return self._config.max_retries + 1
-
     async def _ask(self, prompt: Prompt, params: SamplingParams, sample: int) -> tuple[_Reply, float]:
         """The reply, and how many milliseconds the try that brought it took."""
         messages = [{"role": role, "content": content} for role, content in prompt.messages]
@@ -128,7 +125,7 @@ class OpenAIGenerator:
             messages.append({"role": "assistant", "content": prompt.prefill})
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(PassingError),
-            stop=stop_after_attempt(self._tries),
+            stop=stop_after_attempt(self.tries),
             wait=wait_s,
             reraise=True,
         )

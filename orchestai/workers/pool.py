@@ -9,7 +9,7 @@ from types import TracebackType
 
 from orchestai.config import CACHE_DIR, ModelConfig, WorkersConfig
 from orchestai.sandbox.sandbox import Sandbox
-from orchestai.workers.base import Answer, Request, TextCompletion, Usage, Worker, WorkerCard, WorkerError
+from orchestai.workers.base import Answer, Request, TextCompletion, Usage, Worker, WorkerCard, WorkerError, WorstCase
 from orchestai.workers.generation import Cached, Generator, Unavailable
 from orchestai.workers.recording import Recorded, RecordedGenerations, RecordingFile, read_recordings
 from orchestai.workers.registry import BuildContext, make_card, make_worker
@@ -83,6 +83,10 @@ class WorkerPool:
             raise
         self.usage[name] = self.usage[name].plus(answer.usage)
         return answer
+
+    def worst_case(self, name: str, request: Request) -> WorstCase:
+        """What one worker may cost at most for this request."""
+        return self._workers[name].worst_case(request)
 
     async def __aenter__(self) -> WorkerPool:
         return self

@@ -38,6 +38,7 @@ class Recorded:
 
     def __init__(self, inner: Generator, completions: Mapping[str, TextCompletion]) -> None:
         self.identity = inner.identity
+        self.tries = inner.tries
         self._inner = inner
         self._completions = completions
 
@@ -97,6 +98,7 @@ class RecordedGenerations:
 
     def __init__(self, inner: Generator, file: RecordingFile) -> None:
         self.identity = inner.identity
+        self.tries = inner.tries
         self._inner = inner
         self._file = file
 

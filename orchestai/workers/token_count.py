@@ -11,8 +11,20 @@ from orchestai.workers.generation import Prompt
 
 _BYTES_PER_TOKEN = 4
 """OpenAI's rule of thumb for English, in bytes of UTF-8 (help.openai.com, "What are tokens and how to count them?")."""
+LONG_TOKEN_BYTES = 6
+"""Few texts of some length have more bytes per token."""
+_MOST_TOKENS_OF_A_TEMPLATE = 64
+"""What a chat template may write besides the messages, a system prompt of its own included."""
+_MOST_TOKENS_AROUND_A_MESSAGE = 8
 _TOKENS_PER_MESSAGE = 3
 """Around every message, and before the reply (OpenAI cookbook, "How to count tokens with tiktoken")."""
+
+
+def most_tokens(prompt: Prompt) -> int:
+    """A bound of the tokens of a prompt by any tokenizer: none makes more tokens of a text than it has bytes."""
+    texts = [content for _, content in prompt.messages] + ([prompt.prefill] if prompt.prefill else [])
+    around = _MOST_TOKENS_OF_A_TEMPLATE + _MOST_TOKENS_AROUND_A_MESSAGE * len(texts)
+    return around + sum(len(text.encode()) for text in texts)
 
 
 class TokenCounter:

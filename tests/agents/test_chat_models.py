@@ -209,6 +209,7 @@ async def test_a_model_that_never_answers_does_not_stall_an_attempt(make, render
 
 class Echo:
     identity = "echo"
+    tries = 1
 
     async def generate(self, prompt, params, sample):
         self.asked = (prompt, params, sample)
@@ -231,6 +232,7 @@ async def test_a_frozen_model_that_cannot_answer_says_why():
 
     class Unable:
         identity = "unable"
+        tries = 1
         error: Exception = WorkerError("the prompt is too long")
 
         async def generate(self, prompt, params, sample):

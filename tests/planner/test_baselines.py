@@ -181,6 +181,7 @@ class Scripted:
     """A generator whose replies are known."""
 
     identity = "scripted"
+    tries = 1
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -27,6 +27,7 @@ class Counting:
     """A generator whose answers tell what was asked, and that counts how often."""
 
     identity = "counting"
+    tries = 1
 
     def __init__(self, fault: Exception | None = None) -> None:
         self.asked = 0
@@ -182,3 +183,31 @@ def test_missing_and_compressed_targets_are_refused(tmp_path: Path) -> None:
         read_recordings([tmp_path / "absent.jsonl.gz"])
     with pytest.raises(UserError, match=r"plain \.jsonl"):
         RecordingFile(tmp_path / "r.jsonl.gz")
+
+
+async def test_a_request_that_nobody_waits_for_any_more_is_cancelled_and_may_be_made_anew() -> None:
+    """It went on, and was paid for, after the deadline of all who had asked."""
+    left = asyncio.Event()
+
+    class Hanging(Counting):
+        async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
+            if self.asked:
+                return await super().generate(prompt, params, sample)
+            self.asked += 1
+            try:
+                return await asyncio.Future()
+            except asyncio.CancelledError:
+                left.set()
+                raise
+
+    cached = Cached(model := Hanging(), None)
+    askers = [asyncio.ensure_future(cached.generate(PROMPT, SAMPLED, 0)) for _ in range(2)]
+    while not model.asked:
+        await asyncio.sleep(0)
+    askers[0].cancel()
+    await asyncio.wait(askers[:1])
+    assert not left.is_set()
+    askers[1].cancel()
+    anew = asyncio.ensure_future(cached.generate(PROMPT, SAMPLED, 0))
+    await asyncio.wait_for(left.wait(), 10)
+    assert (await anew).prompt_tokens == 5

@@ -29,6 +29,7 @@ class Scripted:
     """A generator that gives the next body by sample index, each 10 tokens long and `sample + 1` ms slow."""
 
     identity = "scripted"
+    tries = 1
 
     def __init__(self, *bodies: str) -> None:
         self.bodies = bodies

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from orchestai.workers.base import Answer, Request, WorkerCard
+from orchestai.workers.base import Answer, Request, WorkerCard, WorstCase
 
 Tool: TypeAlias = Callable[[Request], str] | Callable[[Request], Awaitable[str]]
 """Gives the answer's text; raises `WorkerError` where the tool does not apply."""
@@ -19,6 +19,9 @@ class ToolWorker:
         self.card = card
         self._tool = tool
         self._price = price_per_call_usd
+
+    def worst_case(self, request: Request) -> WorstCase:
+        return WorstCase(cost_usd=self._price)
 
     async def answer(self, request: Request) -> Answer:
         began = time.perf_counter()
