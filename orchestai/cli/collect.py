@@ -104,6 +104,7 @@ async def run_collect(
 
 def tasks_to_collect(settings: TasksConfig) -> list[Task]:
     """The tasks to learn from, cut to `tasks.limit`, and as large a share of those to validate on; none for tests."""
+    from orchestai.rewards.scorers import refuse_unscorable
     from orchestai.tasks.splits import open_splits
 
     splits = open_splits(settings)
@@ -111,4 +112,6 @@ def tasks_to_collect(settings: TasksConfig) -> list[Task]:
         say(description)
     train = splits.train[: settings.limit]
     share = len(train) / max(len(splits.train), 1)
-    return [*train, *splits.validation[: ceil(share * len(splits.validation))]]
+    tasks = [*train, *splits.validation[: ceil(share * len(splits.validation))]]
+    refuse_unscorable(tasks)
+    return tasks

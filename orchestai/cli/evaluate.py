@@ -55,6 +55,7 @@ async def run_evaluate(
     from orchestai.execution.record import measured_in
     from orchestai.execution.runtime import open_runtime
     from orchestai.planner.checkpoint import is_checkpoint, load_planner, reference_of, seen_by
+    from orchestai.rewards.scorers import refuse_unscorable
     from orchestai.storage import artifacts
     from orchestai.tasks.splits import open_splits
     from orchestai.training.rl.reward_setup import Measurement, open_reward
@@ -66,6 +67,7 @@ async def run_evaluate(
     if not planners:
         raise UserError(f"neither {phase1} nor {phase2} exists; train first, or pass --phase1 and --checkpoint")
     held_out = held_out_tasks(splits, {name: seen_by(path) for name, path in paths.items()})
+    refuse_unscorable(held_out.kept)
     known = {phase1: is_checkpoint(phase1), phase2: is_checkpoint(phase2), logs: bool(records)}
     for what, path in (("phase 1", phase1), ("phase 2", phase2), ("the baselines that learn from logs", logs)):
         if not known[path]:

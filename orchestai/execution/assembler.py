@@ -32,7 +32,7 @@ def load(source):
 
 
 def assemble(task: Task, workflow: Workflow, outputs: Mapping[str, str], kind: Literal["dataflow", "sink"]) -> str:
-    """The final answer.
+    """The final answer: a program, or where the task wants a text, whatever `kind`, the text of the last sink.
 
     `sink`: the answer of the last sink, below the task's imports and signature if the suite gives them, so that an
     import that the answer leaves out is there (BigCodeBench calls such scores calibrated). `dataflow`: a program that
@@ -46,11 +46,18 @@ def assemble(task: Task, workflow: Workflow, outputs: Mapping[str, str], kind: L
     """
     last = answering(workflow)
     answer = outputs.get(last, "")
+    if not task.wants_program:
+        return answer
     if kind == "sink" and task.code_prompt and answer:
         return f"{task.code_prompt.rstrip()}\n    pass\n\n\n{unfenced(answer)}"
     if kind == "sink" or len(workflow) == 1:
         return answer
     return _compose(task, workflow, outputs, last)
+
+
+def hands_on_texts(task: Task, kind: Literal["dataflow", "sink"]) -> bool:
+    """Whether workers read what the steps before theirs gave, instead of writing functions that are called with it."""
+    return kind == "sink" or not task.wants_program
 
 
 def answering(workflow: Workflow) -> str:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from orchestai.config import ExecutionConfig
 from orchestai.errors import FaultKind, InfrastructureError, UserError
-from orchestai.execution.assembler import assemble
+from orchestai.execution.assembler import assemble, hands_on_texts
 from orchestai.execution.request import build_request
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
 from orchestai.outcome import Unscorable
@@ -78,6 +78,7 @@ class _Run:
         self.workflow = workflow
         self.sample = sample
         self.fault: Unscorable | None = None
+        self._hands_on_texts = hands_on_texts(task, executor.config.assembler)
         self.spent_usd = 0.0
         self.attempts: dict[str, list[Attempt]] = {subtask.id: [] for subtask in workflow.subtasks}
         self.results: dict[str, SubtaskResult] = {}
@@ -112,7 +113,7 @@ class _Run:
         if parents:
             await asyncio.wait(parents)
         lost = [parent for parent in subtask.depends_on if self.results[parent].status != "done"]
-        stop = f"not asked: its parent {lost[0]!r} has no output" if lost and self.config.assembler == "sink" else ""
+        stop = f"not asked: its parent {lost[0]!r} has no output" if lost and self._hands_on_texts else ""
         start_ms = max((self.finished_ms[parent] for parent in subtask.depends_on), default=0.0)
         stop = stop or await self._ask_in_turn(subtask, start_ms)
         self.finished_ms[subtask.id] = start_ms + sum(attempt.latency_ms for attempt in self.attempts[subtask.id])

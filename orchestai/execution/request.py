@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from orchestai.execution.assembler import answering
+from orchestai.execution.assembler import answering, hands_on_texts
 from orchestai.execution.signature import entry_point, step_signature
+from orchestai.rewards.scorers import answer_format
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import Example, parse_calls, parse_examples
 from orchestai.workers.base import Request, Signature
@@ -27,23 +28,26 @@ def build_request(
     `dataflow`: for a function, with the examples that the subtask's words show; the only subtask of a workflow is asked
     for the task's entry point, with its program head and its example calls. `sink`: for a text, given the task and its
     parents' texts; the last subtask, whose answer is the task's, for the program, with the task's example calls.
+    A task that wants a text is always asked so, and its last subtask is told the form of the answer.
 
     Args:
-        inputs: outputs of the parents by id, for `sink`.
+        inputs: outputs of the parents by id, where texts are handed on.
         sample: index of this repetition.
     """
-    if kind == "sink":
+    if hands_on_texts(task, kind):
         last = subtask.id == answering(workflow)
+        program = last and task.wants_program
         return Request(
             instruction=subtask.instruction,
-            signature=Signature(task.entry_point, entry_point(task).values) if last else None,
-            examples=parse_calls(task.instruction, task.entry_point) if last else (),
+            signature=Signature(task.entry_point, entry_point(task).values) if program else None,
+            examples=parse_calls(task.instruction, task.entry_point) if program else (),
             task_type=subtask.task_type,
             role=subtask.role,
             task=task.instruction,
             inputs=inputs or {},
             sample=sample,
-            head=(task.code_prompt or task.complete_prompt) if last else "",
+            head=(task.code_prompt or task.complete_prompt) if program else "",
+            answer_format=answer_format(task) if last else "",
         )
     whole = len(workflow) == 1
     examples = visible_examples(task, workflow, subtask)

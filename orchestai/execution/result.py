@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from orchestai.outcome import Outcome, Unscorable
+from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.workflow import Workflow
 
 
@@ -75,7 +75,7 @@ class Execution(BaseModel):
     """What running a workflow gave.
 
     Attributes:
-        answer: the assembled final answer (a program for `dataflow`).
+        answer: the assembled final answer, a program or a text as the task wants it.
         fault: what of the infrastructure failed on the way, if anything did; nothing can be learned from it then.
         total_cost: US dollars, of all attempts.
         total_latency_ms: the critical path, from the measured latencies of the answers; checks and tests are not in it.
@@ -107,7 +107,7 @@ class JudgedExecution(Execution):
     """An execution and what its answer is worth.
 
     Attributes:
-        outcome: `Scored(fraction of hidden tests passed)`, or `Unscorable`.
+        outcome: `Scored` as the task's scorer says (for unit tests the fraction passed), or `Unscorable`.
         sandbox: how the hidden tests were run, as level/isolation (see `Report`); empty if they were not.
     """
 
@@ -124,5 +124,5 @@ class JudgedExecution(Execution):
 
     @property
     def success(self) -> bool:
-        """All hidden tests passed."""
-        return self.tests_total > 0 and self.tests_passed == self.tests_total
+        """The full score: for unit tests, all of them passed."""
+        return isinstance(self.outcome, Scored) and self.outcome.value >= 1.0

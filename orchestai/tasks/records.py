@@ -114,7 +114,7 @@ def _convert(where: str, record: Record, convert: Callable[[Record], Task]) -> T
         raise UserError(f"{where}: task {task.task_id!r} has no instruction; write one, or remove it")
     if task.test and not _TEST.search(task.test):
         raise UserError(f"{where}: the tests of task {task.task_id!r} hold no test (a method `test...`); write one")
-    return task
+    return task.at(where)
 
 
 def _some(places: Sequence[str]) -> str:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from orchestai.workflow import Workflow
+
+UNIT_TESTS: Final = "unit_tests"
+EXACT: Final = "exact"
+"""The scorers of tasks that name none."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The file and line that a task was read from, for messages; it plays no part in comparisons."""
+
+    text: str = field(default="", compare=False)
 
 
 class Task(BaseModel):
@@ -23,6 +35,8 @@ class Task(BaseModel):
         test: hidden tests: source of `unittest.TestCase` classes; `entry_point` is in their globals. Empty where
             answers are judged otherwise.
         answers: reference answers, any of which is right (questions, maths); empty where tests judge.
+        scorer: name of what judges an answer (see `orchestai.rewards.scorers`); empty: the tests, else an exact match
+            with one of the answers.
         details: what only the suite's own reward and workflow read (a repository, supporting titles, ...); JSON values.
         entry_point: name of the function that the tests call.
         libs: third-party libraries that solution and tests import.
@@ -45,6 +59,7 @@ class Task(BaseModel):
     canonical_solution: str = ""
     test: str = ""
     answers: tuple[str, ...] = ()
+    scorer: str = Field("", exclude_if=lambda name: not name)
     details: dict[str, Any] = {}
     entry_point: str = "task_func"
     libs: tuple[str, ...] = ()
@@ -53,6 +68,28 @@ class Task(BaseModel):
     isolation: Literal["split", "shared", "auto"] = "split"
     reference: Workflow | None = None
     source: str = ""
+    _place: Place = PrivateAttr(default_factory=Place)
+
+    @property
+    def place(self) -> str:
+        """Where the task was read from, else its id: what a message begins with."""
+        return self._place.text or self.task_id
+
+    def at(self, place: str) -> Task:
+        """The task, which remembers where it was read from."""
+        task = self.model_copy()
+        task._place = Place(place)
+        return task
+
+    @property
+    def scorer_name(self) -> str:
+        """The scorer, or the one that stands in for it; empty where nothing can judge an answer."""
+        return self.scorer or (UNIT_TESTS if self.test else EXACT if self.answers else "")
+
+    @property
+    def wants_program(self) -> bool:
+        """Whether the answer is a program, which has tests or a head, and not a text."""
+        return self.scorer == UNIT_TESTS or bool(self.test or self.complete_prompt or self.code_prompt)
 
     @property
     def canonical_program(self) -> str:

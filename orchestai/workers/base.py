@@ -46,15 +46,17 @@ class Request:
 
     Attributes:
         instruction: the subtask in words.
-        signature: the function to write; None where text is wanted (steps before the last, with the `sink` assembler).
+        signature: the function to write; None where text is wanted (all steps of a task that wants a text, and with the
+            `sink` assembler those before the last).
         examples: visible examples (of the subtask, or of the task when it is asked whole).
         task_type: the subtask's type.
         role: the planner's role instruction, for workers that take one.
-        task: the whole task in words, of which the subtask is a part; only with the `sink` assembler.
-        inputs: outputs of the parents by id; only with the `sink` assembler.
+        task: the whole task in words, of which the subtask is a part; only where texts are handed on.
+        inputs: outputs of the parents by id; only where texts are handed on.
         sample: index of this repetition; the same request with another index may be answered otherwise.
         head: program head to complete instead of a generated one (HumanEval's signature and docstring, BigCodeBench's
             imports and signature).
+        answer_format: what a text that answers the task has to look like, in a sentence.
     """
 
     instruction: str
@@ -66,6 +68,7 @@ class Request:
     inputs: Mapping[str, str] = field(default_factory=dict)
     sample: int = 0
     head: str = ""
+    answer_format: str = ""
 
 
 class Usage(BaseModel):

@@ -120,6 +120,8 @@ def _step(request: Request) -> str:
         parts.append(f"Your step{'' if request.signature else ', and no more'}: {request.instruction}")
     if request.signature:
         parts.append(f"Answer with the whole program, which defines `{request.signature}`, in one code block.")
+    elif request.answer_format:
+        parts.append(request.answer_format)
     return "\n\n".join(parts)
 
 

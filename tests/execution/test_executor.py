@@ -399,3 +399,40 @@ async def test_cancelling_leaves_nothing_running(sandbox: Sandbox) -> None:
         await job
     assert one.pool.in_flight == 0
     assert len(asyncio.all_tasks()) == 1
+
+
+QUESTION = Task(task_id="q", suite="own", instruct_prompt="Add 2 and 3, then double it.", answers=("10",))
+SUM, DOUBLE = "add 2 and 3", "double it"
+
+
+def steps_to_an_answer(second: str = "good") -> Workflow:
+    return Workflow(
+        [
+            {"id": "sum", "instruction": SUM, "worker": "good"},
+            {"id": "double", "instruction": DOUBLE, "worker": second, "depends_on": ("sum",)},
+        ]
+    )
+
+
+@pytest.mark.parametrize("assembler", ["dataflow", "sink"])
+async def test_a_task_with_a_text_for_an_answer_is_asked_as_text_whatever_the_assembler(
+    sandbox: Sandbox, assembler: str
+) -> None:
+    """Word problems were executed, paid for and then unscorable: the workers had been asked to write functions."""
+    texts = {"good": {SUM: "5", DOUBLE: "10"}}
+    one = executor(sandbox, texts, {"assembler": assembler})
+    execution = await one.execute(QUESTION, steps_to_an_answer())
+    assert (execution.answer, execution.outcome, execution.success) == ("10", Scored(1.0), True)
+    asked = [request for _, request in one.pool.asked]
+    assert all(request.signature is None and request.task == QUESTION.instruction for request in asked)
+    assert (asked[0].answer_format, asked[1].inputs) == ("", {"sum": "5"})
+    assert asked[1].answer_format in Chat().prompt(asked[1]).messages[-1][1]
+
+
+async def test_a_wrong_text_is_a_failure_and_a_lost_parent_stops_its_children(sandbox: Sandbox) -> None:
+    wrong = await executor(sandbox, {"good": {SUM: "5", DOUBLE: "11"}}).execute(QUESTION, steps_to_an_answer())
+    assert (wrong.outcome, wrong.success) == (Scored(0.0), False)
+    lost = executor(sandbox, {"good": WorkerError("cannot add")})
+    execution = await lost.execute(QUESTION, steps_to_an_answer())
+    assert [result.status for result in execution.results] == ["failed", "skipped"]
+    assert lost.pool.names == ["good"]

@@ -13,7 +13,7 @@ from orchestai.execution.result import Attempt, JudgedExecution, SubtaskResult
 from orchestai.execution.reward import AbsoluteReward, RelativeReward, RewardForm, invalid_reward, reward_form
 from orchestai.execution.reward_reference import Reference, typical
 from orchestai.outcome import Reward, Scored, Unscorable
-from orchestai.rewards.functions import score
+from orchestai.rewards.scorers import score
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task

@@ -12,7 +12,7 @@ from orchestai.rewards.answers import (
     search_reward_fn,
     tagged_answer,
 )
-from orchestai.rewards.functions import find_reward
+from orchestai.rewards.scorers import find_scorer
 from orchestai.tasks.task import Task
 
 
@@ -70,7 +70,7 @@ def test_the_last_tagged_answer_counts():
 
 def test_rewards_go_by_the_tasks_suite():
     task = Task(task_id="1", suite="hotpotqa", instruct_prompt="Is it?", answers=("yes",))
-    assert find_reward("search_reward_fn")(task, "I think <answer>Yes</answer>", None) == Scored(1.0)
+    assert find_scorer("search_reward_fn")(task, "I think <answer>Yes</answer>", None) == Scored(1.0)
     assert search_reward_fn(task, "yes it is", None) == Scored(0.0)
     assert f1_reward_fn(task, "yes it is", None) == Scored(0.0)
     assert f1_reward_fn(task.model_copy(update={"suite": "written"}), "yes it is", None) == Scored(0.5)

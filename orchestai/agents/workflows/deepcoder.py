@@ -16,7 +16,7 @@ from orchestai.agents.markup import program, shown
 from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.section import Section
 from orchestai.outcome import judged
-from orchestai.rewards.functions import RewardFunction, find_reward, score
+from orchestai.rewards.scorers import RewardFunction, find_scorer, score
 from orchestai.sandbox import Program, Report
 from orchestai.sandbox.examples import example_tests
 from orchestai.tasks.code.deepcoder import as_function
@@ -42,7 +42,7 @@ class DeepCoder(AgentWorkflow):
     roles: ClassVar[tuple[str, ...]] = ("generator", "test_runner", "refiner")
 
     class Args(Section):
-        reward_function: RewardFunction = find_reward("code_reward_fn")
+        reward_function: RewardFunction = find_scorer("code_reward_fn")
         """Judges a program at the end, by hidden tests: a name, `module:function`, or a function."""
         max_refinement_iterations: int = Field(3, ge=0)
         """Most times that a program is refined."""

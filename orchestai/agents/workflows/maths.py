@@ -14,7 +14,7 @@ from orchestai.agents.tools.calculator import Calculator
 from orchestai.agents.tools.python import Python
 from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.section import Section
-from orchestai.rewards.functions import RewardFunction, find_reward, score
+from orchestai.rewards.scorers import RewardFunction, find_scorer, score
 from orchestai.tasks.task import Task
 from orchestai.types import Episode
 
@@ -32,7 +32,7 @@ class Maths(AgentWorkflow):
     roles = ("analyser", "executor", "verifier")
 
     class Args(Section):
-        reward_function: RewardFunction = find_reward("math_reward_fn")
+        reward_function: RewardFunction = find_scorer("math_reward_fn")
         """Judges an answer: a name, `module:function`, or a function."""
         max_refinement_iterations: int = Field(3, ge=1)
         """Most solutions that are written for a problem."""

@@ -23,7 +23,7 @@ from orchestai.errors import UserError
 from orchestai.outcome import Unscorable
 from orchestai.rewards.answers import brevity, finds_answer, holds_answer
 from orchestai.rewards.citations import content_words
-from orchestai.rewards.functions import RewardFunction, find_reward, score
+from orchestai.rewards.scorers import RewardFunction, find_scorer, score
 from orchestai.tasks.task import Task
 from orchestai.types import Episode
 
@@ -78,7 +78,7 @@ class Search(Library):
     roles = ("query_optimiser", "searcher", "answerer")
 
     class Args(Library.Args):
-        reward_function: RewardFunction = find_reward("search_reward_fn")
+        reward_function: RewardFunction = find_scorer("search_reward_fn")
         """Judges an answer: a name, `module:function`, or a function."""
         max_refinement_iterations: int = Field(2, ge=1)
         """Most rounds of searching."""

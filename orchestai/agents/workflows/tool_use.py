@@ -17,7 +17,7 @@ from orchestai.agents.workflow import AttemptContext
 from orchestai.agents.workflows.search import Library
 from orchestai.config.section import Section
 from orchestai.rewards.answers import f1, finds_answer, tagged_answer
-from orchestai.rewards.functions import RewardFunction, find_reward, score
+from orchestai.rewards.scorers import RewardFunction, find_scorer, score
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.types import Episode, Speaker
@@ -54,7 +54,7 @@ class ToolUse(Library):
     rewards = ("correctness", "format")
 
     class Args(Library.Args):
-        reward_function: RewardFunction = find_reward("search_reward_fn")
+        reward_function: RewardFunction = find_scorer("search_reward_fn")
         """Judges an answer: a name (search_reward_fn: exact match; f1_reward_fn), `module:function`, or a function."""
         tools: tuple[str, ...] = ("search",)
         """`search`, `python`, `calculator`, or `module:function` with type hints and a Google-style docstring."""

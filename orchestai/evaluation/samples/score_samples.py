@@ -1,4 +1,4 @@
-"""Scoring samples: each is judged in the sandbox by its task's tests, some at a time, and its verdict is kept."""
+"""Scoring samples: each is judged by its task's scorer, some at a time, and its verdict is kept."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rich.console import Console
 
 from orchestai.evaluation.samples.sample_files import Sample
 from orchestai.evaluation.samples.scorecard import Lost, Score
-from orchestai.evaluation.samples.verdicts import Verdict, VerdictFile, fingerprint
+from orchestai.evaluation.samples.verdicts import Verdict, VerdictFile, fingerprint, report_of
 from orchestai.outcome import Unscorable
 from orchestai.progress import open_progress
-from orchestai.rewards.unit_tests import judge
+from orchestai.rewards.scorers import judge
 from orchestai.sandbox import Sandbox
 
 
@@ -43,10 +43,11 @@ async def score(
 
     async def run(waiting: Iterator[tuple[Sample, str]]) -> None:
         for sample, mark in waiting:
-            report = await judge(sandbox, sample.task, sample.code)
-            if isinstance(outcome := report.outcome(), Unscorable):
+            judged = await judge(sample.task, sample.code, sandbox)
+            if isinstance(outcome := judged.outcome, Unscorable):
                 keep(sample.index, Lost(sample.index, sample.task.task_id, outcome.kind, outcome.reason))
             else:
+                report = judged.report or report_of(sample.task, outcome)
                 verdict = Verdict.of(sample, mark, report)
                 file.append(verdict)
                 keep(sample.index, verdict)

@@ -11,9 +11,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestai.errors import UserError
 from orchestai.evaluation.samples.sample_files import Sample
+from orchestai.outcome import Scored
 from orchestai.sandbox import Report, Sandbox, TestVerdict
 from orchestai.sandbox.program import Status
 from orchestai.storage import artifacts
+from orchestai.tasks.task import UNIT_TESTS, Task
 
 
 class Verdict(BaseModel):
@@ -103,12 +105,22 @@ def check_distinct(paths: Sequence[Path]) -> None:
         seen.add(path.resolve())
 
 
+def report_of(task: Task, outcome: Scored) -> Report:
+    """The report on an answer that no unit tests judged: its scorer is the one test, passed at full score."""
+    passed = outcome.value >= 1.0
+    verdict = TestVerdict(
+        task.scorer_name, "passed" if passed else "failed", "" if passed else f"score {outcome.value:g}"
+    )
+    return Report("ok", passed=int(passed), total=1, tests=(verdict,))
+
+
 def fingerprint(sample: Sample, sandbox: Sandbox) -> str:
-    """Of the program, its tests, the sandbox's limits, level and packages, and the Python that runs them."""
+    """Of the answer, what judges it, the sandbox's limits, level and packages, and the Python that runs it."""
     task = sample.task
+    other = [] if task.scorer_name == UNIT_TESTS else [task.scorer_name, task.suite, task.answers, task.details]
     return artifacts.fingerprint(
         {
-            "task": [task.task_id, task.test, task.entry_point, task.isolation],
+            "task": [task.task_id, task.test, task.entry_point, task.isolation, *other],
             "code": sample.code,
             "limits": asdict(sandbox.limits),
             "level": sandbox.level,

@@ -12,9 +12,9 @@ from orchestai.execution.assembler import assemble
 from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.request import build_request
 from orchestai.execution.reward import RewardForm
-from orchestai.outcome import Unscorable
+from orchestai.outcome import Unscorable, judged
 from orchestai.planner.base import Plan
-from orchestai.rewards.unit_tests import judge
+from orchestai.rewards.scorers import judge
 from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.suites import canonical_steps
 from orchestai.tasks.task import Task
@@ -58,7 +58,7 @@ class Hindsight:
 
     async def _plan(self, task: Task) -> Plan:
         canonical = canonical_steps(task.reference) if task.reference is not None else None
-        if task.reference is None or canonical is None:
+        if task.reference is None or canonical is None or not task.wants_program:
             return Plan(workflow=None, raw_valid=False, error="the steps of this task are not known")
         chosen = await asyncio.gather(*(self._best(task, subtask, canonical) for subtask in task.reference.subtasks))
         changes = {}
@@ -125,8 +125,7 @@ async def is_right(
     """
     assert task.reference is not None
     program = assemble(task, task.reference, {**canonical, subtask.id: source}, "dataflow")
-    report = await judge(executor.sandbox, task, program)
-    return report.total > 0 and report.passed == report.total
+    return judged((await judge(task, program, executor.sandbox)).outcome) >= 1.0
 
 
 def best_of(name: str, rows: Sequence[SystemRow]) -> SystemRow:

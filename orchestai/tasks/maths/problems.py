@@ -36,6 +36,7 @@ def _task(record: Record, suite: str, split: str, source: str) -> Task:
         split=split,
         instruct_prompt=question.strip(),
         answers=(_answer(str(record["answer"])),),
+        scorer="maths",
         source=source,
     )
 

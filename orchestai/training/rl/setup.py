@@ -16,6 +16,7 @@ from orchestai.execution.runtime import open_runtime
 from orchestai.planner.checkpoint import LAST, fingerprint_of, load_planner, locate, reference_of, save_planner, seen_by
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.slots.model import PlannerModel
+from orchestai.rewards.scorers import refuse_unscorable
 from orchestai.rewards.unit_tests import not_installed
 from orchestai.storage import artifacts
 from orchestai.storage.folder_lock import locked
@@ -69,6 +70,9 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
         planner.learn_only(explore)
     before = seen_by(checkpoint)
     tasks, eval_tasks = split_tasks(config.tasks, before)
+    refuse_unscorable([*tasks, *eval_tasks])
+    if credit.by_step:
+        _refuse_texts(tasks)
     eval_tasks = eval_tasks[: phase2.eval_tasks]
     seen = before | SeenTasks.of(*([task.instruction for task in some] for some in (tasks, eval_tasks)))
     # A planner of heads is small, and gains nothing from another format.
@@ -161,6 +165,16 @@ def _refuse_credit_by_step(
     }
     for setting in (setting for setting, found in dependent.items() if found):
         raise UserError(f"training.phase2_rl.credit: steps cannot be credited apart with {setting}; set credit to plan")
+
+
+def _refuse_texts(tasks: Sequence[Task]) -> None:
+    """Raise where what a step gives depends on the steps before it, as texts do."""
+    text = next((task for task in tasks if not task.wants_program), None)
+    if text is not None:
+        raise UserError(
+            f"training.phase2_rl.credit: steps cannot be credited apart where they read each other's texts, as in "
+            f"{text.place}; set credit to plan"
+        )
 
 
 def split_tasks(config: TasksConfig, seen: SeenTasks = NOTHING_SEEN) -> tuple[list[Task], list[Task]]:

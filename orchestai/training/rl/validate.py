@@ -12,6 +12,7 @@ from orchestai.errors import UserError
 from orchestai.execution.reward import invalid_margin
 from orchestai.execution.runtime import open_runtime
 from orchestai.planner.checkpoint import fingerprint_of, load_planner, reference_of, seen_by
+from orchestai.rewards.scorers import refuse_unscorable
 from orchestai.storage import artifacts
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.training.distributed import interleave, on_all, open_accelerator, share
@@ -43,6 +44,7 @@ async def validate(config: Config, *, checkpoint: Path, output_dir: Path | None 
         _refuse_other(output_dir / VALIDATION, fingerprint)
     learned, held_out = split_tasks(config.tasks, seen_by(checkpoint))
     tasks = held_out[: phase2.eval_tasks]
+    refuse_unscorable([*learned, *tasks])
     accelerator = open_accelerator(None, LoggingConfig(), config.training.timeout_s)
     planner.to(accelerator.device)
     async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:

@@ -139,7 +139,7 @@ async def test_a_reward_function_of_the_user_judges(sandbox):
     assert episode.outcome == Scored(1.0)
     assert DeepCoder.Args(reward_function="math:sqrt").reward_function(4) == 2
     assert DeepCoder.Args().model_dump(mode="json")["reward_function"] == "orchestai.rewards.unit_tests:code_reward_fn"
-    with pytest.raises(ValueError, match="no reward function 'code_reward'"):
+    with pytest.raises(ValueError, match="no scorer 'code_reward'"):
         DeepCoder.Args(reward_function="code_reward")
 
 

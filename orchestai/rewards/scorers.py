@@ -1,0 +1,174 @@
+"""What judges answers: scorers by name, as `MODULE:FUNCTION`, or given as they are."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BeforeValidator, PlainSerializer
+
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.names import did_you_mean, find_object
+from orchestai.outcome import Outcome, Scored, Unscorable, judged
+from orchestai.rewards import unit_tests
+from orchestai.rewards.answers import f1_reward_fn, search_reward_fn
+from orchestai.rewards.maths import math_reward_fn
+from orchestai.rewards.numeric import NO_NUMBER, first_number, numeric_reward_fn
+from orchestai.sandbox import Report, Sandbox
+from orchestai.tasks.task import EXACT, UNIT_TESTS, Task
+
+_log = logging.getLogger(__name__)
+
+Scorer: TypeAlias = Callable[[Task, str, Sandbox], float | Outcome | Awaitable[float | Outcome]]
+"""What an answer to a task is worth. It may be a coroutine function, and may say that it cannot be judged."""
+
+F1, NUMERIC, MATHS = "f1", "numeric", "maths"
+
+SCORERS: dict[str, Scorer] = {
+    UNIT_TESTS: unit_tests.code_reward_fn,
+    EXACT: search_reward_fn,
+    F1: f1_reward_fn,
+    NUMERIC: numeric_reward_fn,
+    MATHS: math_reward_fn,
+}
+_EARLIER_NAMES = {
+    "code_reward_fn": UNIT_TESTS,
+    "search_reward_fn": EXACT,
+    "f1_reward_fn": F1,
+    "math_reward_fn": MATHS,
+}
+_FORMATS = {
+    EXACT: "Answer with the answer alone, in as few words as it takes.",
+    F1: "Answer with the answer alone, in as few words as it takes.",
+    NUMERIC: "Answer with the number alone.",
+    MATHS: r"Put the final answer into \boxed{}.",
+}
+
+
+@dataclass(frozen=True)
+class JudgedAnswer:
+    """An answer's outcome, with the sandbox's report where unit tests judged."""
+
+    outcome: Outcome
+    report: Report | None = None
+
+
+async def judge(task: Task, answer: str, sandbox: Sandbox) -> JudgedAnswer:
+    """Judge an answer by the task's scorer. A fault of the infrastructure makes it `Unscorable`.
+
+    Raises:
+        UserError: the task's scorer does not exist, or says so itself.
+    """
+    if not task.scorer_name:
+        return JudgedAnswer(Unscorable("task", f"{task.place}: nothing says how an answer is judged"))
+    scorer = scorer_of(task)
+    try:
+        if scorer is unit_tests.code_reward_fn:
+            report = await unit_tests.judge(sandbox, task, answer)
+            return JudgedAnswer(report.outcome(), report)
+        return JudgedAnswer(Scored(await score(scorer, task, answer, sandbox)))
+    except InfrastructureError as error:
+        return JudgedAnswer(Unscorable.of(error))
+
+
+async def score(function: Scorer, task: Task, answer: str, sandbox: Sandbox) -> float:
+    """Call a scorer.
+
+    Raises:
+        InfrastructureError: the answer could not be judged, for a reason that is not its own; one is that the function
+            raised, or gave no finite number.
+        UserError: the function's own.
+    """
+    try:
+        result = function(task, answer, sandbox)
+        outcome = await result if inspect.isawaitable(result) else result
+        value = float(judged(outcome if isinstance(outcome, Scored | Unscorable) else Scored(float(outcome))))
+    except (InfrastructureError, UserError):
+        raise
+    except Exception as error:
+        _log.exception("scorer %s broke down", _name(function))
+        said = f"{_name(function)} raised {type(error).__name__}: {error} (task {task.task_id!r})"
+        raise InfrastructureError("scorer", f"scorer {said}") from error
+    if not math.isfinite(value):
+        raise InfrastructureError("scorer", f"scorer {_name(function)} gave {value} (task {task.task_id!r})")
+    return value
+
+
+def find_scorer(name: Any) -> Any:
+    """The scorer that a name, or `MODULE:FUNCTION`, stands for; anything else is given back.
+
+    Raises:
+        ValueError: nothing has this name.
+    """
+    if not isinstance(name, str):
+        return name
+    if (known := SCORERS.get(_EARLIER_NAMES.get(name, name))) is not None:
+        return known
+    if ":" not in name:
+        near = did_you_mean(name, SCORERS)
+        raise ValueError(f"no scorer {name!r}; there are {', '.join(SCORERS)}, or write MODULE:FUNCTION{near}")
+    try:
+        return find_object(name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"scorer {name!r} cannot be imported: {error}") from None
+
+
+def scorer_of(task: Task) -> Scorer:
+    """The task's scorer.
+
+    Raises:
+        UserError: there is no such scorer.
+    """
+    try:
+        found: Scorer = find_scorer(task.scorer_name)
+    except ValueError as error:
+        raise UserError(f"{task.place}: {error}") from None
+    return found
+
+
+def answer_format(task: Task) -> str:
+    """What whoever writes the answer is told about its form, so that the scorer can read it; may be empty."""
+    return _FORMATS.get(_EARLIER_NAMES.get(task.scorer_name, task.scorer_name), "")
+
+
+def refuse_unscorable(tasks: Sequence[Task]) -> None:
+    """Refuse tasks whose answers nothing could judge, before anything is paid for them.
+
+    Raises:
+        UserError: a task has no scorer, or lacks what its scorer compares with. The message names its file and line.
+    """
+    lacking = [(task, reason) for task in tasks if (reason := _lacks(task))]
+    if lacking:
+        task, reason = lacking[0]
+        more = f" ({len(lacking)} such tasks)" if len(lacking) > 1 else ""
+        raise UserError(f"{task.place}: an answer could not be scored: {reason}{more}")
+
+
+def _lacks(task: Task) -> str:
+    """What is missing to judge answers; empty where nothing is."""
+    if not task.scorer_name:
+        return "the task has neither tests nor answers; add some, name its `scorer`, or remove it"
+    scorer = scorer_of(task)
+    if scorer is unit_tests.code_reward_fn:
+        return "" if task.test.strip() else "its scorer is unit_tests, but it has no tests; add some, or remove it"
+    if scorer not in SCORERS.values():
+        return ""
+    answers = [answer for answer in task.answers if answer.strip()]
+    if not answers:
+        return f"its scorer is {task.scorer_name}, but it has no answers; add one, or remove it"
+    if scorer is numeric_reward_fn and (wordy := [answer for answer in answers if first_number(answer) is None]):
+        return f"its scorer is numeric, but {NO_NUMBER.format(wordy[0])}; correct it, or name another scorer"
+    return ""
+
+
+def _name(function: Any) -> str:
+    named = getattr(function, "func", function)  # of a partial
+    return f"{named.__module__}:{getattr(named, '__qualname__', type(named).__qualname__)}"
+
+
+RewardFunction = Annotated[Scorer, BeforeValidator(find_scorer), PlainSerializer(_name, return_type=str)]
+"""A setting that names a scorer, or is one."""
