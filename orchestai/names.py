@@ -10,6 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+_beside: list[Path] = []
+
 
 def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """`; did you mean 'NAME'?` for the known name that is most similar; empty where none is similar enough."""
@@ -18,27 +20,32 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
 
 
 def find_object(name: str) -> Any:
-    """The object that `MODULE:NAME` stands for; the module may lie in the working directory.
+    """The object that `MODULE:NAME` stands for.
 
-    That directory is searched for the module and for what it imports at once, not for what it imports later.
+    The module may lie in the working directory, or beside a configuration that was read. Those folders are searched for
+    it and for what it imports at once, not for what it imports later.
 
     Raises:
         ImportError: there is no such module, or it cannot be imported.
         AttributeError: the module has no such name.
     """
     module, _, attribute = name.partition(":")
-    with _importing_from(Path.cwd()):
+    with _importing_from(Path.cwd(), *_beside):
         return getattr(import_module(module), attribute)
 
 
+def find_modules_beside(file: Path) -> None:
+    """Let `find_object` look into the folder of a configuration, after the working directory."""
+    if (folder := file.resolve().parent) not in _beside:
+        _beside.append(folder)
+
+
 @contextmanager
-def _importing_from(folder: Path) -> Iterator[None]:
-    entry = str(folder)
-    if entry in sys.path:
-        yield
-        return
-    sys.path.insert(0, entry)
+def _importing_from(*folders: Path) -> Iterator[None]:
+    entries = [entry for entry in map(str, folders) if entry not in sys.path]
+    sys.path[:0] = entries
     try:
         yield
     finally:
-        sys.path.remove(entry)
+        for entry in entries:
+            sys.path.remove(entry)

@@ -16,7 +16,7 @@ from orchestai.config.root import Config
 from orchestai.config.section import Section
 from orchestai.config.workers import WorkersConfig
 from orchestai.errors import UserError
-from orchestai.names import did_you_mean
+from orchestai.names import did_you_mean, find_modules_beside
 
 DEFAULT_CONFIG = Path("config.yaml")
 S = TypeVar("S", bound=Section)
@@ -36,8 +36,10 @@ def load_config(path: Path | str = DEFAULT_CONFIG, overrides: Sequence[str] = ()
 def load(section: type[S], path: Path | None, overrides: Sequence[str] = ()) -> S:
     """A configuration of another kind, likewise; without a file, from the overrides alone."""
     raw = read(path, overrides)
+    if path is not None:
+        find_modules_beside(path)
     try:
-        return section(**raw)
+        return section.model_validate(raw, context={"folder": path.parent if path else Path()})
     except ValidationError as error:
         raise UserError(f"{path or 'the configuration'}: {_explain(section, error, raw)}") from None
 

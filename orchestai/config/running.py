@@ -7,14 +7,16 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from orchestai.config.found_path import FoundName
 from orchestai.config.section import Section
 
 
 class TasksConfig(Section):
     suite: str = "composition"
     """`composition`, `humaneval`, `mbpp` or `bigcodebench`."""
-    path: str | None = None
-    """A file (.jsonl, .jsonl.gz, .json.gz) or Hugging Face dataset name instead of the suite's default source."""
+    path: FoundName | None = None
+    """A file (.jsonl, .jsonl.gz, .json.gz; in the working directory or beside this configuration) or Hugging Face
+    dataset name instead of the suite's default source."""
     split: str = "train"
     """Split to learn from; `collect` draws from it and from the tasks for validation."""
     eval_split: str = "test"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
+from orchestai.config.found_path import FoundPath
 from orchestai.config.planner import CACHE_DIR
 from orchestai.config.section import Section
 
@@ -42,15 +43,16 @@ class ModelConfig(Section):
 
 ToolName: TypeAlias = Literal["stdlib_search", "calculator", "text", "python"]
 
-_NAMESAKES = ("model", "tool")
+_NAMESAKES = ("model", "tool", "function")
 """Kinds that need the key of their own name."""
 
 
 class WorkerConfig(Section):
-    """What carries out a subtask: a model under a strategy, or a tool."""
+    """What carries out a subtask: a model under a strategy, a tool, a function."""
 
     kind: str
-    """`model` needs `model` and `strategy`; `tool` needs `tool`."""
+    """`model`, `tool` and `function` need the key of their own name. Further ones are those that `register` made, those
+    of installed packages, and `MODULE:NAME`, a function or a class (see docs/workers.md)."""
     card: str
     """What the worker is and does best, in a sentence: the planner chooses workers by matching their cards."""
     model: str | None = None
@@ -67,6 +69,10 @@ class WorkerConfig(Section):
     """Longest answer in tokens."""
     tool: ToolName | None = None
     """Which tool."""
+    function: str | None = None
+    """`MODULE:FUNCTION`, from the working directory, this file's folder, or what is installed."""
+    options: dict[str, Any] = Field(default={})
+    """function, and kinds of your own: further arguments by name."""
     price_per_call_usd: float = Field(0.0, ge=0)
     """Paid once per request."""
     price_per_mtok_in_usd: float = Field(0.0, ge=0)
@@ -92,7 +98,7 @@ class WorkersConfig(Section):
     """Cheap to strong: the order of the cascade baseline, and of the heuristic planner's fallbacks."""
     planner_model: str | None = None
     """Model (a key of `models`) that the `llm` planner asks for plans."""
-    recordings: tuple[Path, ...] = ()
+    recordings: tuple[FoundPath, ...] = ()
     """Recorded generations (.jsonl or .jsonl.gz) that are looked up before a model is asked."""
     on_miss: Literal["live", "unscorable"] = "live"
     """What a generation that is neither recorded nor cached does: run the model, or make the episode unscorable."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -13,6 +11,7 @@ from transformers.utils.chat_template_utils import DocstringParsingException, Ty
 
 from orchestai.errors import UserError
 from orchestai.names import find_object
+from orchestai.workers.daemon_thread import in_thread
 
 
 class CallFailedError(Exception):
@@ -81,30 +80,3 @@ class FunctionTool:
         if inspect.iscoroutinefunction(self._function):
             return await self._function(**arguments)
         return await in_thread(lambda: self._function(**arguments))
-
-
-async def in_thread(work: Callable[[], Any]) -> Any:
-    """What `work` gives, in a thread that nobody waits for once this is cancelled, not even the end of the program."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if not future.done():
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
-
-    def run() -> None:
-        result, error = None, None
-        try:
-            result = work()
-        except Exception as raised:
-            error = raised
-        except BaseException as raised:  # such as SystemExit, which a future would pass on to the event loop
-            error = RuntimeError(repr(raised))
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, result, error)
-
-    threading.Thread(target=run, name="tool", daemon=True).start()
-    return await future

@@ -14,12 +14,12 @@ from typing import Any
 
 from pydantic import Field, ImportString
 
-from orchestai.agents.tools.tool import in_thread
 from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.section import Section
 from orchestai.errors import InfrastructureError
 from orchestai.tasks.task import Task
 from orchestai.types import Episode
+from orchestai.workers.daemon_thread import in_thread
 
 
 class SingleAgent(AgentWorkflow):

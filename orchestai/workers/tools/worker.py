@@ -8,12 +8,15 @@ from typing import TypeAlias
 
 from orchestai.workers.base import Answer, Request, WorkerCard, WorstCase
 
-Tool: TypeAlias = Callable[[Request], str] | Callable[[Request], Awaitable[str]]
-"""Gives the answer's text; raises `WorkerError` where the tool does not apply."""
+Tool: TypeAlias = Callable[[Request], str] | Callable[[Request], Awaitable[str | Answer]]
+"""Gives the answer or its text; raises `WorkerError` where the tool does not apply."""
 
 
 class ToolWorker:
-    """`latency_ms` is the measured time of the call; a call that does not apply costs nothing."""
+    """`latency_ms` is the measured time of the call; a call that does not apply costs nothing.
+
+    A tool that gives an `Answer` says itself what it took.
+    """
 
     def __init__(self, card: WorkerCard, tool: Tool, price_per_call_usd: float) -> None:
         self.card = card
@@ -27,6 +30,8 @@ class ToolWorker:
         began = time.perf_counter()
         result = self._tool(request)
         answer = result if isinstance(result, str) else await result
+        if isinstance(answer, Answer):
+            return answer
         return Answer(
             text=answer,
             prompt=request.instruction,

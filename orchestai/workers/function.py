@@ -1,0 +1,82 @@
+"""A function of the user's as a worker."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.workers.base import Answer, Request, WorkerError
+from orchestai.workers.daemon_thread import in_thread
+from orchestai.workers.tools.worker import Tool
+
+_FIELDS = tuple(field.name for field in fields(Request))
+_STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def function_tool(function: Callable[..., Any], name: str, options: Mapping[str, Any]) -> Tool:
+    """What asks `function`, whose parameters say what of a request it gets.
+
+    One called `request` gets the whole; one called like a field of `Request` that field; `text`, or the only one under
+    any other name, the instruction followed by the texts of the parents. A function that is not a coroutine function
+    runs in a thread of its own. It returns text or an `Answer`; what it raises is a `WorkerError`, but for errors of
+    infrastructure and of configuration.
+
+    Args:
+        name: of the function, in messages.
+        options: further arguments by name, the same for all requests.
+
+    Raises:
+        UserError: it has a parameter that no request can fill, or lacks one that `options` names.
+    """
+    wanted = _wanted(function, name, options)
+
+    async def answer(request: Request) -> str | Answer:
+        call = partial(function, **options, **{key: _part(request, part) for key, part in wanted.items()})
+        try:
+            result = call() if inspect.iscoroutinefunction(function) else await in_thread(call)
+            if inspect.isawaitable(result):
+                result = await result
+        except (WorkerError, InfrastructureError, UserError):
+            raise
+        except Exception as error:
+            raise WorkerError(f"{name} raised {type(error).__name__}: {error}") from error
+        if not isinstance(result, str | Answer):
+            raise WorkerError(f"{name} returned {type(result).__name__}, neither text nor an Answer")
+        return result
+
+    return answer
+
+
+def request_text(request: Request) -> str:
+    """The instruction followed by the texts of the parents, for what reads one text."""
+    return "\n\n".join([request.instruction, *request.inputs.values()])
+
+
+def _wanted(function: Callable[..., Any], name: str, options: Mapping[str, Any]) -> dict[str, str]:
+    """By parameter, the part of a request that it gets."""
+    try:
+        signature = inspect.signature(function)
+        signature.bind_partial(**options)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{name}: {error}") from None
+    open_ones = [p for p in signature.parameters.values() if p.name not in options and p.kind not in _STARRED]
+    known = {p.name: p.name for p in open_ones if p.name in (*_FIELDS, "request", "text")}
+    required = [p.name for p in open_ones if p.name not in known and p.default is p.empty]
+    if required and (known or len(required) > 1):
+        raise UserError(
+            f"{name}: what is its parameter {required[0]!r} to get? Call it request, text or one of "
+            f"{', '.join(_FIELDS)}, or give it a value in `options`"
+        )
+    if any(p.kind is p.POSITIONAL_ONLY for p in open_ones if p.name in known or p.name in required):
+        raise UserError(f"{name}: arguments are passed by name, so remove the / from its parameters")
+    return known or dict.fromkeys(required, "text")
+
+
+def _part(request: Request, part: str) -> Any:
+    if part == "request":
+        return request
+    return request_text(request) if part == "text" else getattr(request, part)
