@@ -74,11 +74,11 @@ async def run_score(
     from orchestai.evaluation.samples.verdicts import VerdictFile, check_distinct, verdict_path
     from orchestai.sandbox import Sandbox
     from orchestai.storage import artifacts
-    from orchestai.tasks import load_suite
     from orchestai.tasks.splits import open_splits
     from orchestai.tasks.suite import data_fingerprint
+    from orchestai.tasks.suites import open_suite
 
-    suite = load_suite(config.tasks.suite, config.tasks.path)
+    suite = open_suite(config.tasks)
     tasks = [task for split in suite.splits for task in suite.split(split)]
     read = read_samples(samples, tasks)
     held_out = (

@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 from math import floor
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
 from orchestai.config.found_path import FoundName
 from orchestai.config.section import Section
 
+TaskField: TypeAlias = Literal[
+    "instruction",
+    "answers",
+    "tests",
+    "scorer",
+    "task_id",
+    "split",
+    "reference",
+    "entry_point",
+    "parameters",
+    "complete_prompt",
+    "canonical_solution",
+]
+"""What a task of a user's file has, in the words of `tasks.columns`."""
+
 
 class TasksConfig(Section):
     suite: str = "composition"
-    """`composition`, `humaneval`, `mbpp` or `bigcodebench`."""
+    """A suite by name, such as `composition`, `humaneval`, `gsm8k` or `hotpotqa`; `file` for tasks of your own."""
     path: FoundName | None = None
-    """A file (.jsonl, .jsonl.gz, .json.gz; in the working directory or beside this configuration) or Hugging Face
-    dataset name instead of the suite's default source."""
+    """A file (in the working directory or beside this configuration) or Hugging Face dataset name instead of the
+    suite's default source: .jsonl, .json, either with .gz; for `file` also .csv, .tsv or .parquet."""
+    columns: dict[TaskField, str] = Field(default={})
+    """suite `file`: the file's columns, e.g. {instruction: question, answers: answer}; a field that is not named here
+    has its own name there."""
+    scorer: str = ""
+    """What judges the answers of tasks that name no scorer: unit_tests, exact, f1, numeric, maths or MODULE:FUNCTION;
+    empty: their tests, else exact match with their answers."""
     split: str = "train"
     """Split to learn from; `collect` draws from it and from the tasks for validation."""
     eval_split: str = "test"

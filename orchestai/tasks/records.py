@@ -48,8 +48,8 @@ def to_tasks(
     kept; both are counted in a warning that names the first.
 
     Args:
-        judged: refuse a task without tests, answers and details. Otherwise such are counted in a warning: a workflow of
-            the user's may judge by itself.
+        judged: refuse a task without tests, answers, details and a scorer of the user's. Otherwise such are counted in
+            a warning: a workflow may judge by itself.
 
     Raises:
         UserError: a record does not fit, has no instruction or nothing to judge an answer by, or has the id of another
@@ -74,7 +74,7 @@ def to_tasks(
             continue
         if (same := instructions.setdefault(task.instruction, where)) != where:
             alike.append(f"{where} has that of {same}")
-        if not (task.test.strip() or any(answer.strip() for answer in task.answers) or task.details):
+        if not (task.test.strip() or any(map(str.strip, task.answers)) or ":" in task.scorer or task.details):
             bare.append(where)
         tasks.append(task)
     if bare and judged:
@@ -84,7 +84,7 @@ def to_tasks(
         )
     if bare:
         logger.warning(
-            "%d of %d tasks have neither tests nor answers, so only a workflow that judges by itself can use them: %s",
+            "%d of %d tasks have neither tests nor answers, so they need a scorer or a workflow that judges: %s",
             len(bare),
             len(records),
             _some(bare),
@@ -112,9 +112,14 @@ def _convert(where: str, record: Record, convert: Callable[[Record], Task]) -> T
         raise UserError(f"{where}: not a task: {type(error).__name__}: {error}") from None
     if not task.instruction.strip():
         raise UserError(f"{where}: task {task.task_id!r} has no instruction; write one, or remove it")
-    if task.test and not _TEST.search(task.test):
+    if task.test and not has_tests(task.test):
         raise UserError(f"{where}: the tests of task {task.task_id!r} hold no test (a method `test...`); write one")
     return task.at(where)
+
+
+def has_tests(source: str) -> bool:
+    """Whether a source holds test methods."""
+    return _TEST.search(source) is not None
 
 
 def _some(places: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from orchestai.config import TasksConfig
 from orchestai.tasks.suite import Suite
-from orchestai.tasks.suites import load_suite
+from orchestai.tasks.suites import open_suite
 from orchestai.tasks.task import Task
 
 Part: TypeAlias = Literal["train", "validation", "test"]
@@ -149,7 +149,7 @@ def open_splits(settings: TasksConfig) -> TaskSplits:
     Raises:
         UserError: there is no such suite or split, or its data cannot be read.
     """
-    return TaskSplits(load_suite(settings.suite, settings.path), settings)
+    return TaskSplits(open_suite(settings), settings)
 
 
 def _hashes(tasks: Iterable[Task]) -> set[str]:

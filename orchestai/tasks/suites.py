@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import cast
 
+from orchestai.config import TasksConfig
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
+from orchestai.tasks import own_file
 from orchestai.tasks.code import bigcodebench, humaneval
 from orchestai.tasks.suite import StepCatalog, Suite
+from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
 
+OWN_FILE = "file"
+"""The suite of tasks in a user's file."""
 _MODULES = {
     "composition": "orchestai.tasks.composition.suite",
     "humaneval": "orchestai.tasks.code.humaneval",
@@ -26,6 +32,7 @@ _MODULES = {
     "nq_open": "orchestai.tasks.qa.nq_open",
     "hotpotqa": "orchestai.tasks.qa.hotpotqa",
     "written": "orchestai.tasks.written",
+    OWN_FILE: "orchestai.tasks.own_file",
     "arxiv_abstracts": "orchestai.tasks.arxiv_abstracts",
 }
 _STEP_CATALOGS = ("orchestai.tasks.composition.steps",)
@@ -49,6 +56,28 @@ def load_suite(name: str, path: str | None = None) -> Suite:
         raise UserError(f"no task suite {name!r}; there are {', '.join(_MODULES)}{did_you_mean(name, _MODULES)}")
     load: Callable[[str | None], Suite] = import_module(_MODULES[name]).load
     return load(path)
+
+
+def open_suite(settings: TasksConfig) -> Suite:
+    """The configured suite, with `tasks.scorer` for its tasks that name none.
+
+    Raises:
+        UserError: there is no such suite, or columns are named for one that is not `file`.
+    """
+    if settings.columns and settings.suite != OWN_FILE:
+        raise UserError(
+            f"tasks.columns is for files of your own, but tasks.suite is {settings.suite!r}; set "
+            f"tasks.suite={OWN_FILE}, or leave the columns out"
+        )
+    path = settings.path
+    suite = own_file.load(path, settings.columns) if settings.suite == OWN_FILE else load_suite(settings.suite, path)
+    if not settings.scorer:
+        return suite
+    return Suite(suite.name, {name: partial(_scored, suite, name, settings.scorer) for name in suite.splits})
+
+
+def _scored(suite: Suite, split: str, scorer: str) -> list[Task]:
+    return [task if task.scorer else task.model_copy(update={"scorer": scorer}) for task in suite.split(split)]
 
 
 def step_catalogs() -> list[StepCatalog]:

@@ -1,0 +1,119 @@
+"""Tasks of the user's own: a file whose columns the configuration maps to the fields of a task."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+from orchestai.config.running import TaskField
+from orchestai.errors import UserError
+from orchestai.names import did_you_mean
+from orchestai.tasks.code.assertions import as_test_case
+from orchestai.tasks.records import Record, has_tests, to_tasks
+from orchestai.tasks.source_code import parse
+from orchestai.tasks.suite import Suite
+from orchestai.tasks.table_files import read_table
+from orchestai.tasks.task import Task
+
+
+def load(path: str | None = None, columns: Mapping[TaskField, str] | None = None) -> Suite:
+    """The tasks of a .jsonl, .json, .csv, .tsv or .parquet file, named after it.
+
+    A task needs an instruction, and `tests` (test methods, or plain assertions), `answers` (one, or a list of which any
+    is right) or a scorer of its own. Without ids, tasks are numbered. A `split` column makes splits. Columns that no
+    field has are the task's `details`, which a scorer of the user's may read.
+
+    Args:
+        columns: field -> its column; a field that is not there has its own name in the file.
+
+    Raises:
+        UserError: no file is named, it has no such column, or a row is no task; the message names the row and column.
+    """
+    if path is None:
+        raise UserError("the suite `file` has no data of its own; set tasks.path to a file of tasks")
+    named = {field: (columns or {}).get(field, field) for field in get_args(TaskField)}
+    rows = read_table(Path(path))
+    present = {column for _, row in rows for column in row}
+    for field in {"instruction", *(columns or {})}:
+        if named[field] not in present:
+            raise UserError(
+                f"{path}: no column {named[field]!r} for the {field}; it has {', '.join(sorted(present))}. Map it with "
+                f"tasks.columns.{field}=COLUMN{did_you_mean(named[field], present)}"
+            )
+    name = Path(path).name.partition(".")[0]
+    numbered = [(where, {"": number, **row}) for number, (where, row) in enumerate(rows, start=1)]
+    splits: dict[str, list[Task]] = {}
+    for task in to_tasks(numbered, partial(_task, name, named), judged=False):
+        splits.setdefault(task.split, []).append(task)
+    return Suite(name, {split: partial(list, tasks) for split, tasks in splits.items()})
+
+
+def _task(suite: str, named: Mapping[TaskField, str], record: Record) -> Task:
+    given: dict[str, Any] = {}
+    for field, column in named.items():
+        value = record.get(column)
+        if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+            continue
+        target, convert = _FIELDS[field]
+        try:
+            given[target] = convert(value)
+        except (ValueError, SyntaxError, TypeError) as error:
+            raise ValueError(f"column {column!r} ({field}): {error}") from None
+    taken = {*named.values(), ""}
+    details = {name: value for name, value in record.items() if name not in taken and _is_plain(value)}
+    return Task(
+        **{"task_id": f"{suite}/{record['']}", "instruct_prompt": "", "suite": suite, "details": details, **given}
+    )
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(_text(each) for each in value) if isinstance(value, list | tuple) else (_text(value),)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list | dict):
+        raise ValueError(f"must be a text, not {type(value).__name__}")
+    return str(value)
+
+
+def _tests(value: Any) -> str:
+    """Test methods as they are; assertions as a test case."""
+    source = "\n".join(_texts(value))
+    return source if has_tests(source) else as_test_case(parse(source))
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else _texts(value)
+
+
+def _parsed(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value
+
+
+_FIELDS: dict[TaskField, tuple[str, Callable[[Any], Any]]] = {
+    "instruction": ("instruct_prompt", _text),
+    "answers": ("answers", _texts),
+    "tests": ("test", _tests),
+    "scorer": ("scorer", _text),
+    "task_id": ("task_id", _text),
+    "split": ("split", _text),
+    "reference": ("reference", _parsed),
+    "entry_point": ("entry_point", _text),
+    "parameters": ("parameters", _names),
+    "complete_prompt": ("complete_prompt", _text),
+    "canonical_solution": ("canonical_solution", _text),
+}
+"""Field of `tasks.columns` -> field of `Task`, and what makes a cell its value."""
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value can be kept as JSON."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,61 @@
+"""Rows of JSON, CSV and Parquet files, each with where it stands."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from orchestai.errors import UserError
+from orchestai.tasks.records import Record, read_file
+
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+
+
+def read_table(path: Path) -> list[tuple[str, Record]]:
+    """The rows of a .jsonl, .json (either with .gz), .csv, .tsv or .parquet file by column name.
+
+    Raises:
+        UserError: it is not there, cannot be read, or has no rows.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such task file; a path is looked up here, then beside the configuration")
+    if path.suffix == ".parquet":
+        rows = _read_parquet(path)
+    elif path.suffix in _SEPARATORS:
+        rows = _read_csv(path, _SEPARATORS[path.suffix])
+    else:
+        return read_file(path)
+    if not rows:
+        raise UserError(f"{path}: holds no tasks")
+    return rows
+
+
+def _read_csv(path: Path, separator: str) -> list[tuple[str, Record]]:
+    rows: list[tuple[str, Record]] = []
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter=separator, strict=True)
+            header = next(reader, [])
+            line = reader.line_num + 1
+            for cells in reader:
+                where, line = f"{path}, line {line}", reader.line_num + 1
+                if cells and len(cells) != len(header):
+                    raise UserError(
+                        f"{where}: {len(cells)} cells under {len(header)} column names; quote a cell that holds a "
+                        "separator"
+                    )
+                if cells:
+                    rows.append((where, dict(zip(header, cells, strict=True))))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read as CSV: {error}") from None
+    return rows
+
+
+def _read_parquet(path: Path) -> list[tuple[str, Record]]:
+    from pyarrow import ArrowException, parquet
+
+    try:
+        rows = parquet.read_table(path).to_pylist()
+    except (OSError, ArrowException) as error:
+        raise UserError(f"{path}: cannot be read as Parquet: {' '.join(str(error).split())[:200]}") from None
+    return [(f"{path}, row {number}", row) for number, row in enumerate(rows, start=1)]
