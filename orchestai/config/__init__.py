@@ -26,7 +26,7 @@ from orchestai.config.rl import (
 from orchestai.config.root import Config, LoggingConfig, TrainingConfig
 from orchestai.config.running import ExecutionConfig, SandboxConfig, TasksConfig
 from orchestai.config.supervised import Phase1Config
-from orchestai.config.workers import ModelConfig, WorkerConfig, WorkersConfig
+from orchestai.config.workers import McpServerConfig, McpToolConfig, ModelConfig, WorkerConfig, WorkersConfig
 
 __all__ = [
     "BASE",
@@ -41,6 +41,8 @@ __all__ = [
     "LinkerConfig",
     "LoggingConfig",
     "LoraConfig",
+    "McpServerConfig",
+    "McpToolConfig",
     "ModelConfig",
     "OptimizationConfig",
     "Phase1Config",

@@ -123,6 +123,10 @@ def check_workers(workers: WorkersConfig, path: Path | str) -> None:
         if name not in workers.pool:
             nearest = _nearest(name, workers.pool)
             raise UserError(f"{path}: workers.cascade.{i}: no worker {name!r} in workers.pool{nearest}")
+    for name, worker in workers.pool.items():
+        if worker.mcp and (server := worker.mcp.server) not in workers.mcp_servers:
+            nearest = _nearest(server, workers.mcp_servers)
+            raise UserError(f"{path}: workers.pool.{name}.mcp.server: no {server!r} in workers.mcp_servers{nearest}")
     asked = {f"workers.pool.{name}.model": worker.model for name, worker in workers.pool.items() if worker.model}
     if workers.planner_model:
         asked["workers.planner_model"] = workers.planner_model

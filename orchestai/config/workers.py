@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from orchestai.config.found_path import FoundPath
 from orchestai.config.planner import CACHE_DIR
+from orchestai.config.secret_headers import refuse_secrets
 from orchestai.config.section import Section
 
 
@@ -43,16 +44,53 @@ class ModelConfig(Section):
 
 ToolName: TypeAlias = Literal["stdlib_search", "calculator", "text", "python"]
 
-_NAMESAKES = ("model", "tool", "function")
+_NAMESAKES = ("model", "tool", "function", "mcp")
 """Kinds that need the key of their own name."""
 
 
+class McpServerConfig(Section):
+    """A server of MCP tools: a program that is started (`command`), or one that listens (`url`)."""
+
+    command: str | None = None
+    """A program that speaks MCP over its standard input and output."""
+    args: tuple[str, ...] = ()
+    """Its arguments."""
+    env: tuple[str, ...] = ()
+    """Names of the environment variables that it gets besides PATH, HOME and the like."""
+    url: str | None = None
+    """Where a server listens for MCP over streamable HTTP, e.g. http://localhost:8000/mcp."""
+    headers: dict[str, str] = Field(default={})
+    """url: sent with every request; `$NAME` stands for a variable of the environment, as in `Bearer $TOKEN`."""
+    timeout_s: float = Field(120.0, gt=0)
+    """Seconds before a request counts as failed."""
+
+    _no_secrets = field_validator("headers")(refuse_secrets)
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> McpServerConfig:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("write either `command` (a program to start) or `url` (a server that listens)")
+        return self
+
+
+class McpToolConfig(Section):
+    """A tool of an MCP server, and what its arguments are made of."""
+
+    server: str
+    """A key of `workers.mcp_servers`."""
+    tool: str
+    """The tool's name there."""
+    arguments: dict[str, Any] = Field(default={})
+    """By name; a text is a Jinja2 template such as `{{ instruction }}` over the fields of a request. Empty: the tool's
+    only text gets the instruction and the texts of the parents."""
+
+
 class WorkerConfig(Section):
-    """What carries out a subtask: a model under a strategy, a tool, a function."""
+    """What carries out a subtask: a model under a strategy, a tool, a function, a tool of an MCP server."""
 
     kind: str
-    """`model`, `tool` and `function` need the key of their own name. Further ones are those that `register` made, those
-    of installed packages, and `MODULE:NAME`, a function or a class (see docs/workers.md)."""
+    """`model`, `tool`, `function` and `mcp` need the key of their own name. Further ones are those that `register`
+    made, those of installed packages, and `MODULE:NAME`, a function or a class (see docs/workers.md)."""
     card: str
     """What the worker is and does best, in a sentence: the planner chooses workers by matching their cards."""
     model: str | None = None
@@ -71,6 +109,8 @@ class WorkerConfig(Section):
     """Which tool."""
     function: str | None = None
     """`MODULE:FUNCTION`, from the working directory, this file's folder, or what is installed."""
+    mcp: McpToolConfig | None = None
+    """A tool of an MCP server."""
     options: dict[str, Any] = Field(default={})
     """function, and kinds of your own: further arguments by name."""
     price_per_call_usd: float = Field(0.0, ge=0)
@@ -92,6 +132,8 @@ class WorkerConfig(Section):
 class WorkersConfig(Section):
     models: dict[str, ModelConfig] = Field(default={})
     """Language models by name."""
+    mcp_servers: dict[str, McpServerConfig] = Field(default={})
+    """MCP servers by name; workers share a server's session."""
     pool: dict[str, WorkerConfig] = Field(default={}, min_length=1)
     """Workers by name, in the order in which planners number them."""
     cascade: tuple[str, ...] = ()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from functools import partial
 from typing import Any
 
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.workers.base import Answer, Request, WorkerError
 from orchestai.workers.daemon_thread import in_thread
+from orchestai.workers.template import FIELDS, request_text
 from orchestai.workers.tools.worker import Tool
 
-_FIELDS = tuple(field.name for field in fields(Request))
 _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -51,11 +50,6 @@ def function_tool(function: Callable[..., Any], name: str, options: Mapping[str,
     return answer
 
 
-def request_text(request: Request) -> str:
-    """The instruction followed by the texts of the parents, for what reads one text."""
-    return "\n\n".join([request.instruction, *request.inputs.values()])
-
-
 def _wanted(function: Callable[..., Any], name: str, options: Mapping[str, Any]) -> dict[str, str]:
     """By parameter, the part of a request that it gets."""
     try:
@@ -64,12 +58,12 @@ def _wanted(function: Callable[..., Any], name: str, options: Mapping[str, Any])
     except (TypeError, ValueError) as error:
         raise UserError(f"{name}: {error}") from None
     open_ones = [p for p in signature.parameters.values() if p.name not in options and p.kind not in _STARRED]
-    known = {p.name: p.name for p in open_ones if p.name in (*_FIELDS, "request", "text")}
+    known = {p.name: p.name for p in open_ones if p.name in (*FIELDS, "request", "text")}
     required = [p.name for p in open_ones if p.name not in known and p.default is p.empty]
     if required and (known or len(required) > 1):
         raise UserError(
             f"{name}: what is its parameter {required[0]!r} to get? Call it request, text or one of "
-            f"{', '.join(_FIELDS)}, or give it a value in `options`"
+            f"{', '.join(FIELDS)}, or give it a value in `options`"
         )
     if any(p.kind is p.POSITIONAL_ONLY for p in open_ones if p.name in known or p.name in required):
         raise UserError(f"{name}: arguments are passed by name, so remove the / from its parameters")

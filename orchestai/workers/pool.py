@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -12,22 +12,28 @@ from orchestai.sandbox.sandbox import Sandbox
 from orchestai.workers.base import Answer, Request, TextCompletion, Usage, Worker, WorkerCard, WorkerError, WorstCase
 from orchestai.workers.generation import Cached, Generator, Unavailable
 from orchestai.workers.recording import Recorded, RecordedGenerations, RecordingFile, read_recordings
-from orchestai.workers.registry import BuildContext, make_card, make_worker
+from orchestai.workers.registry import make_card, make_worker
+from orchestai.workers.worker_kind import BuildContext, Resource
 
 
 class WorkerPool:
-    """An async context manager; leaving it cancels what is in flight and frees the models.
+    """An async context manager; leaving it cancels what is in flight and frees the models and the servers.
 
     Attributes:
         usage: what each worker was asked and paid so far.
     """
 
     def __init__(
-        self, workers: Mapping[str, Worker], concurrency: Mapping[str, int], generators: Mapping[str, Generator]
+        self,
+        workers: Mapping[str, Worker],
+        concurrency: Mapping[str, int],
+        generators: Mapping[str, Generator],
+        resources: Sequence[Resource] = (),
     ) -> None:
         self._workers = workers
         self._slots = {name: asyncio.Semaphore(concurrency[name]) for name in workers}
         self._generators = generators
+        self._resources = (*resources, *generators.values())
         self.usage = {name: Usage() for name in workers}
 
     @classmethod
@@ -54,7 +60,8 @@ class WorkerPool:
         }
         context = BuildContext(config, sandbox, generators)
         workers = {name: make_worker(name, worker, context) for name, worker in config.pool.items()}
-        return cls(workers, {name: worker.concurrency for name, worker in config.pool.items()}, generators)
+        concurrency = {name: worker.concurrency for name, worker in config.pool.items()}
+        return cls(workers, concurrency, generators, context.resources)
 
     @property
     def names(self) -> list[str]:
@@ -69,9 +76,9 @@ class WorkerPool:
         return self._generators[model]
 
     async def check(self) -> None:
-        """Raise `UserError`, in one line, if a model that may be needed cannot be had."""
-        for generator in self._generators.values():
-            await generator.check()
+        """Raise `UserError`, in one line, if a model or a server that may be needed cannot be had."""
+        for resource in self._resources:
+            await resource.check()
 
     async def answer(self, name: str, request: Request) -> Answer:
         """Ask one worker; raises as `Worker.answer` does."""
@@ -94,8 +101,8 @@ class WorkerPool:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for generator in self._generators.values():
-            await generator.close()
+        for resource in self._resources:
+            await resource.close()
 
 
 def _generator(
