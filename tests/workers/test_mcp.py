@@ -137,7 +137,6 @@ async def test_a_tool_that_is_not_there_or_takes_other_arguments_is_refused(sand
         ({"command": "no-such-program"}, "workers.mcp_servers.s"),
         (
             {"command": sys.executable, "args": ["-c", "raise SystemExit('no license')"]},
-            {"tool": "shout"},
             "no license",
         ),
         ({"url": "http://127.0.0.1:9/mcp"}, "cannot start or reach"),
