@@ -30,6 +30,9 @@ class ModelConfig(Section):
     """openai_api: the server's URL, e.g. http://localhost:8000/v1."""
     api_key_env: str = "OPENAI_API_KEY"
     """openai_api: the environment variable that holds the key; the key itself is never written anywhere."""
+    headers: dict[str, str] = Field(default={})
+    """openai_api: sent with every request; `$NAME` stands for a variable of the environment. A gateway that knows you
+    by one of them needs no key."""
     timeout_s: float = Field(120.0, gt=0)
     """Seconds before one request counts as failed."""
     max_retries: int = Field(3, ge=0)
@@ -40,6 +43,8 @@ class ModelConfig(Section):
     for."""
     price_per_mtok_out_usd: float | None = Field(None, ge=0)
     """The same per million tokens that it writes."""
+
+    _no_secrets = field_validator("headers")(refuse_secrets)
 
 
 ToolName: TypeAlias = Literal["stdlib_search", "calculator", "text", "python"]
@@ -95,10 +100,13 @@ class WorkerConfig(Section):
     """What the worker is and does best, in a sentence: the planner chooses workers by matching their cards."""
     model: str | None = None
     """A key of `workers.models`."""
-    strategy: Literal["direct", "few_shot", "chat"] = "direct"
-    """How the model is asked: the function's head to complete, the same after worked examples, or a chat."""
+    strategy: Literal["direct", "few_shot", "chat", "template"] = "direct"
+    """How the model is asked: the function's head to complete, the same after worked examples, a chat, or what
+    `template` says."""
     examples: str | None = None
     """few_shot: which set of worked examples (see orchestai/workers/prompts.py)."""
+    template: FoundPath | None = None
+    """template: a Jinja2 file over the fields of a request, in the working directory or beside this file."""
     samples: int = Field(1, ge=1)
     """Answers drawn per request; with more than one, the first that passes the visible examples is kept."""
     temperature: float = Field(0.0, ge=0)
@@ -124,6 +132,8 @@ class WorkerConfig(Section):
 
     @model_validator(mode="after")
     def _complete(self) -> WorkerConfig:
+        if (self.strategy == "template") != (self.template is not None):
+            raise ValueError("`strategy: template` and `template: FILE` go together")
         if self.kind in _NAMESAKES and not getattr(self, self.kind):
             raise ValueError(f"a worker of kind {self.kind!r} needs `{self.kind}`")
         return self

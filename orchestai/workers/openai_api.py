@@ -17,6 +17,7 @@ from orchestai.config import ModelConfig
 from orchestai.errors import InfrastructureError, UserError, first_problem
 from orchestai.workers.api_faults import PassingError, fault_of, fault_of_body
 from orchestai.workers.base import TextCompletion, Usage, WorkerError
+from orchestai.workers.environment import fill, secrets_of
 from orchestai.workers.generation import Prompt, SamplingParams, seed
 from orchestai.workers.token_count import TokenCounter
 
@@ -66,6 +67,7 @@ class OpenAIGenerator:
         self.tries = config.max_retries + 1
         local = urlparse(self._url).hostname in _LOCAL_HOSTS
         self._secret = os.environ.get(config.api_key_env, "")
+        self._secrets = [secret for secret in (self._secret, *secrets_of(config.headers)) if secret]
         self._key = self._secret or ("none" if local else "")
         self._client = openai.AsyncOpenAI(
             base_url=self._url, api_key=self._key or "missing", timeout=config.timeout_s, max_retries=0
@@ -106,7 +108,7 @@ class OpenAIGenerator:
         self._require_key()
         asking = self._client.with_options(timeout=min(_CHECK_TIMEOUT_S, self._config.timeout_s))
         try:
-            await asking.models.with_raw_response.list()
+            await asking.models.with_raw_response.list(extra_headers=self._headers())
         except openai.APIConnectionError:
             raise UserError(f"cannot reach {self._url}; is the server running? (workers.models: base_url)") from None
         except openai.APIStatusError as error:
@@ -139,6 +141,7 @@ class OpenAIGenerator:
                     temperature=params.temperature,
                     max_tokens=params.max_new_tokens,
                     stop=list(params.stop[:_STOPS_ACCEPTED]) or openai.omit,
+                    extra_headers=self._headers(),
                     seed=seed(self.identity, prompt, params, sample) % 2**31,
                 )
             except openai.APIError as error:
@@ -148,8 +151,13 @@ class OpenAIGenerator:
         return await retrying(ask)
 
     def _require_key(self) -> None:
-        if not self._key:
+        if not self._key and not self._config.headers:
             raise UserError(f"{self._url} needs a key: export {self._config.api_key_env}=...")
+
+    def _headers(self) -> dict[str, str | openai.Omit]:
+        """What the configuration adds to a request; nothing stands for a key that there is not."""
+        own = fill(self._config.headers, "workers.models: headers")
+        return {**({} if self._key else {"Authorization": openai.omit}), **own}
 
     def _named(self, fault: Exception) -> str:
         """The fault with the names that the user gave: of the server, the model, the variable of the key."""
@@ -158,7 +166,9 @@ class OpenAIGenerator:
             said += f"; check the variable {self._config.api_key_env}"
         if isinstance(fault, InfrastructureError) and fault.kind == "model":
             said = f"no model {self._config.name!r} there ({said}); see {self._url}/models"
-        return f"{self._url}: {said.replace(self._secret, '...') if self._secret else said}"
+        for secret in self._secrets:
+            said = said.replace(secret, "...")
+        return f"{self._url}: {said}"
 
 
 def _read(body: bytes) -> _Reply:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol
 
+from orchestai.errors import UserError
 from orchestai.sandbox import fences
 from orchestai.workers import source, worked_examples
 from orchestai.workers.base import Request, Signature
 from orchestai.workers.function_heads import Head, call, make_head, without_example
 from orchestai.workers.generation import Prompt
+from orchestai.workers.template import RequestTemplate
 
 _INDENT = "   "
 """Start of the body's first line: tokenizers join the indentation's last space to the word that follows it."""
@@ -99,8 +102,50 @@ class Chat:
         return source.with_imports(source.named(code, request.signature.name))
 
 
-def strategy(name: Literal["direct", "few_shot", "chat"], examples: str | None) -> Strategy:
-    """The strategy of a worker's configuration; raises `UserError` for an unknown set of worked examples."""
+@dataclass(frozen=True)
+class Templated:
+    """Messages as a template of the user's writes them; the reply is read as `Chat` reads it."""
+
+    template: RequestTemplate
+    stop: tuple[str, ...] = ()
+
+    @classmethod
+    def of_file(cls, path: Path) -> Templated:
+        """The strategy of a template file.
+
+        Raises:
+            UserError: it cannot be read, or is no template of messages.
+        """
+        try:
+            source = path.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"template: cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        template = RequestTemplate(source, f"template {path}")
+        if template.sections and ("user" not in template.sections or template.sections - {"system", "user"}):
+            raise UserError(
+                f"template {path}: has the blocks {', '.join(sorted(template.sections))}; write a block `user`, with a "
+                "block `system` if you like, or none, and all of the file is the user's message"
+            )
+        return cls(template)
+
+    def prompt(self, request: Request) -> Prompt:
+        messages = self.template.render_sections(request)
+        return Prompt((*_system(messages.get("system", "")), ("user", messages["user"])))
+
+    def answer(self, request: Request, reply: str) -> str:
+        return Chat().answer(request, reply)
+
+
+def strategy(
+    name: Literal["direct", "few_shot", "chat", "template"], examples: str | None, template: Path | None = None
+) -> Strategy:
+    """The strategy of a worker's configuration.
+
+    Raises:
+        UserError: there is no such set of worked examples, or the template is none.
+    """
+    if template is not None:
+        return Templated.of_file(template)
     if name == "chat":
         return Chat()
     return Complete(worked_examples.shots(examples or "general") if name == "few_shot" else ())

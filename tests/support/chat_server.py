@@ -57,6 +57,7 @@ class ChatServer(ThreadingHTTPServer):
         self.after = Reply()
         self.asked: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
+        self.headers: list[Mapping[str, str]] = []
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
         self.closing = threading.Event()
 
@@ -74,6 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.server.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.server.keys.append(self.headers["Authorization"])
+        self.server.headers.append({name.lower(): value for name, value in self.headers.items()})
         self._say(self.server.next())
 
     def _say(self, reply: Reply) -> None:
