@@ -89,7 +89,7 @@ async def run_collect(
             with progress_bar(num_executions) as progress:
                 state = await run_collection(
                     asked,
-                    planner_for(planner, config.planner, config.workers, runtime.pool, seed),
+                    planner_for(planner, config.planner, config.workers, runtime.pool, seed, tasks),
                     runtime.executor,
                     ExecutionLog(output_dir),
                     reward=worth,
@@ -99,6 +99,7 @@ async def run_collect(
         *(f"skipped in the log: {problem}" for problem in state.problems),
         f"{output_dir}: {state.total} executions ({state.continued} from before), "
         f"success {state.success_rate:.1%}, {state.cost_usd:.4f} USD, {state.unscorable} unscorable",
+        *(f"decomposed by {name}: {count} executions" for name, count in state.decomposed.most_common()),
     )
 
 

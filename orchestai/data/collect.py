@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,6 +37,8 @@ class Planned(Protocol):
     def fault(self) -> Unscorable | None: ...
     @property
     def usage(self) -> Usage | None: ...
+    @property
+    def decomposed_by(self) -> str: ...
 
 
 class Plans(Protocol):
@@ -52,8 +55,9 @@ class Collected:
         total: executions asked for.
         continued: of those, logged by earlier runs.
         executed: by this run.
-        succeeded: of both, those that passed all hidden tests.
+        succeeded: of both, those whose answer has the full score.
         cost_usd: of both, of workers and planner.
+        decomposed: of both, those of tasks without a reference decomposition, by who decomposed them.
         outcomes: of this run, the unscorable ones by reason.
         problems: lines of the earlier log that could not be read.
     """
@@ -63,6 +67,7 @@ class Collected:
     executed: int = 0
     succeeded: int = 0
     cost_usd: float = 0.0
+    decomposed: Counter[str] = field(default_factory=Counter)
     outcomes: UnscorableCounts = field(default_factory=UnscorableCounts)
     problems: list[str] = field(default_factory=list)
 
@@ -88,6 +93,7 @@ class Collected:
 
     def _count(self, record: ExecutionRecord) -> None:
         self.succeeded += record.success
+        self.decomposed.update([record.decomposed_by] if record.decomposed_by else [])
         self.cost_usd += record.cost + (record.planning.cost_usd if record.planning else 0.0)
 
 
@@ -231,7 +237,7 @@ async def _record(
             fault=plan.fault,
         )
     execution = await executor.execute(task, plan.workflow, sample=repetition)
-    return ExecutionRecord.from_execution(
+    record = ExecutionRecord.from_execution(
         execution,
         task,
         planner=asked.planner,
@@ -240,6 +246,7 @@ async def _record(
         reward=reward(execution) if reward is not None else None,
         planning=plan.usage,
     )
+    return record.model_copy(update={"decomposed_by": plan.decomposed_by})
 
 
 def _raise_first(running: set[asyncio.Task[None]]) -> None:

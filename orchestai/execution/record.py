@@ -70,15 +70,18 @@ class ExecutionRecord(BaseModel):
     """One execution. Only the fields without a default are required, so logs of other orchestrations can be read.
 
     Attributes:
-        success: all hidden tests passed.
+        success: the answer has the full score; where unit tests judge, all hidden ones passed.
         cost: US dollars, of the workers.
         planning: what the planner asked of models, and paid, for this plan; None where it computes for itself.
+        decomposed_by: who split a task without a reference decomposition, a model's name or `heuristic`, where the
+            planner did not do so itself.
         latency_ms: critical path.
         repetition: index of this execution of the task by this planner.
         pool: worker names, which `planner_outputs.model_selections` indexes.
         outcome: `unscorable` executions say nothing about the plan; `fault` says what failed, `error` says why.
         fault: None where scored, and in logs of earlier versions.
-        score: share of hidden tests passed; None where unscorable.
+        scorer: name of what judged the answer; empty in logs of earlier versions.
+        score: what it gave, for unit tests the share of hidden ones passed; None where unscorable.
         reward: as configured when the execution was logged; None where unscorable, and in the relative form as long as
             nothing is measured to compare costs with.
         sandbox: level and isolation under which the hidden tests ran, e.g. `namespaces/split`.
@@ -94,6 +97,7 @@ class ExecutionRecord(BaseModel):
     split: str = ""
     planner: str = ""
     planning: Usage | None = None
+    decomposed_by: str = ""
     repetition: int = 0
     instruction: str
     success: bool
@@ -103,6 +107,7 @@ class ExecutionRecord(BaseModel):
     execution_result: RunOutputs
     outcome: Literal["scored", "unscorable"] = "scored"
     fault: FaultKind | None = None
+    scorer: str = ""
     score: float | None = None
     reward: float | None = None
     tests_passed: int = 0
@@ -216,4 +221,10 @@ def measured_in(records: Iterable[ExecutionRecord]) -> Reference | None:
 
 
 def _about(task: Task) -> dict[str, Any]:
-    return {"task_id": task.task_id, "suite": task.suite, "split": task.split, "instruction": task.instruction}
+    return {
+        "task_id": task.task_id,
+        "suite": task.suite,
+        "split": task.split,
+        "instruction": task.instruction,
+        "scorer": task.scorer_name,
+    }

@@ -31,6 +31,8 @@ class Plan:
         fault: the same where that is nobody's fault: then the plan is no failure, and the execution unscorable.
         usage: what was asked of models, and paid, to make the plan; None where the planner computes for itself.
         text: the plan as it was written, where it was written as text.
+        decomposed_by: who split a task for which nobody knows a reference decomposition, where another planner gave the
+            workers.
         truncated: of a plan as text, whether the sampler cut it off before it ended.
     """
 
@@ -43,6 +45,7 @@ class Plan:
     usage: Usage | None = None
     truncated: bool = False
     text: str = ""
+    decomposed_by: str = ""
 
 
 class Planner(Protocol):

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from orchestai.config import PlannerConfig, WorkersConfig
 from orchestai.errors import UserError
 from orchestai.planner.base import Planner
 from orchestai.planner.baselines.assignment import FixedAssignment, RandomAssignment
+from orchestai.planner.baselines.decomposer import Decomposer
 from orchestai.planner.baselines.few_shot import FewShotPlanner
 from orchestai.planner.baselines.heuristic import HeuristicPlanner
 from orchestai.planner.baselines.random import RandomPlanner
-from orchestai.planner.baselines.reference import ReferencePlanner, WholePlanner
+from orchestai.planner.baselines.reference import ReferencePlanner, WholePlanner, needs_decomposer
 from orchestai.planner.checkpoint import is_checkpoint, load_planner
+from orchestai.tasks.task import Task
 from orchestai.workers.pool import WorkerPool
 from orchestai.workers.prices import planner_prices
 
 NAMES = "reference, random, heuristic, llm, base, reference:WORKER, whole:WORKER or the path of a checkpoint"
 
 
+logger = logging.getLogger(__name__)
+
+
 def planner_for(
-    name: str, settings: PlannerConfig, workers: WorkersConfig, pool: WorkerPool, seed: int
+    name: str,
+    settings: PlannerConfig,
+    workers: WorkersConfig,
+    pool: WorkerPool,
+    seed: int,
+    tasks: Sequence[Task] = (),
 ) -> Callable[[int], Planner]:
     """What makes the planner of a repetition: `reference` and `random` draw anew for each, the others repeat.
 
@@ -29,6 +40,7 @@ def planner_for(
         name: `reference` (reference decomposition, random workers), `random`, `heuristic`, `llm`, `reference:WORKER`
             (every subtask to one worker), `whole:WORKER` (the task as one subtask), `base` (the configured language
             model before any training here), or the path of a checkpoint.
+        tasks: what it is to plan. Where `reference` has to plan tasks without one, a warning says who decomposes them.
 
     Raises:
         UserError: no planner or worker has this name, or nothing says what the `llm` planner's model costs.
@@ -37,11 +49,14 @@ def planner_for(
     if worker and kind in ("reference", "whole"):
         if worker not in pool.names:
             raise UserError(f"--planner {name}: no worker {worker!r}; the pool has {', '.join(pool.names)}")
-        fixed = ReferencePlanner(FixedAssignment((worker,))) if kind == "reference" else WholePlanner(worker)
-        return lambda repetition: fixed
+        if kind == "whole":
+            return lambda repetition: WholePlanner(worker)
+        decomposer = _decomposer(settings, workers, pool, tasks)
+        return lambda repetition: ReferencePlanner(FixedAssignment((worker,)), decomposer=decomposer)
     if name == "reference":
+        decomposer = _decomposer(settings, workers, pool, tasks)
         assignment = RandomAssignment(tuple(pool.names), settings.max_fallbacks)
-        return lambda repetition: ReferencePlanner(assignment, seed=_mixed(seed, repetition))
+        return lambda repetition: ReferencePlanner(assignment, _mixed(seed, repetition), decomposer)
     if name == "random":
         return lambda repetition: RandomPlanner(pool.names, settings, seed=_mixed(seed, repetition))
     single = _single(name, settings, workers, pool)
@@ -59,6 +74,25 @@ def _single(name: str, settings: PlannerConfig, workers: WorkersConfig, pool: Wo
     if is_checkpoint(name):
         return load_planner(Path(name), settings, workers)
     raise UserError(f"--planner {name}: neither a checkpoint nor one of {NAMES}")
+
+
+def _decomposer(
+    settings: PlannerConfig, workers: WorkersConfig, pool: WorkerPool, tasks: Sequence[Task]
+) -> Decomposer | None:
+    """Who splits the tasks that nobody knows a reference decomposition of; None where there are none."""
+    unknown = sum(map(needs_decomposer, tasks))
+    if not unknown:
+        return None
+    model = workers.planner_model
+    rules = _single("heuristic", settings, workers, pool)
+    decomposer = Decomposer(rules, _single("llm", settings, workers, pool) if model else None, model or "")
+    logger.warning(
+        "%d of %d tasks have no reference decomposition; they are decomposed %s",
+        unknown,
+        len(tasks),
+        decomposer.description,
+    )
+    return decomposer
 
 
 def _mixed(seed: int, repetition: int) -> int:
