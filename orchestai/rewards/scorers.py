@@ -12,8 +12,9 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BeforeValidator, PlainSerializer
 
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.names import did_you_mean, find_object
+from orchestai.names import find_object
 from orchestai.outcome import Outcome, Scored, Unscorable, judged
+from orchestai.plugins import find_plugin, there_are
 from orchestai.rewards import unit_tests
 from orchestai.rewards.answers import f1_reward_fn, search_reward_fn
 from orchestai.rewards.maths import math_reward_fn
@@ -103,14 +104,16 @@ def find_scorer(name: Any) -> Any:
 
     Raises:
         ValueError: nothing has this name.
+        UserError: an installed package has it, and is broken.
     """
     if not isinstance(name, str):
         return name
     if (known := SCORERS.get(_EARLIER_NAMES.get(name, name))) is not None:
         return known
+    if (plugin := find_plugin("scorers", name)) is not None:
+        return plugin
     if ":" not in name:
-        near = did_you_mean(name, SCORERS)
-        raise ValueError(f"no scorer {name!r}; there are {', '.join(SCORERS)}, or write MODULE:FUNCTION{near}")
+        raise ValueError(f"no scorer {name!r}; {there_are('scorers', SCORERS, name)}")
     try:
         return find_object(name)
     except (ImportError, AttributeError) as error:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from typing import cast
+from typing import Any, cast
 
 from orchestai.config import TasksConfig
 from orchestai.errors import UserError
-from orchestai.names import did_you_mean
+from orchestai.names import find_object
+from orchestai.plugins import find_plugin, there_are
 from orchestai.tasks import own_file
 from orchestai.tasks.code import bigcodebench, humaneval
 from orchestai.tasks.suite import StepCatalog, Suite
@@ -46,16 +47,33 @@ def load_suite(name: str, path: str | None = None) -> Suite:
     """A suite by name; its splits are read when they are asked for.
 
     Args:
-        name: one of those that the error message lists.
+        name: one of those that the error message lists, or `MODULE:FUNCTION`, which gets `path` and gives a `Suite`.
         path: a file (.json, .jsonl, either with .gz) or Hugging Face data set name instead of the default source.
 
     Raises:
-        UserError: there is no such suite.
+        UserError: there is no such suite, or it cannot be had.
     """
-    if name not in _MODULES:
-        raise UserError(f"no task suite {name!r}; there are {', '.join(_MODULES)}{did_you_mean(name, _MODULES)}")
-    load: Callable[[str | None], Suite] = import_module(_MODULES[name]).load
-    return load(path)
+    if name in _MODULES:
+        load: Callable[[str | None], Suite] = import_module(_MODULES[name]).load
+        return load(path)
+    own = _own(name)
+    suite = own(path)
+    if not isinstance(suite, Suite):
+        raise UserError(f"tasks.suite: {name!r} gave {type(suite).__name__}, not a Suite")
+    return suite
+
+
+def _own(name: str) -> Callable[[str | None], Any]:
+    """The function of a user's module, or of an installed package, that loads a suite."""
+    if (plugin := find_plugin("suites", name)) is not None:
+        return plugin
+    if ":" not in name:
+        raise UserError(f"no task suite {name!r}; {there_are('suites', _MODULES, name)}")
+    try:
+        found: Callable[[str | None], Any] = find_object(name)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"tasks.suite: cannot import {name!r}: {error}") from error
+    return found
 
 
 def open_suite(settings: TasksConfig) -> Suite:

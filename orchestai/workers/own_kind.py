@@ -14,11 +14,12 @@ from orchestai.workers.tools.worker import ToolWorker
 from orchestai.workers.worker_kind import BuildContext, WorkerKind
 
 
-def own_kind(own: Callable[..., Any], *, asks_model: bool = False) -> WorkerKind:
+def own_kind(own: Callable[..., Any]) -> WorkerKind:
     """The kind that a user's function or class makes.
 
     A class is called with the worker's card and its `options` by name, and makes a `Worker`; one that does not say what
-    a request may cost costs its price per call. A function answers requests itself (see `function_tool`).
+    a request may cost costs its price per call. A function answers requests itself (see `function_tool`). An attribute
+    `asks_model` of either says whether planners are to see it as a language model.
     """
 
     def build(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker:
@@ -26,7 +27,7 @@ def own_kind(own: Callable[..., Any], *, asks_model: bool = False) -> WorkerKind
             return _instance(own, card, config)
         return function_worker(own, card, config)
 
-    return WorkerKind(build, asks_model)
+    return WorkerKind(build, asks_model=bool(getattr(own, "asks_model", False)))
 
 
 def function_worker(function: Callable[..., Any], card: WorkerCard, config: WorkerConfig) -> Worker:

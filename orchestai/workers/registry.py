@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from orchestai.config import WorkerConfig
 from orchestai.errors import UserError
-from orchestai.names import did_you_mean
+from orchestai.plugins import find_plugin, there_are
 from orchestai.workers.base import Worker, WorkerCard
 from orchestai.workers.generation import SamplingParams
 from orchestai.workers.own_kind import find_own, function_worker, own_kind
@@ -19,11 +19,11 @@ from orchestai.workers.worker_kind import BuildContext, WorkerKind
 T = TypeVar("T", bound=Callable[..., Any])
 
 
-def register(kind: str, *, asks_model: bool = False) -> Callable[[T], T]:
+def register(kind: str) -> Callable[[T], T]:
     """Make the function or class that this decorates a kind of worker; see `own_kind`."""
 
     def add(own: T) -> T:
-        _KINDS[kind] = own_kind(own, asks_model=asks_model)
+        _KINDS[kind] = own_kind(own)
         return own
 
     return add
@@ -58,10 +58,9 @@ def _kind(name: str, config: WorkerConfig) -> WorkerKind:
         return _KINDS[config.kind]
     if ":" in config.kind:
         return own_kind(find_own(f"workers.pool.{name}.kind", config.kind))
-    raise UserError(
-        f"workers.pool.{name}.kind: {config.kind!r} is not one of {', '.join(_KINDS)}, or MODULE:NAME"
-        f"{did_you_mean(config.kind, _KINDS)}"
-    )
+    if (plugin := find_plugin("workers", config.kind)) is not None:
+        return own_kind(plugin)
+    raise UserError(f"workers.pool.{name}.kind: no kind {config.kind!r}; {there_are('workers', _KINDS, config.kind)}")
 
 
 def _model(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker:

@@ -108,7 +108,7 @@ def test_a_task_may_set_its_own_tolerance():
 
 def test_earlier_names_and_the_tasks_own_agree():
     assert find_scorer("code_reward_fn") is find_scorer("unit_tests") is code_reward_fn
-    with pytest.raises(ValueError, match=r"exact.*MODULE:FUNCTION.*'numeric'"):
+    with pytest.raises(ValueError, match=r"exact.*MODULE:NAME.*'numeric'"):
         find_scorer("numerics")
 
 

@@ -175,11 +175,24 @@ def test_what_cannot_be_had_is_refused_with_the_workers_name(
 
 
 async def test_a_kind_registered_in_python(sandbox: Sandbox) -> None:
-    @register("echo-loudly", asks_model=True)
+    @register("echo-loudly")
     async def echo(instruction: str, mark: str) -> str:
         return instruction + mark
 
-    config = WorkersConfig(pool={"e": {"kind": "echo-loudly", "card": "c", "options": {"mark": "!"}}})
-    assert worker_cards(config) == [WorkerCard("e", "c", 0.0, "model")]
+    @register("thoughtful")
+    class Thoughtful:
+        asks_model = True
+
+        def __init__(self, card: WorkerCard) -> None:
+            self.card = card
+
+        async def answer(self, request: Request) -> Answer:
+            return Answer(text="hm", cost_usd=0.5)
+
+    loud = {"kind": "echo-loudly", "card": "c", "options": {"mark": "!"}}
+    config = WorkersConfig(pool={"e": loud, "t": {"kind": "thoughtful", "card": "c", "price_per_call_usd": 1.0}})
+    assert worker_cards(config) == [WorkerCard("e", "c", 0.0, "tool"), WorkerCard("t", "c", 1.0, "model")]
     async with WorkerPool.from_config(config, sandbox) as pool:
         assert (await pool.answer("e", Request("hi"))).text == "hi!"
+        assert (await pool.answer("t", Request("hi"))).cost_usd == 0.5
+        assert pool.worst_case("t", Request("hi")).cost_usd == 1.0

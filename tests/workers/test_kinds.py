@@ -22,7 +22,7 @@ def pool_of(**workers: dict[str, Any]) -> WorkersConfig:
 def test_a_kind_that_nobody_knows_is_refused_with_those_there_are() -> None:
     """It was taken for a model, and failed where the model was looked for."""
     config = pool_of(mine={"kind": "modle", "card": "c"})
-    with pytest.raises(UserError, match=r"workers\.pool\.mine\.kind: 'modle'.* tool.*did you mean 'model'"):
+    with pytest.raises(UserError, match=r"workers\.pool\.mine\.kind: .*'modle'.* tool.*did you mean 'model'"):
         worker_cards(config)
     with Sandbox(workers=1) as sandbox, pytest.raises(UserError, match="'modle'"):
         WorkerPool.from_config(config, sandbox)

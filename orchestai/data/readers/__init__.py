@@ -6,6 +6,7 @@ from orchestai.data.readers import asynchow, langgraph, orchestai, worfbench
 from orchestai.data.readers.plan import Reader
 from orchestai.errors import UserError
 from orchestai.names import find_object
+from orchestai.plugins import find_plugin, there_are
 
 READERS: dict[str, Reader] = {
     "worfbench": worfbench.read,
@@ -18,18 +19,20 @@ READERS: dict[str, Reader] = {
 
 
 def find_reader(name: str) -> Reader:
-    """A built-in reader by its name, or a user's own as `MODULE:FUNCTION`; the module may lie in the working directory.
+    """A built-in reader or one of an installed package by its name, or a user's own as `MODULE:FUNCTION`.
+
+    The module may lie in the working directory.
 
     Raises:
         UserError: there is no such reader.
     """
     if name in READERS:
         return READERS[name]
+    if (plugin := find_plugin("readers", name)) is not None:
+        return plugin
     module, _, function = name.partition(":")
     if not module or not function:
-        raise UserError(
-            f"--from: no reader {name!r}; choose from {', '.join(READERS)}, or name your own MODULE:FUNCTION"
-        )
+        raise UserError(f"--from: no reader {name!r}; {there_are('readers', READERS, name)}")
     try:
         reader: Reader = find_object(name)
     except (ImportError, AttributeError) as error:
