@@ -38,13 +38,19 @@ def numeric_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> Outcome:
     references = [number for text in task.answers if (number := first_number(text)) is not None]
     if not references:
         return Unscorable("task", f"{task.place}: none of its answers has a number")
-    marked = tagged_answer(answer) or marked_answer(answer)
-    found = list(_numbers(marked if marked is not None else answer))
-    if not found:
+    number = answered_number(answer)
+    if number is None:
         return Scored(0.0)
     tolerance = task.details.get("tolerance")
     allowed = None if tolerance is None else Decimal(str(tolerance))
-    return Scored(float(any(_agree(found[-1], reference, allowed) for reference in references)))
+    return Scored(float(any(_agree(number, reference, allowed) for reference in references)))
+
+
+def answered_number(answer: str) -> Decimal | None:
+    """The number that an answer gives: the last one of what is marked, else of the whole; None where there is none."""
+    marked = tagged_answer(answer) or marked_answer(answer)
+    numbers = list(_numbers(answer if marked is None else marked))
+    return numbers[-1] if numbers else None
 
 
 def first_number(text: str) -> Decimal | None:

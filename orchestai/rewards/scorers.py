@@ -108,7 +108,7 @@ def find_scorer(name: Any) -> Any:
     """
     if not isinstance(name, str):
         return name
-    if (known := SCORERS.get(_EARLIER_NAMES.get(name, name))) is not None:
+    if (known := SCORERS.get(canonical_name(name))) is not None:
         return known
     if (plugin := find_plugin("scorers", name)) is not None:
         return plugin
@@ -118,6 +118,11 @@ def find_scorer(name: Any) -> Any:
         return find_object(name)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"scorer {name!r} cannot be imported: {error}") from None
+
+
+def canonical_name(name: str) -> str:
+    """Today's name of a scorer that had another in earlier versions."""
+    return _EARLIER_NAMES.get(name, name)
 
 
 def scorer_of(task: Task) -> Scorer:
@@ -135,7 +140,7 @@ def scorer_of(task: Task) -> Scorer:
 
 def answer_format(task: Task) -> str:
     """What whoever writes the answer is told about its form, so that the scorer can read it; may be empty."""
-    return _FORMATS.get(_EARLIER_NAMES.get(task.scorer_name, task.scorer_name), "")
+    return _FORMATS.get(canonical_name(task.scorer_name), "")
 
 
 def refuse_unscorable(tasks: Sequence[Task]) -> None:

@@ -20,7 +20,8 @@ WHOLE = "whole: "
 WHOLE_CASCADE = "whole: cascade"
 HEURISTIC = "heuristic planner"
 RANDOM, CHEAPEST, PRIOR, NEAREST = "random workers", "cheapest worker", "per-type prior", "kNN"
-CASCADE, REFERENCE, SAMPLE_K, ORACLE = "cascade per step", "reference + prior", "sample-k-and-check", "oracle"
+CASCADE, REFERENCE, ORACLE = "cascade per step", "reference + prior", "oracle"
+SAMPLE_K, SELF_CONSISTENCY = "sample-k-and-check", "self-consistency"
 
 
 class ReassignedPlanner:

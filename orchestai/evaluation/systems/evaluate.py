@@ -164,6 +164,8 @@ async def evaluate(
         others = baselines.whole_rows(config.workers) | baselines.step_rows(
             config.planner, config.workers, plans, log, logged.embed
         )
+        if not any(task.reference for task in tasks):
+            others.pop(baselines.REFERENCE, None)
         rows += await _run(runner, others, bar)
         sampled = await _sampled(config.workers, rows, len(planners) - 1, runner, open_executor, bar)
         if sampled is not None:
@@ -242,7 +244,7 @@ async def _sampled(
     open_executor: OpenExecutor | None,
     bar: _Bar,
 ) -> SampleK | None:
-    """Sample-k-and-check at the mean cost of row `ours`."""
+    """Sample-k-and-check, or self-consistency, at the mean cost of row `ours`."""
     name = strongest_sampler(workers)
     if name is None or open_executor is None:
         return None

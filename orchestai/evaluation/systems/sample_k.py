@@ -1,4 +1,8 @@
-"""Sample-k-and-check: the strongest sampling worker asked for the whole task, for as much money as a planner spends."""
+"""The strongest sampling worker asked for the whole task several times, for as much money as a planner spends.
+
+Programs are sampled until one passes the visible examples (sample-k-and-check); of texts the one is kept that most
+agree on (self-consistency).
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,13 @@ from typing import TypeAlias
 
 from orchestai.config import WorkersConfig
 from orchestai.evaluation.statistics import mean
-from orchestai.evaluation.systems.baselines import SAMPLE_K
+from orchestai.evaluation.systems.baselines import SAMPLE_K, SELF_CONSISTENCY
 from orchestai.evaluation.systems.results import SystemRow
 from orchestai.evaluation.systems.runner import Runner
+from orchestai.evaluation.systems.self_consistency import SelfConsistency
 from orchestai.execution.judging import JudgingExecutor
 from orchestai.planner.baselines.reference import WholePlanner
+from orchestai.workers.prices import prices_of
 
 OpenExecutor: TypeAlias = Callable[[WorkersConfig], AbstractAsyncContextManager[JudgingExecutor]]
 """Opens an executor on other workers than those of the pool."""
@@ -66,13 +72,16 @@ async def sample_k(
     cost = mean(asked_whole.values("cost_usd"))
     if name is None or not math.isfinite(budget_usd) or not cost > 0:
         return None
-    k = next_k(workers.pool[name].samples, cost, budget_usd)
+    texts = not any(task.wants_program for task in runner.tasks)
+    label = SELF_CONSISTENCY if texts else SAMPLE_K
+    k = next_k(1 if texts else workers.pool[name].samples, cost, budget_usd)
     tried: dict[int, tuple[float, SystemRow]] = {}
     while k not in tried and len(tried) < _TRIES:
-        worker = workers.pool[name].model_copy(update={"samples": k})
+        worker = workers.pool[name].model_copy(update={"samples": 1 if texts else k})
         alone = workers.model_copy(update={"pool": {SAMPLE_K: worker}, "cascade": ()})
         async with open_executor(alone) as executor:
-            row = await runner.beside(executor).row(SAMPLE_K, WholePlanner(SAMPLE_K), start(f"{SAMPLE_K}, k={k}"))
+            asked = SelfConsistency(executor, k, prices_of(worker)) if texts else executor
+            row = await runner.beside(asked).row(label, WholePlanner(SAMPLE_K), start(f"{label}, k={k}"))
         cost = mean(row.values("cost_usd"))
         tried[k] = cost, row
         if not cost > 0 or budget_usd <= cost <= _CLOSE_ENOUGH * budget_usd:
