@@ -4,14 +4,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from orchestai.config.contract import Contract
+    from orchestai.orchestrator import Orchestrator, RunResult
     from orchestai.outcome import Outcome, Scored, Unscorable
     from orchestai.workflow import Subtask, Workflow, WorkflowError
 
 __version__ = "0.1.0"
 
-__all__ = ["Outcome", "Scored", "Subtask", "Unscorable", "Workflow", "WorkflowError", "__version__"]
+__all__ = [
+    "Contract",
+    "Orchestrator",
+    "Outcome",
+    "RunResult",
+    "Scored",
+    "Subtask",
+    "Unscorable",
+    "Workflow",
+    "WorkflowError",
+    "__version__",
+]
 
 _HOME = {
+    "Contract": "orchestai.config.contract",
+    **dict.fromkeys(("Orchestrator", "RunResult"), "orchestai.orchestrator"),
     **dict.fromkeys(("Outcome", "Scored", "Unscorable"), "orchestai.outcome"),
     **dict.fromkeys(("Subtask", "Workflow", "WorkflowError"), "orchestai.workflow"),
 }

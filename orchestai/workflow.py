@@ -112,6 +112,16 @@ class Workflow(BaseModel):
         parents = {parent for subtask in self.subtasks for parent in subtask.depends_on}
         return [subtask for subtask in self.subtasks if subtask.id not in parents]
 
+    def answering(self) -> str:
+        """Id of the subtask that answers for the whole task: the last sink."""
+        sinks = {subtask.id for subtask in self.sinks()}
+        return [subtask.id for subtask in self.order() if subtask.id in sinks][-1]
+
+    def needed(self) -> set[str]:
+        """Ids of the subtask that answers and of all that it depends on."""
+        last = self.answering()
+        return {last, *nx.ancestors(self.graph(), last)}
+
     def adjacency(self) -> list[list[int]]:
         """(n, n) matrix in the order listed; entry [i][j] is 1 where subtask j depends on subtask i."""
         place = {subtask.id: i for i, subtask in enumerate(self.subtasks)}

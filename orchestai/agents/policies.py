@@ -23,7 +23,7 @@ from orchestai.lm import loading
 from orchestai.lm.chat_rendering import IncrementalChatRenderer
 from orchestai.lm.model_keys import AGENTS, ModelKeys
 from orchestai.lm.token_policy import TokenPolicy
-from orchestai.planner.checkpoint import without_suffix
+from orchestai.planner.checkpoint_files import without_suffix
 from orchestai.storage import artifacts, digests
 from orchestai.tasks.seen_tasks import SeenTasks
 

@@ -25,7 +25,7 @@ from orchestai.agents.workflows.single import SingleAgent
 from orchestai.config import BackendConfig
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
-from orchestai.planner.checkpoint import last_of, without_suffix
+from orchestai.planner.checkpoint_files import last_of, without_suffix
 from orchestai.sandbox import Sandbox
 from orchestai.storage import artifacts
 from orchestai.storage.folder_lock import locked

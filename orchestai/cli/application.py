@@ -20,6 +20,7 @@ from orchestai.cli.evaluate_plans import evaluate_plans
 from orchestai.cli.options import console
 from orchestai.cli.plan import plan
 from orchestai.cli.prepare import prepare, prepare_plans
+from orchestai.cli.run import run
 from orchestai.cli.score import score
 from orchestai.cli.train import train, train_phase1, train_phase2
 from orchestai.errors import InfrastructureError, UserError
@@ -40,6 +41,7 @@ class _Commands(TyperGroup):
 
 
 app = typer.Typer(name="orchestai", cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+app.command()(run)
 app.command()(collect)
 app.command()(prepare)
 app.command()(prepare_plans)

@@ -62,7 +62,8 @@ async def run_collect(
     from orchestai.execution.reward import reward_form
     from orchestai.execution.runtime import open_runtime
     from orchestai.outcome import Reward
-    from orchestai.planner.checkpoint import is_checkpoint, reference_of
+    from orchestai.planner.checkpoint import reference_of
+    from orchestai.planner.checkpoint_files import is_checkpoint
     from orchestai.planner.registry import planner_for
     from orchestai.storage import artifacts
     from orchestai.storage.folder_lock import locked

@@ -47,7 +47,7 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
     Raises:
         UserError: a stage failed, or `output_dir` holds the stages of another configuration.
     """
-    from orchestai.planner.checkpoint import is_checkpoint
+    from orchestai.planner.checkpoint_files import is_checkpoint
     from orchestai.storage import artifacts
     from orchestai.training.supervised.train import train as train_phase1
 

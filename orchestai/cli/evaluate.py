@@ -54,7 +54,8 @@ async def run_evaluate(
     from orchestai.execution.log import read_log
     from orchestai.execution.record import measured_in
     from orchestai.execution.runtime import open_runtime
-    from orchestai.planner.checkpoint import is_checkpoint, load_planner, reference_of, seen_by
+    from orchestai.planner.checkpoint import load_planner, reference_of, seen_by
+    from orchestai.planner.checkpoint_files import is_checkpoint
     from orchestai.rewards.scorers import refuse_unscorable
     from orchestai.storage import artifacts
     from orchestai.tasks.splits import open_splits

@@ -31,7 +31,8 @@ def evaluate_plans(
     from orchestai.evaluation.plans.evaluate import evaluate_plans as run_evaluation
     from orchestai.evaluation.plans.evaluate import tested_plans
     from orchestai.evaluation.plans.metrics import SAME_STEP, sentence_embedder
-    from orchestai.planner.checkpoint import is_checkpoint, load_planner, seen_by
+    from orchestai.planner.checkpoint import load_planner, seen_by
+    from orchestai.planner.checkpoint_files import is_checkpoint
     from orchestai.planner.slots.encoder import MINILM, open_encoder
     from orchestai.storage import artifacts
 

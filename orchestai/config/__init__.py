@@ -2,6 +2,7 @@
 
 from orchestai.config.adam import AdamConfig
 from orchestai.config.backend import BackendConfig, VllmConfig
+from orchestai.config.contract import Contract
 from orchestai.config.load import DEFAULT_CONFIG, check_workers, load, load_config, read
 from orchestai.config.planner import (
     BASE,
@@ -36,6 +37,7 @@ __all__ = [
     "AdamConfig",
     "BackendConfig",
     "Config",
+    "Contract",
     "ExecutionConfig",
     "LanguageConfig",
     "LinkerConfig",

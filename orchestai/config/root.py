@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from orchestai.config.contract import Contract
 from orchestai.config.planner import PlannerConfig
 from orchestai.config.rl import Phase2Config, RewardsConfig, choose_form
 from orchestai.config.running import ExecutionConfig, SandboxConfig, TasksConfig
@@ -37,6 +38,7 @@ class Config(RootSection):
     tasks: TasksConfig = TasksConfig()
     execution: ExecutionConfig = ExecutionConfig()
     sandbox: SandboxConfig = SandboxConfig()
+    contract: Contract = Contract()
     training: TrainingConfig = Field(TrainingConfig(), validate_default=True)
     rewards: RewardsConfig = Field(RewardsConfig(), validate_default=True)
     logging: LoggingConfig = LoggingConfig()

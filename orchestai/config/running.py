@@ -75,7 +75,7 @@ class ExecutionConfig(Section):
     """Seconds for one workflow. Past it by the workers' measured latencies, what is unfinished fails; past it by the
     wall clock alone (the workers were busy with other workflows), the episode is unscorable."""
     max_cost_usd: float | None = Field(None, gt=0)
-    """No further worker is asked once a workflow has cost so much."""
+    """US dollars: no worker is asked whose answer might make a workflow cost more."""
     concurrency: int = Field(128, ge=1)
     """Workflows executed at a time."""
 

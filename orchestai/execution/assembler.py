@@ -44,7 +44,7 @@ def assemble(task: Task, workflow: Workflow, outputs: Mapping[str, str], kind: L
     Args:
         outputs: output of each subtask by id; a missing or broken one fails when the program calls it.
     """
-    last = answering(workflow)
+    last = workflow.answering()
     answer = outputs.get(last, "")
     if not task.wants_program:
         return answer
@@ -55,15 +55,19 @@ def assemble(task: Task, workflow: Workflow, outputs: Mapping[str, str], kind: L
     return _compose(task, workflow, outputs, last)
 
 
+def assemble_part(task: Task, workflow: Workflow, outputs: Mapping[str, str], kind: Literal["dataflow", "sink"]) -> str:
+    """The answer that those subtasks give which have outputs: that of the last of them; empty without any."""
+    done = [subtask.id for subtask in workflow.order() if subtask.id in outputs]
+    if not done:
+        return ""
+    if hands_on_texts(task, kind) or len(workflow) == 1:
+        return outputs[done[-1]]
+    return _compose(task, workflow, outputs, done[-1])
+
+
 def hands_on_texts(task: Task, kind: Literal["dataflow", "sink"]) -> bool:
     """Whether workers read what the steps before theirs gave, instead of writing functions that are called with it."""
     return kind == "sink" or not task.wants_program
-
-
-def answering(workflow: Workflow) -> str:
-    """Id of the subtask that answers for the whole task: the last sink."""
-    sinks = {subtask.id for subtask in workflow.sinks()}
-    return [subtask.id for subtask in workflow.order() if subtask.id in sinks][-1]
 
 
 def _compose(task: Task, workflow: Workflow, outputs: Mapping[str, str], last: str) -> str:

@@ -9,7 +9,8 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from orchestai.errors import FaultKind
-from orchestai.execution.result import Attempt, JudgedExecution
+from orchestai.execution.receipt import Receipt
+from orchestai.execution.result import Attempt, Execution, JudgedExecution
 from orchestai.execution.reward_reference import Reference, typical
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.tasks.task import Task
@@ -78,13 +79,15 @@ class ExecutionRecord(BaseModel):
         latency_ms: critical path.
         repetition: index of this execution of the task by this planner.
         pool: worker names, which `planner_outputs.model_selections` indexes.
-        outcome: `unscorable` executions say nothing about the plan; `fault` says what failed, `error` says why.
+        outcome: `unjudged` are runs for people, whose answers nobody has judged yet; `unscorable` executions say
+            nothing about the plan: `fault` says what failed, `error` says why.
         fault: None where scored, and in logs of earlier versions.
         scorer: name of what judged the answer; empty in logs of earlier versions.
         score: what it gave, for unit tests the share of hidden ones passed; None where unscorable.
         reward: as configured when the execution was logged; None where unscorable, and in the relative form as long as
             nothing is measured to compare costs with.
         sandbox: level and isolation under which the hidden tests ran, e.g. `namespaces/split`.
+        answer, receipt: of runs for people.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -105,7 +108,7 @@ class ExecutionRecord(BaseModel):
     latency_ms: float = Field(ge=0)
     planner_outputs: PlanOutputs
     execution_result: RunOutputs
-    outcome: Literal["scored", "unscorable"] = "scored"
+    outcome: Literal["scored", "unscorable", "unjudged"] = "scored"
     fault: FaultKind | None = None
     scorer: str = ""
     score: float | None = None
@@ -116,6 +119,29 @@ class ExecutionRecord(BaseModel):
     error: str | None = None
     pool: tuple[str, ...] = ()
     subtasks: tuple[SubtaskRecord, ...] = ()
+    answer: str = Field("", exclude_if=lambda answer: not answer)
+    receipt: Receipt | None = Field(None, exclude_if=lambda receipt: receipt is None)
+
+    @classmethod
+    def from_run(cls, execution: Execution, task: Task, receipt: Receipt, pool: Sequence[str]) -> ExecutionRecord:
+        """A run for somebody who has asked; its answer is not judged."""
+        return cls(
+            **_about(task),
+            **_ran(execution, pool),
+            run_id=receipt.run_id,
+            planner=receipt.planner,
+            planning=receipt.planning,
+            success=False,
+            execution_result=RunOutputs(
+                success=False,
+                outputs=execution.outputs,
+                total_cost=execution.total_cost,
+                total_latency_ms=execution.total_latency_ms,
+            ),
+            outcome="unjudged",
+            answer=execution.answer,
+            receipt=receipt,
+        )
 
     @classmethod
     def from_execution(
@@ -130,21 +156,13 @@ class ExecutionRecord(BaseModel):
         planning: Usage | None = None,
     ) -> ExecutionRecord:
         outcome = execution.outcome
-        subtasks = execution.workflow.subtasks
-        place = {name: i for i, name in enumerate(pool)}
         return cls(
             **_about(task),
+            **_ran(execution, pool),
             planner=planner,
             planning=planning,
             repetition=repetition,
             success=execution.success,
-            cost=execution.total_cost,
-            latency_ms=execution.total_latency_ms,
-            planner_outputs=PlanOutputs(
-                model_selections=tuple(place.get(subtask.worker, -1) for subtask in subtasks),
-                task_types=tuple(subtask.task_type for subtask in subtasks),
-                workflow_graph=WorkflowGraph(adjacency=tuple(map(tuple, execution.workflow.adjacency()))),
-            ),
             execution_result=RunOutputs.model_validate(execution),
             outcome="unscorable" if isinstance(outcome, Unscorable) else "scored",
             fault=outcome.kind if isinstance(outcome, Unscorable) else None,
@@ -153,19 +171,6 @@ class ExecutionRecord(BaseModel):
             tests_passed=execution.tests_passed,
             tests_total=execution.tests_total,
             sandbox=execution.sandbox,
-            error=execution.error,
-            pool=tuple(pool),
-            subtasks=tuple(
-                SubtaskRecord(
-                    **subtask.model_dump(),
-                    status=result.status,
-                    answered_by=result.worker,
-                    passed_check=result.passed_check,
-                    error=result.error,
-                    attempts=result.attempts,
-                )
-                for subtask, result in zip(subtasks, execution.results, strict=True)
-            ),
         )
 
     @classmethod
@@ -205,6 +210,8 @@ class ExecutionRecord(BaseModel):
     @property
     def judgment(self) -> Outcome:
         """The outcome; logs of earlier versions do not say what kind of fault made one unscorable."""
+        if self.outcome == "unjudged":
+            return Unscorable("task", "nobody has judged this run")
         if self.outcome == "unscorable":
             return Unscorable(self.fault or "internal", self.error or "unknown")
         return Scored(float(self.success) if self.score is None else self.score)
@@ -227,4 +234,32 @@ def _about(task: Task) -> dict[str, Any]:
         "split": task.split,
         "instruction": task.instruction,
         "scorer": task.scorer_name,
+    }
+
+
+def _ran(execution: Execution, pool: Sequence[str]) -> dict[str, Any]:
+    """The fields that say what was planned and what became of it."""
+    subtasks = execution.workflow.subtasks
+    place = {name: i for i, name in enumerate(pool)}
+    return {
+        "cost": execution.total_cost,
+        "latency_ms": execution.total_latency_ms,
+        "planner_outputs": PlanOutputs(
+            model_selections=tuple(place.get(subtask.worker, -1) for subtask in subtasks),
+            task_types=tuple(subtask.task_type for subtask in subtasks),
+            workflow_graph=WorkflowGraph(adjacency=tuple(map(tuple, execution.workflow.adjacency()))),
+        ),
+        "error": execution.error,
+        "pool": tuple(pool),
+        "subtasks": tuple(
+            SubtaskRecord(
+                **subtask.model_dump(),
+                status=result.status,
+                answered_by=result.worker,
+                passed_check=result.passed_check,
+                error=result.error,
+                attempts=result.attempts,
+            )
+            for subtask, result in zip(subtasks, execution.results, strict=True)
+        ),
     }

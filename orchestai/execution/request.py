@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from orchestai.execution.assembler import answering, hands_on_texts
+from orchestai.execution.assembler import hands_on_texts
 from orchestai.execution.signature import entry_point, step_signature
 from orchestai.rewards.scorers import answer_format
 from orchestai.tasks.task import Task
@@ -35,7 +35,7 @@ def build_request(
         sample: index of this repetition.
     """
     if hands_on_texts(task, kind):
-        last = subtask.id == answering(workflow)
+        last = subtask.id == workflow.answering()
         program = last and task.wants_program
         return Request(
             instruction=subtask.instruction,

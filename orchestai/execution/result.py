@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.workflow import Workflow
@@ -21,6 +21,8 @@ class Attempt(BaseModel):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost_usd: float = 0.0
+    reserved_usd: float = Field(0.0, exclude_if=lambda usd: not usd)
+    """What it might have cost, where that was set aside before."""
     latency_ms: float = 0.0
     source: str = ""
     usage_estimated: bool = False
@@ -76,6 +78,7 @@ class Execution(BaseModel):
 
     Attributes:
         answer: the assembled final answer, a program or a text as the task wants it.
+        partial: whether a deadline came before all subtasks were done; the answer is then that of the last which is.
         fault: what of the infrastructure failed on the way, if anything did; nothing can be learned from it then.
         total_cost: US dollars, of all attempts.
         total_latency_ms: the critical path, from the measured latencies of the answers; checks and tests are not in it.
@@ -88,6 +91,7 @@ class Execution(BaseModel):
     workflow: Workflow
     results: tuple[SubtaskResult, ...]
     answer: str = ""
+    partial: bool = Field(False, exclude_if=lambda partial: not partial)
     fault: Unscorable | None = None
     total_cost: float = 0.0
     total_latency_ms: float = 0.0

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from orchestai.outcome import Unscorable
 from orchestai.tasks.task import Task
-from orchestai.types import AnyDecisions, DecisionKind, SampleSpec, Scores
 from orchestai.workers.base import Usage
 from orchestai.workflow import Workflow
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from orchestai.types import AnyDecisions, DecisionKind, SampleSpec, Scores
 
 
 @dataclass(frozen=True, eq=False)

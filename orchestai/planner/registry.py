@@ -15,7 +15,7 @@ from orchestai.planner.baselines.few_shot import FewShotPlanner
 from orchestai.planner.baselines.heuristic import HeuristicPlanner
 from orchestai.planner.baselines.random import RandomPlanner
 from orchestai.planner.baselines.reference import ReferencePlanner, WholePlanner, needs_decomposer
-from orchestai.planner.checkpoint import is_checkpoint, load_planner
+from orchestai.planner.checkpoint_files import is_checkpoint
 from orchestai.tasks.task import Task
 from orchestai.workers.pool import WorkerPool
 from orchestai.workers.prices import planner_prices
@@ -72,6 +72,8 @@ def _single(name: str, settings: PlannerConfig, workers: WorkersConfig, pool: Wo
         prices = planner_prices(workers)
         return FewShotPlanner(pool.generator(workers.planner_model), pool.cards, settings, prices)
     if is_checkpoint(name):
+        from orchestai.planner.checkpoint import load_planner
+
         return load_planner(Path(name), settings, workers)
     raise UserError(f"--planner {name}: neither a checkpoint nor one of {NAMES}")
 

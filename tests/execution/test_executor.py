@@ -19,7 +19,7 @@ from orchestai.outcome import Scored, Unscorable
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Limits, Program, Report, Sandbox
 from orchestai.tasks.task import Task
-from orchestai.workers.base import Answer, Request, WorkerError
+from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
 from orchestai.workers.prompts import Chat, Complete
 from orchestai.workflow import Workflow
 
@@ -54,6 +54,9 @@ class Scripted:
         self.latency_ms = latency_ms
         self.asked: list[tuple[str, Request]] = []
         self.in_flight = self.most_in_flight = 0
+
+    def worst_case(self, name: str, request: Request) -> WorstCase:
+        return WorstCase(cost_usd=self.cost_usd)
 
     async def answer(self, name: str, request: Request) -> Answer:
         self.asked.append((name, request))
@@ -350,12 +353,15 @@ async def test_measured_time_over_the_limit_fails_the_subtask(sandbox: Sandbox) 
     assert "workflow's time of 30 s" in (execution.error or "")
 
 
-async def test_no_further_worker_is_asked_past_the_budget(sandbox: Sandbox) -> None:
-    one = executor(sandbox, {"wrong": WRONG}, {"max_cost_usd": 0.4})
+async def test_no_worker_is_asked_whose_answer_might_exceed_the_budget(sandbox: Sandbox) -> None:
+    """A budget of a millionth of a dollar was overspent 450 times, since it was only looked at afterwards."""
+    one = executor(sandbox, {"wrong": WRONG}, {"max_cost_usd": 1.2})
     execution = await one.execute(TASK, workflow("wrong", "good", fallback=("good",)))
     assert [result.status for result in execution.results] == ["done", "done", "skipped"]
     assert len(execution.results[0].attempts) == 1
-    assert "budget of 0.4 USD" in (execution.error or "")
+    assert "max_cost_usd=1.2" in (execution.error or "")
+    assert execution.total_cost == 1.0
+    assert not (await executor(sandbox, {}, {"max_cost_usd": 0.4}).execute(TASK, workflow())).total_cost
 
 
 async def test_an_unassigned_subtask_fails_and_an_unknown_worker_stops_the_command(sandbox: Sandbox) -> None:

@@ -10,6 +10,7 @@ import asyncio
 from orchestai.execution.executor import Executor
 from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.result import Execution
+from orchestai.execution.running import NO_TERMS, Terms
 from orchestai.rewards.voting import majority
 from orchestai.tasks.task import Task
 from orchestai.workers.prices import Prices
@@ -31,9 +32,9 @@ class SelfConsistency(JudgingExecutor):
         self._k = k
         self._prices = prices
 
-    async def run(self, task: Task, workflow: Workflow, sample: int = 0) -> Execution:
+    async def run(self, task: Task, workflow: Workflow, sample: int = 0, terms: Terms = NO_TERMS) -> Execution:
         samples = range(sample * self._k, (sample + 1) * self._k)
-        runs = await asyncio.gather(*(Executor.run(self, task, workflow, each) for each in samples))
+        runs = await asyncio.gather(*(Executor.run(self, task, workflow, each, terms) for each in samples))
         kept = runs[majority(task, [run.answer for run in runs])]
         prompts = [attempt.prompt_tokens for run in runs[1:] for step in run.results for attempt in step.attempts]
         together = {

@@ -16,6 +16,7 @@ from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard, WorkerError
 from orchestai.workers.generation import Generator, Prompt, SamplingParams
 from orchestai.workers.prices import Prices
+from orchestai.workers.token_count import most_tokens
 from orchestai.workflow import WorkflowError
 
 _PREFILL = '{"subtasks": ['
@@ -54,6 +55,10 @@ class FewShotPlanner:
         if here is self._loop:
             raise RuntimeError("FewShotPlanner.plan blocks its own event loop; use asyncio.to_thread or aplan")
         return asyncio.run_coroutine_threadsafe(self.aplan(tasks), self._loop).result()
+
+    def most_usd(self, task: Task) -> float:
+        """What planning a task may cost, every try counted."""
+        return self._generator.tries * self._prices.cost(most_tokens(self.prompt(task.instruction)), _MAX_NEW_TOKENS)
 
     async def aplan(self, tasks: Sequence[Task]) -> list[Plan]:
         """Plan all tasks concurrently."""

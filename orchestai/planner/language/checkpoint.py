@@ -21,6 +21,7 @@ from orchestai.config.section import RootSection
 from orchestai.errors import UserError, first_problem
 from orchestai.lm import loading
 from orchestai.lm.model_keys import PLANNER
+from orchestai.planner.checkpoint_files import METADATA
 from orchestai.planner.language.open_model import open_model, source
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.storage import artifacts, digests
@@ -29,7 +30,7 @@ from orchestai.workers.pool import worker_cards
 FORMAT = "orchestai.language-planner/1"
 """Says what the folder is; the number grows when older programs could not read it."""
 _REMEDY = "pass another checkpoint, or train again"
-METADATA, STATE, _VALUE_HEAD = "orchestai.json", "training_state.pt", "value_head.safetensors"
+STATE, _VALUE_HEAD = "training_state.pt", "value_head.safetensors"
 _OF_THE_WEIGHTS = frozenset(
     {"model", "tiny", "describe", "quote", "few_shot", "lora", "max_prompt_tokens", "max_new_tokens"}
 )

@@ -13,7 +13,8 @@ from rich.console import Console
 from orchestai.config import Config, ExecutionConfig, Phase2Config, RewardsConfig, TasksConfig
 from orchestai.errors import UserError
 from orchestai.execution.runtime import open_runtime
-from orchestai.planner.checkpoint import LAST, fingerprint_of, load_planner, locate, reference_of, save_planner, seen_by
+from orchestai.planner.checkpoint import load_planner, reference_of, save_planner, seen_by
+from orchestai.planner.checkpoint_files import LAST, fingerprint_of, locate
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.rewards.scorers import refuse_unscorable

@@ -11,7 +11,8 @@ from orchestai.config import Config, LoggingConfig
 from orchestai.errors import UserError
 from orchestai.execution.reward import invalid_margin
 from orchestai.execution.runtime import open_runtime
-from orchestai.planner.checkpoint import fingerprint_of, load_planner, reference_of, seen_by
+from orchestai.planner.checkpoint import load_planner, reference_of, seen_by
+from orchestai.planner.checkpoint_files import fingerprint_of
 from orchestai.rewards.scorers import refuse_unscorable
 from orchestai.storage import artifacts
 from orchestai.tasks.suite import data_fingerprint

@@ -16,7 +16,7 @@ from rich.progress import Progress
 from orchestai.config import Config, Phase1Config, TasksConfig
 from orchestai.data.training_file import TrainingExample, data_fingerprint, logged_reference
 from orchestai.errors import UserError
-from orchestai.planner.checkpoint import without_suffix
+from orchestai.planner.checkpoint_files import without_suffix
 from orchestai.progress import open_progress
 from orchestai.storage import artifacts
 from orchestai.tasks.seen_tasks import SeenTasks

@@ -10,7 +10,8 @@ import torch
 
 from orchestai.config import Config
 from orchestai.errors import UserError
-from orchestai.planner.checkpoint import fingerprint_of, is_checkpoint, load_planner, save_planner
+from orchestai.planner.checkpoint import load_planner, save_planner
+from orchestai.planner.checkpoint_files import fingerprint_of, is_checkpoint
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.planner.language.plan_text import write_plan
 from orchestai.planner.language.planner import LanguagePlanner

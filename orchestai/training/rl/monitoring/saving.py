@@ -11,7 +11,7 @@ from typing import Any
 from accelerate import Accelerator
 
 from orchestai.config import RlConfig
-from orchestai.planner.checkpoint import LAST, without_suffix
+from orchestai.planner.checkpoint_files import LAST, without_suffix
 from orchestai.storage import artifacts
 from orchestai.training.distributed import on_main
 from orchestai.training.learner import Learner

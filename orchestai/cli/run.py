@@ -1,0 +1,95 @@
+"""`orchestai run`: the answer to an instruction, under a contract, with its receipt."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from orchestai.cli.options import CHECKPOINTS, CONFIG, EXECUTION_LOGS, ConfigFile, Overrides, flag, override, say
+from orchestai.errors import UserError
+
+if TYPE_CHECKING:
+    from orchestai.config import Config
+    from orchestai.orchestrator import AnswerKind, RunResult
+
+
+def run(
+    instruction: Annotated[str, typer.Argument(help="What is to be done.", show_default=False)] = "",
+    config: ConfigFile = CONFIG,
+    checkpoint: Annotated[
+        str | None,
+        flag("checkpoint", "Planner; else the latest in checkpoints/, or the cascade is asked for all of it."),
+    ] = None,
+    max_cost_usd: Annotated[float | None, flag("max_cost_usd", "Most that the answer may cost, in US dollars.")] = None,
+    deadline_s: Annotated[float | None, flag("deadline_s", "Seconds after which there is an answer.")] = None,
+    max_calls: Annotated[int | None, flag("max_calls", "Most requests to models and tools.")] = None,
+    allow: Annotated[str | None, flag("allow", "Workers that may be asked, separated by commas.")] = None,
+    answer: Annotated[
+        str | None, flag("answer", "`program` or `text`; without it, what the configured suite's tasks want.")
+    ] = None,
+    log: Annotated[Path, flag("log", "Folder of the execution log that the run is appended to.")] = EXECUTION_LOGS,
+    replay: Annotated[
+        str | None, flag("replay", "FILE#RUN of a log: run its workflow again on the answers in the log.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print answer, workflow and receipt as JSON.")] = False,
+    overrides: Overrides = None,
+) -> None:
+    """Plan an instruction, run the plan on the pool, and print the answer; the steps and the receipt go to stderr."""
+    from orchestai.cli.run_view import as_json as to_json
+    from orchestai.config import load_config
+
+    limits = [
+        *override("contract.max_cost_usd", max_cost_usd),
+        *override("contract.deadline_s", deadline_s),
+        *override("contract.max_calls", max_calls),
+        *override("contract.allow", None if allow is None else [name.strip() for name in allow.split(",")]),
+    ]
+    if replay is not None:
+        _replay(load_config(config, [*([instruction] if instruction else []), *(overrides or [])]), replay)
+        return
+    if not instruction.strip():
+        raise UserError('say what is to be done: orchestai run "..."')
+    if answer not in (None, "program", "text"):
+        raise UserError(f"--answer {answer}: it is either program or text")
+    loaded = load_config(config, [*limits, *(overrides or [])])
+    kind = cast("AnswerKind | None", answer)
+    result = asyncio.run(_run(loaded, instruction, checkpoint or _latest(), kind, log, quiet=as_json))
+    print(to_json(result) if as_json else result.answer)
+    if result.receipt.status == "failed":
+        raise typer.Exit(1)
+
+
+def _latest() -> str | None:
+    for name in ("phase2_best.pth", "phase2_best", "phase1_best.pth", "phase1_best"):
+        if (CHECKPOINTS / name).exists():
+            return str(CHECKPOINTS / name)
+    return None
+
+
+async def _run(
+    config: Config, instruction: str, checkpoint: str | None, kind: AnswerKind | None, log: Path, *, quiet: bool
+) -> RunResult:
+    from orchestai.cli.run_view import RunView, show_receipt
+    from orchestai.orchestrator import Orchestrator
+
+    async with Orchestrator.open(checkpoint, config, log=log) as orchestrator:
+        if quiet:
+            return await orchestrator.run(instruction, answer=kind)
+        say(f"planner: {orchestrator.planner}")
+        with RunView() as view:
+            result = await orchestrator.run(instruction, answer=kind, listen=view.listen)
+        show_receipt(result.receipt)
+        return result
+
+
+def _replay(config: Config, where: str) -> None:
+    from orchestai.execution.replay import find_run, replay
+
+    record = find_run(where)
+    execution = asyncio.run(replay(record, config.execution, config.sandbox))
+    same = "the same answer as" if execution.answer == record.answer else "another answer than"
+    say(f"{where}: {same} in the log, {execution.total_cost:.6g} USD and {execution.total_latency_ms:.0f} ms then")
+    print(execution.answer)

@@ -1,0 +1,146 @@
+"""A run on the terminal: its nodes as they come, then the receipt."""
+
+from __future__ import annotations
+
+import json
+from types import TracebackType
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from orchestai.cli.options import console
+from orchestai.execution.events import AnswerChecked, NodeDone, NodeStarted, Planned, WorkerAsked
+from orchestai.execution.receipt import AskedWorker, NodeReceipt, Receipt
+from orchestai.execution.result import Attempt
+from orchestai.orchestrator import Event, RunResult
+from orchestai.workflow import Workflow
+
+_WIDTH = 72
+
+
+class RunView:
+    """Shows a workflow as a tree while it runs (a context manager); without a terminal, line by line."""
+
+    def __init__(self) -> None:
+        self._workflow: Workflow | None = None
+        self._states: dict[str, str] = {}
+        self._live = Live(console=console, get_renderable=self._tree, refresh_per_second=8, transient=False)
+
+    def __enter__(self) -> RunView:
+        if console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if console.is_terminal:
+            self._live.stop()
+
+    def listen(self, event: Event) -> None:
+        """Show what has happened."""
+        if isinstance(event, Planned):
+            self._workflow = event.workflow
+            plan = f"plan: {len(event.workflow)} steps, at most {event.reserved_usd:.6g} USD"
+            console.print("; ".join([plan, *event.changes]), highlight=False, markup=False, soft_wrap=True)
+        elif isinstance(event, NodeStarted):
+            self._set(event.node, "ready")
+        elif isinstance(event, WorkerAsked):
+            self._set(event.node, f"asking {event.worker}")
+        elif isinstance(event, AnswerChecked):
+            self._set(event.node, _of_attempt(event.attempt))
+        elif isinstance(event, NodeDone):
+            result = event.result
+            self._set(event.node, f"done by {result.worker}" if result.status == "done" else str(result.error))
+
+    def _set(self, node: str, state: str) -> None:
+        self._states[node] = state
+        if not console.is_terminal:
+            console.print(f"{node}: {state}", highlight=False, markup=False, soft_wrap=True)
+
+    def _tree(self) -> RenderableType:
+        if self._workflow is None:
+            return Text("planning ...")
+        root = Tree("workflow")
+        branches: dict[str, Tree] = {}
+        for subtask in self._workflow.order():
+            parent = branches[subtask.depends_on[-1]] if subtask.depends_on else root
+            others = (
+                f" [dim](also after {', '.join(subtask.depends_on[:-1])})[/]" if len(subtask.depends_on) > 1 else ""
+            )
+            words = escape(_short(subtask.instruction))
+            state = escape(self._states.get(subtask.id, "waiting"))
+            branches[subtask.id] = parent.add(f"[bold]{escape(subtask.id)}[/] {words}{others} [cyan]{state}[/]")
+        return root
+
+
+def show_receipt(receipt: Receipt) -> None:
+    """Print what a run took, node by node."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("node", "worker", "tokens in", "out", "USD reserved", "USD spent", "ms", "check", "then"):
+        table.add_column(name, justify="right" if name.startswith(("tokens", "out", "USD", "ms")) else "left")
+    for node in receipt.nodes:
+        for row in _rows(node):
+            table.add_row(*map(escape, row))
+    times = f"critical path {' > '.join(receipt.critical_path)}: {receipt.critical_path_ms:.0f} ms"
+    spent = f"spent {receipt.spent_usd:.6g} of {receipt.reserved_usd:.6g} USD reserved, {receipt.calls} requests"
+    if receipt.unsettled_usd:
+        spent += f"; of it up to {receipt.unsettled_usd:.6g} USD for requests whose bills nobody saw"
+    if receipt.disputed_usd:
+        spent += f"; {receipt.disputed_usd:.6g} USD more were billed than may be"
+    lines = [
+        f"{receipt.status}: {spent}",
+        f"{times}; planning {receipt.planning_ms:.0f} ms; all in all {receipt.wall_ms:.0f} ms",
+        *([f"again: {receipt.replay}"] if receipt.replay else []),
+    ]
+    console.print(Group(table, *(Text(line) for line in lines)), soft_wrap=True)
+
+
+def as_json(result: RunResult) -> str:
+    """Answer, workflow and receipt."""
+    return json.dumps(
+        {
+            "answer": result.answer,
+            "workflow": result.workflow.to_dict(),
+            "receipt": result.receipt.model_dump(mode="json"),
+        },
+        indent=2,
+        ensure_ascii=False,
+    )
+
+
+def _rows(node: NodeReceipt) -> list[tuple[str, ...]]:
+    if not node.asked:
+        return [(node.node, "nobody", "", "", "", "", "", "", node.error or "")]
+    return [(node.node if place == 0 else "", *_row(asked)) for place, asked in enumerate(node.asked)]
+
+
+def _row(asked: AskedWorker) -> tuple[str, ...]:
+    check = {True: "passed", False: "failed", None: ""}[asked.check]
+    estimated = "~" if asked.usage_estimated else ""
+    return (
+        asked.worker,
+        f"{estimated}{asked.prompt_tokens}",
+        f"{estimated}{asked.completion_tokens}",
+        f"{asked.reserved_usd:.6g}",
+        f"{asked.spent_usd:.6g}",
+        f"{asked.latency_ms:.0f}",
+        check,
+        _short(asked.why_next),
+    )
+
+
+def _of_attempt(attempt: Attempt) -> str:
+    if attempt.error is not None:
+        return f"{attempt.worker}: {attempt.error}"
+    checked = {True: ", its check passed", False: ", its check failed", None: ""}[attempt.passed_check]
+    return f"{attempt.worker} answered{checked}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..."

@@ -1,0 +1,112 @@
+"""What one run may still spend: every call is admitted before it is made, and settled after."""
+
+from __future__ import annotations
+
+from orchestai.config.contract import Contract
+from orchestai.execution.bounds import Call, PlanBounds
+from orchestai.execution.ledger import InsufficientFundsError, Reservation, pico, usd, whole
+from orchestai.workers.base import WorstCase
+
+
+class NotAdmittedError(Exception):
+    """A worker may not be asked; the message says why."""
+
+
+class Budget:
+    """Holds one run to its contract.
+
+    What a run has spent and may yet spend in calls that are on their way never exceeds its reservation, nor this the
+    contract. A call that turns out to be longer than planned for takes what other calls have left over, and then more
+    of the ledger, where the contract has room.
+
+    Args:
+        bounds: of the calls planned; what they come to is reserved already.
+
+    Attributes:
+        calls: requests that were sent, or may have been.
+        disputed_usd: what workers billed beyond what they may; it is not counted as spent.
+        unsettled_usd: of what counts as spent, the bills that nobody saw, at their most.
+    """
+
+    def __init__(self, contract: Contract, reservation: Reservation, bounds: PlanBounds | None = None) -> None:
+        self.contract = contract
+        self.reservation = reservation
+        self.calls = 0
+        self.disputed_usd = 0.0
+        self.unsettled_usd = 0.0
+        planned = bounds.calls if bounds is not None else {}
+        self._to_come = {call: pico(worst.cost_usd) for call, worst in planned.items()}
+        self._on_the_way: dict[Call, int] = {}
+        self._overbilled: set[str] = set()
+
+    def admit(self, call: Call, worst: WorstCase) -> None:
+        """Let a call be made; `settle` or `abandon` must follow.
+
+        Args:
+            worst: its worst case, with the inputs that there are.
+
+        Raises:
+            NotAdmittedError: the contract has no room for it, or the worker has billed more than it may in this run.
+        """
+        worker = call[1]
+        if self.contract.allow and worker not in self.contract.allow:
+            raise NotAdmittedError(f"not asked: the contract does not allow {worker!r}")
+        if worker in self._overbilled:
+            raise NotAdmittedError(f"not asked: {worker!r} has billed more than it may in this run")
+        most = self.contract.max_calls
+        if most is not None and self.calls + worst.calls > most:
+            raise NotAdmittedError(f"not asked: up to {worst.calls} more requests would exceed max_calls={most}")
+        amount = pico(worst.cost_usd)
+        self._make_room(call, amount)
+        self._to_come.pop(call, None)
+        self._on_the_way[call] = amount
+        self.calls += worst.calls
+
+    def settle(self, call: Call, cost_usd: float) -> str:
+        """Count what a call has cost.
+
+        Returns:
+            What is wrong with the bill; empty if nothing is, or the run is closed. What is beyond the worst case is not
+            counted as spent, and the worker is not asked again in this run.
+        """
+        if call not in self._on_the_way:
+            return ""
+        most, billed = self._on_the_way.pop(call), pico(cost_usd)
+        self.reservation.spend(min(billed, most))
+        if billed <= most:
+            return ""
+        self.disputed_usd += usd(billed - most)
+        self._overbilled.add(call[1])
+        return f"{call[1]!r} billed {cost_usd:.9g} USD and may bill {usd(most):.9g} at most for this request"
+
+    def abandon(self, call: Call) -> None:
+        """Count a call whose bill nobody saw, since it failed or was cut off, with the most that it can be."""
+        most = self._on_the_way.pop(call, 0)
+        self.reservation.spend(most)
+        self.unsettled_usd += usd(most)
+
+    def close(self) -> None:
+        """Abandon what is still on its way; whatever it brings later is of no account."""
+        for call in list(self._on_the_way):
+            self.abandon(call)
+
+    def forgo(self, subtask: str) -> None:
+        """Give up the calls of a subtask that are not needed any more."""
+        for call in [call for call in self._to_come if call[0] == subtask]:
+            del self._to_come[call]
+
+    def _make_room(self, call: Call, amount: int) -> None:
+        """Extend the reservation where what is spent, on its way and to come does not leave enough for this call."""
+        others = sum(other for planned, other in self._to_come.items() if planned != call)
+        needed = self.reservation.spent + sum(self._on_the_way.values()) + others + amount
+        if needed <= self.reservation.amount:
+            return
+        limit = self.contract.max_cost_usd
+        if limit is not None and needed > whole(limit):
+            raise NotAdmittedError(
+                f"not asked: the request may cost {usd(amount):.9g} USD, and max_cost_usd={limit:g} has no room for it"
+            )
+        try:
+            self.reservation.extend(needed - self.reservation.amount)
+        except InsufficientFundsError as error:
+            raise NotAdmittedError(f"not asked: the request may cost {usd(amount):.9g} USD, and {error}") from None

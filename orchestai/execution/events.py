@@ -1,0 +1,80 @@
+"""What happens while a workflow runs, for whoever listens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+
+from orchestai.execution.receipt import Receipt
+from orchestai.execution.result import Attempt, SubtaskResult
+from orchestai.workflow import Workflow
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Planned(_Event):
+    """There is a plan that keeps the contract.
+
+    Attributes:
+        planner: who made it.
+        reserved_usd: its worst case, which is set aside.
+        changes: what was changed of it to keep the contract.
+    """
+
+    type: Literal["planned"] = "planned"
+    workflow: Workflow
+    planner: str
+    reserved_usd: float
+    changes: tuple[str, ...] = ()
+
+
+class NodeStarted(_Event):
+    """The parents of a subtask are done."""
+
+    type: Literal["node_started"] = "node_started"
+    node: str
+
+
+class WorkerAsked(_Event):
+    """A worker is asked."""
+
+    type: Literal["attempt"] = "attempt"
+    node: str
+    worker: str
+
+
+class AnswerChecked(_Event):
+    """A worker has answered or failed; `attempt` has the answer, its price and what the visible check says of it."""
+
+    type: Literal["check"] = "check"
+    node: str
+    attempt: Attempt
+
+
+class NodeDone(_Event):
+    """A subtask has its output, or was given up."""
+
+    type: Literal["node_done"] = "node_done"
+    node: str
+    result: SubtaskResult
+
+
+class AnswerReady(_Event):
+    """The run has ended."""
+
+    type: Literal["answer"] = "answer"
+    answer: str
+    receipt: Receipt
+
+
+ExecutionEvent: TypeAlias = NodeStarted | WorkerAsked | AnswerChecked | NodeDone
+Listener: TypeAlias = Callable[[ExecutionEvent], None]
+"""Called at once; it must not take long, and what it raises ends the run."""
+
+
+def ignore(event: ExecutionEvent) -> None:
+    """Listen to nothing."""

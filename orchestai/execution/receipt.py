@@ -1,0 +1,144 @@
+"""What one answer did cost, node by node, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from orchestai.config.contract import Contract
+from orchestai.execution.result import Attempt, Execution, SubtaskResult
+from orchestai.workers.base import Usage
+from orchestai.workflow import Workflow
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class AskedWorker(_Part):
+    """One worker asked for one node.
+
+    Attributes:
+        reserved_usd: what it might have cost.
+        spent_usd: what it was paid.
+        check: whether the node's own visible examples passed; None without any.
+        why_next: why the next worker was asked, or nobody was; empty where this answer is the node's.
+    """
+
+    worker: str
+    reserved_usd: float
+    spent_usd: float
+    prompt_tokens: int
+    completion_tokens: int
+    usage_estimated: bool
+    latency_ms: float
+    source: str
+    check: bool | None
+    why_next: str
+
+
+class NodeReceipt(_Part):
+    """One subtask: who was asked for it, in this order."""
+
+    node: str
+    instruction: str
+    depends_on: tuple[str, ...]
+    status: Literal["done", "failed", "skipped"]
+    answered_by: str
+    asked: tuple[AskedWorker, ...]
+    error: str | None = None
+
+
+class Receipt(_Part):
+    """What one answer took.
+
+    Attributes:
+        status: `complete`; `partial` where the deadline came before the plan was done, `failed` where there is no
+            answer.
+        planner: who made the plan.
+        planning: what models were paid to make it; None where the planner computes for itself.
+        planning_ms: how long that took.
+        changes: what was changed of the plan to keep the contract.
+        reserved_usd: the most that was set aside; the worst case of the plan unless it had to grow.
+        spent_usd: of that, what counts as spent: all bills seen, and `unsettled_usd`.
+        unsettled_usd: of calls that failed or were cut off, so that nobody saw their bills, the most that they can be.
+        disputed_usd: what workers billed beyond what they may; not in `spent_usd`.
+        calls: requests that were sent, or may have been, every sample and repeated try counted.
+        critical_path: nodes, and their latencies in a row, that no other path of the workflow took longer than.
+        wall_ms: from the instruction to the answer.
+        replay: the command that runs this workflow again on the answers that were logged.
+        versions: of packages, and the checkpoint with its digest.
+    """
+
+    run_id: str
+    status: Literal["complete", "partial", "failed"]
+    contract: Contract
+    planner: str
+    planning: Usage | None = None
+    planning_ms: float = 0.0
+    changes: tuple[str, ...] = ()
+    reserved_usd: float = 0.0
+    spent_usd: float = 0.0
+    unsettled_usd: float = 0.0
+    disputed_usd: float = 0.0
+    calls: int = 0
+    nodes: tuple[NodeReceipt, ...] = ()
+    critical_path: tuple[str, ...] = ()
+    critical_path_ms: float = 0.0
+    wall_ms: float = 0.0
+    replay: str = ""
+    versions: dict[str, str] = {}
+
+
+def node_receipts(execution: Execution) -> tuple[NodeReceipt, ...]:
+    """A receipt per subtask, in the order of the workflow."""
+    return tuple(
+        NodeReceipt(
+            node=subtask.id,
+            instruction=subtask.instruction,
+            depends_on=subtask.depends_on,
+            status=result.status,
+            answered_by=result.worker,
+            asked=tuple(_asked(result, place) for place in range(len(result.attempts))),
+            error=result.error,
+        )
+        for subtask, result in zip(execution.workflow.subtasks, execution.results, strict=True)
+    )
+
+
+def critical_path(workflow: Workflow, results: Sequence[SubtaskResult]) -> tuple[tuple[str, ...], float]:
+    """The longest path by the measured latencies, from root to end, and its milliseconds."""
+    latency = {result.id: result.latency_ms for result in results}
+    paths: dict[str, tuple[tuple[str, ...], float]] = {}
+    for subtask in workflow.order():
+        before = max((paths[parent] for parent in subtask.depends_on), key=_length, default=((), 0.0))
+        paths[subtask.id] = (*before[0], subtask.id), before[1] + latency[subtask.id]
+    return max(paths.values(), key=_length)
+
+
+def _length(path: tuple[tuple[str, ...], float]) -> float:
+    return path[1]
+
+
+def _asked(result: SubtaskResult, place: int) -> AskedWorker:
+    attempt = result.attempts[place]
+    return AskedWorker(
+        worker=attempt.worker,
+        reserved_usd=attempt.reserved_usd,
+        spent_usd=attempt.cost_usd,
+        prompt_tokens=attempt.prompt_tokens,
+        completion_tokens=attempt.completion_tokens,
+        usage_estimated=attempt.usage_estimated,
+        latency_ms=attempt.latency_ms,
+        source=attempt.source,
+        check=attempt.passed_check,
+        why_next=_why_next(attempt) if place != result.kept or attempt.error else "",
+    )
+
+
+def _why_next(attempt: Attempt) -> str:
+    if attempt.error is not None:
+        return attempt.error
+    return "its visible check failed" if attempt.passed_check is False else ""

@@ -1,0 +1,211 @@
+"""Fits a workflow to a contract: without fallbacks first, then with cheaper workers, else not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from orchestai.config.contract import Contract
+from orchestai.errors import UserError
+from orchestai.execution.bounds import Bounded, PlanBounds, plan_bounds
+from orchestai.execution.ledger import pico, usd, whole
+from orchestai.tasks.task import Task
+from orchestai.workers.base import WorstCase
+from orchestai.workflow import Workflow
+
+Measure: TypeAlias = Callable[[WorstCase], int]
+"""What of a call a contract limits."""
+
+
+class ContractError(UserError):
+    """A contract cannot be kept; nothing was asked of workers."""
+
+
+class InfeasibleContractError(ContractError):
+    """No choice of workers for this plan keeps the contract.
+
+    Attributes:
+        feasible: the cheapest contract that this plan can keep.
+    """
+
+    def __init__(self, message: str, feasible: Contract) -> None:
+        super().__init__(message)
+        self.feasible = feasible
+
+
+@dataclass(frozen=True)
+class FittedPlan:
+    """A workflow that keeps its contract.
+
+    Attributes:
+        bounds: of its calls.
+        changes: what was changed of the plan, in words.
+    """
+
+    workflow: Workflow
+    bounds: PlanBounds
+    changes: tuple[str, ...] = ()
+
+
+class Fitter:
+    """Fits workflows to contracts.
+
+    Args:
+        workers: names of the pool, in its order.
+        pool: knows what they may cost.
+        kind: the assembler, which decides what workers are asked.
+    """
+
+    def __init__(self, workers: Sequence[str], pool: Bounded, kind: Literal["dataflow", "sink"]) -> None:
+        self._workers = tuple(workers)
+        self._pool = pool
+        self._kind = kind
+
+    def fit(self, task: Task, workflow: Workflow, contract: Contract) -> FittedPlan:
+        """The workflow with as few changes as the contract asks for.
+
+        Workers that it does not allow are left out. Then the fallback goes that takes most, again and again; then the
+        step that takes most gets another worker, one of its own fallbacks if any of them takes less.
+
+        Raises:
+            InfeasibleContractError: with the cheapest allowed workers, the plan still does not keep it.
+            UserError: the contract allows a worker that the pool does not have.
+        """
+        if unknown := [name for name in contract.allow if name not in self._workers]:
+            raise UserError(f"allow: no worker {unknown[0]!r}; the pool has {', '.join(self._workers)}")
+        trimming = _Trimming(self, task, contract, workflow)
+        trimming.leave_out_others()
+        while (measure := trimming.broken()) is not None:
+            if not trimming.drop_fallback(measure) and not trimming.change_worker(measure):
+                trimming.take_cheapest()
+                break
+        return FittedPlan(trimming.workflow, trimming.bounds, tuple(trimming.changes))
+
+    def bounds(self, task: Task, workflow: Workflow) -> PlanBounds:
+        return plan_bounds(task, workflow, self._pool, self._kind)
+
+    def allowed(self, contract: Contract) -> list[str]:
+        return [name for name in self._workers if not contract.allow or name in contract.allow]
+
+
+class _Trimming:
+    """A workflow on its way to fit."""
+
+    def __init__(self, fitter: Fitter, task: Task, contract: Contract, workflow: Workflow) -> None:
+        self.fitter = fitter
+        self.task = task
+        self.contract = contract
+        self.workflow = workflow
+        self.allowed = fitter.allowed(contract)
+        self.own = {subtask.id: subtask.workers for subtask in workflow.subtasks}
+        self.changes: list[str] = []
+
+    @cached_property
+    def bounds(self) -> PlanBounds:
+        return self.fitter.bounds(self.task, self.workflow)
+
+    def broken(self) -> Measure | None:
+        """What the workflow takes too much of."""
+        return _broken(self.bounds, self.contract)
+
+    def leave_out_others(self) -> None:
+        """Give no step a worker that is not allowed; where none is left, the cheapest."""
+        for subtask in self.workflow.order():
+            kept = tuple(name for name in subtask.workers if name in self.allowed)
+            if kept == subtask.workers:
+                continue
+            kept = kept or (self._cheapest(self.workflow, subtask.id),)
+            note = f"{', '.join(kept)} instead of {', '.join(filter(None, subtask.workers)) or 'nobody'}"
+            self._change(subtask.id, {"worker": kept[0], "fallback": kept[1:]}, note)
+
+    def drop_fallback(self, measure: Measure) -> bool:
+        """Leave out the fallback that takes most; whether there was one."""
+        fallbacks = [(subtask, name) for subtask in self.workflow.subtasks for name in subtask.workers[1:]]
+        if not fallbacks:
+            return False
+        subtask, name = max(fallbacks, key=lambda one: measure(self.bounds.calls[one[0].id, one[1]]))
+        kept = tuple(other for other in subtask.workers[1:] if other != name)
+        self._change(subtask.id, {"fallback": kept}, f"without the fallback {name}")
+        return True
+
+    def change_worker(self, measure: Measure) -> bool:
+        """Give the step that takes most another worker that takes less; whether there was one."""
+        by_weight = sorted(
+            self.workflow.subtasks, key=lambda subtask: -measure(self.bounds.calls[subtask.id, subtask.worker])
+        )
+        for subtask in by_weight:
+            options = [
+                (name in self.own[subtask.id], _total(bounds, measure), name)
+                for name in self.allowed
+                if self._is_better(bounds := self._with(self.workflow, subtask.id, name), measure)
+            ]
+            if options:
+                *_, name = max(options)
+                self._change(subtask.id, {"worker": name}, f"{name} instead of {subtask.worker}")
+                return True
+        return False
+
+    def take_cheapest(self) -> None:
+        """Give every step the worker that costs least.
+
+        Raises:
+            InfeasibleContractError: that is not enough.
+        """
+        for subtask in self.workflow.order():
+            name = self._cheapest(self.workflow, subtask.id)
+            if name != subtask.worker:
+                self._change(subtask.id, {"worker": name}, f"{name} instead of {subtask.worker}")
+        if self.broken() is None:
+            return
+        limits: dict[str, float] = {}
+        if self.contract.max_cost_usd is not None:
+            limits["max_cost_usd"] = max(self.contract.max_cost_usd, usd(self.bounds.cost))
+        if self.contract.max_calls is not None:
+            limits["max_calls"] = max(self.contract.max_calls, self.bounds.requests)
+        given = ", ".join(f"{key}={getattr(self.contract, key):.12g}" for key in limits)
+        steps = "1 step" if len(self.workflow) == 1 else f"{len(self.workflow)} steps"
+        raise InfeasibleContractError(
+            f"{given}: this plan has {steps}, and with the cheapest workers that are allowed it may need "
+            f"{' and '.join(f'{key}={limit:.12g}' for key, limit in limits.items())}; allow as much, or more workers",
+            self.contract.model_copy(update=limits),
+        )
+
+    def _cheapest(self, workflow: Workflow, step: str) -> str:
+        return min(self.allowed, key=lambda name: self._with(workflow, step, name).calls[step, name].cost_usd)
+
+    def _with(self, workflow: Workflow, step: str, worker: str) -> PlanBounds:
+        return self.fitter.bounds(self.task, workflow.replace({step: {"worker": worker, "fallback": ()}}))
+
+    def _is_better(self, bounds: PlanBounds, measure: Measure) -> bool:
+        """Whether a plan takes less by this measure, and not too much by another."""
+        return _total(bounds, measure) < _total(self.bounds, measure) and _broken(bounds, self.contract) in (
+            None,
+            measure,
+        )
+
+    def _change(self, step: str, fields: Mapping[str, object], note: str) -> None:
+        self.workflow = self.workflow.replace({step: fields})
+        self.changes.append(f"step {step}: {note}")
+        self.__dict__.pop("bounds", None)
+
+
+def _cost(worst: WorstCase) -> int:
+    return pico(worst.cost_usd)
+
+
+def _requests(worst: WorstCase) -> int:
+    return worst.calls
+
+
+def _total(bounds: PlanBounds, measure: Measure) -> int:
+    return sum(map(measure, bounds.calls.values()))
+
+
+def _broken(bounds: PlanBounds, contract: Contract) -> Measure | None:
+    if contract.max_cost_usd is not None and bounds.cost > whole(contract.max_cost_usd):
+        return _cost
+    if contract.max_calls is not None and bounds.requests > contract.max_calls:
+        return _requests
+    return None

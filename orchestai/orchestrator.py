@@ -1,0 +1,382 @@
+"""The product in one object: plans an instruction, runs the plan under a contract, and shows its receipt."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from orchestai import __version__
+from orchestai.background_loop import BackgroundLoop
+from orchestai.config import Config, Contract, load_config
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.execution.budget import Budget
+from orchestai.execution.clock import Clock
+from orchestai.execution.events import AnswerReady, ExecutionEvent, Planned
+from orchestai.execution.ledger import InsufficientFundsError, Ledger, Reservation, pico, usd, whole
+from orchestai.execution.log import ExecutionLog
+from orchestai.execution.receipt import Receipt, critical_path, node_receipts
+from orchestai.execution.record import ExecutionRecord
+from orchestai.execution.result import Execution
+from orchestai.execution.running import Terms
+from orchestai.execution.runtime import Runtime, open_runtime
+from orchestai.execution.trimming import ContractError, FittedPlan, Fitter
+from orchestai.planner.base import Plan
+from orchestai.planner.serving import ServedPlanner, open_planner
+from orchestai.storage import artifacts
+from orchestai.tasks.suites import asks_for_programs
+from orchestai.tasks.task import EXACT, UNIT_TESTS, Task
+from orchestai.workflow import Workflow
+
+Event: TypeAlias = Planned | ExecutionEvent | AnswerReady
+AnswerKind: TypeAlias = Literal["program", "text"]
+T = TypeVar("T")
+
+
+def _ignore(event: Event) -> None:
+    """Listen to nothing."""
+
+
+class DeadlineError(ContractError):
+    """The deadline came before there was an answer, or before it was whole where `on_deadline` is `error`."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What an instruction gave.
+
+    Attributes:
+        answer: a text or a program; empty where there is none.
+        workflow: that was run.
+        receipt: what it took, and whether the answer is whole.
+        execution: with every answer of every worker.
+    """
+
+    answer: str
+    workflow: Workflow
+    receipt: Receipt
+    execution: Execution
+
+
+class Orchestrator:
+    """Answers instructions with a planner and a pool of workers.
+
+    `async with Orchestrator.open(checkpoint, config) as o:` for programs with an event loop; many runs may be on their
+    way at a time. Elsewhere, and in notebooks, `run_sync` opens what it needs, and `close` or `with` closes it.
+    """
+
+    def __init__(
+        self, config: Config, checkpoint: str | None, *, log: Path | None = None, ledger: Ledger | None = None
+    ) -> None:
+        self.config = config
+        self.checkpoint = checkpoint
+        self.ledger = ledger or Ledger()
+        self._log = ExecutionLog(log) if log is not None else None
+        self._stack = AsyncExitStack()
+        self._background: BackgroundLoop | None = None
+        self._runtime: Runtime
+        self._planner: ServedPlanner
+        self._slots: asyncio.Semaphore
+        self._planning: asyncio.Semaphore
+        self._versions: dict[str, str]
+
+    @classmethod
+    def open(
+        cls,
+        checkpoint: Path | str | None = None,
+        config: Config | Path | str | None = None,
+        *,
+        overrides: Sequence[str] = (),
+        log: Path | str | None = "execution_logs",
+        ledger: Ledger | None = None,
+    ) -> Orchestrator:
+        """An orchestrator that is opened by `async with`, `with` or its first `run_sync`.
+
+        Args:
+            checkpoint: of phase 1 or 2, or the name of a planner as `collect` takes it. None: the configured cascade,
+                or the dearest worker alone, is asked for the whole of every instruction.
+            config: a configuration or its file; None is `config.yaml` here, or else the one that is installed.
+            overrides: such as `execution.concurrency=8`.
+            log: folder of the execution log, to which every run is appended; None keeps no log.
+            ledger: of what all its runs may cost together; None is no limit.
+
+        Raises:
+            UserError: the configuration cannot be read.
+        """
+        if not isinstance(config, Config):
+            config = load_config(Path(config or "config.yaml"), list(overrides))
+        elif overrides:
+            raise UserError("overrides are for a configuration that is read from a file; change the object instead")
+        named = None if checkpoint is None else str(checkpoint)
+        return cls(config, named, log=None if log is None else Path(log), ledger=ledger)
+
+    @property
+    def planner(self) -> str:
+        """Who plans, in words."""
+        return self._planner.name
+
+    async def plan(
+        self, instruction: str, contract: Contract | None = None, *, answer: AnswerKind | None = None
+    ) -> Planned:
+        """The workflow that would be run, with its worst case; only the planner itself is paid, if anybody is.
+
+        Raises:
+            ContractError: no choice of workers keeps the contract.
+            UserError: there is no plan.
+            InfrastructureError: the planner's model cannot be had.
+        """
+        contract = contract or self.config.contract
+        task = self._task(instruction, answer)
+        plan = await self._plan(task)
+        fitted = self._fitter.fit(task, _workflow(plan), contract)
+        return self._planned(fitted)
+
+    async def run(
+        self,
+        instruction: str,
+        contract: Contract | None = None,
+        *,
+        answer: AnswerKind | None = None,
+        listen: Callable[[Event], None] = _ignore,
+    ) -> RunResult:
+        """Plan, reserve the worst case, run the plan and append it to the log.
+
+        Args:
+            contract: None is that of the configuration.
+            answer: whether a program or a text is wanted; None is what the tasks of the configured suite want.
+            listen: is told at once what happens; it must not take long.
+
+        Raises:
+            ContractError: no choice of workers keeps the contract, or the ledger has less than the plan may need.
+            DeadlineError: there is no answer in time, or only a part where `on_deadline` is `error`.
+            UserError: there is no plan.
+            InfrastructureError: the planner's model cannot be had.
+        """
+        return await self._run(instruction, contract or self.config.contract, answer, listen)
+
+    async def stream(
+        self, instruction: str, contract: Contract | None = None, *, answer: AnswerKind | None = None
+    ) -> AsyncIterator[Event]:
+        """`run`, giving what happens as it happens; the last event is `AnswerReady`. Leaving it cancels the run."""
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        running = asyncio.ensure_future(
+            self._run(instruction, contract or self.config.contract, answer, events.put_nowait)
+        )
+        running.add_done_callback(lambda done: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            await running
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    def run_sync(
+        self, instruction: str, contract: Contract | None = None, *, answer: AnswerKind | None = None
+    ) -> RunResult:
+        """`run` for programs without an event loop and for notebooks, whose own loop it leaves alone."""
+        return self._in_background(self.run(instruction, contract, answer=answer))
+
+    async def __aenter__(self) -> Orchestrator:
+        config = self.config
+        runtime = await self._stack.enter_async_context(open_runtime(config.workers, config.execution, config.sandbox))
+        try:
+            self._planner = await open_planner(self.checkpoint, config.planner, config.workers, runtime.pool)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        self._runtime = runtime
+        self._slots = asyncio.Semaphore(config.execution.concurrency)
+        self._planning = asyncio.Semaphore(self._planner.at_a_time)
+        self._versions = {"orchestai": __version__, **artifacts.versions(), **self._planner.versions}
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def __enter__(self) -> Orchestrator:
+        self._open_in_background()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close what `run_sync` or `with` has opened."""
+        if self._background is not None:
+            background, self._background = self._background, None
+            try:
+                background.run(self.__aexit__(None, None, None))
+            finally:
+                background.close()
+
+    def _open_in_background(self) -> BackgroundLoop:
+        if self._background is None:
+            background = BackgroundLoop()
+            try:
+                background.run(self.__aenter__())
+            except BaseException:
+                background.close()
+                raise
+            self._background = background
+        return self._background
+
+    def _in_background(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            background = self._open_in_background()
+        except BaseException:
+            work.close()
+            raise
+        return background.run(work)
+
+    @property
+    def _fitter(self) -> Fitter:
+        pool = self._runtime.pool
+        return Fitter(pool.names, pool, self.config.execution.assembler)
+
+    def _task(self, instruction: str, answer: AnswerKind | None) -> Task:
+        if not instruction.strip():
+            raise UserError("the instruction is empty; say what is to be done")
+        program = asks_for_programs(self.config.tasks) if answer is None else answer == "program"
+        scorer = UNIT_TESTS if program else EXACT
+        return Task(task_id=uuid.uuid4().hex[:12], suite="run", instruct_prompt=instruction, scorer=scorer)
+
+    async def _plan(self, task: Task) -> Plan:
+        async with self._planning:
+            (plan,) = await asyncio.to_thread(self._planner.plan, [task])
+        if plan.fault is not None:
+            raise InfrastructureError(plan.fault.kind, f"planner: {plan.fault.reason}")
+        return plan
+
+    def _planned(self, fitted: FittedPlan) -> Planned:
+        return Planned(
+            workflow=fitted.workflow,
+            planner=self._planner.name,
+            reserved_usd=fitted.bounds.cost_usd,
+            changes=fitted.changes,
+        )
+
+    async def _run(
+        self, instruction: str, contract: Contract, answer: AnswerKind | None, listen: Callable[[Event], None]
+    ) -> RunResult:
+        clock = Clock(contract.deadline_s)
+        task = self._task(instruction, answer)
+        with self._reserve_planning(task, contract) as reservation:
+            plan = await self._plan_in_time(task, contract, clock, reservation)
+            planning_ms = clock.milliseconds()
+            fitted = self._fitter.fit(task, _workflow(plan), contract.less(reservation.spent_usd))
+            self._reserve(reservation, fitted)
+            listen(self._planned(fitted))
+            budget = Budget(contract, reservation, fitted.bounds)
+            try:
+                execution = await self._execute(task, fitted.workflow, Terms(budget, clock.deadline, listen), clock)
+            finally:
+                budget.close()
+        path, path_ms = critical_path(execution.workflow, execution.results)
+        run_id = f"run-{uuid.uuid4().hex[:12]}"
+        receipt = Receipt(
+            run_id=run_id,
+            status=_status(execution),
+            contract=contract,
+            planner=self._planner.name,
+            planning=plan.usage,
+            planning_ms=planning_ms,
+            changes=fitted.changes,
+            reserved_usd=reservation.amount_usd,
+            spent_usd=reservation.spent_usd,
+            unsettled_usd=budget.unsettled_usd,
+            disputed_usd=budget.disputed_usd,
+            calls=budget.calls,
+            nodes=node_receipts(execution),
+            critical_path=path,
+            critical_path_ms=path_ms,
+            wall_ms=clock.milliseconds(),
+            replay="" if self._log is None else f"orchestai run --replay {self._log.path}#{run_id}",
+            versions=self._versions,
+        )
+        result = await self._result(task, execution, receipt)
+        listen(AnswerReady(answer=result.answer, receipt=receipt))
+        return result
+
+    async def _plan_in_time(self, task: Task, contract: Contract, clock: Clock, reservation: Reservation) -> Plan:
+        try:
+            plan = await asyncio.wait_for(self._plan(task), clock.seconds_left())
+        except BaseException as error:
+            reservation.spend(reservation.amount)
+            if isinstance(error, asyncio.TimeoutError):
+                raise DeadlineError(
+                    f"deadline_s={contract.deadline_s:g}: it passed before there was a plan; allow more time"
+                ) from None
+            raise
+        if plan.usage is not None:
+            reservation.spend(min(pico(plan.usage.cost_usd), reservation.amount))
+        return plan
+
+    def _reserve_planning(self, task: Task, contract: Contract) -> Reservation:
+        most = pico(self._planner.most_usd(task))
+        if contract.max_cost_usd is not None and most > whole(contract.max_cost_usd):
+            raise ContractError(
+                f"max_cost_usd={contract.max_cost_usd:g}: the planner {self._planner.name} alone may cost "
+                f"{usd(most):.9g} USD; allow more, or take a checkpoint, which plans for nothing"
+            )
+        try:
+            return self.ledger.reserve(most)
+        except InsufficientFundsError as error:
+            raise ContractError(f"the ledger: planning may cost {usd(most):.9g} USD, and {error}") from None
+
+    def _reserve(self, reservation: Reservation, fitted: FittedPlan) -> None:
+        more = reservation.spent + fitted.bounds.cost - reservation.amount
+        try:
+            reservation.extend(max(more, 0))
+        except InsufficientFundsError as error:
+            raise ContractError(
+                f"the ledger: this plan may cost {usd(fitted.bounds.cost):.9g} USD, and {error}; try again when other "
+                "runs have ended, or allow cheaper workers"
+            ) from None
+
+    async def _execute(self, task: Task, workflow: Workflow, terms: Terms, clock: Clock) -> Execution:
+        """Run the workflow when it is its turn; one that is not in time has no answer."""
+        try:
+            await asyncio.wait_for(self._slots.acquire(), clock.seconds_left())
+        except asyncio.TimeoutError:
+            return await self._runtime.executor.run(task, workflow, terms=terms)
+        try:
+            return await self._runtime.executor.run(task, workflow, terms=terms)
+        finally:
+            self._slots.release()
+
+    async def _result(self, task: Task, execution: Execution, receipt: Receipt) -> RunResult:
+        if self._log is not None:
+            record = ExecutionRecord.from_run(execution, task, receipt, self._runtime.pool.names)
+            await asyncio.to_thread(self._log.append, record)
+        if execution.partial and receipt.contract.on_deadline == "error":
+            done = sum(result.status == "done" for result in execution.results)
+            raise DeadlineError(
+                f"deadline_s={receipt.contract.deadline_s:g}: {done} of {len(execution.workflow)} steps were done; "
+                "allow more time, or take what there is with on_deadline=partial"
+            )
+        return RunResult(execution.answer, execution.workflow, receipt, execution)
+
+
+def _workflow(plan: Plan) -> Workflow:
+    if plan.workflow is None:
+        raise UserError(f"no plan: {plan.error}")
+    return plan.workflow
+
+
+def _status(execution: Execution) -> Literal["complete", "partial", "failed"]:
+    if execution.partial:
+        return "partial" if execution.answer else "failed"
+    needed = execution.workflow.needed()
+    return (
+        "complete" if all(result.status == "done" for result in execution.results if result.id in needed) else "failed"
+    )

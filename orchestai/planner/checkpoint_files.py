@@ -1,0 +1,63 @@
+"""Where planners lie on disk, found without reading them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from orchestai.config.planner import BASE
+from orchestai.errors import UserError
+
+LAST = "phase2_last.pth"
+"""The planner, or the folder of agents (without the suffix), of the latest checkpoint of phase 2 in a folder."""
+METADATA = "orchestai.json"
+"""The file that makes a folder a language planner."""
+
+
+def locate(path: Path | str) -> Path:
+    """The checkpoint itself, the last one in a folder of a run, or the folder of that name without `.pth`.
+
+    So the names that commands take by default stand for both kinds of planner.
+    """
+    path = last_of(path)
+    folder = without_suffix(path)
+    return folder if not path.exists() and (folder / METADATA).exists() else path
+
+
+def is_checkpoint(path: Path | str) -> bool:
+    """Whether `load_planner` finds something of this name."""
+    return str(path) == BASE or locate(path).exists()
+
+
+def without_suffix(path: Path | str) -> Path:
+    """`phase1_best.pth` -> `phase1_best`, the name of a folder."""
+    path = Path(path)
+    return path.with_suffix("") if path.suffix == ".pth" else path
+
+
+def last_of(path: Path | str) -> Path:
+    """The last policies in a folder of a run, such as `logs/checkpoint_5000`; any other path as it is."""
+    inside = (Path(path) / name for name in (LAST, without_suffix(LAST)))
+    return next((found for found in inside if found.exists()), Path(path))
+
+
+def fingerprint_of(path: Path | str) -> str:
+    """sha256 of a checkpoint's content (of `base`: of its name), as 16 hexadecimal digits.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    if str(path) == BASE:
+        digest.update(BASE.encode())
+        return digest.hexdigest()[:16]
+    path = locate(path)
+    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+    try:
+        for file in files:
+            with file.open("rb") as opened:
+                while part := opened.read(1 << 20):
+                    digest.update(part)
+    except OSError as error:
+        raise UserError(f"{path}: cannot read: {error.strerror or error}") from None
+    return digest.hexdigest()[:16]

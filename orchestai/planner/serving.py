@@ -1,0 +1,69 @@
+"""The planner that answers instructions: a checkpoint, one that has a name, or what there is without any."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from orchestai.config import PlannerConfig, WorkersConfig
+from orchestai.planner.base import Plan
+from orchestai.planner.baselines.few_shot import FewShotPlanner
+from orchestai.planner.baselines.reference import WholePlanner
+from orchestai.planner.checkpoint_files import fingerprint_of, is_checkpoint
+from orchestai.planner.registry import planner_for
+from orchestai.tasks.task import Task
+from orchestai.workers.pool import WorkerPool
+
+
+def _nothing(task: Task) -> float:
+    """What a planner costs that computes for itself."""
+    return 0.0
+
+
+@dataclass(frozen=True)
+class ServedPlanner:
+    """A planner and what receipts say of it.
+
+    Attributes:
+        name: in words.
+        plan: one plan per task; blocks.
+        most_usd: what planning a task may cost.
+        at_a_time: how often it may be called at once.
+        versions: of its weights.
+    """
+
+    name: str
+    plan: Callable[[Sequence[Task]], list[Plan]]
+    most_usd: Callable[[Task], float] = _nothing
+    at_a_time: int = 64
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+async def open_planner(
+    checkpoint: str | None, settings: PlannerConfig, workers: WorkersConfig, pool: WorkerPool
+) -> ServedPlanner:
+    """The planner of a checkpoint or a name; without either, whole tasks go to the cascade or the dearest worker.
+
+    Raises:
+        UserError: see `planner_for` and `load_planner`.
+    """
+    if checkpoint is None:
+        return _without_checkpoint(workers, pool)
+    if is_checkpoint(checkpoint):
+        loaded = (await asyncio.to_thread(planner_for, checkpoint, settings, workers, pool, 0))(0)
+        versions = {"checkpoint": fingerprint_of(checkpoint)}
+        return ServedPlanner(checkpoint, loaded.plan, at_a_time=1, versions=versions)
+    planner = planner_for(checkpoint, settings, workers, pool, 0)(0)
+    most_usd = planner.most_usd if isinstance(planner, FewShotPlanner) else _nothing
+    return ServedPlanner(checkpoint, planner.plan, most_usd)
+
+
+def _without_checkpoint(workers: WorkersConfig, pool: WorkerPool) -> ServedPlanner:
+    if workers.cascade:
+        first, *others = workers.cascade
+        name = f"no checkpoint: the whole instruction to the cascade {' > '.join(workers.cascade)}"
+        return ServedPlanner(name, WholePlanner(first, others).plan)
+    dearest = max(pool.cards, key=lambda card: card.price_usd)
+    name = f"no checkpoint and no workers.cascade: the whole instruction to {dearest.name}, the dearest worker"
+    return ServedPlanner(name, WholePlanner(dearest.name).plan)

@@ -1,0 +1,54 @@
+"""Workers of one's own that keep to nothing: slow, hanging, failing, deaf, billing what they like."""
+
+from __future__ import annotations
+
+import asyncio
+
+from orchestai.errors import InfrastructureError
+from orchestai.workers.base import Answer, Request, Usage, WorkerError
+
+PRICE = 0.01
+
+
+async def good(request: Request) -> Answer:
+    return Answer(text=f"good: {request.instruction}", cost_usd=PRICE, latency_ms=5.0, completion_tokens=3)
+
+
+async def slow(request: Request) -> Answer:
+    await asyncio.sleep(0.2)
+    return Answer(text="slow", cost_usd=PRICE, latency_ms=200.0)
+
+
+async def hanging(request: Request) -> Answer:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def deaf(request: Request) -> Answer:
+    """Goes on for seconds after it was cancelled."""
+    for _ in range(40):
+        try:
+            await asyncio.sleep(0.1)
+        except asyncio.CancelledError:
+            continue
+    return Answer(text="late", cost_usd=PRICE)
+
+
+async def failing(request: Request) -> Answer:
+    raise WorkerError("cannot do it", Usage(requests=1, prompt_tokens=7, cost_usd=PRICE / 2))
+
+
+async def down(request: Request) -> Answer:
+    raise InfrastructureError("server", "the server is down")
+
+
+async def broken(request: Request) -> Answer:
+    raise RuntimeError("a bug")
+
+
+async def lying(request: Request) -> Answer:
+    return Answer(text="lies", cost_usd=PRICE * 50, latency_ms=1.0, completion_tokens=10**6)
+
+
+async def long(request: Request) -> Answer:
+    return Answer(text="word " * 4000, cost_usd=PRICE, latency_ms=1.0)

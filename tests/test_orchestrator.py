@@ -1,0 +1,211 @@
+"""`run` keeps its contract whatever workers do, and says what it did; nothing here stands for a part of the product."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestai import Contract, Orchestrator
+from orchestai.config import Config
+from orchestai.errors import UserError
+from orchestai.execution.events import AnswerReady, NodeDone, Planned, WorkerAsked
+from orchestai.execution.ledger import Ledger
+from orchestai.execution.replay import find_run, replay
+from orchestai.execution.trimming import ContractError, InfeasibleContractError
+from orchestai.orchestrator import DeadlineError
+from orchestai.planner.base import Plan
+from orchestai.planner.serving import ServedPlanner
+from orchestai.workflow import Workflow
+from support.contract_workers import PRICE
+
+HANDS = ("good", "slow", "hanging", "deaf", "failing", "down", "broken", "lying", "long")
+INSTRUCTION = "Look up the town. Then say how many live there."
+
+
+def settings(*cascade: str, **contract: object) -> Config:
+    pool = {
+        name: {
+            "kind": "function",
+            "function": f"support.contract_workers:{name}",
+            "card": name,
+            "price_per_call_usd": PRICE,
+        }
+        for name in HANDS
+    }
+    return Config(
+        workers={"pool": pool, "cascade": cascade, "cache_dir": None},
+        execution={"assembler": "sink"},
+        sandbox={"level": "process"},
+        contract=contract,
+    )
+
+
+def opened(*cascade: str, log: Path | None = None, ledger: Ledger | None = None, **contract: object) -> Orchestrator:
+    return Orchestrator.open(None, settings(*cascade, **contract), log=log, ledger=ledger)
+
+
+async def test_an_answer_has_a_receipt_a_log_line_and_a_replay(tmp_path: Path) -> None:
+    async with opened("failing", "lying", "good", log=tmp_path) as o:
+        result = await o.run(INSTRUCTION, Contract(max_cost_usd=1.0), answer="text")
+        assert "no checkpoint" in o.planner
+        assert "failing > lying > good" in o.planner
+    assert result.answer == f"good: {INSTRUCTION}"
+    receipt = result.receipt
+    (node,) = receipt.nodes
+    assert [(asked.worker, asked.spent_usd) for asked in node.asked] == [
+        ("failing", PRICE / 2),
+        ("lying", PRICE),
+        ("good", PRICE),
+    ]
+    assert [bool(asked.why_next) for asked in node.asked] == [True, True, False]
+    assert "'lying' billed 0.5 USD and may bill 0.01" in node.asked[1].why_next
+    assert receipt.status == "complete"
+    assert receipt.spent_usd == pytest.approx(2.5 * PRICE)
+    assert receipt.disputed_usd == pytest.approx(49 * PRICE)
+    assert receipt.reserved_usd == pytest.approx(3 * PRICE)
+    assert receipt.calls == 3
+
+    (path,) = tmp_path.glob("*.jsonl")
+    line = json.loads(path.read_text())
+    assert line["outcome"] == "unjudged"
+    assert line["receipt"]["run_id"] == receipt.run_id
+    record = find_run(receipt.replay.rpartition(" ")[2])
+    again = await replay(record, o.config.execution, o.config.sandbox)
+    assert again.answer == result.answer
+
+
+async def test_what_happens_is_told_as_it_happens() -> None:
+    async with opened("failing", "good") as o:
+        events = [event async for event in o.stream(INSTRUCTION, answer="text")]
+    assert isinstance(events[0], Planned)
+    assert [event.worker for event in events if isinstance(event, WorkerAsked)] == ["failing", "good"]
+    assert isinstance(events[-2], NodeDone)
+    assert isinstance(events[-1], AnswerReady)
+    assert [event.type for event in events] == [
+        "planned",
+        "node_started",
+        "attempt",
+        "check",
+        "attempt",
+        "check",
+        "node_done",
+        "answer",
+    ]
+
+
+async def test_a_stream_that_is_left_cancels_its_run() -> None:
+    async with opened("hanging") as o:
+        stream = o.stream(INSTRUCTION, answer="text")
+        async for event in stream:
+            if isinstance(event, WorkerAsked):
+                break
+        await stream.aclose()
+        assert o.ledger.reserved_usd == 0
+        assert o.ledger.spent_usd == PRICE, "a request that was cut off may be billed"
+
+
+async def test_a_contract_that_cannot_be_kept_is_refused_before_anybody_is_asked() -> None:
+    async with opened("good", "slow") as o:
+        with pytest.raises(InfeasibleContractError, match=r"max_cost_usd=1e-06.*1 step.*max_cost_usd=0\.01") as refused:
+            await o.run(INSTRUCTION, Contract(max_cost_usd=1e-6), answer="text")
+        assert refused.value.feasible == Contract(max_cost_usd=PRICE)
+        result = await o.run(INSTRUCTION, refused.value.feasible, answer="text")
+        assert result.receipt.changes == ("step 1: without the fallback slow",)
+        assert o.ledger.spent_usd == PRICE
+        with pytest.raises(UserError, match="no worker 'nobody'"):
+            await o.run(INSTRUCTION, Contract(allow=("nobody",)), answer="text")
+        with pytest.raises(UserError, match="empty"):
+            await o.run("  ")
+
+
+async def test_runs_share_a_ledger() -> None:
+    async with opened("good", ledger=Ledger(2.5 * PRICE)) as o:
+        results = await asyncio.gather(*(o.run(INSTRUCTION, answer="text") for _ in range(6)), return_exceptions=True)
+        refused = [result for result in results if isinstance(result, ContractError)]
+        assert len(results) - len(refused) == 2
+        assert "the ledger" in str(refused[0])
+        assert o.ledger.spent_usd == 2 * PRICE
+
+
+@pytest.mark.parametrize("worker", ["hanging", "deaf"])
+async def test_at_the_deadline_there_is_an_answer_or_an_error_by_choice(worker: str) -> None:
+    async with opened(worker) as o:
+        result = await o.run(INSTRUCTION, Contract(deadline_s=0.3), answer="text")
+        assert (result.answer, result.receipt.status) == ("", "failed")
+        assert result.receipt.nodes[0].asked[0].why_next == "stopped before it answered"
+        assert result.receipt.unsettled_usd == result.receipt.spent_usd == PRICE
+        with pytest.raises(DeadlineError, match=r"deadline_s=0\.3: 0 of 1 steps"):
+            await o.run(INSTRUCTION, Contract(deadline_s=0.3, on_deadline="error"), answer="text")
+
+
+async def test_what_is_done_by_the_deadline_is_the_answer() -> None:
+    async with opened("good") as o:
+        steps = [
+            {"id": "a", "instruction": "Look it up", "worker": "good"},
+            {"id": "b", "instruction": "count", "depends_on": ["a"], "worker": "hanging"},
+        ]
+        o._planner = ServedPlanner("two steps", lambda tasks: [Plan(Workflow(steps), True) for _ in tasks])
+        result = await o.run(INSTRUCTION, Contract(deadline_s=0.3), answer="text")
+        assert (result.answer, result.receipt.status) == ("good: Look it up", "partial")
+
+
+def test_there_is_an_answer_without_an_event_loop_and_inside_a_notebooks(tmp_path: Path) -> None:
+    with opened("good") as o:
+        assert o.run_sync(INSTRUCTION, answer="text").receipt.status == "complete"
+
+    async def cell() -> str:
+        notebook = opened("good")
+        try:
+            return notebook.run_sync(INSTRUCTION, answer="text").answer
+        finally:
+            notebook.close()
+
+    assert asyncio.run(cell()).startswith("good")
+
+
+async def test_no_contract_is_broken_by_many_runs_of_workers_that_keep_to_nothing() -> None:
+    """All at once, with every kind of misbehavior in turn, over one ledger."""
+    rng = random.Random(0)
+    ledger = Ledger(1.5)
+    async with opened("good", ledger=ledger) as o:
+
+        def draw(tasks: object) -> list[Plan]:
+            steps = [
+                {
+                    "id": str(i),
+                    "instruction": f"step {i}",
+                    "worker": rng.choice(HANDS),
+                    "fallback": rng.sample(HANDS, 2),
+                    "depends_on": [str(rng.randrange(i))] if i and rng.random() < 0.7 else [],
+                }
+                for i in range(rng.randint(1, 4))
+            ]
+            return [Plan(Workflow(steps), True)]
+
+        o._planner = ServedPlanner("drawn", draw)
+
+        async def one(number: int) -> tuple[float, float, float] | None:
+            limit, deadline = rng.choice([0.01, 0.03, 0.1]), rng.choice([0.3, 0.6, 1.0])
+            began = time.monotonic()
+            try:
+                contract = Contract(max_cost_usd=limit, deadline_s=deadline, max_calls=rng.randint(1, 9))
+                result = await o.run(INSTRUCTION, contract, answer="text")
+            except ContractError:
+                return None
+            receipt = result.receipt
+            assert receipt.spent_usd <= receipt.reserved_usd <= limit + 1e-12
+            assert receipt.calls <= contract.max_calls
+            assert receipt.spent_usd == pytest.approx(
+                sum(asked.spent_usd for node in receipt.nodes for asked in node.asked) + receipt.unsettled_usd
+            )
+            return limit, deadline, time.monotonic() - began
+
+        done = [each for each in await asyncio.gather(*(one(number) for number in range(300))) if each is not None]
+    assert len(done) > 20
+    assert ledger.reserved_usd == 0
+    assert ledger.spent_usd <= 1.5
