@@ -15,7 +15,7 @@ class RewardsConfig(Section):
     """What an execution is worth; docs/reinforcement.md has both formulas."""
 
     success: Literal["fraction", "all"] = "all"
-    """Share of hidden tests passed, or 1 only when all pass."""
+    """`fraction`: the score (share of hidden tests passed, F1, ...); `all`: 1 for the full score alone."""
     form: Literal["relative", "absolute"] | None = None
     """`relative`: cost and latency are compared with a reference and take off bounded shares of a success. `absolute`:
     they are charged per US dollar and per millisecond, by `training.phase2_rl.beta` and `gamma_latency`. null: absolute

@@ -33,7 +33,7 @@ def targets_of(record: ExecutionRecord, config: Config) -> TrainingExample:
             instruction=record.instruction,
             workflow=_from_subtasks(record, config) if record.subtasks else _from_outputs(record, config),
             rewards=Rewards(
-                success=record.score if record.score is not None else float(record.success),
+                success=min(max(float(record.success) if record.score is None else record.score, 0.0), 1.0),
                 cost=-record.cost,
                 latency=-record.latency_ms / 1000,
             ),

@@ -61,7 +61,7 @@ class PrepareReport:
 def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Path | str) -> PrepareReport:
     """Write the training file and its sidecar.
 
-    For each task the best execution is kept: most hidden tests passed, then cheapest, then fastest; whether tasks that
+    For each task the best execution is kept: the highest score, then the cheapest, then fastest; whether tasks that
     none solved are kept is for `phase1_supervised.keep` to say. Targets name the workers whose answers counted. At most
     `train_data_size` tasks are written, and `synthetic_augmentations` further examples that vary them, all in the
     training split. Nothing is taken from executions of tasks that are kept for tests.
@@ -115,7 +115,7 @@ def _with_targets(
         if record.outcome == "unscorable":
             dropped["unscorable"] += 1
         elif keep == "success" and not record.success:
-            dropped["failed hidden tests, or gave no plan"] += 1
+            dropped["no full score, or no plan"] += 1
         else:
             try:
                 found.append((record, targets_of(record, config)))

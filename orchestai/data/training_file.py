@@ -23,7 +23,7 @@ _PREPARE_FIRST: Final = "run prepare first, or pass --data FILE"
 
 
 class Rewards(BaseModel):
-    """What the imitated execution gave: share of hidden tests passed, minus US dollars, minus seconds."""
+    """What the imitated execution gave: score (share of hidden tests passed), minus US dollars, minus seconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -74,7 +74,7 @@ class TrainingExample(BaseModel):
 
     @property
     def solved(self) -> bool:
-        """Whether an execution of the plan passed all hidden tests, so that its workers are worth imitating."""
+        """Whether an execution of the plan had the full score, so that its workers are worth imitating."""
         return self.rewards is not None and self.rewards.success == 1
 
     @property

@@ -135,7 +135,7 @@ def test_the_best_execution_is_kept_and_the_rest_counted(tmp_path: Path, tasks: 
     assert (kept.rewards.success, kept.rewards.cost, kept.rewards.latency) == (1.0, -2.0, -0.005)
     assert (report.executions, report.tasks, report.kept) == (7, 3, 2)
     assert report.dropped == {
-        "failed hidden tests, or gave no plan": 2,
+        "no full score, or no plan": 2,
         "a better execution of the same task was kept": 2,
         "unscorable": 1,
     }
@@ -356,7 +356,7 @@ def test_lines_of_other_orchestrations_are_prepared(tmp_path: Path, config: Conf
 def test_what_cannot_be_learned_from_is_said_in_one_line(tmp_path: Path, tasks: list[Task], config: Config) -> None:
     foreign = record(tasks[0], workers=("other", "cheap"))
     failed = [record(task, passed=3) for task in tasks[:2]]
-    with pytest.raises(UserError, match=r"failed hidden tests.*: 2.*'other' is not in workers\.pool: 1") as caught:
+    with pytest.raises(UserError, match=r"no full score.*: 2.*'other' is not in workers\.pool: 1") as caught:
         prepare(write(tmp_path / "logs", [*failed, foreign]), config, tmp_path / "data.json")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "data.json").exists()

@@ -60,7 +60,7 @@ def draw(path: Path | str, ours: Sequence[str], summaries: Sequence[RowSummary])
     if drawn:
         _points(axes, set(ours), drawn)
     axes.set_xlabel("mean cost per task, USD (log scale)")
-    axes.set_ylabel("tasks solved, % (all hidden tests pass)")
+    axes.set_ylabel("tasks solved, % (full score; all hidden tests pass)")
     axes.set_title(f"Cost and success on {drawn[0].n} {drawn[0].suite} tasks" if drawn else "Nothing could be judged")
     axes.grid(alpha=0.25)
     buffer = io.BytesIO()

@@ -18,7 +18,7 @@ class Result:
     """What one plan gave on one task.
 
     Attributes:
-        success: 1 where all hidden tests passed, else 0; NaN where the execution is unscorable, like all that follow.
+        success: 1 for the full score, else 0; NaN where the execution is unscorable, like all that follow.
         reward: phase 2's reward; of an invalid plan less than of any valid one (`rank_invalid`).
         cost_usd, latency_ms: of the plan and its execution.
         raw_valid: whether the plan was a DAG before repair.

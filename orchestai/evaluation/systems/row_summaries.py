@@ -21,7 +21,7 @@ class RowSummary:
 
     Attributes:
         n: tasks.
-        success: share of tasks whose hidden tests all pass; `success_ci` is Wilson's 95 % interval.
+        success: share of tasks with the full score (all hidden tests pass); `success_ci` is Wilson's 95 % interval.
         reward: phase 2's reward; `reward_ci` is the 95 % bootstrap interval.
         cost_usd, latency_ms: per task; the latency is the critical path.
         validity: share of plans that are valid workflows; `raw_validity` before repair.

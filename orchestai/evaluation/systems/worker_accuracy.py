@@ -101,7 +101,7 @@ def infer_right(
         cell: (attempts,) index of the worker and type.
         execution: (attempts,) index of the execution.
         suspect: (attempts,) whether the attempt may have been right.
-        succeeded: (executions,) whether all hidden tests passed.
+        succeeded: (executions,) whether the answer has the full score.
         complete: (executions,) whether every subtask has an attempt that may have been right.
     """
     tried = np.bincount(cell)
