@@ -185,6 +185,7 @@ class Episode:
         valid: whether there was a plan to execute.
         raw_valid: whether the plan was a DAG before repair.
         text: the plan, for people.
+        answer: what answers the task, where the attempt came so far.
     """
 
     task_id: str
@@ -195,6 +196,7 @@ class Episode:
     valid: bool = True
     raw_valid: bool = True
     text: str = ""
+    answer: str = ""
 
     def __post_init__(self) -> None:
         if isinstance(self.reward, Unscorable):

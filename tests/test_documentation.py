@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PROSE = ("*.md", "Makefile", "config.yaml", "docs/**/*.md", "configs/**/*.yaml", "data/*.md", "local_training/*.md")
 SCRIPTS = ("*.py", "benchmarks/**/*.py", "examples/**/*.py", "local_training/**/*.py", "scripts/*.py")
-NAME = re.compile(r"\borchestai(?:\.(?!json\b)[A-Za-z_]\w*)+")
+NAME = re.compile(r"(?<!entry-points\.\")\borchestai(?:\.(?!json\b)[A-Za-z_]\w*)+")
 IMPORT = re.compile(r"from (orchestai[\w.]*) import (\w+(?:, \w+)*)")
 PATH = re.compile(r"(?<![\w/.-])(?:accelerate_configs|benchmarks|configs|orchestai|tests)/[\w./*-]*[\w/*]")
 INSIDE = re.compile(r"(?<![\w/])(?!tests/)[a-z_0-9]+(?:/[a-z_]+)*\.py\b")

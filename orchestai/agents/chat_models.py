@@ -163,8 +163,8 @@ class WorkerChatModel:
         try:
             answer = await self._pool.answer(self._worker, Request(text, role=role, sample=self._sample))
         except WorkerError as error:
-            return Act(f"error: {error}", True, error.usage.completion_tokens)
-        return Act(answer.text, True, answer.completion_tokens)
+            return Act(f"error: {error}", True, error.usage.completion_tokens, cost_usd=error.usage.cost_usd)
+        return Act(answer.text, True, answer.completion_tokens, cost_usd=answer.cost_usd)
 
 
 def _asker(message: Message) -> str:

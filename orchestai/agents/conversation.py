@@ -43,6 +43,7 @@ class Act:
         sampled: its tokens, where the role learns.
         reward: the act's own reward, where it has one.
         group: acts that shall be compared with each other have the same one; empty leaves it to the rule of credit.
+        cost_usd: what a worker billed for it.
     """
 
     text: str
@@ -51,6 +52,7 @@ class Act:
     sampled: Sampled | None = None
     reward: float | None = None
     group: str = ""
+    cost_usd: float = 0.0
 
 
 class ChatModel(Protocol):
@@ -83,6 +85,7 @@ class Conversation:
 
     Attributes:
         budget: of the whole attempt; its other conversations have the same.
+        attempt_acts: of all roles of the attempt, in order of time; its other conversations have the same list.
         messages: all so far.
         acts: what the role wrote, in order of time.
         reward: the role's own reward, where a workflow gives it one.
@@ -91,6 +94,7 @@ class Conversation:
     role: str
     chat_model: ChatModel
     budget: Budget = field(default_factory=Budget)
+    attempt_acts: list[Act] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     acts: list[Act] = field(default_factory=list)
     reward: float | None = None
@@ -110,6 +114,7 @@ class Conversation:
         act = await self.budget.wait(self.chat_model.say(self.messages, limit))
         self.budget.pay(act.tokens)
         self.acts.append(act)
+        self.attempt_acts.append(act)
         self.messages.append({"role": "assistant", "content": act.text})
         return act
 

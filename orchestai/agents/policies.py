@@ -61,7 +61,8 @@ class Policies:
 def open_policies(
     config: AgentConfig, roles: Sequence[str], *, checkpoint: Path | None = None, value_head: bool = False
 ) -> Policies:
-    """The configured weights for those of the workflow's roles that are not frozen, in evaluation mode.
+    """The configured weights for those of the workflow's roles that are not frozen (there may be none), in evaluation
+    mode.
 
     Args:
         checkpoint: a folder of `save_policies`, instead of the models as they are before any training here.
@@ -74,8 +75,6 @@ def open_policies(
     if strange := sorted({*agents.frozen, *agents.models} - {*roles}):
         raise UserError(f"agents: no role {strange[0]!r} in this workflow; it has {', '.join(roles)}")
     learning = [role for role in roles if role not in agents.frozen]
-    if not learning:
-        raise UserError("agents.frozen: every role is frozen, so nothing would learn; leave one out")
     of_role = {role: SHARED if agents.policies == "shared" else role for role in learning}
     if checkpoint is not None:
         _refuse_other(checkpoint, agents.policies, of_role)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from pydantic import ValidationError
 from rich.console import Console
@@ -43,6 +44,7 @@ from orchestai.training.rl.setup import split_tasks
 from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer, choose_recipe
 from orchestai.workers.pool import WorkerPool
 
+T = TypeVar("T")
 _TOGETHER = "agent_class and env_class go together, and without workflow_class: one agent acts in one environment"
 
 
@@ -103,6 +105,8 @@ class AgentTrainer:
     def train(self, *, resume: bool = False) -> RunSummary:
         """Train; the best agents are in OUTPUT/phase2_best, the last ones in OUTPUT/phase2_last.
 
+        Where an event loop runs already, as in a notebook, it waits.
+
         Args:
             resume: go on with the run in the output folder.
 
@@ -111,7 +115,7 @@ class AgentTrainer:
                 there.
         """
         with locked(self.output_dir, "phase2"):
-            return asyncio.run(self._run(resume))
+            return _run_to_end(self._run(resume))
 
     async def _run(self, resume: bool) -> RunSummary:
         artifacts.check_run(self.output_dir / STATE, resume=resume)
@@ -130,6 +134,8 @@ class AgentTrainer:
         ppo = phase2.algorithm == "PPO"
         roles = self.workflow_class.roles
         policies = open_policies(config, roles, checkpoint=self.checkpoint, value_head=ppo)
+        if not policies.learning:
+            raise UserError("agents.frozen: every role is frozen, so nothing would learn; leave one out")
         if phase2.kl_coef > 0:
             for policy in policies.learning.values():
                 if policy.has_adapter:
@@ -202,6 +208,16 @@ class AgentTrainer:
         return sections
 
 
+def _run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """What `work` gives, from a loop of its own; one in another thread, where this thread has one."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(asyncio.run, work).result()
+
+
 def _single_agent(given: SingleAgentArgs) -> dict[str, Any]:
     """The settings of `SingleAgent`."""
     classes = {"agent_class": given.get("agent_class"), "env_class": given.get("env_class")}
@@ -252,6 +268,6 @@ async def open_stage(
         if config.workers is None:
             yield Stage(workflow_class(args, sandbox), sandbox, None)
             return
-        async with WorkerPool.from_config(config.workers, sandbox) as pool:
+        async with WorkerPool.from_config(config.workers, sandbox, bare=config.agents.frozen.values()) as pool:
             await pool.check()
             yield Stage(workflow_class(args, sandbox), sandbox, pool)

@@ -30,6 +30,7 @@ class AttemptContext:
 
     Attributes:
         conversations: those begun so far, in order of time.
+        answer: what answers the task, as far as the workflow has come; where it does not say, the last act's text.
     """
 
     def __init__(
@@ -43,11 +44,13 @@ class AttemptContext:
         self.budget = budget or Budget()
         self._reward_weights = reward_weights or {}
         self.conversations: list[Conversation] = []
+        self.answer: str | None = None
+        self._acts: list[Act] = []
         self._chat_model = chat_model
 
     def conversation(self, role: str, system: str = "") -> Conversation:
         """A new conversation of a role, which remembers nothing of its others."""
-        begun = Conversation(role, self._chat_model(role), self.budget)
+        begun = Conversation(role, self._chat_model(role), self.budget, self._acts)
         if system:
             begun.tell(system, "system")
         self.conversations.append(begun)
@@ -73,7 +76,11 @@ class AttemptContext:
             reward=reward,
             metrics={**_measured(self.conversations, trajectories), **named, **(metrics or {})},
             text=_transcript(self.conversations),
+            answer=self._last_act() if self.answer is None else self.answer,
         )
+
+    def _last_act(self) -> str:
+        return self._acts[-1].text if self._acts else ""
 
     def _reward(self, outcome: Outcome | float | Mapping[str, float]) -> Reward | Unscorable:
         if isinstance(outcome, Mapping):
@@ -179,7 +186,10 @@ def _turn(act: Act, sampled: Sampled) -> Turn:
 
 
 def _measured(conversations: Sequence[Conversation], trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Turns, tokens written, rows beyond one per trajectory, and each role's mean reward of its own, if it has any."""
+    """What was said and spent, and each role's mean reward of its own, if it has any.
+
+    That is turns, tokens written, what workers billed (where they did), and rows beyond one per trajectory.
+    """
     acts = [act for conversation in conversations for act in conversation.acts]
     earned: dict[str, list[float]] = {}
     for conversation in conversations:
@@ -190,6 +200,7 @@ def _measured(conversations: Sequence[Conversation], trajectories: Sequence[Traj
         "tokens": sum(act.tokens for act in acts),
         "forked_rows": sum(len(rows_of(t.turns)) - 1 for t in trajectories if t.turns),
         "budget_exceeded": 0.0,
+        **({"cost_usd": cost_usd} if (cost_usd := sum(act.cost_usd for act in acts)) else {}),
         **{f"{role}_reward": sum(rewards) / len(rewards) for role, rewards in earned.items() if rewards},
     }
 

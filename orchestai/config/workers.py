@@ -49,7 +49,7 @@ class ModelConfig(Section):
 
 ToolName: TypeAlias = Literal["stdlib_search", "calculator", "text", "python"]
 
-_NAMESAKES = ("model", "tool", "function", "mcp")
+_NAMESAKES = ("model", "tool", "function", "mcp", "agents")
 """Kinds that need the key of their own name."""
 
 
@@ -94,8 +94,8 @@ class WorkerConfig(Section):
     """What carries out a subtask: a model under a strategy, a tool, a function, a tool of an MCP server."""
 
     kind: str
-    """`model`, `tool`, `function` and `mcp` need the key of their own name. Further ones are those that `register`
-    made, those of installed packages, and `MODULE:NAME`, a function or a class (see docs/workers.md)."""
+    """`model`, `tool`, `function`, `mcp` and `agents` need the key of their own name. Further ones are those that
+    `register` made, those of installed packages, and `MODULE:NAME`, a function or a class (see docs/workers.md)."""
     card: str
     """What the worker is and does best, in a sentence: the planner chooses workers by matching their cards."""
     model: str | None = None
@@ -119,6 +119,8 @@ class WorkerConfig(Section):
     """`MODULE:FUNCTION`, from the working directory, this file's folder, or what is installed."""
     mcp: McpToolConfig | None = None
     """A tool of an MCP server."""
+    agents: FoundPath | None = None
+    """Trained agents (a folder such as checkpoints/phase2_best), or the YAML file of a configuration of agents."""
     options: dict[str, Any] = Field(default={})
     """function, and kinds of your own: further arguments by name."""
     price_per_call_usd: float = Field(0.0, ge=0)

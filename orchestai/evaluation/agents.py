@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 from rich.console import Console
 from rich.table import Table
 
-from orchestai.agents.agent_factory import AgentFactory
-from orchestai.agents.agent_rollout import AgentRollout
-from orchestai.agents.policies import fingerprint_of, open_policies, seen_by
-from orchestai.agents.registry import find
-from orchestai.agents.trainer import open_stage
+from orchestai.agents.policies import fingerprint_of, seen_by
+from orchestai.agents.session import open_agents
 from orchestai.config.agents import AgentConfig
 from orchestai.evaluation.held_out import held_out_tasks
 from orchestai.evaluation.statistics import Interval, bootstrap_mean
-from orchestai.lm.backends.synced import local_backend
 from orchestai.outcome import Reward, UnscorableCounts
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import open_splits
@@ -47,7 +41,7 @@ async def evaluate(config: AgentConfig, *, checkpoint: Path | None, output: Path
     tasks = held_out.kept
     for line in held_out.remarks():
         Console(stderr=True).print(line, highlight=False, markup=False, soft_wrap=True)
-    async with _open(config, checkpoint) as rollout:
+    async with open_agents(config, checkpoint) as rollout:
         collected = await rollout.exploit(tasks)
     episodes = [episode for group in collected.groups for episode in group]
     judged = [e for e in episodes if isinstance(e.reward, Reward)]
@@ -79,7 +73,7 @@ async def attempt(config: AgentConfig, task: Task, *, checkpoint: Path | None) -
     Raises:
         UserError: a model or a worker is not there.
     """
-    async with _open(config, checkpoint) as rollout:
+    async with open_agents(config, checkpoint) as rollout:
         return (await rollout.exploit([task])).groups[0][0]
 
 
@@ -94,24 +88,6 @@ def table(found: dict[str, Interval], title: str) -> Table:
     for name, interval in found.items():
         shown.add_row(name, f"{interval.mean:.3f}", f"{interval.low:.3f} to {interval.high:.3f}", str(interval.n))
     return shown
-
-
-@asynccontextmanager
-async def _open(config: AgentConfig, checkpoint: Path | None) -> AsyncIterator[AgentRollout]:
-    workflow_class = find(config.agents.workflow)
-    policies = open_policies(config, workflow_class.roles, checkpoint=checkpoint)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    for policy in policies.learning.values():
-        policy.to(device)
-    async with open_stage(config, workflow_class, config.agents.workflow_args) as stage:
-        backends = {name: local_backend(policy.policy) for name, policy in policies.learning.items()}
-        factory = AgentFactory(config, policies, backends, stage.pool)
-        phase2 = config.training.phase2_rl
-        rollout = AgentRollout(stage.workflow, factory, policies, phase2, concurrency=config.agents.concurrency)
-        try:
-            yield rollout
-        finally:
-            await rollout.stop()
 
 
 def _interval(values: Sequence[float]) -> Interval:

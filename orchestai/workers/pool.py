@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -38,13 +38,20 @@ class WorkerPool:
 
     @classmethod
     def from_config(
-        cls, config: WorkersConfig, sandbox: Sandbox, *, live: bool | None = None, record: Path | str | None = None
+        cls,
+        config: WorkersConfig,
+        sandbox: Sandbox,
+        *,
+        live: bool | None = None,
+        record: Path | str | None = None,
+        bare: Collection[str] = (),
     ) -> WorkerPool:
         """Build all workers; models are loaded when they are first asked.
 
         Args:
             live: True ignores the recordings, False never runs a model; None does as `config` says.
             record: a JSONL file to which every generation used is appended.
+            bare: names of models that are asked without a worker, too (see `generator`); others are passed over.
 
         Raises:
             UserError: a recording cannot be read, or what a worker's configuration names is not there.
@@ -52,7 +59,7 @@ class WorkerPool:
         recorded = {} if live else read_recordings(config.recordings)
         may_run = config.on_miss == "live" if live is None else live
         file = RecordingFile(record) if record else None
-        asked = {worker.model for worker in config.pool.values() if worker.model} | {config.planner_model} - {None}
+        asked = {*(worker.model for worker in config.pool.values()), config.planner_model, *bare}
         generators = {
             name: _generator(name, model, config.cache_dir, may_run, recorded, file)
             for name, model in config.models.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 from orchestai.config import WorkerConfig
@@ -14,7 +15,7 @@ from orchestai.workers.own_kind import find_own, function_worker, own_kind
 from orchestai.workers.prices import prices_of, typical_price
 from orchestai.workers.prompts import strategy
 from orchestai.workers.tools import ToolWorker, make_tool
-from orchestai.workers.worker_kind import BuildContext, WorkerKind
+from orchestai.workers.worker_kind import BuildContext, Builder, WorkerKind
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -102,9 +103,20 @@ def _mcp(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worke
     return ToolWorker(card, tool, config.price_per_call_usd)
 
 
+def _from_above(target: str) -> Builder:
+    """A builder of a package that imports this one; it is imported when such a worker is built."""
+
+    def build(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker:
+        builder: Builder = resolve_name(target)
+        return builder(card, config, context)
+
+    return build
+
+
 _KINDS: dict[str, WorkerKind] = {
     "model": WorkerKind(_model, asks_model=True),
     "tool": WorkerKind(_tool),
     "function": WorkerKind(_function),
     "mcp": WorkerKind(_mcp),
+    "agents": WorkerKind(_from_above("orchestai.agents.agents_worker:build_agents"), asks_model=True),
 }

@@ -70,6 +70,7 @@ class DeepCoder(AgentWorkflow):
             authors.append(author)
             analysts.append(analyst)
 
+        context.answer = act.text
         scores = [await self._judge(task, author.acts[0]) for author in authors]
         authors[0].earn(authors[0].acts[0], scores[0])
         for analyst, refiner, before, after in zip(analysts, authors[1:], scores, scores[1:], strict=False):

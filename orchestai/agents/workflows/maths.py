@@ -63,6 +63,7 @@ class Maths(AgentWorkflow):
             solution = await use_tools(
                 executor, tools, max_calls=self.args.max_tool_calls, timeout_s=self.args.tool_timeout_s
             )
+            context.answer = solution.text
             verifier = context.conversation("verifier", _VERIFIER)
             check = await verifier.ask(f"{problem}\n\nA solution:\n{shown(solution.text, limit)}")
             solutions.append(solution)

@@ -84,6 +84,7 @@ class Research(Library):
             if critics:
                 writer.tell(f"A critic says:\n{shown(critics[-1].acts[0].text, limit)}\n\nWrite the report anew.")
             report = await writer.act()
+            context.answer = report.text
             documents = _cited(report.text, index)
             judged = judge_report(report.text, documents, _facts(task, report.text))
             critic = context.conversation("critic", _CRITIC)

@@ -131,8 +131,10 @@ class Search(Library):
             notes += [f"{query}: {act.text}" for query, act in zip(queries, read, strict=True)]
             reply = await answerer.ask(f"{question}\n\nNotes:\n{self._shown(notes)}")
             replies.append(reply)
+            answer = tagged(reply.text, "answer")
+            context.answer = reply.text if answer is None else answer
             missing = tagged(reply.text, "missing")
-            if tagged(reply.text, "answer") is not None or not missing:
+            if answer is not None or not missing:
                 break
             request = f"{self._shown(notes)}\n\nStill missing: {shown(missing, self.args.shown_characters)}"
 

@@ -88,6 +88,7 @@ class SWE(AgentWorkflow):
         request = plan
         while len(scores) < self.args.max_refinement_iterations and True not in verdicts:
             patch = await writer.ask(request)
+            context.answer = patch.text
             try:
                 patched = await asyncio.to_thread(apply_patch, files, patch.text)
             except PatchError as error:

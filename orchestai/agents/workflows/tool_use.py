@@ -110,8 +110,9 @@ class ToolUse(Library):
             describes=self.args.describe_tools,
             observe=reward,
         )
-        right = await score(self.args.reward_function, task, last.text, self.sandbox)
         answer = tagged_answer(last.text)
+        context.answer = last.text if answer is None else answer
+        right = await score(self.args.reward_function, task, last.text, self.sandbox)
         return context.episode(
             {"correctness": right, "format": self.args.format_reward * bool(answer)},
             {
