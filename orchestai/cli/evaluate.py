@@ -62,13 +62,13 @@ async def run_evaluate(
     from orchestai.training.rl.reward_setup import Measurement, open_reward
 
     splits = open_splits(config.tasks)
+    refuse_unscorable(splits.whole)
     records = read_log(logs).records if logs.exists() else []
     paths = {name: path for name, path in (("phase 1", phase1), ("phase 2", phase2)) if is_checkpoint(path)}
     planners = {name: load_planner(path, config.planner, config.workers) for name, path in paths.items()}
     if not planners:
         raise UserError(f"neither {phase1} nor {phase2} exists; train first, or pass --phase1 and --checkpoint")
     held_out = held_out_tasks(splits, {name: seen_by(path) for name, path in paths.items()})
-    refuse_unscorable(held_out.kept)
     known = {phase1: is_checkpoint(phase1), phase2: is_checkpoint(phase2), logs: bool(records)}
     for what, path in (("phase 1", phase1), ("phase 2", phase2), ("the baselines that learn from logs", logs)):
         if not known[path]:

@@ -69,8 +69,8 @@ class TasksConfig(Section):
 
 class ExecutionConfig(Section):
     assembler: Literal["dataflow", "sink"] = "dataflow"
-    """`dataflow`: subtasks are functions, edges their arguments. `sink`: every worker reads the task and its parents'
-    texts, and the last subtask's program is the answer."""
+    """For tasks whose answers are programs. `dataflow`: subtasks are functions, edges their arguments. `sink`: every
+    worker reads the task and its parents' texts, and the last subtask's program is the answer, as a text is always."""
     timeout_s: float = Field(1800.0, gt=0)
     """Seconds for one workflow. Past it by the workers' measured latencies, what is unfinished fails; past it by the
     wall clock alone (the workers were busy with other workflows), the episode is unscorable."""

@@ -93,6 +93,24 @@ def test_updates_of_the_command_line_are_updates(tmp_path):
     assert max(row["update"] for row in rows) == 2
 
 
+def test_tasks_that_cannot_be_scored_or_credited_by_step_are_refused_before_anything_is_paid(tmp_path):
+    lines = [{"instruction": f"Add {n} and 1.", "answers": "" if n == 2 else n + 1} for n in range(9)]
+    (tmp_path / "sums.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    whole = configuration(tmp_path).model_dump()
+    whole["tasks"].update(suite="file", path=str(tmp_path / "sums.jsonl"), scorer="numeric", test_fraction=0)
+    config = Config.model_validate(whole)
+    torch.manual_seed(0)
+    first = tmp_path / "phase1_best.pth"
+    save_planner(first, PlannerModel(config.planner, worker_cards(config.workers)), config)
+    with pytest.raises(UserError, match=r"sums\.jsonl, line 3: an answer could not be scored"):
+        asyncio.run(train(config, checkpoint=first, output_dir=tmp_path / "out"))
+    (tmp_path / "sums.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines if line["answers"]))
+    by_step = {"credit": "step", "loss_type": "dr_grpo", "explore": ["worker", "fallback"]}
+    whole["training"]["phase2_rl"].update(by_step)
+    with pytest.raises(UserError, match=r"phase2_rl\.credit: .* set credit to plan"):
+        asyncio.run(train(Config.model_validate(whole), checkpoint=first, output_dir=tmp_path / "out"))
+
+
 def test_tasks_that_a_checkpoint_has_learned_do_not_select_it(tmp_path, caplog):
     """As where phase 1 was taught a file that was divided otherwise."""
     config = configuration(tmp_path)
