@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
@@ -23,6 +22,7 @@ from orchestai.agents.registry import find
 from orchestai.agents.shorthand import load_agent_config, words_of
 from orchestai.agents.workflow import AgentWorkflow, refuse_unknown_rewards
 from orchestai.agents.workflows.single import SingleAgent
+from orchestai.background_loop import BackgroundLoop
 from orchestai.config import BackendConfig
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
@@ -214,8 +214,8 @@ def _run_to_end(work: Coroutine[Any, Any, T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    with ThreadPoolExecutor(1) as threads:
-        return threads.submit(asyncio.run, work).result()
+    with closing(BackgroundLoop()) as loop:
+        return loop.run(work)
 
 
 def _single_agent(given: SingleAgentArgs) -> dict[str, Any]:
