@@ -27,7 +27,14 @@ from orchestai.config.rl import (
 from orchestai.config.root import Config, LoggingConfig, TrainingConfig
 from orchestai.config.running import ExecutionConfig, SandboxConfig, TasksConfig
 from orchestai.config.supervised import Phase1Config
-from orchestai.config.workers import McpServerConfig, McpToolConfig, ModelConfig, WorkerConfig, WorkersConfig
+from orchestai.config.workers import (
+    McpServerConfig,
+    McpToolConfig,
+    ModelConfig,
+    NestedConfig,
+    WorkerConfig,
+    WorkersConfig,
+)
 
 __all__ = [
     "BASE",
@@ -46,6 +53,7 @@ __all__ = [
     "McpServerConfig",
     "McpToolConfig",
     "ModelConfig",
+    "NestedConfig",
     "OptimizationConfig",
     "Phase1Config",
     "Phase2Config",

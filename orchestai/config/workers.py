@@ -49,7 +49,7 @@ class ModelConfig(Section):
 
 ToolName: TypeAlias = Literal["stdlib_search", "calculator", "text", "python"]
 
-_NAMESAKES = ("model", "tool", "function", "mcp", "agents")
+_NAMESAKES = ("model", "tool", "function", "mcp", "agents", "orchestrator")
 """Kinds that need the key of their own name."""
 
 
@@ -90,12 +90,26 @@ class McpToolConfig(Section):
     only text gets the instruction and the texts of the parents."""
 
 
+class NestedConfig(Section):
+    """Another orchestrator, which may spend what the worker's `price_per_call_usd` says, on each request."""
+
+    config: FoundPath
+    """Its configuration, with a pool of its own."""
+    checkpoint: str | None = None
+    """Its planner: a checkpoint, or a name as `orchestai run --checkpoint` takes it; null asks its cascade."""
+    max_calls: int = Field(32, ge=1)
+    """Requests that one of its runs may send."""
+    max_depth: int = Field(2, ge=1)
+    """How many orchestrators may ask each other in a row."""
+
+
 class WorkerConfig(Section):
     """What carries out a subtask: a model under a strategy, a tool, a function, a tool of an MCP server."""
 
     kind: str
-    """`model`, `tool`, `function`, `mcp` and `agents` need the key of their own name. Further ones are those that
-    `register` made, those of installed packages, and `MODULE:NAME`, a function or a class (see docs/workers.md)."""
+    """`model`, `tool`, `function`, `mcp`, `agents` and `orchestrator` need the key of their own name. Further ones are
+    those that `register` made, those of installed packages, and `MODULE:NAME`, a function or a class (see
+    docs/workers.md)."""
     card: str
     """What the worker is and does best, in a sentence: the planner chooses workers by matching their cards."""
     model: str | None = None
@@ -121,6 +135,8 @@ class WorkerConfig(Section):
     """A tool of an MCP server."""
     agents: FoundPath | None = None
     """Trained agents (a folder such as checkpoints/phase2_best), or the YAML file of a configuration of agents."""
+    orchestrator: NestedConfig | None = None
+    """Another orchestrator."""
     options: dict[str, Any] = Field(default={})
     """function, and kinds of your own: further arguments by name."""
     price_per_call_usd: float = Field(0.0, ge=0)

@@ -119,4 +119,5 @@ _KINDS: dict[str, WorkerKind] = {
     "function": WorkerKind(_function),
     "mcp": WorkerKind(_mcp),
     "agents": WorkerKind(_from_above("orchestai.agents.agents_worker:build_agents"), asks_model=True),
+    "orchestrator": WorkerKind(_from_above("orchestai.orchestrator_worker:build_orchestrator"), asks_model=True),
 }
