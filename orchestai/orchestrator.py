@@ -241,7 +241,7 @@ class Orchestrator:
     @property
     def _fitter(self) -> Fitter:
         pool = self._runtime.pool
-        return Fitter(pool.names, pool, self.config.execution.assembler)
+        return Fitter(pool.names, pool, self.config.execution.assembler, self.config.workers.cascade)
 
     def _task(self, instruction: str, answer: AnswerKind | None) -> Task:
         if not instruction.strip():

@@ -10,6 +10,7 @@ from typing import Any
 from orchestai.agents.workflow import AgentWorkflow
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean, find_object
+from orchestai.shipped import shipped
 
 
 @dataclass(frozen=True)
@@ -104,13 +105,12 @@ def find_sample_data(values: Mapping[str, Any]) -> list[str]:
     if _SAMPLE_DATA.is_dir():
         return []
     within = {key: Path(str(value)) for key, value in values.items()}
-    checkout = Path(__file__).parents[2]
-    return [f"{key}={checkout / path}" for key, path in within.items() if path.is_relative_to(_SAMPLE_DATA)]
+    return [f"{key}={shipped(path)}" for key, path in within.items() if path.is_relative_to(_SAMPLE_DATA)]
 
 
 def presets() -> dict[str, Path]:
-    """The files of configs/agents by name: those of this checkout, and of the working directory, which come first."""
-    folders = (Path(__file__).parents[2] / "configs" / "agents", Path("configs/agents"))
+    """The files of configs/agents by name: those of the program, and of the working directory, which come first."""
+    folders = (shipped("configs/agents"), Path("configs/agents"))
     return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
 
 

@@ -6,34 +6,16 @@ import os
 import shutil
 import socket
 import sys
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
+from orchestai.findings import Finding
+
 _PORT = 29500
 _DISK_GB = 50
 """For a model of a few billion weights, its moments and three checkpoints."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One part of the set-up.
-
-    Attributes:
-        needed: whether nothing trains without it.
-        remedy: what to do where it is missing.
-    """
-
-    part: str
-    there: bool
-    needed: bool
-    remedy: str = ""
-
-    def __str__(self) -> str:
-        mark = "ok     " if self.there else "missing" if self.needed else "absent "
-        return f"{mark} {self.part}" + ("" if self.there or not self.remedy else f": {self.remedy}")
 
 
 def check_setup(corpus: Path = Path("indexes/wikipedia")) -> list[Finding]:

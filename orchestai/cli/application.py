@@ -15,8 +15,10 @@ from orchestai import __version__
 from orchestai.cli.agents import agents
 from orchestai.cli.collect import collect
 from orchestai.cli.demo import demo
+from orchestai.cli.doctor import doctor
 from orchestai.cli.evaluate import evaluate
 from orchestai.cli.evaluate_plans import evaluate_plans
+from orchestai.cli.init import init
 from orchestai.cli.options import console
 from orchestai.cli.plan import plan
 from orchestai.cli.prepare import prepare, prepare_plans
@@ -42,6 +44,8 @@ class _Commands(TyperGroup):
 
 app = typer.Typer(name="orchestai", cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 app.command()(run)
+app.command()(init)
+app.command()(doctor)
 app.command()(collect)
 app.command()(prepare)
 app.command()(prepare_plans)

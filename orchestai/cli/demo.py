@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from orchestai.cli.collect import run_collect
+from orchestai.cli.embedded import install_embedded
 from orchestai.cli.evaluate import run_evaluate
 from orchestai.cli.options import CONFIG, ConfigFile, Overrides, console, flag, say
 from orchestai.cli.prepare import run_prepare
@@ -34,6 +35,7 @@ def demo(
     """Collect, prepare, train both phases and evaluate, on this machine. Finished stages are kept."""
     from orchestai.config import load_config
 
+    install_embedded()
     folder = output_dir.with_name(f"{output_dir.name}-live") if live else output_dir
     run_demo(load_config(config, overrides or []), folder, live=live)
 

@@ -40,3 +40,11 @@ CHECKPOINTS = Path("checkpoints")
 EXECUTION_LOGS = Path("execution_logs")
 TRAINING_FILE = Path("training_data.json")
 """What commands read and write unless told otherwise, in the working directory."""
+
+
+def latest_checkpoint() -> str | None:
+    """The best planner of the last phase in `checkpoints/`; None without any."""
+    for name in ("phase2_best.pth", "phase2_best", "phase1_best.pth", "phase1_best"):
+        if (CHECKPOINTS / name).exists():
+            return str(CHECKPOINTS / name)
+    return None

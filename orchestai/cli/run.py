@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from orchestai.cli.options import CHECKPOINTS, CONFIG, EXECUTION_LOGS, ConfigFile, Overrides, flag, override, say
+from orchestai.cli.options import CONFIG, EXECUTION_LOGS, ConfigFile, Overrides, flag, latest_checkpoint, override, say
 from orchestai.errors import UserError
 
 if TYPE_CHECKING:
@@ -56,17 +56,10 @@ def run(
         raise UserError(f"--answer {answer}: it is either program or text")
     loaded = load_config(config, [*limits, *(overrides or [])])
     kind = cast("AnswerKind | None", answer)
-    result = asyncio.run(_run(loaded, instruction, checkpoint or _latest(), kind, log, quiet=as_json))
+    result = asyncio.run(_run(loaded, instruction, checkpoint or latest_checkpoint(), kind, log, quiet=as_json))
     print(to_json(result) if as_json else result.answer)
     if result.receipt.status == "failed":
         raise typer.Exit(1)
-
-
-def _latest() -> str | None:
-    for name in ("phase2_best.pth", "phase2_best", "phase1_best.pth", "phase1_best"):
-        if (CHECKPOINTS / name).exists():
-            return str(CHECKPOINTS / name)
-    return None
 
 
 async def _run(

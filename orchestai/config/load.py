@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -17,18 +18,26 @@ from orchestai.config.section import Section
 from orchestai.config.workers import WorkersConfig
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean, find_modules_beside
+from orchestai.shipped import shipped
 
 DEFAULT_CONFIG = Path("config.yaml")
+_log = logging.getLogger(__name__)
 S = TypeVar("S", bound=Section)
 
 
 def load_config(path: Path | str = DEFAULT_CONFIG, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file, apply `a.b.c=value` overrides and validate.
 
+    Where the working directory has no `config.yaml`, the one that comes with the program stands for it.
+
     Raises:
         UserError: the file or an override cannot be read, or a key, type or name is wrong.
     """
-    config = load(Config, Path(path), overrides)
+    path = Path(path)
+    if path == DEFAULT_CONFIG and not path.exists():
+        path = shipped(DEFAULT_CONFIG)
+        _log.info("no %s here; taking the one that comes with the program", DEFAULT_CONFIG)
+    config = load(Config, path, overrides)
     check_workers(config.workers, path)
     return config
 

@@ -56,18 +56,26 @@ class Fitter:
         workers: names of the pool, in its order.
         pool: knows what they may cost.
         kind: the assembler, which decides what workers are asked.
+        substitutes: those that may take any step, of which a tool for numbers is none; empty: all.
     """
 
-    def __init__(self, workers: Sequence[str], pool: Bounded, kind: Literal["dataflow", "sink"]) -> None:
+    def __init__(
+        self,
+        workers: Sequence[str],
+        pool: Bounded,
+        kind: Literal["dataflow", "sink"],
+        substitutes: Sequence[str] = (),
+    ) -> None:
         self._workers = tuple(workers)
         self._pool = pool
         self._kind = kind
+        self._substitutes = tuple(substitutes) or self._workers
 
     def fit(self, task: Task, workflow: Workflow, contract: Contract) -> FittedPlan:
         """The workflow with as few changes as the contract asks for.
 
         Workers that it does not allow are left out. Then the fallback goes that takes most, again and again; then the
-        step that takes most gets another worker, one of its own fallbacks if any of them takes less.
+        step that takes most gets the dearest worker that takes less, one of its own fallbacks if there is one.
 
         Raises:
             InfeasibleContractError: with the cheapest allowed workers, the plan still does not keep it.
@@ -89,6 +97,11 @@ class Fitter:
     def allowed(self, contract: Contract) -> list[str]:
         return [name for name in self._workers if not contract.allow or name in contract.allow]
 
+    def substitutes(self, contract: Contract) -> list[str]:
+        """Whom the contract lets take a step that was another's."""
+        allowed = self.allowed(contract)
+        return [name for name in allowed if name in self._substitutes] or allowed
+
 
 class _Trimming:
     """A workflow on its way to fit."""
@@ -99,6 +112,7 @@ class _Trimming:
         self.contract = contract
         self.workflow = workflow
         self.allowed = fitter.allowed(contract)
+        self.substitutes = fitter.substitutes(contract)
         self.own = {subtask.id: subtask.workers for subtask in workflow.subtasks}
         self.changes: list[str] = []
 
@@ -138,7 +152,7 @@ class _Trimming:
         for subtask in by_weight:
             options = [
                 (name in self.own[subtask.id], _total(bounds, measure), name)
-                for name in self.allowed
+                for name in self._options(subtask.id)
                 if self._is_better(bounds := self._with(self.workflow, subtask.id, name), measure)
             ]
             if options:
@@ -173,7 +187,10 @@ class _Trimming:
         )
 
     def _cheapest(self, workflow: Workflow, step: str) -> str:
-        return min(self.allowed, key=lambda name: self._with(workflow, step, name).calls[step, name].cost_usd)
+        return min(self._options(step), key=lambda name: self._with(workflow, step, name).calls[step, name].cost_usd)
+
+    def _options(self, step: str) -> list[str]:
+        return [name for name in self.allowed if name in self.substitutes or name in self.own[step]]
 
     def _with(self, workflow: Workflow, step: str, worker: str) -> PlanBounds:
         return self.fitter.bounds(self.task, workflow.replace({step: {"worker": worker, "fallback": ()}}))

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from orchestai.config import CACHE_DIR, ModelConfig, WorkersConfig
+from orchestai.errors import UserError
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.workers.base import Answer, Request, TextCompletion, Usage, Worker, WorkerCard, WorkerError, WorstCase
 from orchestai.workers.generation import Cached, Generator, Unavailable
@@ -86,6 +87,16 @@ class WorkerPool:
         """Raise `UserError`, in one line, if a model or a server that may be needed cannot be had."""
         for resource in self._resources:
             await resource.check()
+
+    async def problems(self) -> list[str]:
+        """What `check` would say, of all models and servers."""
+        said = []
+        for resource in self._resources:
+            try:
+                await resource.check()
+            except UserError as error:
+                said.append(str(error))
+        return said
 
     async def answer(self, name: str, request: Request) -> Answer:
         """Ask one worker; raises as `Worker.answer` does."""

@@ -73,6 +73,16 @@ def test_who_is_not_allowed_is_not_asked() -> None:
         FITTER.fit(TASK, plan("dear", "dear"), Contract(allow=("nobody",)))
 
 
+def test_a_step_goes_to_nobody_who_cannot_take_any() -> None:
+    """A contract that only a free calculator could keep was kept by asking it for everything."""
+    fitter = Fitter(list(PRICES), Priced(), "sink", ("cheap", "dear"))
+    with pytest.raises(InfeasibleContractError) as refused:
+        fitter.fit(TASK, plan("dear", "dear"), Contract(max_cost_usd=0.1))
+    assert refused.value.feasible.max_cost_usd == pytest.approx(0.3)
+    own = fitter.fit(TASK, plan("dear", "free", "free"), Contract(max_cost_usd=0.1))
+    assert workers(own.workflow) == [("free",), ("free",)]
+
+
 @given(
     st.lists(st.sampled_from(list(PRICES)), min_size=2, max_size=2),
     st.lists(st.sampled_from(list(PRICES)), max_size=2),

@@ -70,7 +70,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         reply = self.server.next()
-        self._say(Reply({"object": "list", "data": []}) if reply is self.server.after else reply)
+        models = {"object": "list", "data": [{"id": "tiny", "object": "model", "created": 0, "owned_by": "tests"}]}
+        self._say(Reply(models) if reply is self.server.after else reply)
 
     def do_POST(self) -> None:
         self.server.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))

@@ -14,6 +14,7 @@ from orchestai.config.load import load_config
 from orchestai.config.planner import BASE
 from orchestai.config.root import Config
 from orchestai.errors import UserError
+from orchestai.shipped import here_or_shipped
 
 PRESETS = Path("configs/bigcodebench")
 _NAMES = ("cpu", "one_gpu", "eight_gpus")
@@ -77,7 +78,7 @@ def understand(words: Sequence[str]) -> Asked:
             known = ", ".join((*_FIXED, *SHORT.keys, *_SIZES, *_KEYS))
             raise UserError(f"{word!r}: write a dotted key of the configuration, or one of {known}")
     name = given.get("run_cfg", "default")
-    path = PRESETS / f"{_default() if name == 'default' else name}.yaml"
+    path = here_or_shipped(PRESETS) / f"{_default() if name == 'default' else name}.yaml"
     if not path.exists():
         raise UserError(f"{path}: no such preset here; run train.py in the repository's root")
     return Asked(

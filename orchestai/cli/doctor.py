@@ -1,0 +1,26 @@
+"""`orchestai doctor`: what works here, and how to mend the rest."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from orchestai.cli.options import CONFIG, ConfigFile, Overrides, flag, latest_checkpoint
+
+
+def doctor(
+    config: ConfigFile = CONFIG,
+    checkpoint: Annotated[str | None, flag("checkpoint", "Planner; else the latest in checkpoints/, if any.")] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Say what works here: Python, torch, sandbox, models and keys, disk, checkpoint; each with its mend."""
+    from orchestai.config import load_config
+    from orchestai.doctor import examine
+
+    findings = asyncio.run(examine(load_config(config, overrides or []), checkpoint or latest_checkpoint()))
+    for finding in findings:
+        print(finding)
+    if any(finding.needed and not finding.there for finding in findings):
+        raise typer.Exit(1)

@@ -1,0 +1,114 @@
+"""What works here with a configuration, part by part, each with its mend."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import warnings
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from orchestai.config import Config, ModelConfig
+from orchestai.errors import UserError
+from orchestai.findings import Finding
+from orchestai.sandbox.levels import choose_level, find_namespaces
+from orchestai.sandbox.sandbox import Sandbox
+from orchestai.workers.pool import WorkerPool
+
+_CACHE_GB = 5
+"""The cache of generations holds four, converted models and logs come on top."""
+
+
+async def examine(config: Config, checkpoint: str | None = None) -> list[Finding]:
+    """Check Python, torch, the sandbox, models and keys, the disk, and whether the checkpoint fits the pool.
+
+    Keys are looked for, never printed. Servers are asked whether they are there; no model is asked anything.
+    """
+    return [
+        *_programs(),
+        *_sandbox(config),
+        *(_key(name, model) for name, model in config.workers.models.items() if model.kind == "openai_api"),
+        *await _workers(config),
+        *(_disk(folder) for folder in dict.fromkeys((Path.cwd(), _existing(config.workers.models_dir)))),
+        *([] if checkpoint is None else [_checkpoint(config, checkpoint)]),
+    ]
+
+
+def _programs() -> list[Finding]:
+    supported = (3, 10) <= sys.version_info[:2] <= (3, 13)
+    findings = [Finding(f"Python {sys.version.split()[0]}", supported, True, "take 3.10 to 3.13")]
+    try:
+        findings.append(Finding(f"torch {version('torch')}, {_device()}", True, True))
+    except PackageNotFoundError:
+        findings.append(Finding("torch", False, True, "pip install torch"))
+    return findings
+
+
+def _device() -> str:
+    import torch
+
+    if torch.cuda.is_available():
+        return f"on {torch.cuda.get_device_name()}"
+    return f"on the CPU, {os.cpu_count()} cores"
+
+
+def _sandbox(config: Config) -> list[Finding]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            level, _ = choose_level(config.sandbox.level)
+    except UserError as error:
+        return [Finding("sandbox", False, True, str(error))]
+    if level == "namespaces":
+        return [Finding("sandbox: programs are isolated by namespaces", True, False)]
+    reason = "sandbox.level=process asks for no more" if config.sandbox.level == "process" else find_namespaces()
+    return [Finding("sandbox: programs are isolated by namespaces", False, False, f"limits alone hold them; {reason}")]
+
+
+def _key(name: str, model: ModelConfig) -> Finding:
+    there = bool(os.environ.get(model.api_key_env))
+    return Finding(
+        f"key of workers.models.{name} in {model.api_key_env}",
+        there,
+        False,
+        f"export {model.api_key_env}=..., unless the server wants none",
+    )
+
+
+async def _workers(config: Config) -> list[Finding]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            sandbox = Sandbox.from_config(config.sandbox)
+        with sandbox:
+            async with WorkerPool.from_config(config.workers, sandbox) as pool:
+                problems = await pool.problems()
+    except UserError as error:
+        problems = [str(error)]
+    what = f"workers: {', '.join(config.workers.pool)}"
+    return [Finding(what, False, True, problem) for problem in problems] or [Finding(what, True, True)]
+
+
+def _disk(folder: Path) -> Finding:
+    free_gb = shutil.disk_usage(folder).free / 1e9
+    if not os.access(folder, os.W_OK):
+        return Finding(f"disk: {folder}", False, True, "it cannot be written; choose another folder")
+    remedy = f"the cache of generations alone may take {_CACHE_GB} GB; free some, or set workers.cache_dir"
+    return Finding(f"disk: {free_gb:.0f} GB free at {folder}", free_gb > _CACHE_GB, False, remedy)
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that there is."""
+    folder = folder.absolute()
+    return next(parent for parent in (folder, *folder.parents) if parent.exists())
+
+
+def _checkpoint(config: Config, checkpoint: str) -> Finding:
+    from orchestai.planner.checkpoint import load_planner
+
+    try:
+        load_planner(checkpoint, config.planner, config.workers)
+    except UserError as error:
+        return Finding(f"checkpoint {checkpoint}", False, True, str(error))
+    return Finding(f"checkpoint {checkpoint} fits the pool", True, True)

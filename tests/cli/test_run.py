@@ -1,0 +1,87 @@
+"""`init`, `doctor` and `run` as a newcomer types them: from a server's address to an answer and its replay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from orchestai.cli import app
+from orchestai.config import load_config
+from orchestai.errors import UserError
+from support.chat_server import ChatServer, Reply, chat, serving
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with serving() as running:
+        running.after = Reply(chat("Paris"))
+        yield running
+
+
+def orchestai(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def test_from_a_server_to_an_answer_and_its_replay(server: ChatServer, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert orchestai("init", "--server", server.url, "--price", "tiny=1,2").exit_code == 0
+    config = load_config("config.yaml")
+    assert config.workers.cascade == ("tiny",)
+    assert config.workers.pool["tiny"].price_per_mtok_out_usd == 2
+    assert isinstance(orchestai("init", "--server", server.url).exception, UserError), "nothing is overwritten"
+
+    examined = orchestai("doctor")
+    assert examined.exit_code == 0, examined.output
+    assert "ok      workers: tiny, calculator" in examined.output
+
+    asked = orchestai("run", "What is the capital of France?", "--json", "workers.cache_dir=null")
+    assert asked.exit_code == 0, (asked.output, asked.exception)
+    result = json.loads(asked.stdout)
+    assert result["answer"] == "Paris"
+    receipt = result["receipt"]
+    assert receipt["spent_usd"] == pytest.approx((11 * 1 + 3 * 2) / 1e6)
+    assert receipt["spent_usd"] <= receipt["reserved_usd"] <= receipt["contract"]["max_cost_usd"]
+
+    before = len(server.asked)
+    again = orchestai(*receipt["replay"].split()[1:])
+    assert "the same answer" in again.output
+    assert again.stdout.splitlines()[-1] == "Paris"
+    assert len(server.asked) == before
+
+    shown = orchestai("run", "What is the capital of France?", "workers.cache_dir=null")
+    assert shown.stdout.splitlines()[-1] == "Paris"
+    assert "no checkpoint" in shown.output
+    assert "complete: spent" in shown.output
+
+
+def test_what_cannot_be_is_said_before_anybody_is_asked(server: ChatServer, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert orchestai("init", "--server", server.url, "--price", "tiny=1,2").exit_code == 0
+    for words, said in (
+        (("--max_cost_usd", "1e-9"), "max_cost_usd=1e-09: this plan has 1 step"),
+        (("--allow", "nobody"), "allow: no worker 'nobody'"),
+        (("--answer", "poem"), "either program or text"),
+        (("--replay", "absent.jsonl#run-1"), "absent.jsonl: no such log"),
+    ):
+        asked = orchestai("run", *(() if "--replay" in words else ("Say hello.",)), *words)
+        assert isinstance(asked.exception, UserError), (words, asked.output)
+        assert said in str(asked.exception)
+    assert server.asked == []
+
+
+def test_a_server_that_is_not_there_has_a_mend(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = orchestai("init", "--server", "http://127.0.0.1:9/v1")
+    assert "http://127.0.0.1:9/v1: cannot be reached" in str(refused.exception)
+    assert not Path("config.yaml").exists()
+    server = "workers.models.far={kind: openai_api, name: m, base_url: 'http://127.0.0.1:9/v1', api_key_env: NO_KEY}"
+    worker = "workers.pool.far={kind: model, model: far, strategy: chat, card: far away}"
+    examined = orchestai("doctor", "workers.recordings=[]", server, worker)
+    assert examined.exit_code == 1
+    assert "missing workers" in examined.output
+    assert "cannot reach http://127.0.0.1:9/v1" in examined.output
+    assert "absent  key of workers.models.far in NO_KEY: export NO_KEY=..." in examined.output

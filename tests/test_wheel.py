@@ -1,0 +1,64 @@
+"""An installed package has all that commands need: it lacked the default configuration, the recording and the data."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+INSTRUCTION = "Write `task_func(x)`: reverse the list `x` (for example `[1, 2]` -> `[2, 1]`)."
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`orchestai` of a built wheel, in an environment that borrows the dependencies of this one."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in listed.splitlines():
+        if (ROOT / name).is_file() and not name.startswith(("tests/", "docs/")):
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, source / name)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    build = [*pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source)]
+    subprocess.run(build, check=True)
+    environment = folder / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (wheel,) = folder.glob("*.whl")
+    target = [*pip, "--python", str(environment / "bin/python"), "install", "--quiet", "--no-deps", "--force-reinstall"]
+    subprocess.run([*target, str(wheel)], check=True, env=_environment())
+    return environment / "bin/orchestai"
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def run(program: Path, folder: Path, *words: str) -> str:
+    done = subprocess.run([program, *words], cwd=folder, capture_output=True, text=True, env=_environment())
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_wheel_answers_in_an_empty_folder(program: Path, tmp_path: Path) -> None:
+    where = [program.parent / "python", "-c", "import orchestai; print(orchestai.__file__)"]
+    found = subprocess.run(where, cwd=tmp_path, capture_output=True, text=True, env=_environment(), check=True).stdout
+    assert str(program.parents[1]) in found
+    assert "run" in run(program, tmp_path, "--help")
+    result = json.loads(run(program, tmp_path, "run", INSTRUCTION, "--json"))
+    assert "sorted" in result["answer"]
+    assert result["receipt"]["status"] == "complete"
+    assert "ok      workers: smol-greedy" in run(program, tmp_path, "doctor")
+    collected = ("collect", "--num_executions", "2", "--planner", "whole:smol-greedy", "workers.on_miss=unscorable")
+    run(program, tmp_path, *collected, "tasks.limit=2", "tasks.unscorable_limit=1")
