@@ -1,0 +1,33 @@
+"""Whether an answer says what the reference says: the same day, measure or name, in whatever format."""
+
+from __future__ import annotations
+
+import re
+import string
+
+from orchestai.tasks.almanac.values import Quantity, dates, quantities
+
+TOLERANCE = 0.01
+"""Relative error that a converted measure may have; counts of people, days and years are exact."""
+_ARTICLE = re.compile(r"\b(a|an|the)\b")
+
+
+def says(answer: str, reference: str) -> bool:
+    """Whether `answer` gives the value of `reference` and no other of its type."""
+    if wanted := dates(reference):
+        return set(dates(answer)) == set(wanted)
+    if amounts := quantities(reference):
+        given = quantities(answer)
+        return len(given) == 1 and _same(given[0], amounts[0])
+    return _normalized(answer) == _normalized(reference)
+
+
+def _same(given: Quantity, wanted: Quantity) -> bool:
+    if wanted.dimension in ("", "time", "years"):
+        return given.value == wanted.value and given.unit in ("", wanted.unit)
+    return given.dimension == wanted.dimension and abs(given.in_base - wanted.in_base) <= TOLERANCE * wanted.in_base
+
+
+def _normalized(text: str) -> str:
+    plain = text.lower().translate({ord(character): " " for character in string.punctuation})
+    return " ".join(_ARTICLE.sub(" ", plain).split())
