@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Literal, get_args
 
 import bm25s
 import numpy as np
+from numpy.typing import NDArray
 
 from orchestai.tasks.almanac.attributes import Kind
 from orchestai.tasks.almanac.pages import pages
@@ -18,6 +19,8 @@ _WORD = re.compile(r"[a-z0-9]+")
 _NAME = re.compile(r"[A-Z][a-z]+")
 _IDLE = frozenset("a an and at by for from in is it its name of on or s that the this to was were whose with".split())
 _GRAM = 3
+_K1 = 0.4
+"""Saturation of a word's count: low, since a page about a thing names it hardly more often than one that mentions it."""
 _KINDS = {word: kind for kind in get_args(Kind) for word in (kind, f"{kind}s")} | {"people": "person"}
 
 
@@ -57,8 +60,7 @@ def best_page(query: str, index: Literal["titles", "text", "letters"], *, kind: 
     Raises:
         WorkerError: nothing in the query is in the index.
     """
-    searcher, tokens = _index(index)
-    scores = searcher.get_scores(known) if (known := _known(searcher, tokens(query))) else None
+    scores = _scores(query, index)
     if scores is not None and kind:
         scores = scores * np.array([page.kind == kind for page in pages()])
     if scores is None or not scores.max() > 0:
@@ -74,14 +76,17 @@ def _query(request: Request) -> str:
 @cache
 def _index(name: str) -> tuple[bm25s.BM25, Callable[[str], list[str]]]:
     tokens = _grams if name == "letters" else _words
-    searcher = bm25s.BM25()
+    searcher = bm25s.BM25(k1=_K1)
     corpus = [tokens(f"{page.title} {page.text}" if name == "text" else page.title) for page in pages()]
     searcher.index(corpus, show_progress=False)
     return searcher, tokens
 
 
-def _known(searcher: bm25s.BM25, tokens: Sequence[str]) -> list[str]:
-    return [token for token in tokens if token in searcher.vocab_dict]
+def _scores(query: str, index: str) -> NDArray[np.float32] | None:
+    """(pages,) scores; None where the index has nothing of the query."""
+    searcher, tokens = _index(index)
+    known = [token for token in tokens(query) if token in searcher.vocab_dict]
+    return searcher.get_scores(known) if known else None
 
 
 def _words(text: str) -> list[str]:
