@@ -21,6 +21,7 @@ OWN_FILE = "file"
 """The suite of tasks in a user's file."""
 _MODULES = {
     "composition": "orchestai.tasks.composition.suite",
+    "almanac": "orchestai.tasks.almanac.suite",
     "humaneval": "orchestai.tasks.code.humaneval",
     "mbpp": "orchestai.tasks.code.mbpp",
     "bigcodebench": "orchestai.tasks.code.bigcodebench",

@@ -111,7 +111,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "name",
         ("Mouth", "Reaches the sea at", "Ends at"),
         ("{t} reaches the sea at {v}.", "Its mouth is at {v}.", "It flows into the sea by {v}."),
-        ("mouth", "river mouth", "end"),
+        ("mouth", "river mouth"),
         ("outlet",),
         target="town",
     ),

@@ -210,6 +210,7 @@ def _task(split: Split, number: int, question: Question) -> Task:
         split=split.name,
         instruct_prompt=text,
         answers=question.answers,
+        scorer="orchestai.tasks.almanac.scoring:scorer",
         reference=Workflow(
             [
                 Subtask(

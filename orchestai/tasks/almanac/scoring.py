@@ -6,10 +6,16 @@ import re
 import string
 
 from orchestai.tasks.almanac.values import Quantity, dates, quantities
+from orchestai.tasks.task import Task
 
 TOLERANCE = 0.01
 """Relative error that a converted measure may have; counts of people, days and years are exact."""
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
+
+
+def scorer(task: Task, answer: str, sandbox: object) -> float:
+    """1 if the answer says what one of the task's reference answers says, else 0."""
+    return float(any(says(answer, reference) for reference in task.answers))
 
 
 def says(answer: str, reference: str) -> bool:

@@ -13,7 +13,7 @@ from orchestai.tasks.almanac.world import Thing, World
 QuestionKind: TypeAlias = Literal[
     "value", "converted", "linked", "weekday", "later", "difference", "sum", "years", "days", "comparison", "chosen"
 ]
-RARE = 0.3
+RARE = 0.25
 """Chance, in test questions, of a wording that no other split has."""
 
 
@@ -153,12 +153,18 @@ _IN_UNIT = Bank(("in {w}", "expressed in {w}"), ("counted in {w}",))
 
 
 def mention(thing: Thing, country: World, rng: Random, *, testing: bool) -> str:
-    """Words for a thing: its name, its kind and name, a description, or its name as somebody heard it."""
+    """Words for a thing: its name, its kind and name, a description, or its name as somebody heard it.
+
+    A name that several things have is said with its kind, and a description does not name another thing of the kind.
+    """
     shared = country.shares_name(thing)
-    how = rng.choices(("bare", "called", "described", "heard"), (0 if shared else 40, 40 if shared else 10, 25, 20))[0]
+    hows, weights = ("bare", "called", "described", "heard"), (0, 55, 30, 0) if shared else (40, 10, 25, 25)
+    how = rng.choices(hows, weights)[0]
     if how == "described" and thing.kind in _DESCRIBED:
         relation, bank = _DESCRIBED[thing.kind]
-        return bank.draw(rng, testing=testing).format(x=thing.facts[relation])
+        other = thing.facts[relation]
+        if not any(namesake.name == other for namesake in country.of(thing.kind)):
+            return bank.draw(rng, testing=testing).format(x=other)
     if how == "heard":
         return _HEARD[thing.kind].draw(rng, testing=testing).format(x=misspell(thing.name, rng))
     if shared or how == "called":

@@ -31,7 +31,7 @@ def compare(request: Request) -> str:
     direction = (larger if first == names["a"] else smaller) or smaller
     winner = first if keys[0] > keys[1] else second
     assert direction is not None
-    return winner.removesuffix(f" {direction[0]}")
+    return winner.partition(f" {direction[0]}")[0]
 
 
 def _keys(inputs: list[str]) -> list[float]:
