@@ -13,6 +13,9 @@ UNIT_TESTS: Final = "unit_tests"
 EXACT: Final = "exact"
 """The scorers of tasks that name none."""
 
+REFERENCE_OUTPUTS: Final = "reference_outputs"
+"""The key of `Task.details` under which a suite says what each step of the reference decomposition gives, by its id."""
+
 
 @dataclass(frozen=True)
 class Place:

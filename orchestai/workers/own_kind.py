@@ -22,6 +22,9 @@ def own_kind(own: Callable[..., Any]) -> WorkerKind:
     `asks_model` of either says whether planners are to see it as a language model.
     """
 
+    if isinstance(own, WorkerKind):
+        return own
+
     def build(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker:
         if isinstance(own, type):
             return _instance(own, card, config)
@@ -36,8 +39,8 @@ def function_worker(function: Callable[..., Any], card: WorkerCard, config: Work
     return ToolWorker(card, function_tool(function, name, config.options), config.price_per_call_usd)
 
 
-def find_own(key: str, name: str) -> Callable[..., Any]:
-    """The function or class `MODULE:NAME` that a key names.
+def find_own(key: str, name: str) -> Any:
+    """The function, class or `WorkerKind` that `MODULE:NAME`, the value of a key, names.
 
     Raises:
         UserError: it cannot be imported.
@@ -46,10 +49,9 @@ def find_own(key: str, name: str) -> Callable[..., Any]:
         own = find_object(name)
     except Exception as error:  # whatever the module raises
         raise UserError(f"{key}: cannot import {name!r}: {type(error).__name__}: {error}") from error
-    if not callable(own):
+    if not callable(own) and not isinstance(own, WorkerKind):
         raise UserError(f"{key}: {name!r} is neither a function nor a class")
-    found: Callable[..., Any] = own
-    return found
+    return own
 
 
 class _FlatRate:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from orchestai.errors import InfrastructureError
 from orchestai.evaluation.systems.results import Result, SystemRow
-from orchestai.execution.assembler import assemble
+from orchestai.execution.assembler import answering, assemble
 from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.request import build_request
 from orchestai.execution.reward import RewardForm
@@ -17,16 +19,17 @@ from orchestai.planner.base import Plan
 from orchestai.rewards.scorers import judge
 from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.suites import canonical_steps
-from orchestai.tasks.task import Task
+from orchestai.tasks.task import REFERENCE_OUTPUTS, Task
 from orchestai.workers.base import Answer, Request, WorkerError
-from orchestai.workflow import Subtask
+from orchestai.workflow import Subtask, Workflow
 
 
 class Hindsight:
     """Finds, for reference decompositions, a worker per subtask whose answer is right, at the lowest price.
 
     An answer is right where the program that has it in place of one canonical step, all other steps being canonical,
-    passes the hidden tests. The price is what the answer's cost and latency would take off the reward of a plan without
+    passes the hidden tests; a text, where it says what the suite's own says, given the suite's own for the parents. The
+    price is what the answer's cost and latency would take off the reward of a plan without
     other steps.
     """
 
@@ -35,7 +38,7 @@ class Hindsight:
         self._workers = tuple(workers)
         self._reward = reward
         self._slots = asyncio.Semaphore(concurrency)
-        self._answers: dict[tuple[str, str, str], asyncio.Task[Answer | Unscorable | None]] = {}
+        self._answers: dict[tuple[str, ...], asyncio.Task[Answer | Unscorable | None]] = {}
 
     async def plans(self, tasks: Sequence[Task], advance: Callable[[], None]) -> list[Plan]:
         """One plan per task; without a workflow where no worker is right on some subtask, or no one knows the steps.
@@ -57,10 +60,10 @@ class Hindsight:
                 job.cancel()
 
     async def _plan(self, task: Task) -> Plan:
-        canonical = canonical_steps(task.reference) if task.reference is not None else None
-        if task.reference is None or canonical is None or not task.wants_program:
+        steps = _known_steps(self._executor, task)
+        if task.reference is None or steps is None:
             return Plan(workflow=None, raw_valid=False, error="the steps of this task are not known")
-        chosen = await asyncio.gather(*(self._best(task, subtask, canonical) for subtask in task.reference.subtasks))
+        chosen = await asyncio.gather(*(self._best(steps, subtask) for subtask in task.reference.subtasks))
         changes = {}
         for subtask, worker in zip(task.reference.subtasks, chosen, strict=True):
             if isinstance(worker, Unscorable):
@@ -70,10 +73,9 @@ class Hindsight:
             changes[subtask.id] = {"worker": worker, "fallback": ()}
         return Plan(workflow=task.reference.replace(changes), raw_valid=True)
 
-    async def _best(self, task: Task, subtask: Subtask, canonical: Mapping[str, str]) -> str | Unscorable | None:
+    async def _best(self, steps: _KnownSteps, subtask: Subtask) -> str | Unscorable | None:
         """The cheapest worker that is right; why it is not known where there may be one, None where there is none."""
-        assert task.reference is not None
-        request = build_request(task, task.reference, subtask, kind="dataflow")
+        request = steps.request(subtask)
         answers = await asyncio.gather(*(self._answer(worker, request) for worker in self._workers))
         offers = [
             (self._price(a), worker, a)
@@ -83,7 +85,7 @@ class Hindsight:
         faults = [answer for answer in answers if isinstance(answer, Unscorable)]
         for _, worker, answer in sorted(offers, key=lambda offer: offer[0]):
             try:
-                if await is_right(self._executor, task, subtask, answer.text, canonical):
+                if await steps.accepts(subtask, answer.text):
                     return worker
             except InfrastructureError as error:
                 faults.append(Unscorable.of(error))
@@ -91,7 +93,7 @@ class Hindsight:
 
     async def _answer(self, worker: str, request: Request) -> Answer | Unscorable | None:
         """The worker's answer if it has one that passes the visible examples; equal requests are asked once."""
-        key = (worker, request.instruction, str(request.signature))
+        key = (worker, request.instruction, str(request.signature), request.task, *request.inputs.values())
         if key not in self._answers:
             self._answers[key] = asyncio.ensure_future(self._ask(worker, request))
         return await self._answers[key]
@@ -110,6 +112,62 @@ class Hindsight:
 
     def _price(self, answer: Answer) -> float:
         return self._reward.cost(answer.cost_usd) + self._reward.latency(answer.latency_ms)
+
+
+class _KnownSteps(Protocol):
+    """A task whose steps have known right answers."""
+
+    def request(self, subtask: Subtask) -> Request: ...
+
+    async def accepts(self, subtask: Subtask, answer: str) -> bool:
+        """Whether the answer is right; raises `InfrastructureError` where it could not be judged."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Programs:
+    """Steps that are functions; `canonical` is their source by subtask."""
+
+    executor: JudgingExecutor
+    task: Task
+    plan: Workflow
+    canonical: Mapping[str, str]
+
+    def request(self, subtask: Subtask) -> Request:
+        return build_request(self.task, self.plan, subtask, kind="dataflow")
+
+    async def accepts(self, subtask: Subtask, answer: str) -> bool:
+        return await is_right(self.executor, self.task, subtask, answer, self.canonical)
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """Steps that read each other's texts; `outputs` are right ones by subtask."""
+
+    executor: JudgingExecutor
+    task: Task
+    plan: Workflow
+    outputs: Mapping[str, str]
+
+    def request(self, subtask: Subtask) -> Request:
+        inputs = {parent: self.outputs[parent] for parent in subtask.depends_on}
+        return build_request(self.task, self.plan, subtask, kind="sink", inputs=inputs)
+
+    async def accepts(self, subtask: Subtask, answer: str) -> bool:
+        last = subtask.id == answering(self.plan)
+        step = self.task if last else self.task.model_copy(update={"answers": (self.outputs[subtask.id],)})
+        return judged((await judge(step, answer, self.executor.sandbox)).outcome) >= 1.0
+
+
+def _known_steps(executor: JudgingExecutor, task: Task) -> _KnownSteps | None:
+    """None where nobody knows right answers of the task's steps."""
+    if task.reference is None:
+        return None
+    if task.wants_program:
+        canonical = canonical_steps(task.reference)
+        return None if canonical is None else _Programs(executor, task, task.reference, canonical)
+    outputs = task.details.get(REFERENCE_OUTPUTS)
+    return None if outputs is None else _Texts(executor, task, task.reference, outputs)
 
 
 async def is_right(

@@ -20,12 +20,14 @@ def scorer(task: Task, answer: str, sandbox: object) -> float:
 
 def says(answer: str, reference: str) -> bool:
     """Whether `answer` gives the value of `reference` and no other of its type."""
+    if _normalized(answer) == _normalized(reference):
+        return True
     if wanted := dates(reference):
         return set(dates(answer)) == set(wanted)
     if amounts := quantities(reference):
         given = quantities(answer)
         return len(given) == 1 and _same(given[0], amounts[0])
-    return _normalized(answer) == _normalized(reference)
+    return False
 
 
 def _same(given: Quantity, wanted: Quantity) -> bool:

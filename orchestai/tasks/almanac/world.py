@@ -149,7 +149,11 @@ def _link(by_kind: dict[Kind, list[Thing]], rng: Random) -> None:
     ):
         for thing, other in zip(by_kind[kind], names(target, len(by_kind[kind])), strict=True):  # type: ignore[index, arg-type]
             thing.facts[name] = other
-    for kind, name, target in (("ship", "port", "town"), ("person", "birthplace", "town"), ("bridge", "designer", "person")):
+    for kind, name, target in (
+        ("ship", "port", "town"),
+        ("person", "birthplace", "town"),
+        ("bridge", "designer", "person"),
+    ):
         for thing in by_kind[kind]:  # type: ignore[index]
             thing.facts[name] = rng.choice(by_kind[target]).name  # type: ignore[index]
 

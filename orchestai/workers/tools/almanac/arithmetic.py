@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-def plain(request: Request) -> str:
+async def plain(request: Request) -> str:
     """Sum or difference of the first number of each input, whatever it measures.
 
     Raises:
@@ -32,7 +32,7 @@ def plain(request: Request) -> str:
     return str(Quantity(value, unit))
 
 
-def with_units(request: Request) -> str:
+async def with_units(request: Request) -> str:
     """A measure in the unit that the words name, or the sum or difference of two.
 
     Raises:
@@ -52,7 +52,7 @@ def with_units(request: Request) -> str:
     return str(Quantity(_joined(request.instruction, given[0].value, given[1].value), unit))
 
 
-def with_dates(request: Request) -> str:
+async def with_dates(request: Request) -> str:
     """Weekday of a date, a date so many days later, or the days or full years between two.
 
     Raises:

@@ -7,13 +7,13 @@ import re
 from orchestai.tasks.almanac.values import dates, quantities
 from orchestai.workers.base import Request, WorkerError
 
-_LARGER = re.compile(r"\b(larg|long|high|deep|heav|tall|new|young|more|lat|wid)(?:\w*er|ier|est|iest)?\b", re.IGNORECASE)
-_SMALLER = re.compile(r"\b(small|short|low|shallow|light|old|less|few|earli)(?:er|ier|est|iest)?\b", re.IGNORECASE)
+_LARGER = re.compile(r"\b(?:larger|longer|higher|deeper|heavier|taller|newer|younger|later|wider|more)\b")
+_SMALLER = re.compile(r"\b(?:smaller|shorter|lower|shallower|lighter|older|earlier|less|fewer)\b")
 _AFTER_COMMA = re.compile(r"[,:] (?P<a>[^,:]+?) or (?P<b>[^,:?]+)$")
 _QUESTION = re.compile(r"\b(?:is|of|between) (?P<a>[^,:]+?) (?:or|and) (?P<b>[^,:?]+)$")
 
 
-def compare(request: Request) -> str:
+async def compare(request: Request) -> str:
     """The one of the two things named in the request that the words ask for, in the words of the request.
 
     Raises:

@@ -7,14 +7,14 @@ from orchestai.workers.tools.almanac import reading
 from orchestai.workers.tools.almanac.search import best_page
 
 
-def answer(request: Request) -> str:
+async def answer(request: Request) -> str:
     """What the page that fits the words best says of what they ask; raises `WorkerError` where it finds nothing."""
     words = " ".join([request.instruction, *(text for text in request.inputs.values() if "\n" not in text)])
     page = best_page(words, "text")
     asked = Request(instruction=words, inputs={"page": page})
     for read in (reading.synonyms, reading.sentences):
         try:
-            return read(asked)
+            return await read(asked)
         except WorkerError:
             continue
     raise WorkerError("the page that was found does not say it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from orchestai.tasks.almanac.values import date_spans, quantities, quantity_spans
 from orchestai.workers.base import Request, WorkerError
@@ -13,7 +14,7 @@ _SENTENCE = re.compile(r"(?<=[.;])\s+")
 _NAME = re.compile(r"(?:[A-Z][a-z]+)(?: [A-Z][a-z]+)*")
 
 
-def fields(request: Request) -> str:
+async def fields(request: Request) -> str:
     """The field whose heading shares most words with the request; of several, the shortest heading.
 
     Raises:
@@ -23,7 +24,7 @@ def fields(request: Request) -> str:
     return _field(_page(request), lambda heading: len(stems(heading) & wanted))
 
 
-def synonyms(request: Request) -> str:
+async def synonyms(request: Request) -> str:
     """As `fields`, for headings that are about the same, in whatever words.
 
     Raises:
@@ -33,7 +34,7 @@ def synonyms(request: Request) -> str:
     return _field(_page(request), lambda heading: len(stems(heading) & topic.words))
 
 
-def sentences(request: Request) -> str:
+async def sentences(request: Request) -> str:
     """From running text, the value in the sentence that speaks most of what is asked.
 
     Raises:
@@ -71,7 +72,7 @@ def _topic(words: str) -> Topic:
     return topic
 
 
-def _field(page: str, agreement) -> str:  # type: ignore[no-untyped-def]
+def _field(page: str, agreement: Callable[[str], int]) -> str:
     entries = [(match[1], match[2]) for match in _FIELD.finditer(page.partition("\n")[2])]
     ranked = sorted(entries, key=lambda entry: (-agreement(entry[0]), len(entry[0])))
     if not ranked or not agreement(ranked[0][0]):

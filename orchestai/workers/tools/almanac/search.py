@@ -17,24 +17,25 @@ from orchestai.workers.base import Request, WorkerError
 
 _WORD = re.compile(r"[a-z0-9]+")
 _NAME = re.compile(r"[A-Z][a-z]+")
-_IDLE = frozenset("a an and at by for from in is it its name of on or s that the this to was were whose with".split())
+_IDLE_WORDS = "a an and at by for from in is it its name of on or s that the this to was were whose with"
+_IDLE = frozenset(_IDLE_WORDS.split())
 _GRAM = 3
 _K1 = 0.4
-"""Saturation of a word's count: low, since a page about a thing names it hardly more often than one that mentions it."""
+"""Saturation of a word's count: low, since a page about a thing hardly names it more often than one beside it."""
 _KINDS = {word: kind for kind in get_args(Kind) for word in (kind, f"{kind}s")} | {"people": "person"}
 
 
-def titles(request: Request) -> str:
+async def titles(request: Request) -> str:
     """The page whose title shares most words with the request; of namesakes, the one that the index lists first."""
     return best_page(_query(request), "titles")
 
 
-def full_text(request: Request) -> str:
+async def full_text(request: Request) -> str:
     """The page whose words, wherever they stand, fit best."""
     return best_page(_query(request), "text")
 
 
-def of_kind(request: Request) -> str:
+async def of_kind(request: Request) -> str:
     """As `full_text`, among the pages of the kind of thing that the request speaks of first.
 
     Raises:
@@ -46,7 +47,7 @@ def of_kind(request: Request) -> str:
     return best_page(_query(request), "text", kind=_KINDS[spoken])
 
 
-def letters(request: Request) -> str:
+async def letters(request: Request) -> str:
     """The page whose title is spelled most like the names in the request."""
     return best_page(_query(request), "letters")
 

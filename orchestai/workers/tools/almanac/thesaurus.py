@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 _WORD = re.compile(r"[a-z]+")
-_IDLE = frozenset(
-    "a an and at by date day first for from give greatest her his in is it its number of on or people person "
-    "point s state tell that the their this to was what when where which".split()
-)
+_IDLE_WORDS = """
+a an and at by date day first for from give greatest her his in is it its number of on or people person point s state
+tell that the their this to was what when where which
+"""
+_IDLE = frozenset(_IDLE_WORDS.split())
 _ENDINGS = ("ations", "ation", "ings", "ing", "ers", "ed", "er", "es", "s")
 
 
