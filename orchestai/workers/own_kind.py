@@ -14,14 +14,13 @@ from orchestai.workers.tools.worker import ToolWorker
 from orchestai.workers.worker_kind import BuildContext, WorkerKind
 
 
-def own_kind(own: Callable[..., Any]) -> WorkerKind:
-    """The kind that a user's function or class makes.
+def own_kind(own: Callable[..., Any] | WorkerKind) -> WorkerKind:
+    """The kind that a user's function or class makes; a `WorkerKind` is one already.
 
     A class is called with the worker's card and its `options` by name, and makes a `Worker`; one that does not say what
     a request may cost costs its price per call. A function answers requests itself (see `function_tool`). An attribute
     `asks_model` of either says whether planners are to see it as a language model.
     """
-
     if isinstance(own, WorkerKind):
         return own
 

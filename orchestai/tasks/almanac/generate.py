@@ -130,7 +130,7 @@ class _Writer:
         asked = self._attribute(types.get(kind, ("date", "count", "measure", "name")))
         thing = self._thing(asked)
         words = {"a": self._mention(thing), "n": self._noun(asked)}
-        steps = _read(thing, asked, 0)
+        steps: tuple[Step, ...] = _read(thing, asked, 0)
         if kind == "converted":
             unit = self._unit(thing.facts[asked.name])
             words["u"] = wording.in_unit(unit, self.rng, testing=self.testing)
@@ -173,7 +173,7 @@ class _Writer:
         larger = self.rng.random() < 0.5
         words["s"] = asked.superlatives[0 if larger else 1]
         compare = Step("compare", ("larger" if larger else "smaller", a.name, b.name), (1, 3))
-        steps = (*_read(a, asked, 0), *_read(b, asked, 2), compare)
+        steps: tuple[Step, ...] = (*_read(a, asked, 0), *_read(b, asked, 2), compare)
         if kind == "chosen":
             further = self.rng.choice([found for found in OF_KIND[asked.kind] if found is not asked])
             words |= {"k": asked.kind, "m": self._noun(further)}
@@ -212,7 +212,7 @@ class _Writer:
         return other if self.rng.random() < 0.7 else value.unit
 
 
-def _read(thing: Thing, asked: Attribute, first: int) -> tuple[Step, Step]:
+def _read(thing: Thing, asked: Attribute, first: int) -> tuple[Step, ...]:
     """Look a thing up as step `first`, and read an attribute off its page."""
     return Step("lookup", (thing.kind, thing.name)), Step("extract", (asked.name,), (first,))
 

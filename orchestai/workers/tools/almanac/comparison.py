@@ -41,7 +41,7 @@ def _keys(inputs: list[str]) -> list[float]:
     days = [float(found[0].toordinal()) for text in inputs if (found := dates(text))]
     if len(days) == 2:
         return days
-    sizes = [found[0] for text in inputs if (found := quantities(text))]
+    sizes = [amounts[0] for text in inputs if (amounts := quantities(text))]
     if len(sizes) < 2 or sizes[0].dimension != sizes[1].dimension:
         raise WorkerError("the inputs are not two values of a kind")
     return [size.in_base for size in sizes]
