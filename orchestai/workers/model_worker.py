@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 
 from orchestai.sandbox.examples import passes_examples
@@ -14,18 +13,14 @@ from orchestai.workers.prices import Prices
 from orchestai.workers.prompts import Strategy
 from orchestai.workers.token_count import LONG_TOKEN_BYTES, most_tokens
 
-_SAID = re.compile(r"[^\W_]+")
-
 
 class ModelWorker:
     """Draws up to `samples` completions and keeps the first that passes the request's visible examples.
 
     They are drawn in rounds of 1, 2, 4, ...: a round is one request for several samples, so its prompt is paid for
     once, and its latency is that of its slowest sample. Only what was drawn is paid for. If none passes, the first
-    counts. Of texts all samples are drawn, and the answer that most of them give counts (self-consistency, Wang et al.
-    2022, arXiv 2203.11171): what their last lines say, but for case, punctuation and blanks; of several the first. Of
-    programs without visible examples one sample is drawn. The time that the check takes in the sandbox is not counted
-    as latency.
+    counts. Without visible examples there is nothing to choose by, and one sample is drawn. The time that the check
+    takes in the sandbox is not counted as latency.
     """
 
     def __init__(
@@ -50,7 +45,7 @@ class ModelWorker:
     def worst_case(self, request: Request) -> WorstCase:
         """Every sample is drawn, each in a request of its own, which is tried as often as may be."""
         prompt = self._strategy.prompt(request)
-        calls = self._generator.tries * (self._samples if self._checks(request) or self._votes(request) else 1)
+        calls = self._generator.tries * (self._samples if self._chooses(request) else 1)
         written = self._params.max_new_tokens
         return WorstCase(
             cost_usd=calls * self._prices.cost(most_tokens(prompt), written),
@@ -58,13 +53,9 @@ class ModelWorker:
             output_bytes=len(prompt.prefill.encode()) + written * LONG_TOKEN_BYTES,
         )
 
-    def _checks(self, request: Request) -> bool:
-        """Whether samples are tried on visible examples."""
+    def _chooses(self, request: Request) -> bool:
+        """Whether there is something to choose a sample by."""
         return request.signature is not None and bool(request.examples) and self._samples > 1
-
-    def _votes(self, request: Request) -> bool:
-        """Whether the commonest of several texts counts."""
-        return request.signature is None and self._samples > 1 and self._params.temperature > 0
 
     async def answer(self, request: Request) -> Answer:
         prompt = self._strategy.prompt(request)
@@ -72,8 +63,8 @@ class ModelWorker:
         drawn: list[TextCompletion] = []
         usage = Usage()
         verdicts: dict[str, bool] = {}
-        checks, votes = self._checks(request), self._votes(request)
-        for size in [self._samples] if votes else _rounds(self._samples if checks else 1):
+        checks = self._chooses(request)
+        for size in _rounds(self._samples if checks else 1):
             try:
                 completions = await self._draw(prompt, range(first + len(drawn), first + len(drawn) + size))
             except WorkerError as error:
@@ -83,8 +74,7 @@ class ModelWorker:
             if checks and (text := await self._first_passing(request, completions, verdicts)) is not None:
                 break
         else:
-            candidates = drawn if votes else drawn[:1]
-            text = _commonest([self._strategy.answer(request, completion.text) for completion in candidates])
+            text = self._strategy.answer(request, drawn[0].text)
         usage = self._prices.paid(usage)
         return Answer(
             text=text,
@@ -114,12 +104,6 @@ class ModelWorker:
             if verdicts[code]:
                 return code
         return None
-
-
-def _commonest(texts: Sequence[str]) -> str:
-    """The first of the texts whose last lines say what most of the last lines say."""
-    said = [_SAID.findall((text.strip().splitlines() or [""])[-1].lower()) for text in texts]
-    return texts[max(range(len(texts)), key=lambda i: (said.count(said[i]), -i))]
 
 
 def _round_usage(completions: Sequence[TextCompletion]) -> Usage:

@@ -102,17 +102,6 @@ async def test_without_examples_there_is_nothing_to_choose_by(sandbox: Sandbox) 
     assert (answer.samples, answer.passed_examples) == (1, None)
 
 
-async def test_of_texts_the_commonest_counts(sandbox: Sandbox) -> None:
-    """Nothing tells a right text from a wrong one, but that samples agree."""
-    generator = Scripted("Orby", "I think:\nThe Grey Tern.", "the grey tern", "Orby Light", "Orby")
-    answer = await worker(generator, sandbox, samples=4).answer(Request("Which ship is it?"))
-    assert answer.text == "I think:\nThe Grey Tern."
-    assert (answer.samples, answer.passed_examples) == (4, None)
-    assert (answer.prompt_tokens, answer.completion_tokens) == (100, 40), "one request"
-    tied = await worker(Scripted("a", "b"), sandbox, samples=2).answer(Request("Which?"))
-    assert tied.text == "a"
-
-
 def configuration(folder: Path, **settings: Any) -> WorkersConfig:
     model = {"kind": "huggingface", "name": str(folder / "model"), "dtype": "float32", "device": "cpu"}
     guess = {"kind": "model", "model": "tiny", "temperature": 0.8, "max_new_tokens": 8, "price_per_mtok_out_usd": 1.0}

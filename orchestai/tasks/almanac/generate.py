@@ -47,7 +47,7 @@ SPLITS: dict[str, Split] = {
     for split in (
         Split("train", 1600, range(3, BUCKETS)),
         Split("validation", 200, range(0, 1)),
-        Split("test", 300, range(1, 3)),
+        Split("test", 200, range(1, 3)),
     )
 }
 """A computation's bucket is a hash of its graph, so no two splits compute the same."""
