@@ -10,7 +10,7 @@ from typing import Protocol
 
 from orchestai.errors import InfrastructureError
 from orchestai.evaluation.systems.results import Result, SystemRow
-from orchestai.execution.assembler import answering, assemble
+from orchestai.execution.assembler import assemble
 from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.request import build_request
 from orchestai.execution.reward import RewardForm
@@ -21,7 +21,7 @@ from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.suites import canonical_steps
 from orchestai.tasks.task import REFERENCE_OUTPUTS, Task
 from orchestai.workers.base import Answer, Request, WorkerError
-from orchestai.workflow import Subtask, Workflow
+from orchestai.workflow import Subtask, Workflow, answering
 
 
 class Hindsight:
