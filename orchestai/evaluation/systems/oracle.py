@@ -21,7 +21,7 @@ from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.suites import canonical_steps
 from orchestai.tasks.task import REFERENCE_OUTPUTS, Task
 from orchestai.workers.base import Answer, Request, WorkerError
-from orchestai.workflow import Subtask, Workflow, answering
+from orchestai.workflow import Subtask, Workflow
 
 
 class Hindsight:
@@ -154,7 +154,7 @@ class _Texts:
         return build_request(self.task, self.plan, subtask, kind="sink", inputs=inputs)
 
     async def accepts(self, subtask: Subtask, answer: str) -> bool:
-        last = subtask.id == answering(self.plan)
+        last = subtask.id == self.plan.answering()
         step = self.task if last else self.task.model_copy(update={"answers": (self.outputs[subtask.id],)})
         return judged((await judge(step, answer, self.executor.sandbox)).outcome) >= 1.0
 
