@@ -16,6 +16,8 @@ from orchestai.tasks.task import Task
 _LONGEST = 1000
 _DECIMAL = re.compile(r"[-+]?(\d{1,100}|\d{1,3}(,\d{3}){1,30})(\.\d{1,100})?")
 _BETWEEN_VALUES = re.compile(r"=|\\vee|\\lor|\\text|[;{}]|\b(?:or|and)\b|,(?!\d{3}(?!\d))")
+_FRACTION = re.compile(r"\\[dt]?frac\s*\{\s*(-?\d{1,100})\s*\}\s*\{\s*(\d{1,100})\s*\}")
+_QUOTIENT = re.compile(r"-?\d{1,100}/0*[1-9]\d{0,99}", re.ASCII)
 _HASHES = re.compile(r"####[ \t]*([^\n]+)")
 _TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _JUDGE = """\
@@ -80,9 +82,14 @@ def marked_answer(text: str) -> str | None:
 
 
 def _values(answer: str) -> set[Fraction]:
-    """The plain numbers among the values that an answer names."""
-    found = (_number(part) for part in _BETWEEN_VALUES.split(answer))
+    """The plain numbers and fractions among the values that an answer names."""
+    found = (_value(part) for part in _BETWEEN_VALUES.split(_FRACTION.sub(r"\1/\2", answer)))
     return {number for number in found if number is not None}
+
+
+def _value(text: str) -> Fraction | None:
+    plain = text.strip().strip("$")
+    return Fraction(plain) if _QUOTIENT.fullmatch(plain) else _number(text)
 
 
 def _number(text: str) -> Fraction | None:

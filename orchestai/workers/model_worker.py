@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from orchestai.sandbox.examples import passes_examples
 from orchestai.sandbox.sandbox import Sandbox
@@ -59,6 +60,8 @@ class ModelWorker:
 
     async def answer(self, request: Request) -> Answer:
         prompt = self._strategy.prompt(request)
+        # What ends a function would cut a text off.
+        params = replace(self._params, stop=()) if request.signature is None else self._params
         first = request.sample * self._samples
         drawn: list[TextCompletion] = []
         usage = Usage()
@@ -66,7 +69,7 @@ class ModelWorker:
         checks = self._chooses(request)
         for size in _rounds(self._samples if checks else 1):
             try:
-                completions = await self._draw(prompt, range(first + len(drawn), first + len(drawn) + size))
+                completions = await self._draw(prompt, params, range(first + len(drawn), first + len(drawn) + size))
             except WorkerError as error:
                 raise WorkerError(str(error), self._prices.paid(usage.plus(error.usage))) from error
             drawn += completions
@@ -89,8 +92,8 @@ class ModelWorker:
             usage_estimated=usage.estimated,
         )
 
-    async def _draw(self, prompt: Prompt, samples: range) -> list[TextCompletion]:
-        return list(await asyncio.gather(*(self._generator.generate(prompt, self._params, k) for k in samples)))
+    async def _draw(self, prompt: Prompt, params: SamplingParams, samples: range) -> list[TextCompletion]:
+        return list(await asyncio.gather(*(self._generator.generate(prompt, params, k) for k in samples)))
 
     async def _first_passing(
         self, request: Request, completions: Sequence[TextCompletion], verdicts: dict[str, bool]

@@ -72,6 +72,9 @@ def test_braces_that_are_escaped_do_not_count():
         ("72", r"\boxed{70 + 2 = 72}", 1),
         ("72", r"\boxed{\$72}", 1),
         ("12", "1,2", 0),
+        ("0.5", r"\boxed{\frac{1}{2}}", 1),
+        ("72", r"\boxed{x = \frac{144}{2} = 72}", 1),
+        ("72", r"\boxed{\frac{142}{2} = 72}", 0),
         ("18", "17 18 19", 0),
     ],
 )

@@ -34,9 +34,11 @@ class Scripted:
     def __init__(self, *bodies: str) -> None:
         self.bodies = bodies
         self.drawn: list[int] = []
+        self.stops: list[tuple[str, ...]] = []
 
     async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
         self.drawn.append(sample)
+        self.stops.append(params.stop)
         body = self.bodies[sample % len(self.bodies)]
         source = "recording" if sample == 0 else "live"
         return TextCompletion(
@@ -100,6 +102,15 @@ async def test_without_examples_there_is_nothing_to_choose_by(sandbox: Sandbox) 
     generator = Scripted(" return 1")
     answer = await worker(generator, sandbox, samples=8).answer(Request("double it", DOUBLE.signature))
     assert (answer.samples, answer.passed_examples) == (1, None)
+
+
+async def test_what_ends_a_function_does_not_end_a_text(sandbox: Sandbox) -> None:
+    """An answer that counts its steps (`for ...`) or ends in GSM8K's `#### 8` was cut off there."""
+    generator = Scripted("Double it:\n#### 8")
+    answer = await worker(generator, sandbox, samples=1).answer(Request("What is twice 4?"))
+    await worker(generator, sandbox, samples=1).answer(DOUBLE)
+    assert answer.text.endswith("#### 8")
+    assert generator.stops == [(), Complete().stop]
 
 
 def configuration(folder: Path, **settings: Any) -> WorkersConfig:
