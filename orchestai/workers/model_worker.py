@@ -45,7 +45,10 @@ class ModelWorker:
 
     def worst_case(self, request: Request) -> WorstCase:
         """Every sample is drawn, each in a request of its own, which is tried as often as may be."""
-        prompt = self._strategy.prompt(request)
+        try:
+            prompt = self._strategy.prompt(request)
+        except WorkerError:  # and so will `answer`, before it asks
+            return WorstCase(calls=0)
         calls = self._generator.tries * (self._samples if self._chooses(request) else 1)
         written = self._params.max_new_tokens
         return WorstCase(

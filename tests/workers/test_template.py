@@ -27,12 +27,13 @@ Result of {{ step }}: {{ output }}
 {% endfor %}
 {% endblock %}
 """
-CONFIG = """
+HEADERS = ', headers: {X-Team: blue, X-Api-Key: "k-$TEAM_KEY"}'
+CONFIG = f"""
 workers:
   models:
-    m: {kind: openai_api, name: m, base_url: %s, headers: {X-Team: blue, X-Api-Key: "k-$TEAM_KEY"}, max_retries: 0}
+    m: {{kind: openai_api, name: m, base_url: %s{HEADERS}, max_retries: 0}}
   pool:
-    w: {kind: model, model: m, strategy: template, template: prompt.j2, card: c}
+    w: {{kind: model, model: m, strategy: template, template: prompt.j2, card: c}}
   cache_dir: null
 """
 
@@ -60,6 +61,19 @@ async def test_the_file_of_a_template_lies_beside_the_configuration(tmp_path: Pa
 def templated(folder: Path, source: str):
     (folder / "t.j2").write_text(source)
     return strategy("template", None, folder / "t.j2")
+
+
+async def test_a_template_that_a_request_does_not_fill_costs_nothing(tmp_path: Path) -> None:
+    """A request is bounded before it is made, so a failure there would end the whole run."""
+    (tmp_path / "prompt.j2").write_text("{{ inputs['2'] }}")
+    (tmp_path / "config.yaml").write_text(CONFIG.replace(HEADERS, "") % "http://127.0.0.1:9/v1")
+    config = load_config(tmp_path / "config.yaml").workers
+    with Sandbox(workers=1) as sandbox:
+        async with WorkerPool.from_config(config, sandbox) as pool:
+            assert pool.worst_case("w", STEP).calls == 1
+            assert pool.worst_case("w", Request("alone")).calls == 0
+            with pytest.raises(WorkerError, match="'2'"):
+                await pool.answer("w", Request("alone"))
 
 
 def test_a_file_without_blocks_is_the_message_and_a_program_is_taken_from_the_reply(tmp_path: Path) -> None:
