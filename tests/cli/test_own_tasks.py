@@ -25,6 +25,10 @@ def multiply(instruction, inputs):
     """Right on multiplications."""
     (result,) = inputs.values() or ["1"]
     return str(int(result) * int(re.findall(r"\\d+", instruction)[0]))
+
+def either(instruction, inputs):
+    """Right on both, and dear."""
+    return (multiply if "multiply" in instruction else add)(instruction, inputs)
 '''
 CONFIG = """
 planner:
@@ -35,6 +39,7 @@ workers:
   pool:
     adder: {kind: function, function: "sums:add", card: adds numbers, price_per_call_usd: 1.0e-6}
     multiplier: {kind: function, function: "sums:multiply", card: multiplies numbers, price_per_call_usd: 1.0e-6}
+    either: {kind: function, function: "sums:either", card: adds or multiplies numbers, price_per_call_usd: 2.0e-5}
   cascade: [adder, multiplier]
   cache_dir: null
 tasks: {suite: file, path: sums.csv, columns: {instruction: question, answers: result}, scorer: numeric}
