@@ -132,8 +132,8 @@ class Orchestrator:
         """
         contract = contract or self.config.contract
         task = self._task(instruction, answer)
-        plan = await self._plan(task)
-        fitted = self._fitter.fit(task, _workflow(plan), contract)
+        with self._reserve_planning(task, contract) as reservation:
+            _, fitted = await self._plan_in_time(task, contract, Clock(contract.deadline_s), reservation)
         return self._planned(fitted)
 
     async def run(
@@ -251,8 +251,7 @@ class Orchestrator:
         return Task(task_id=uuid.uuid4().hex[:12], suite="run", instruct_prompt=instruction, scorer=scorer)
 
     async def _plan(self, task: Task) -> Plan:
-        async with self._planning:
-            (plan,) = await asyncio.to_thread(self._planner.plan, [task])
+        (plan,) = await asyncio.to_thread(self._planner.plan, [task])
         if plan.fault is not None:
             raise InfrastructureError(plan.fault.kind, f"planner: {plan.fault.reason}")
         return plan
@@ -271,9 +270,8 @@ class Orchestrator:
         clock = Clock(contract.deadline_s)
         task = self._task(instruction, answer)
         with self._reserve_planning(task, contract) as reservation:
-            plan = await self._plan_in_time(task, contract, clock, reservation)
+            plan, fitted = await self._plan_in_time(task, contract, clock, reservation)
             planning_ms = clock.milliseconds()
-            fitted = self._fitter.fit(task, _workflow(plan), contract.less(reservation.spent_usd))
             self._reserve(reservation, fitted)
             listen(self._planned(fitted))
             budget = Budget(contract, reservation, fitted.bounds)
@@ -307,19 +305,25 @@ class Orchestrator:
         listen(AnswerReady(answer=result.answer, receipt=receipt))
         return result
 
-    async def _plan_in_time(self, task: Task, contract: Contract, clock: Clock, reservation: Reservation) -> Plan:
+    async def _plan_in_time(
+        self, task: Task, contract: Contract, clock: Clock, reservation: Reservation
+    ) -> tuple[Plan, FittedPlan]:
         try:
-            plan = await asyncio.wait_for(self._plan(task), clock.seconds_left())
+            return await asyncio.wait_for(self._plan_and_fit(task, contract, reservation), clock.seconds_left())
         except BaseException as error:
-            reservation.spend(reservation.amount)
+            reservation.spend(reservation.amount - reservation.spent)
             if isinstance(error, asyncio.TimeoutError):
                 raise DeadlineError(
                     f"deadline_s={contract.deadline_s:g}: it passed before there was a plan; allow more time"
                 ) from None
             raise
-        if plan.usage is not None:
-            reservation.spend(min(pico(plan.usage.cost_usd), reservation.amount))
-        return plan
+
+    async def _plan_and_fit(self, task: Task, contract: Contract, reservation: Reservation) -> tuple[Plan, FittedPlan]:
+        async with self._planning:
+            plan = await self._plan(task)
+            if plan.usage is not None:
+                reservation.spend(min(pico(plan.usage.cost_usd), reservation.amount))
+            return plan, self._fitter.fit(task, _workflow(plan), contract.less(reservation.spent_usd))
 
     def _reserve_planning(self, task: Task, contract: Contract) -> Reservation:
         most = pico(self._planner.most_usd(task))

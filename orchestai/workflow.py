@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import networkx as nx
@@ -104,8 +105,7 @@ class Workflow(BaseModel):
 
     def order(self) -> list[Subtask]:
         """The subtasks in a topological order; ties keep the order in which they are listed."""
-        place = {subtask.id: i for i, subtask in enumerate(self.subtasks)}
-        return [self[i] for i in nx.lexicographical_topological_sort(self.graph(), key=place.__getitem__)]
+        return list(self._order)
 
     def sinks(self) -> list[Subtask]:
         """The subtasks that no other depends on, in the order listed."""
@@ -114,13 +114,23 @@ class Workflow(BaseModel):
 
     def answering(self) -> str:
         """Id of the subtask that answers for the whole task: the last sink."""
-        sinks = {subtask.id for subtask in self.sinks()}
-        return [subtask.id for subtask in self.order() if subtask.id in sinks][-1]
+        return self._answering
 
     def needed(self) -> set[str]:
         """Ids of the subtask that answers and of all that it depends on."""
         last = self.answering()
         return {last, *nx.ancestors(self.graph(), last)}
+
+    @cached_property
+    def _order(self) -> tuple[Subtask, ...]:
+        by_id = {subtask.id: subtask for subtask in self.subtasks}
+        place = {subtask.id: i for i, subtask in enumerate(self.subtasks)}
+        return tuple(by_id[i] for i in nx.lexicographical_topological_sort(self.graph(), key=place.__getitem__))
+
+    @cached_property
+    def _answering(self) -> str:
+        sinks = {subtask.id for subtask in self.sinks()}
+        return [subtask.id for subtask in self._order if subtask.id in sinks][-1]
 
     def adjacency(self) -> list[list[int]]:
         """(n, n) matrix in the order listed; entry [i][j] is 1 where subtask j depends on subtask i."""

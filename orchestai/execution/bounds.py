@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
@@ -10,7 +10,7 @@ from orchestai.execution.ledger import pico, usd
 from orchestai.execution.request import build_request
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Request, WorstCase
-from orchestai.workflow import Workflow
+from orchestai.workflow import Subtask, Workflow
 
 Call: TypeAlias = tuple[str, str]
 """Id of a subtask, and the worker asked for it."""
@@ -46,15 +46,42 @@ class PlanBounds:
         return sum(worst.calls for worst in self.calls.values())
 
 
-def plan_bounds(task: Task, workflow: Workflow, workers: Bounded, kind: Literal["dataflow", "sink"]) -> PlanBounds:
-    """Bound every call of a workflow, parents before children."""
-    longest: dict[str, str] = {}
-    calls: dict[Call, WorstCase] = {}
-    for subtask in workflow.order():
-        inputs = {parent: longest[parent] for parent in subtask.depends_on}
-        request = build_request(task, workflow, subtask, kind=kind, inputs=inputs)
-        for worker in filter(None, subtask.workers):
-            calls[subtask.id, worker] = workers.worst_case(worker, request)
-        lengths = [calls[subtask.id, worker].output_bytes for worker in subtask.workers if worker]
-        longest[subtask.id] = "x" * max(lengths, default=0)
-    return PlanBounds(calls)
+class Bounder:
+    """Bounds one workflow under different assignments of workers; what it has bounded once it remembers."""
+
+    def __init__(self, task: Task, workflow: Workflow, workers: Bounded, kind: Literal["dataflow", "sink"]) -> None:
+        self._task = task
+        self._workflow = workflow
+        self._workers = workers
+        self._kind = kind
+        self._requests: dict[tuple[str, tuple[int, ...]], Request] = {}
+        self._known: dict[tuple[str, tuple[int, ...], str], WorstCase] = {}
+
+    def bounds(self, assignment: Mapping[str, Sequence[str]]) -> PlanBounds:
+        """Bound every call, parents before children.
+
+        Args:
+            assignment: the workers of each subtask, in the order in which they are asked; an empty name is nobody.
+        """
+        longest: dict[str, int] = {}
+        calls: dict[Call, WorstCase] = {}
+        for subtask in self._workflow.order():
+            lengths = tuple(longest[parent] for parent in subtask.depends_on)
+            for worker in filter(None, assignment[subtask.id]):
+                calls[subtask.id, worker] = self._worst_case(subtask, lengths, worker)
+            outputs = (calls[subtask.id, worker].output_bytes for worker in assignment[subtask.id] if worker)
+            longest[subtask.id] = max(outputs, default=0)
+        return PlanBounds(calls)
+
+    def _worst_case(self, subtask: Subtask, lengths: tuple[int, ...], worker: str) -> WorstCase:
+        key = subtask.id, lengths, worker
+        if key not in self._known:
+            self._known[key] = self._workers.worst_case(worker, self._request(subtask, lengths))
+        return self._known[key]
+
+    def _request(self, subtask: Subtask, lengths: tuple[int, ...]) -> Request:
+        key = subtask.id, lengths
+        if key not in self._requests:
+            inputs = {parent: "x" * length for parent, length in zip(subtask.depends_on, lengths, strict=True)}
+            self._requests[key] = build_request(self._task, self._workflow, subtask, kind=self._kind, inputs=inputs)
+        return self._requests[key]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
 from orchestai.config.contract import Contract
 from orchestai.errors import UserError
-from orchestai.execution.bounds import Bounded, PlanBounds, plan_bounds
+from orchestai.execution.bounds import Bounded, Bounder, PlanBounds
 from orchestai.execution.ledger import pico, usd, whole
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorstCase
@@ -83,16 +83,14 @@ class Fitter:
         """
         if unknown := [name for name in contract.allow if name not in self._workers]:
             raise UserError(f"allow: no worker {unknown[0]!r}; the pool has {', '.join(self._workers)}")
-        trimming = _Trimming(self, task, contract, workflow)
+        bounder = Bounder(task, workflow, self._pool, self._kind)
+        trimming = _Trimming(bounder, workflow, contract, self.allowed(contract), self.substitutes(contract))
         trimming.leave_out_others()
         while (measure := trimming.broken()) is not None:
             if not trimming.drop_fallback(measure) and not trimming.change_worker(measure):
                 trimming.take_cheapest()
                 break
-        return FittedPlan(trimming.workflow, trimming.bounds, tuple(trimming.changes))
-
-    def bounds(self, task: Task, workflow: Workflow) -> PlanBounds:
-        return plan_bounds(task, workflow, self._pool, self._kind)
+        return FittedPlan(trimming.fitted(), trimming.bounds, tuple(trimming.changes))
 
     def allowed(self, contract: Contract) -> list[str]:
         return [name for name in self._workers if not contract.allow or name in contract.allow]
@@ -104,21 +102,37 @@ class Fitter:
 
 
 class _Trimming:
-    """A workflow on its way to fit."""
+    """The workers of a workflow on their way to fit."""
 
-    def __init__(self, fitter: Fitter, task: Task, contract: Contract, workflow: Workflow) -> None:
-        self.fitter = fitter
-        self.task = task
-        self.contract = contract
+    def __init__(
+        self,
+        bounder: Bounder,
+        workflow: Workflow,
+        contract: Contract,
+        allowed: Sequence[str],
+        substitutes: Sequence[str],
+    ) -> None:
+        self.bounder = bounder
         self.workflow = workflow
-        self.allowed = fitter.allowed(contract)
-        self.substitutes = fitter.substitutes(contract)
+        self.contract = contract
+        self.allowed = allowed
         self.own = {subtask.id: subtask.workers for subtask in workflow.subtasks}
+        self.workers = dict(self.own)
+        self.options = {
+            step: [name for name in allowed if name in substitutes or name in own] for step, own in self.own.items()
+        }
         self.changes: list[str] = []
 
     @cached_property
     def bounds(self) -> PlanBounds:
-        return self.fitter.bounds(self.task, self.workflow)
+        return self.bounder.bounds(self.workers)
+
+    def fitted(self) -> Workflow:
+        """The workflow with the workers that it has now."""
+        if not self.changes:
+            return self.workflow
+        changes = {step: {"worker": names[0], "fallback": names[1:]} for step, names in self.workers.items()}
+        return self.workflow.replace(changes)
 
     def broken(self) -> Measure | None:
         """What the workflow takes too much of."""
@@ -127,37 +141,37 @@ class _Trimming:
     def leave_out_others(self) -> None:
         """Give no step a worker that is not allowed; where none is left, the cheapest."""
         for subtask in self.workflow.order():
-            kept = tuple(name for name in subtask.workers if name in self.allowed)
-            if kept == subtask.workers:
+            names = self.workers[subtask.id]
+            kept = tuple(name for name in names if name in self.allowed)
+            if kept == names:
                 continue
-            kept = kept or (self._cheapest(self.workflow, subtask.id),)
-            note = f"{', '.join(kept)} instead of {', '.join(filter(None, subtask.workers)) or 'nobody'}"
-            self._change(subtask.id, {"worker": kept[0], "fallback": kept[1:]}, note)
+            self.workers[subtask.id] = ("",)  # bounds nobody
+            kept = kept or (self._cheapest(subtask.id),)
+            self._change(subtask.id, kept, f"{', '.join(kept)} instead of {', '.join(filter(None, names)) or 'nobody'}")
 
     def drop_fallback(self, measure: Measure) -> bool:
         """Leave out the fallback that takes most; whether there was one."""
-        fallbacks = [(subtask, name) for subtask in self.workflow.subtasks for name in subtask.workers[1:]]
+        fallbacks = [(step, name) for step, names in self.workers.items() for name in names[1:]]
         if not fallbacks:
             return False
-        subtask, name = max(fallbacks, key=lambda one: measure(self.bounds.calls[one[0].id, one[1]]))
-        kept = tuple(other for other in subtask.workers[1:] if other != name)
-        self._change(subtask.id, {"fallback": kept}, f"without the fallback {name}")
+        step, name = max(fallbacks, key=lambda call: measure(self.bounds.calls[call]))
+        first, *others = self.workers[step]
+        kept = (first, *(other for other in others if other != name))
+        self._change(step, kept, f"without the fallback {name}")
         return True
 
     def change_worker(self, measure: Measure) -> bool:
         """Give the step that takes most another worker that takes less; whether there was one."""
-        by_weight = sorted(
-            self.workflow.subtasks, key=lambda subtask: -measure(self.bounds.calls[subtask.id, subtask.worker])
-        )
-        for subtask in by_weight:
+        steps = sorted(self.workers, key=lambda step: -measure(self.bounds.calls[step, self.workers[step][0]]))
+        for step in steps:
             options = [
-                (name in self.own[subtask.id], _total(bounds, measure), name)
-                for name in self._options(subtask.id)
-                if self._is_better(bounds := self._with(self.workflow, subtask.id, name), measure)
+                (name in self.own[step], _total(bounds, measure), name)
+                for name in self.options[step]
+                if self._is_better(bounds := self._with(step, name), measure)
             ]
             if options:
                 *_, name = max(options)
-                self._change(subtask.id, {"worker": name}, f"{name} instead of {subtask.worker}")
+                self._change(step, (name,), f"{name} instead of {self.workers[step][0]}")
                 return True
         return False
 
@@ -168,9 +182,9 @@ class _Trimming:
             InfeasibleContractError: that is not enough.
         """
         for subtask in self.workflow.order():
-            name = self._cheapest(self.workflow, subtask.id)
-            if name != subtask.worker:
-                self._change(subtask.id, {"worker": name}, f"{name} instead of {subtask.worker}")
+            name, former = self._cheapest(subtask.id), self.workers[subtask.id][0]
+            if name != former:
+                self._change(subtask.id, (name,), f"{name} instead of {former}")
         if self.broken() is None:
             return
         limits: dict[str, float] = {}
@@ -186,24 +200,21 @@ class _Trimming:
             self.contract.model_copy(update=limits),
         )
 
-    def _cheapest(self, workflow: Workflow, step: str) -> str:
-        return min(self._options(step), key=lambda name: self._with(workflow, step, name).calls[step, name].cost_usd)
+    def _cheapest(self, step: str) -> str:
+        return min(
+            self.options[step] or self.allowed, key=lambda name: self._with(step, name).calls[step, name].cost_usd
+        )
 
-    def _options(self, step: str) -> list[str]:
-        return [name for name in self.allowed if name in self.substitutes or name in self.own[step]]
-
-    def _with(self, workflow: Workflow, step: str, worker: str) -> PlanBounds:
-        return self.fitter.bounds(self.task, workflow.replace({step: {"worker": worker, "fallback": ()}}))
+    def _with(self, step: str, worker: str) -> PlanBounds:
+        return self.bounder.bounds({**self.workers, step: (worker,)})
 
     def _is_better(self, bounds: PlanBounds, measure: Measure) -> bool:
         """Whether a plan takes less by this measure, and not too much by another."""
-        return _total(bounds, measure) < _total(self.bounds, measure) and _broken(bounds, self.contract) in (
-            None,
-            measure,
-        )
+        less = _total(bounds, measure) < _total(self.bounds, measure)
+        return less and _broken(bounds, self.contract) in (None, measure)
 
-    def _change(self, step: str, fields: Mapping[str, object], note: str) -> None:
-        self.workflow = self.workflow.replace({step: fields})
+    def _change(self, step: str, workers: tuple[str, ...], note: str) -> None:
+        self.workers[step] = workers
         self.changes.append(f"step {step}: {note}")
         self.__dict__.pop("bounds", None)
 
