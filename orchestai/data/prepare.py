@@ -112,8 +112,8 @@ def _with_targets(
 ) -> list[Candidate]:
     found = []
     for record in records:
-        if record.outcome == "unscorable":
-            dropped["unscorable"] += 1
+        if record.outcome != "scored":
+            dropped["unscorable" if record.outcome == "unscorable" else "nobody has judged it"] += 1
         elif keep == "success" and not record.success:
             dropped["no full score, or no plan"] += 1
         else:

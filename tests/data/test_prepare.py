@@ -115,7 +115,10 @@ def write(directory: Path, records: Sequence[ExecutionRecord]) -> Path:
 def test_the_best_execution_is_kept_and_the_rest_counted(tmp_path: Path, tasks: list[Task], config: Config) -> None:
     """Passes all tests, then cheapest, then fastest; what is left out is reported with its reason."""
     first, second, third = tasks[:3]
-    unscorable = record(third).model_copy(update={"outcome": "unscorable", "score": None, "success": False})
+    unscorable, unjudged = (
+        record(third, cost=0.1).model_copy(update={"outcome": outcome, "score": None, "success": True})
+        for outcome in ("unscorable", "unjudged")
+    )
     logs = write(
         tmp_path / "logs",
         [
@@ -125,6 +128,7 @@ def test_the_best_execution_is_kept_and_the_rest_counted(tmp_path: Path, tasks: 
             record(first, cost=2.0, latency=5.0),
             record(second, passed=0),
             unscorable,
+            unjudged,
             record(third),
         ],
     )
@@ -133,11 +137,12 @@ def test_the_best_execution_is_kept_and_the_rest_counted(tmp_path: Path, tasks: 
     assert {example.task_id for example in examples} == {first.task_id, third.task_id}
     kept = next(example for example in examples if example.task_id == first.task_id)
     assert (kept.rewards.success, kept.rewards.cost, kept.rewards.latency) == (1.0, -2.0, -0.005)
-    assert (report.executions, report.tasks, report.kept) == (7, 3, 2)
+    assert (report.executions, report.tasks, report.kept) == (8, 3, 2)
     assert report.dropped == {
         "no full score, or no plan": 2,
         "a better execution of the same task was kept": 2,
         "unscorable": 1,
+        "nobody has judged it": 1,
     }
 
 
