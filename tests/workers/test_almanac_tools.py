@@ -1,16 +1,22 @@
 """The almanac's tools: each right where its card says, and none right everywhere, so that choosing matters."""
 
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
+from orchestai.config import load_config
+from orchestai.lm import weights
 from orchestai.tasks.almanac.generate import SPLITS, generate
 from orchestai.tasks.almanac.scoring import says
 from orchestai.tasks.almanac.world import world
 from orchestai.tasks.task import REFERENCE_OUTPUTS
 from orchestai.workers.base import Request, WorkerError
+from orchestai.workers.generation import SamplingParams, generation_key
+from orchestai.workers.recording import read_recordings
 from orchestai.workers.tools.almanac import arithmetic, comparison, desk, open_book, reading, search
 
+ROOT = Path(__file__).resolve().parents[2]
 SHIP = "Grey Tern\n| ship | no. 7 |\n| Off the slip | 1871-05-03 |\n| Keel length | 40 m |\n| Length | 48 m |"
 TOWN = "Orby\nThis is told of the town Orby. The charter was granted on 3 May 1471. In 1790 only 90 people lived here."
 
@@ -127,3 +133,15 @@ async def test_what_answers_whole_questions():
     for part in (Request("length", task="How long is the Orby?"), ask("How long is the Orby?", SHIP)):
         with pytest.raises(WorkerError):
             strategy.prompt(part)
+
+
+def test_the_recording_has_three_samples_of_every_test_question():
+    """Else an evaluation would run the model for minutes."""
+    config = load_config(ROOT / "configs/almanac.yaml")
+    (worker,) = (worker for worker in config.workers.pool.values() if worker.model)
+    recorded = read_recordings([ROOT / "data/recordings/almanac.jsonl.gz"])
+    identity = weights.identity(config.workers.models[worker.model])
+    params = SamplingParams(worker.temperature, worker.max_new_tokens, open_book.OpenBook.stop)
+    for task in generate(SPLITS["test"]):
+        prompt = open_book.OpenBook().prompt(Request(task.instruction, task=task.instruction))
+        assert all(generation_key(identity, prompt, params, sample) in recorded for sample in range(3))
