@@ -10,9 +10,9 @@ from orchestai.config import Contract, NestedConfig, WorkerConfig, load_config
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.orchestrator import AnswerKind, Orchestrator, RunResult
 from orchestai.workers.base import Answer, Request, Signature, Usage, Worker, WorkerCard, WorkerError, WorstCase
-from orchestai.workers.prompts import Chat
-from orchestai.workers.source import named
-from orchestai.workers.worker_kind import BuildContext
+from orchestai.workers.kinds.worker_kind import BuildContext
+from orchestai.workers.prompting.prompts import Chat
+from orchestai.workers.prompting.source import named
 
 _ENTRY_POINT = "task_func"
 """What a program is called that answers an instruction."""

@@ -20,8 +20,8 @@ from orchestai.planner.checkpoint_files import last_of
 from orchestai.sandbox import fences
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, Usage, Worker, WorkerCard, WorkerError, WorstCase
-from orchestai.workers.prompts import Chat
-from orchestai.workers.worker_kind import BuildContext
+from orchestai.workers.kinds.worker_kind import BuildContext
+from orchestai.workers.prompting.prompts import Chat
 
 _UNJUDGED = frozenset({"task", "scorer"})
 """Why an attempt has no reward where nobody knows the right answer."""

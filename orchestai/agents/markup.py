@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from orchestai.sandbox.fences import fenced
-from orchestai.workers import source
+from orchestai.workers.prompting import source
 
 _UNPRINTABLE = re.compile(r"[^\t\n\x20-\x7e\x80-\U0010ffff]|[\ud800-\udfff]")
 

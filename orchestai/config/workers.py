@@ -118,7 +118,7 @@ class WorkerConfig(Section):
     """How the model is asked: the function's head to complete, the same after worked examples, a chat, or what
     `template` says."""
     examples: str | None = None
-    """few_shot: which set of worked examples (see orchestai/workers/prompts.py)."""
+    """few_shot: which set of worked examples (see orchestai/workers/prompting/prompts.py)."""
     template: FoundPath | None = None
     """template: a Jinja2 file over the fields of a request, in the working directory or beside this file."""
     samples: int = Field(1, ge=1)

@@ -11,7 +11,7 @@ from orchestai.sandbox.sandbox import Sandbox
 from orchestai.workers.base import Answer, Request, TextCompletion, Usage, WorkerCard, WorkerError, WorstCase
 from orchestai.workers.generation import Generator, Prompt, SamplingParams
 from orchestai.workers.prices import Prices
-from orchestai.workers.prompts import Strategy
+from orchestai.workers.prompting.prompts import Strategy
 from orchestai.workers.token_count import LONG_TOKEN_BYTES, most_tokens
 
 

@@ -12,9 +12,9 @@ from orchestai.errors import UserError
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.workers.base import Answer, Request, TextCompletion, Usage, Worker, WorkerCard, WorkerError, WorstCase
 from orchestai.workers.generation import Cached, Generator, Unavailable
+from orchestai.workers.kinds.worker_kind import BuildContext, Resource
 from orchestai.workers.recording import Recorded, RecordedGenerations, RecordingFile, read_recordings
 from orchestai.workers.registry import make_card, make_worker
-from orchestai.workers.worker_kind import BuildContext, Resource
 
 
 class WorkerPool:

@@ -11,11 +11,11 @@ from orchestai.errors import UserError
 from orchestai.plugins import find_plugin, there_are
 from orchestai.workers.base import Worker, WorkerCard
 from orchestai.workers.generation import SamplingParams
-from orchestai.workers.own_kind import find_own, function_worker, own_kind
+from orchestai.workers.kinds.own_kind import find_own, function_worker, own_kind
+from orchestai.workers.kinds.worker_kind import BuildContext, Builder, WorkerKind
 from orchestai.workers.prices import prices_of, typical_price
-from orchestai.workers.prompts import strategy
+from orchestai.workers.prompting.prompts import strategy
 from orchestai.workers.tools import ToolWorker, make_tool
-from orchestai.workers.worker_kind import BuildContext, Builder, WorkerKind
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -91,8 +91,8 @@ def _function(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> 
 
 
 def _mcp(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker:
-    from orchestai.workers.mcp_server import McpServer
-    from orchestai.workers.mcp_tool import McpTool
+    from orchestai.workers.kinds.mcp_server import McpServer
+    from orchestai.workers.kinds.mcp_tool import McpTool
 
     assert config.mcp is not None
     name = config.mcp.server

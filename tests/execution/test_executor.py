@@ -20,7 +20,7 @@ from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Limits, Program, Report, Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
-from orchestai.workers.prompts import Chat, Complete
+from orchestai.workers.prompting.prompts import Chat, Complete
 from orchestai.workflow import Workflow
 
 SPLIT = "split it into words (for example `'a b'` -> `['a', 'b']`)"

@@ -14,7 +14,7 @@ from orchestai.config import WorkersConfig, load_config
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox import Sandbox
 from orchestai.workers.base import Answer, Request, WorkerCard, WorkerError
-from orchestai.workers.function import function_tool
+from orchestai.workers.kinds.function import function_tool
 from orchestai.workers.pool import WorkerPool, worker_cards
 from orchestai.workers.registry import register
 

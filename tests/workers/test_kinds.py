@@ -55,7 +55,7 @@ async def test_a_module_may_hold_a_whole_kind(tmp_path: Path, monkeypatch: pytes
     """A class or a function sees its card and options alone; what asks a configured model needs more."""
     (tmp_path / "kinds_of_mine.py").write_text(
         "from orchestai.workers.tools import ToolWorker\n"
-        "from orchestai.workers.worker_kind import WorkerKind\n"
+        "from orchestai.workers.kinds.worker_kind import WorkerKind\n"
         "def build(card, config, context):\n"
         "    return ToolWorker(card, lambda request: ', '.join(context.config.models), 0.0)\n"
         "KIND = WorkerKind(build, asks_model=True)\n"

@@ -18,7 +18,7 @@ from orchestai.workers.generation import Prompt, SamplingParams
 from orchestai.workers.model_worker import ModelWorker
 from orchestai.workers.pool import WorkerPool
 from orchestai.workers.prices import Prices
-from orchestai.workers.prompts import Complete
+from orchestai.workers.prompting.prompts import Complete
 from support.language_model import save_tiny_model
 
 DOUBLE = Request("double it", Signature("step", ("x",)), (Example(("4",), "8"),))

@@ -12,11 +12,11 @@ from orchestai.errors import UserError
 from orchestai.sandbox import fences
 from orchestai.tasks.composition.operations import OPERATIONS
 from orchestai.tasks.visible_examples import Example
-from orchestai.workers import source
 from orchestai.workers.base import Request, Signature
-from orchestai.workers.function_heads import make_head
-from orchestai.workers.prompts import Chat, Complete, strategy
-from orchestai.workers.worked_examples import SETS
+from orchestai.workers.prompting import source
+from orchestai.workers.prompting.function_heads import make_head
+from orchestai.workers.prompting.prompts import Chat, Complete, strategy
+from orchestai.workers.prompting.worked_examples import SETS
 
 STEP = Signature("step", ("x",))
 VOWELS = Request("count its vowels (for example `'hello'` -> `2`)", STEP, (Example(("'hello'",), "2"),))

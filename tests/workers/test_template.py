@@ -11,8 +11,8 @@ from orchestai.errors import UserError
 from orchestai.sandbox import Sandbox
 from orchestai.workers.base import Request, Signature, WorkerError
 from orchestai.workers.pool import WorkerPool
-from orchestai.workers.prompts import strategy
-from orchestai.workers.template import RequestTemplate
+from orchestai.workers.prompting.prompts import strategy
+from orchestai.workers.prompting.template import RequestTemplate
 from support.chat_server import serving
 
 STEP = Request("Add them up.", role="a clerk", inputs={"1": "3 apples", "2": "4 pears"}, answer_format="A number.")

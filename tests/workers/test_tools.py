@@ -9,7 +9,7 @@ import pytest
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.visible_examples import Example, parse_examples
 from orchestai.workers.base import Request, Signature, WorkerCard, WorkerError
-from orchestai.workers.source import with_imports
+from orchestai.workers.prompting.source import with_imports
 from orchestai.workers.tools import ToolWorker, calculator, expressions, make_tool, stdlib_search, text
 
 ONE, TWO = Signature("step", ("x",)), Signature("step", ("a", "b"))

@@ -17,7 +17,7 @@ from orchestai.agents.tools.tool import CallFailedError
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.storage import artifacts
 from orchestai.tasks.records import read_file
-from orchestai.workers.daemon_thread import in_thread
+from orchestai.workers.kinds.daemon_thread import in_thread
 
 _WORD = r"(?u)\b\w+\b"
 _ABOUT = "index.json"

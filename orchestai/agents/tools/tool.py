@@ -11,7 +11,7 @@ from transformers.utils.chat_template_utils import DocstringParsingException, Ty
 
 from orchestai.errors import UserError
 from orchestai.names import find_object
-from orchestai.workers.daemon_thread import in_thread
+from orchestai.workers.kinds.daemon_thread import in_thread
 
 
 class CallFailedError(Exception):

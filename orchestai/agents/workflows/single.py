@@ -19,7 +19,7 @@ from orchestai.config.section import Section
 from orchestai.errors import InfrastructureError
 from orchestai.tasks.task import Task
 from orchestai.types import Episode
-from orchestai.workers.daemon_thread import in_thread
+from orchestai.workers.kinds.daemon_thread import in_thread
 
 
 class SingleAgent(AgentWorkflow):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from orchestai.syntax import parse_python
 from orchestai.workers.base import Request, Signature, WorkerError
-from orchestai.workers.prompts import without_example
+from orchestai.workers.prompting.prompts import without_example
 
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _NUMBERS = {word: str(i) for i, word in enumerate(_WORDS)} | {"twenty": "20", "hundred": "100", "thousand": "1000"}

@@ -6,8 +6,8 @@ import ast
 
 from orchestai.outcome import judged
 from orchestai.sandbox import Program, Sandbox, fences
-from orchestai.workers import source
 from orchestai.workers.base import Request, WorkerError
+from orchestai.workers.prompting import source
 
 _SHOWN = "printed: "
 _LONGEST_OUTPUT = 200

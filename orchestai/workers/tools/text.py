@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from orchestai.workers.base import Request, WorkerError
-from orchestai.workers.prompts import without_example
+from orchestai.workers.prompting.prompts import without_example
 
 _LEAST_OVERLAP = 0.5
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from orchestai.config import WorkerConfig
 from orchestai.workers.base import Request, Worker, WorkerCard, WorkerError, WorstCase
 from orchestai.workers.generation import Prompt, SamplingParams
+from orchestai.workers.kinds.worker_kind import BuildContext, WorkerKind
 from orchestai.workers.model_worker import ModelWorker
 from orchestai.workers.prices import prices_of
 from orchestai.workers.tools.almanac.search import best_page
-from orchestai.workers.worker_kind import BuildContext, WorkerKind
 
 
 class OpenBook:

@@ -8,11 +8,11 @@ from typing import Literal, Protocol
 
 from orchestai.errors import UserError
 from orchestai.sandbox import fences
-from orchestai.workers import source, worked_examples
 from orchestai.workers.base import Request, Signature
-from orchestai.workers.function_heads import Head, call, make_head, without_example
 from orchestai.workers.generation import Prompt
-from orchestai.workers.template import RequestTemplate
+from orchestai.workers.prompting import source, worked_examples
+from orchestai.workers.prompting.function_heads import Head, call, make_head, without_example
+from orchestai.workers.prompting.template import RequestTemplate
 
 _INDENT = "   "
 """Start of the body's first line: tokenizers join the indentation's last space to the word that follows it."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.workers.base import Answer, Request, WorkerError
-from orchestai.workers.daemon_thread import in_thread
-from orchestai.workers.template import FIELDS, request_text
+from orchestai.workers.kinds.daemon_thread import in_thread
+from orchestai.workers.prompting.template import FIELDS, request_text
 from orchestai.workers.tools.worker import Tool
 
 _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

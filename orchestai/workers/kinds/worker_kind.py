@@ -12,7 +12,7 @@ from orchestai.workers.base import Worker, WorkerCard
 from orchestai.workers.generation import Generator
 
 if TYPE_CHECKING:
-    from orchestai.workers.mcp_server import McpServer
+    from orchestai.workers.kinds.mcp_server import McpServer
 
 
 class Resource(Protocol):

@@ -10,8 +10,8 @@ from orchestai.config import McpToolConfig
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.names import did_you_mean
 from orchestai.workers.base import Request, WorkerError
-from orchestai.workers.mcp_server import McpServer
-from orchestai.workers.template import RequestTemplate, request_text
+from orchestai.workers.kinds.mcp_server import McpServer
+from orchestai.workers.prompting.template import RequestTemplate, request_text
 
 if TYPE_CHECKING:
     from mcp.types import CallToolResult, Tool

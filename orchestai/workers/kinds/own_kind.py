@@ -9,9 +9,9 @@ from orchestai.config import WorkerConfig
 from orchestai.errors import UserError
 from orchestai.names import find_object
 from orchestai.workers.base import Answer, Request, Worker, WorkerCard, WorstCase
-from orchestai.workers.function import function_tool
+from orchestai.workers.kinds.function import function_tool
+from orchestai.workers.kinds.worker_kind import BuildContext, WorkerKind
 from orchestai.workers.tools.worker import ToolWorker
-from orchestai.workers.worker_kind import BuildContext, WorkerKind
 
 
 def own_kind(own: Callable[..., Any] | WorkerKind) -> WorkerKind:

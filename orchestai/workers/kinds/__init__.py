@@ -1,0 +1,1 @@
+"""Kinds of workers beside models and tools, and how a kind is made."""

@@ -1,0 +1,1 @@
+"""How models are asked, and how their replies become answers."""
