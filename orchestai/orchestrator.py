@@ -15,25 +15,25 @@ from orchestai import __version__
 from orchestai.background_loop import BackgroundLoop
 from orchestai.config import Config, Contract, load_config
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.execution.budget import Budget
 from orchestai.execution.clock import Clock
-from orchestai.execution.events import AnswerReady, ExecutionEvent, Planned
+from orchestai.execution.events import AnswerReady, ExecutionEvent, PlanReady
 from orchestai.execution.ledger import InsufficientFundsError, Ledger, Reservation, pico, usd, whole
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.receipt import Receipt, critical_path, node_receipts
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import Execution
-from orchestai.execution.running import Terms
+from orchestai.execution.run_budget import RunBudget
+from orchestai.execution.running_workflow import Terms
 from orchestai.execution.runtime import Runtime, open_runtime
 from orchestai.execution.trimming import ContractError, FittedPlan, Fitter
 from orchestai.planner.base import Plan
-from orchestai.planner.serving import ServedPlanner, open_planner
+from orchestai.planner.serving import ServedPlanner, import_planner, open_planner
 from orchestai.storage import artifacts
 from orchestai.tasks.suites import asks_for_programs
 from orchestai.tasks.task import EXACT, UNIT_TESTS, Task
 from orchestai.workflow import Workflow
 
-Event: TypeAlias = Planned | ExecutionEvent | AnswerReady
+Event: TypeAlias = PlanReady | ExecutionEvent | AnswerReady
 AnswerKind: TypeAlias = Literal["program", "text"]
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ class Orchestrator:
 
     async def plan(
         self, instruction: str, contract: Contract | None = None, *, answer: AnswerKind | None = None
-    ) -> Planned:
+    ) -> PlanReady:
         """The workflow that would be run, with its worst case; only the planner itself is paid, if anybody is.
 
         Raises:
@@ -184,8 +184,12 @@ class Orchestrator:
 
     async def __aenter__(self) -> Orchestrator:
         config = self.config
-        runtime = await self._stack.enter_async_context(open_runtime(config.workers, config.execution, config.sandbox))
+        importing = asyncio.ensure_future(asyncio.to_thread(import_planner, self.checkpoint))
         try:
+            runtime = await self._stack.enter_async_context(
+                open_runtime(config.workers, config.execution, config.sandbox)
+            )
+            await importing
             self._planner = await open_planner(self.checkpoint, config.planner, config.workers, runtime.pool)
         except BaseException:
             await self._stack.aclose()
@@ -256,8 +260,8 @@ class Orchestrator:
             raise InfrastructureError(plan.fault.kind, f"planner: {plan.fault.reason}")
         return plan
 
-    def _planned(self, fitted: FittedPlan) -> Planned:
-        return Planned(
+    def _planned(self, fitted: FittedPlan) -> PlanReady:
+        return PlanReady(
             workflow=fitted.workflow,
             planner=self._planner.name,
             reserved_usd=fitted.bounds.cost_usd,
@@ -274,7 +278,7 @@ class Orchestrator:
             planning_ms = clock.milliseconds()
             self._reserve(reservation, fitted)
             listen(self._planned(fitted))
-            budget = Budget(contract, reservation, fitted.bounds)
+            budget = RunBudget(contract, reservation, fitted.bounds)
             try:
                 execution = await self._execute(task, fitted.workflow, Terms(budget, clock.deadline, listen), clock)
             finally:

@@ -13,9 +13,9 @@ import pytest
 from orchestai import Contract, Orchestrator
 from orchestai.config import Config
 from orchestai.errors import UserError
-from orchestai.execution.events import AnswerReady, NodeDone, Planned, WorkerAsked
+from orchestai.execution.events import AnswerReady, NodeDone, PlanReady, WorkerAsked
 from orchestai.execution.ledger import Ledger
-from orchestai.execution.replay import find_run, replay
+from orchestai.execution.replay_run import find_run, replay
 from orchestai.execution.trimming import ContractError, InfeasibleContractError
 from orchestai.orchestrator import DeadlineError
 from orchestai.planner.base import Plan
@@ -82,7 +82,7 @@ async def test_an_answer_has_a_receipt_a_log_line_and_a_replay(tmp_path: Path) -
 async def test_what_happens_is_told_as_it_happens() -> None:
     async with opened("failing", "good") as o:
         events = [event async for event in o.stream(INSTRUCTION, answer="text")]
-    assert isinstance(events[0], Planned)
+    assert isinstance(events[0], PlanReady)
     assert [event.worker for event in events if isinstance(event, WorkerAsked)] == ["failing", "good"]
     assert isinstance(events[-2], NodeDone)
     assert isinstance(events[-1], AnswerReady)

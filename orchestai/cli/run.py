@@ -79,7 +79,7 @@ async def _run(
 
 
 def _replay(config: Config, where: str) -> None:
-    from orchestai.execution.replay import find_run, replay
+    from orchestai.execution.replay_run import find_run, replay
 
     record = find_run(where)
     execution = asyncio.run(replay(record, config.execution, config.sandbox))

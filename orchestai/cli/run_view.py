@@ -13,7 +13,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from orchestai.cli.options import console
-from orchestai.execution.events import AnswerChecked, NodeDone, NodeStarted, Planned, WorkerAsked
+from orchestai.execution.events import AnswerChecked, NodeDone, NodeStarted, PlanReady, WorkerAsked
 from orchestai.execution.receipt import AskedWorker, NodeReceipt, Receipt
 from orchestai.execution.result import Attempt
 from orchestai.orchestrator import Event, RunResult
@@ -43,7 +43,7 @@ class RunView:
 
     def listen(self, event: Event) -> None:
         """Show what has happened."""
-        if isinstance(event, Planned):
+        if isinstance(event, PlanReady):
             self._workflow = event.workflow
             plan = f"plan: {len(event.workflow)} steps, at most {event.reserved_usd:.6g} USD"
             console.print("; ".join([plan, *event.changes]), highlight=False, markup=False, soft_wrap=True)

@@ -16,7 +16,7 @@ class _Event(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Planned(_Event):
+class PlanReady(_Event):
     """There is a plan that keeps the contract.
 
     Attributes:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from orchestai.config import ExecutionConfig
 from orchestai.config.contract import Contract
 from orchestai.execution.assembler import assemble, assemble_part
-from orchestai.execution.budget import Budget
 from orchestai.execution.ledger import Ledger
 from orchestai.execution.result import Execution
-from orchestai.execution.running import NO_TERMS, RunningWorkflow, Terms, Workers
+from orchestai.execution.run_budget import RunBudget
+from orchestai.execution.running_workflow import NO_TERMS, RunningWorkflow, Terms, Workers
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
@@ -45,7 +45,7 @@ class Executor:
         if terms.budget is None and self.config.max_cost_usd is not None:
             contract = Contract(max_cost_usd=self.config.max_cost_usd)
             with Ledger().reserve(0) as reservation:
-                return await self._run(task, workflow, sample, terms._replace(budget=Budget(contract, reservation)))
+                return await self._run(task, workflow, sample, terms._replace(budget=RunBudget(contract, reservation)))
         return await self._run(task, workflow, sample, terms)
 
     async def _run(self, task: Task, workflow: Workflow, sample: int, terms: Terms) -> Execution:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 
 from orchestai.config import PlannerConfig, WorkersConfig
 from orchestai.planner.base import Plan
@@ -38,6 +39,12 @@ class ServedPlanner:
     most_usd: Callable[[Task], float] = _nothing
     at_a_time: int = 64
     versions: dict[str, str] = field(default_factory=dict)
+
+
+def import_planner(checkpoint: str | None) -> None:
+    """Import what a checkpoint needs, which takes seconds, beside whatever else is being opened."""
+    if checkpoint is not None and is_checkpoint(checkpoint):
+        import_module("orchestai.planner.checkpoint")
 
 
 async def open_planner(

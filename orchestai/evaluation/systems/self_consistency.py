@@ -10,7 +10,7 @@ import asyncio
 from orchestai.execution.executor import Executor
 from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.result import Execution
-from orchestai.execution.running import NO_TERMS, Terms
+from orchestai.execution.running_workflow import NO_TERMS, Terms
 from orchestai.rewards.voting import majority
 from orchestai.tasks.task import Task
 from orchestai.workers.prices import Prices

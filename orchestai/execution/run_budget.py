@@ -12,7 +12,7 @@ class NotAdmittedError(Exception):
     """A worker may not be asked; the message says why."""
 
 
-class Budget:
+class RunBudget:
     """Holds one run to its contract.
 
     What a run has spent and may yet spend in calls that are on their way never exceeds its reservation, nor this the

@@ -13,10 +13,10 @@ from orchestai.config import ExecutionConfig
 from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.execution.assembler import hands_on_texts
 from orchestai.execution.bounds import Bounded
-from orchestai.execution.budget import Budget, NotAdmittedError
 from orchestai.execution.events import AnswerChecked, Listener, NodeDone, NodeStarted, WorkerAsked, ignore
 from orchestai.execution.request import build_request
 from orchestai.execution.result import Attempt, SubtaskResult
+from orchestai.execution.run_budget import NotAdmittedError, RunBudget
 from orchestai.outcome import Unscorable
 from orchestai.sandbox import Sandbox
 from orchestai.sandbox.examples import passes_examples
@@ -46,7 +46,7 @@ class Terms(NamedTuple):
         listen: is told what happens.
     """
 
-    budget: Budget | None = None
+    budget: RunBudget | None = None
     deadline: float | None = None
     listen: Listener = ignore
 
