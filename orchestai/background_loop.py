@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_TO_STOP_S = 1.0
 
 
 class BackgroundLoop:
@@ -28,15 +29,17 @@ class BackgroundLoop:
             raise
 
     def close(self) -> None:
-        """Cancel what still runs, and end the thread."""
+        """Cancel what still runs, and end the thread; what does not stop is left behind with the loop."""
         asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.close()
+        if not asyncio.all_tasks(self._loop):
+            self._loop.close()
 
 
 async def _cancel_others() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    if others:
+        await asyncio.wait(others, timeout=_TO_STOP_S)

@@ -49,3 +49,8 @@ def _importing_from(*folders: Path) -> Iterator[None]:
     finally:
         for entry in entries:
             sys.path.remove(entry)
+
+
+def as_utf8(text: str) -> str:
+    """The text with a question mark for whatever no file in UTF-8 can hold, such as half a surrogate pair."""
+    return text.encode("utf-8", "replace").decode()

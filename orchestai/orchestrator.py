@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
@@ -26,6 +27,7 @@ from orchestai.execution.run_budget import RunBudget
 from orchestai.execution.running_workflow import Terms
 from orchestai.execution.runtime import Runtime, open_runtime
 from orchestai.execution.trimming import ContractError, FittedPlan, Fitter
+from orchestai.names import as_utf8
 from orchestai.planner.base import Plan
 from orchestai.planner.serving import ServedPlanner, import_planner, open_planner
 from orchestai.storage import artifacts
@@ -36,6 +38,7 @@ from orchestai.workflow import Workflow
 Event: TypeAlias = PlanReady | ExecutionEvent | AnswerReady
 AnswerKind: TypeAlias = Literal["program", "text"]
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 
 def _ignore(event: Event) -> None:
@@ -79,7 +82,7 @@ class Orchestrator:
         self._log = ExecutionLog(log) if log is not None else None
         self._stack = AsyncExitStack()
         self._background: BackgroundLoop | None = None
-        self._runtime: Runtime
+        self._runtime: Runtime | None = None
         self._planner: ServedPlanner
         self._slots: asyncio.Semaphore
         self._planning: asyncio.Semaphore
@@ -118,6 +121,7 @@ class Orchestrator:
     @property
     def planner(self) -> str:
         """Who plans, in words."""
+        self._require_open()
         return self._planner.name
 
     async def plan(
@@ -183,6 +187,10 @@ class Orchestrator:
         return self._in_background(self.run(instruction, contract, answer=answer))
 
     async def __aenter__(self) -> Orchestrator:
+        if self._runtime is not None:
+            raise RuntimeError("this orchestrator is open already; open another with Orchestrator.open")
+        if self._log is not None:
+            self._log.check()
         config = self.config
         importing = asyncio.ensure_future(asyncio.to_thread(import_planner, self.checkpoint))
         try:
@@ -203,6 +211,7 @@ class Orchestrator:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._runtime = None
         await self._stack.aclose()
 
     def __enter__(self) -> Orchestrator:
@@ -242,14 +251,24 @@ class Orchestrator:
             raise
         return background.run(work)
 
+    def _require_open(self) -> Runtime:
+        if self._runtime is None:
+            raise RuntimeError("this orchestrator is not open; use `async with`, `with` or `run_sync`")
+        return self._runtime
+
     @property
     def _fitter(self) -> Fitter:
-        pool = self._runtime.pool
+        pool = self._require_open().pool
         return Fitter(pool.names, pool, self.config.execution.assembler, self.config.workers.cascade)
 
     def _task(self, instruction: str, answer: AnswerKind | None) -> Task:
+        if not isinstance(instruction, str):
+            raise TypeError(f"the instruction is a text, not {type(instruction).__name__}")
         if not instruction.strip():
             raise UserError("the instruction is empty; say what is to be done")
+        if answer not in (None, "program", "text"):
+            raise UserError(f"answer={answer!r}: it is either program or text")
+        instruction = as_utf8(instruction)
         program = asks_for_programs(self.config.tasks) if answer is None else answer == "program"
         scorer = UNIT_TESTS if program else EXACT
         return Task(task_id=uuid.uuid4().hex[:12], suite="run", instruct_prompt=instruction, scorer=scorer)
@@ -271,6 +290,9 @@ class Orchestrator:
     async def _run(
         self, instruction: str, contract: Contract, answer: AnswerKind | None, listen: Callable[[Event], None]
     ) -> RunResult:
+        self._require_open()
+        if not isinstance(contract, Contract):
+            raise TypeError(f"the contract is a Contract, not {type(contract).__name__}")
         clock = Clock(contract.deadline_s)
         task = self._task(instruction, answer)
         with self._reserve_planning(task, contract) as reservation:
@@ -353,19 +375,23 @@ class Orchestrator:
 
     async def _execute(self, task: Task, workflow: Workflow, terms: Terms, clock: Clock) -> Execution:
         """Run the workflow when it is its turn; one that is not in time has no answer."""
+        executor = self._require_open().executor
         try:
             await asyncio.wait_for(self._slots.acquire(), clock.seconds_left())
         except asyncio.TimeoutError:
-            return await self._runtime.executor.run(task, workflow, terms=terms)
+            return await executor.run(task, workflow, terms=terms)  # which asks nobody past its deadline
         try:
-            return await self._runtime.executor.run(task, workflow, terms=terms)
+            return await executor.run(task, workflow, terms=terms)
         finally:
             self._slots.release()
 
     async def _result(self, task: Task, execution: Execution, receipt: Receipt) -> RunResult:
         if self._log is not None:
-            record = ExecutionRecord.from_run(execution, task, receipt, self._runtime.pool.names)
-            await asyncio.to_thread(self._log.append, record)
+            record = ExecutionRecord.from_run(execution, task, receipt, self._require_open().pool.names)
+            try:
+                await asyncio.to_thread(self._log.append, record)
+            except UserError as error:
+                logger.error("this run is in no log, though it was paid for: %s", error)
         if execution.partial and receipt.contract.on_deadline == "error":
             done = sum(result.status == "done" for result in execution.results)
             raise DeadlineError(

@@ -23,6 +23,7 @@ from orchestai.planner.serving import ServedPlanner
 from orchestai.workflow import Workflow
 from support.contract_workers import PRICE
 
+ODD = ("negative", "priceless", "mangled", "stopping")
 HANDS = ("good", "slow", "hanging", "deaf", "failing", "down", "broken", "lying", "long")
 INSTRUCTION = "Look up the town. Then say how many live there."
 
@@ -35,7 +36,7 @@ def settings(*cascade: str, **contract: object) -> Config:
             "card": name,
             "price_per_call_usd": PRICE,
         }
-        for name in HANDS
+        for name in (*HANDS, *ODD)
     }
     return Config(
         workers={"pool": pool, "cascade": cascade, "cache_dir": None},
@@ -121,6 +122,58 @@ async def test_a_contract_that_cannot_be_kept_is_refused_before_anybody_is_asked
             await o.run(INSTRUCTION, Contract(allow=("nobody",)), answer="text")
         with pytest.raises(UserError, match="empty"):
             await o.run("  ")
+
+
+@pytest.mark.parametrize("worker", ["negative", "priceless"])
+async def test_a_bill_that_is_no_price_counts_as_the_worst_case(worker: str) -> None:
+    """A negative one gave money to every other run, and NaN ended the program without an answer."""
+    async with opened(worker, "good") as o:
+        receipt = (await o.run(INSTRUCTION, Contract(max_cost_usd=1.0), answer="text")).receipt
+    assert "which is no price" in receipt.nodes[0].asked[0].why_next
+    assert receipt.nodes[0].answered_by == "good"
+    assert receipt.spent_usd == o.ledger.spent_usd == 2 * PRICE
+
+
+async def test_what_no_file_can_hold_costs_no_answer(tmp_path: Path) -> None:
+    async with opened("stopping", "mangled", log=tmp_path) as o:
+        result = await o.run("caf\udce9?", answer="text")
+    assert result.answer == "half ? a pair"
+    assert "StopIteration" in result.receipt.nodes[0].asked[0].why_next
+    assert find_run(result.receipt.replay.rpartition(" ")[2]).instruction == "caf??"
+
+
+async def test_a_log_that_cannot_be_written_is_said_before_anybody_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="execution log cannot be written"):
+        async with opened("good", log=tmp_path / "file"):
+            pass
+
+
+async def test_who_waits_past_the_deadline_asks_nobody() -> None:
+    async with opened("hanging") as o:
+        o._slots = asyncio.Semaphore(1)
+        runs = (o.run(INSTRUCTION, Contract(deadline_s=0.3), answer="text") for _ in range(4))
+        results = await asyncio.gather(*runs)
+    assert sorted(result.receipt.calls for result in results) == [0, 0, 0, 1]
+    assert o.ledger.spent_usd == PRICE
+
+
+async def test_it_says_how_it_is_meant_to_be_used() -> None:
+    o = opened("good")
+    with pytest.raises(RuntimeError, match="not open"):
+        await o.run(INSTRUCTION)
+    async with o:
+        with pytest.raises(RuntimeError, match="open already"):
+            await o.__aenter__()
+        with pytest.raises(TypeError, match="a Contract, not dict"):
+            await o.run(INSTRUCTION, {"max_cost_usd": 1})  # type: ignore[arg-type]
+        with pytest.raises(UserError, match="either program or text"):
+            await o.run(INSTRUCTION, answer="poem")  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="not open"):
+        await o.run(INSTRUCTION)
+    for limit in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="limit_usd"):
+            Ledger(limit)
 
 
 async def test_runs_share_a_ledger() -> None:

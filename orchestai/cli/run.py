@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from orchestai.background_loop import BackgroundLoop
 from orchestai.cli.options import CONFIG, EXECUTION_LOGS, ConfigFile, Overrides, flag, latest_checkpoint, override, say
 from orchestai.errors import UserError
 
 if TYPE_CHECKING:
     from orchestai.config import Config
     from orchestai.orchestrator import AnswerKind, RunResult
+
+PARTIAL = 3
+"""Exit code where the deadline came before the answer was whole; 1: there is none."""
 
 
 def run(
@@ -48,7 +55,9 @@ def run(
         *override("contract.allow", None if allow is None else [name.strip() for name in allow.split(",")]),
     ]
     if replay is not None:
-        _replay(load_config(config, [*([instruction] if instruction else []), *(overrides or [])]), replay)
+        if instruction and "=" not in instruction:
+            raise UserError("--replay takes no instruction: the workflow and its answers are those of the log")
+        _replay(load_config(config, [*([instruction] if instruction else []), *(overrides or [])]), replay, as_json)
         return
     if not instruction.strip():
         raise UserError('say what is to be done: orchestai run "..."')
@@ -56,10 +65,16 @@ def run(
         raise UserError(f"--answer {answer}: it is either program or text")
     loaded = load_config(config, [*limits, *(overrides or [])])
     kind = cast("AnswerKind | None", answer)
-    result = asyncio.run(_run(loaded, instruction, checkpoint or latest_checkpoint(), kind, log, quiet=as_json))
+    background = BackgroundLoop()
+    try:
+        with redirect_stdout(sys.stderr):  # what workers print is no part of the answer
+            work = _run(loaded, instruction, checkpoint or latest_checkpoint(), kind, log, quiet=as_json)
+            result = background.run(work)
+    finally:
+        background.close()
     print(to_json(result) if as_json else result.answer)
-    if result.receipt.status == "failed":
-        raise typer.Exit(1)
+    if result.receipt.status != "complete":
+        raise typer.Exit(1 if result.receipt.status == "failed" else PARTIAL)
 
 
 async def _run(
@@ -78,11 +93,14 @@ async def _run(
         return result
 
 
-def _replay(config: Config, where: str) -> None:
+def _replay(config: Config, where: str, as_json: bool) -> None:
     from orchestai.execution.replay_run import find_run, replay
 
     record = find_run(where)
     execution = asyncio.run(replay(record, config.execution, config.sandbox))
+    if as_json:
+        print(json.dumps({"answer": execution.answer, "same_as_logged": execution.answer == record.answer}, indent=2))
+        return
     same = "the same answer as" if execution.answer == record.answer else "another answer than"
     say(f"{where}: {same} in the log, {execution.total_cost:.6g} USD and {execution.total_latency_ms:.0f} ms then")
     print(execution.answer)

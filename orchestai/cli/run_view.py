@@ -45,7 +45,8 @@ class RunView:
         """Show what has happened."""
         if isinstance(event, PlanReady):
             self._workflow = event.workflow
-            plan = f"plan: {len(event.workflow)} steps, at most {event.reserved_usd:.6g} USD"
+            steps = "1 step" if len(event.workflow) == 1 else f"{len(event.workflow)} steps"
+            plan = f"plan: {steps}, at most {event.reserved_usd:.6g} USD"
             console.print("; ".join([plan, *event.changes]), highlight=False, markup=False, soft_wrap=True)
         elif isinstance(event, NodeStarted):
             self._set(event.node, "ready")
@@ -55,10 +56,11 @@ class RunView:
             self._set(event.node, _of_attempt(event.attempt))
         elif isinstance(event, NodeDone):
             result = event.result
-            self._set(event.node, f"done by {result.worker}" if result.status == "done" else str(result.error))
+            error = str(result.error).removeprefix(f"{event.node}: ")
+            self._set(event.node, f"done by {result.worker}" if result.status == "done" else error)
 
     def _set(self, node: str, state: str) -> None:
-        self._states[node] = state
+        self._states[node] = state = _short(state)
         if not console.is_terminal:
             console.print(f"{node}: {state}", highlight=False, markup=False, soft_wrap=True)
 
@@ -142,5 +144,5 @@ def _of_attempt(attempt: Attempt) -> str:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
+    line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
     return line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..."

@@ -12,7 +12,7 @@ from orchestai.config.section import Section
 class Contract(Section):
     """What holds for one answer; a limit that is null does not hold."""
 
-    max_cost_usd: float | None = Field(None, ge=0)
+    max_cost_usd: float | None = Field(None, ge=0, le=1e9, allow_inf_nan=False)
     """US dollars that the answer may cost, in the worst case that its plan admits."""
     deadline_s: float | None = Field(None, gt=0)
     """Seconds after which there is an answer, whole or partial; planning included."""

@@ -43,6 +43,8 @@ def under_new_keys(given: Mapping[str, Any]) -> dict[str, Any]:
             values = dict(raw[section])
             value = values.pop(key)
             raw[section] = values
+            if not values:
+                del raw[section]
             if isinstance(there := raw.get(home, {}), Mapping):
                 raw[home] = {name: value, **there}
     return raw

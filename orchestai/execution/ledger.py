@@ -7,6 +7,7 @@ import threading
 from types import TracebackType
 
 _PICO = 1e12
+_MOST_USD = 1e9
 
 
 class InsufficientFundsError(Exception):
@@ -29,6 +30,8 @@ class Ledger:
     """
 
     def __init__(self, limit_usd: float | None = None) -> None:
+        if limit_usd is not None and not 0 <= limit_usd <= _MOST_USD:
+            raise ValueError(f"limit_usd={limit_usd}: a limit lies between 0 and {_MOST_USD:g}; None is no limit")
         self._limit = None if limit_usd is None else whole(limit_usd)
         self._reserved = 0
         self._spent = 0

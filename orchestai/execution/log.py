@@ -37,6 +37,20 @@ class ExecutionLog:
     def path(self) -> Path:
         return self.directory / f"{self.run_id}.jsonl"
 
+    def check(self) -> None:
+        """Raise `UserError` where nothing can be appended, before anything is paid for."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab"):
+                pass
+            if not self.path.stat().st_size:
+                self.path.unlink()
+        except OSError as error:
+            raise UserError(
+                f"{self.directory}: the execution log cannot be written there ({error.strerror or error}); name "
+                "another folder"
+            ) from None
+
     def append(self, record: ExecutionRecord) -> None:
         """Append one line; on return it is on the disk.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from orchestai.config.contract import Contract
 from orchestai.execution.bounds import Call, PlanBounds
 from orchestai.execution.ledger import InsufficientFundsError, Reservation, pico, usd, whole
@@ -71,7 +73,12 @@ class RunBudget:
         """
         if call not in self._on_the_way:
             return ""
-        most, billed = self._on_the_way.pop(call), pico(cost_usd)
+        most = self._on_the_way.pop(call)
+        if not 0 <= cost_usd < math.inf:
+            self.reservation.spend(most)
+            self._overbilled.add(call[1])
+            return f"{call[1]!r} billed {cost_usd} USD, which is no price; it counts as {usd(most):.9g}"
+        billed = pico(cost_usd)
         self.reservation.spend(min(billed, most))
         if billed <= most:
             return ""

@@ -17,6 +17,7 @@ from orchestai.execution.events import AnswerChecked, Listener, NodeDone, NodeSt
 from orchestai.execution.request import build_request
 from orchestai.execution.result import Attempt, SubtaskResult
 from orchestai.execution.run_budget import NotAdmittedError, RunBudget
+from orchestai.names import as_utf8
 from orchestai.outcome import Unscorable
 from orchestai.sandbox import Sandbox
 from orchestai.sandbox.examples import passes_examples
@@ -135,8 +136,11 @@ class RunningWorkflow:
             return self.config.timeout_s
         return max(0.0, min(self.config.timeout_s, self.terms.deadline - time.monotonic()))
 
+    def _is_past_deadline(self) -> bool:
+        return self.terms.deadline is not None and time.monotonic() >= self.terms.deadline - 0.001
+
     def _out_of_time(self) -> None:
-        if self.terms.deadline is not None and time.monotonic() >= self.terms.deadline - 0.001:
+        if self._is_past_deadline():
             self.partial = True
             return
         self._lose(
@@ -196,6 +200,8 @@ class RunningWorkflow:
         if not worker:
             attempts.append(Attempt(worker="", error="no worker is assigned"))
             return attempts[-1]
+        if self._is_past_deadline():
+            raise NotAdmittedError("not asked after the deadline")
         budget, call = self.terms.budget, (subtask.id, worker)
         worst = WorstCase() if budget is None else self.workers.worst_case(worker, request)
         if budget is not None:
@@ -232,7 +238,7 @@ class RunningWorkflow:
                     "cost_usd": usage.cost_usd,
                     "latency_ms": usage.latency_ms,
                     "usage_estimated": usage.estimated,
-                    "error": str(error),
+                    "error": as_utf8(str(error)),
                 }
             )
         except UserError:
@@ -242,11 +248,11 @@ class RunningWorkflow:
                 logger.exception("worker %s broke down", worker)
             reason = str(error) or type(error).__name__
             self._lose(error.kind if isinstance(error, InfrastructureError) else "internal", f"{worker}: {reason}")
-            return _Answered({"error": reason}, billed=False)
+            return _Answered({"error": as_utf8(reason)}, billed=False)
         return _Answered(
             {
-                "prompt": answer.prompt,
-                "answer": answer.text,
+                "prompt": as_utf8(answer.prompt),
+                "answer": as_utf8(answer.text),
                 "prompt_tokens": answer.prompt_tokens,
                 "completion_tokens": answer.completion_tokens,
                 "cost_usd": answer.cost_usd,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 
 from orchestai.config import PlannerConfig, WorkersConfig
+from orchestai.errors import UserError
 from orchestai.planner.base import Plan
 from orchestai.planner.baselines.few_shot import FewShotPlanner
 from orchestai.planner.baselines.reference import WholePlanner
@@ -61,7 +62,10 @@ async def open_planner(
         loaded = (await asyncio.to_thread(planner_for, checkpoint, settings, workers, pool, 0))(0)
         versions = {"checkpoint": fingerprint_of(checkpoint)}
         return ServedPlanner(checkpoint, loaded.plan, at_a_time=1, versions=versions)
-    planner = planner_for(checkpoint, settings, workers, pool, 0)(0)
+    try:
+        planner = planner_for(checkpoint, settings, workers, pool, 0)(0)
+    except UserError as error:
+        raise UserError(str(error).replace("--planner", "--checkpoint", 1)) from None
     most_usd = planner.most_usd if isinstance(planner, FewShotPlanner) else _nothing
     return ServedPlanner(checkpoint, planner.plan, most_usd)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,3 +88,26 @@ def test_a_server_that_is_not_there_has_a_mend(tmp_path: Path, monkeypatch) -> N
     assert "missing workers" in examined.output
     assert "cannot reach http://127.0.0.1:9/v1" in examined.output
     assert "absent  key of workers.models.far in NO_KEY: export NO_KEY=..." in examined.output
+
+
+def test_stdout_is_the_answer_alone_and_a_deaf_worker_does_not_hold_the_command(tmp_path: Path) -> None:
+    pool = {
+        name: {"kind": "function", "function": f"support.contract_workers:{name}", "card": name}
+        for name in ("printing", "deaf")
+    }
+    workers = {"pool": pool, "cache_dir": None, "cascade": ["printing"]}
+    config = {"workers": workers, "sandbox": {"level": "process"}, "execution": {"assembler": "sink"}}
+    (tmp_path / "config.yaml").write_text(json.dumps(config))
+    path = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(__file__).parents[2])])
+    command = [sys.executable, "-m", "orchestai.cli", "run", "Say it.", "--json", "--answer", "text"]
+
+    def run(*more: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": path}
+        return subprocess.run([*command, *more], cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    printed = run()
+    assert json.loads(printed.stdout)["answer"] == "printed", printed.stderr
+    assert "working on it" in printed.stderr
+    cut_off = run("--deadline_s", "0.5", "workers.cascade=[deaf]")
+    assert cut_off.returncode == 1
+    assert json.loads(cut_off.stdout)["receipt"]["status"] == "failed"

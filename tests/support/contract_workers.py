@@ -52,3 +52,24 @@ async def lying(request: Request) -> Answer:
 
 async def long(request: Request) -> Answer:
     return Answer(text="word " * 4000, cost_usd=PRICE, latency_ms=1.0)
+
+
+async def negative(request: Request) -> Answer:
+    return Answer(text="a gift", cost_usd=-5.0)
+
+
+async def priceless(request: Request) -> Answer:
+    return Answer(text="?", cost_usd=float("nan"))
+
+
+async def mangled(request: Request) -> Answer:
+    return Answer(text="half \ud800 a pair", cost_usd=PRICE)
+
+
+def stopping(request: Request) -> str:
+    raise StopIteration("nothing left")
+
+
+def printing(request: Request) -> str:
+    print("working on it")
+    return "printed"

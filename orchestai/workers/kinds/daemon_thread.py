@@ -21,9 +21,12 @@ async def in_thread(work: Callable[[], Any]) -> Any:
                 future.set_exception(error)
 
     def run() -> None:
-        result, error = None, None
+        result: Any = None
+        error: BaseException | None = None
         try:
             result = work()
+        except (StopIteration, StopAsyncIteration) as raised:  # which no future takes
+            error = RuntimeError(repr(raised))
         except Exception as raised:
             error = raised
         except BaseException as raised:  # such as SystemExit, which a future would pass on to the event loop
