@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestai.cli.options import CHECKPOINTS, OutputFolder, Resume, console, say
+from orchestai.cli.options import CHECKPOINTS, OutputFolder, Resume, console, run_async, say
 from orchestai.errors import UserError
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def evaluate(
     from orchestai.evaluation import agents as evaluation
 
     loaded = _load(name, config, words)
-    found = asyncio.run(evaluation.evaluate(loaded, checkpoint=checkpoint, output=output))
+    found = run_async(evaluation.evaluate(loaded, checkpoint=checkpoint, output=output))
     console.print(evaluation.table(found, f"{name}: {checkpoint or 'as it is'}"))
     say(f"written: {output}")
 
@@ -111,7 +110,7 @@ def run(
                 f"no task {instruction!r} in tasks.suite={loaded.tasks.suite}; there is {next(iter(known))!r}"
             )
         given = known[instruction]
-    episode = asyncio.run(evaluation.attempt(loaded, given, checkpoint=checkpoint))
+    episode = run_async(evaluation.attempt(loaded, given, checkpoint=checkpoint))
     for trajectory in episode.trajectories:
         for speaker, said in trajectory.transcript:
             print(f"[{trajectory.role}] {speaker}: {said}\n")

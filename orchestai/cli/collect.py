@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from orchestai.cli.options import CONFIG, EXECUTION_LOGS, ConfigFile, Overrides, Record, flag, override, say
+from orchestai.cli.options import CONFIG, EXECUTION_LOGS, ConfigFile, Overrides, Record, flag, override, run_async, say
 
 if TYPE_CHECKING:
     from orchestai.config import Config, TasksConfig
@@ -43,7 +42,7 @@ def collect(
         seed=seed,
         record=record,
     )
-    asyncio.run(work)
+    run_async(work)
 
 
 async def run_collect(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from orchestai.cli.collect import run_collect
 from orchestai.cli.embedded import install_embedded
 from orchestai.cli.evaluate import run_evaluate
-from orchestai.cli.options import CONFIG, ConfigFile, Overrides, console, flag, say
+from orchestai.cli.options import CONFIG, ConfigFile, Overrides, console, flag, run_async, say
 from orchestai.cli.prepare import run_prepare
 from orchestai.cli.train import run_phase2
 from orchestai.errors import UserError
@@ -61,7 +60,7 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
     stages.run(
         "collect",
         "execute reference decompositions on random workers, and log them",
-        lambda: asyncio.run(
+        lambda: run_async(
             run_collect(
                 config,
                 planner="reference",
@@ -92,7 +91,7 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
     stages.run(
         "evaluate",
         "compare both phases with every baseline on held-out tasks",
-        lambda: asyncio.run(
+        lambda: run_async(
             run_evaluate(config, phase1=phase1, phase2=phase2, logs=logs, output=output_dir / "evaluation.json")
         ),
     )

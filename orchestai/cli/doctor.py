@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
 
-from orchestai.cli.options import CONFIG, ConfigFile, Overrides, flag, latest_checkpoint
+from orchestai.cli.options import CONFIG, ConfigFile, Overrides, flag, latest_checkpoint, run_async
 
 
 def doctor(
@@ -19,7 +18,7 @@ def doctor(
     from orchestai.config import load_config
     from orchestai.doctor import examine
 
-    findings = asyncio.run(examine(load_config(config, overrides or []), checkpoint or latest_checkpoint()))
+    findings = run_async(examine(load_config(config, overrides or []), checkpoint or latest_checkpoint()))
     for finding in findings:
         print(finding)
     if any(finding.needed and not finding.there for finding in findings):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, version
 
 from orchestai.cli.options import say
 from orchestai.errors import UserError
@@ -30,6 +29,8 @@ def install_embedded() -> None:
 
 
 def _is_installed(package: str) -> bool:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         version(package)
     except PackageNotFoundError:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from orchestai.cli.options import CHECKPOINTS, CONFIG, EXECUTION_LOGS, ConfigFile, Overrides, Record, console, flag, say
+from orchestai.cli.options import (
+    CHECKPOINTS,
+    CONFIG,
+    EXECUTION_LOGS,
+    ConfigFile,
+    Overrides,
+    Record,
+    console,
+    flag,
+    run_async,
+    say,
+)
 from orchestai.errors import UserError
 
 if TYPE_CHECKING:
@@ -35,7 +45,7 @@ def evaluate(
     from orchestai.config import load_config
 
     loaded = load_config(config, overrides or [])
-    evaluation = asyncio.run(
+    evaluation = run_async(
         run_evaluate(loaded, phase1=phase1, phase2=checkpoint, logs=logs, output=output, record=record)
     )
     console.print(evaluation.table())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orchestai.cli.options import CONFIG, flag, say
+from orchestai.cli.options import CONFIG, flag, run_async, say
 from orchestai.errors import UserError
 
 
@@ -33,7 +32,7 @@ def init(
 
     if output.exists():
         raise UserError(f"{output}: exists already; remove it, or pass --output FILE")
-    found = asyncio.run(find_models(servers or [], key_env))
+    found = run_async(find_models(servers or [], key_env))
     if models:
         missing = [name for name in models if name not in {model.name for model in found}]
         if missing:

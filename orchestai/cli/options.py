@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 
 console = Console(stderr=True)
+T = TypeVar("T")
 
 
 def flag(name: str, text: str, minimum: int | None = None) -> Any:
@@ -20,6 +22,13 @@ def flag(name: str, text: str, minimum: int | None = None) -> Any:
 def override(key: str, value: object) -> list[str]:
     """The override that an option stands for; none if it was not given."""
     return [] if value is None else [f"{key}={json.dumps(value)}"]
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns; the loop is imported here, so that `--help` does not wait for it."""
+    import asyncio
+
+    return asyncio.run(work)
 
 
 def say(*lines: str) -> None:

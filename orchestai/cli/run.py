@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from contextlib import redirect_stdout
@@ -11,8 +10,17 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from orchestai.background_loop import BackgroundLoop
-from orchestai.cli.options import CONFIG, EXECUTION_LOGS, ConfigFile, Overrides, flag, latest_checkpoint, override, say
+from orchestai.cli.options import (
+    CONFIG,
+    EXECUTION_LOGS,
+    ConfigFile,
+    Overrides,
+    flag,
+    latest_checkpoint,
+    override,
+    run_async,
+    say,
+)
 from orchestai.errors import UserError
 
 if TYPE_CHECKING:
@@ -45,6 +53,7 @@ def run(
     overrides: Overrides = None,
 ) -> None:
     """Plan an instruction, run the plan on the pool, and print the answer; the steps and the receipt go to stderr."""
+    from orchestai.background_loop import BackgroundLoop
     from orchestai.cli.run_view import as_json as to_json
     from orchestai.config import load_config
 
@@ -97,7 +106,7 @@ def _replay(config: Config, where: str, as_json: bool) -> None:
     from orchestai.execution.replay_run import find_run, replay
 
     record = find_run(where)
-    execution = asyncio.run(replay(record, config.execution, config.sandbox))
+    execution = run_async(replay(record, config.execution, config.sandbox))
     if as_json:
         print(json.dumps({"answer": execution.answer, "same_as_logged": execution.answer == record.answer}, indent=2))
         return

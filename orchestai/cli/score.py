@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestai.cli.options import CONFIG, ConfigFile, JsonFile, Overrides, console, flag, override, say
+from orchestai.cli.options import CONFIG, ConfigFile, JsonFile, Overrides, console, flag, override, run_async, say
 from orchestai.errors import UserError
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def score(
     from orchestai.config import load_config
 
     loaded = load_config(config, [*(overrides or []), *override("tasks.suite", suite)])
-    whole = asyncio.run(
+    whole = run_async(
         run_score(loaded, samples=samples, ks=_parse_k(k), output=output, json_path=json_path, checkpoint=checkpoint)
     )
     if not whole:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +15,7 @@ from orchestai.cli.options import (
     Resume,
     flag,
     override,
+    run_async,
 )
 from orchestai.errors import UserError
 
@@ -91,7 +91,7 @@ def _train_or_validate(
     from orchestai.training.rl.validate import validate
 
     if evaluate_only is not None:
-        asyncio.run(validate(config, checkpoint=evaluate_only, output_dir=output_dir))
+        run_async(validate(config, checkpoint=evaluate_only, output_dir=output_dir))
     else:
         run_phase2(config, checkpoint=checkpoint, output_dir=output_dir or CHECKPOINTS, resume=resume)
 
@@ -105,6 +105,6 @@ def run_phase2(config: Config, *, checkpoint: Path, output_dir: Path, resume: bo
     """
     from orchestai.training.rl.setup import train
 
-    summary = asyncio.run(train(config, checkpoint=checkpoint, output_dir=output_dir, resume=resume))
+    summary = run_async(train(config, checkpoint=checkpoint, output_dir=output_dir, resume=resume))
     summary.exit_if_stopped()
     summary.refuse_unchanged()

@@ -64,7 +64,7 @@ def understand(words: Sequence[str]) -> Asked:
     pass, and, where `train_batch_size` is not given, its share of an update. `max_steps` is the number of updates.
 
     Raises:
-        UserError: a key is unknown, a value is not one of those that it takes, or the presets are not here.
+        UserError: a key is unknown, or a value is not one of those that it takes.
     """
     given: dict[str, str] = {}
     overrides = []
@@ -79,8 +79,6 @@ def understand(words: Sequence[str]) -> Asked:
             raise UserError(f"{word!r}: write a dotted key of the configuration, or one of {known}")
     name = given.get("run_cfg", "default")
     path = here_or_shipped(PRESETS) / f"{_default() if name == 'default' else name}.yaml"
-    if not path.exists():
-        raise UserError(f"{path}: no such preset here; run train.py in the repository's root")
     return Asked(
         config=load_config(path, [*overrides, *_sizes(given, load_config(path, overrides))]),
         evaluate_only=Path(given["evaluate_only"]) if given.get("evaluate_only") else None,
