@@ -107,7 +107,7 @@ def _workflow() -> Workflow:
     )
 
 
-def configuration(runs: int) -> Config:
+def configuration(runs: int, concurrency: int) -> Config:
     pool = {
         name: {
             "kind": "function",
@@ -120,18 +120,18 @@ def configuration(runs: int) -> Config:
     }
     return Config(
         workers={"pool": pool, "cache_dir": None},
-        execution={"assembler": "sink", "concurrency": runs},
+        execution={"assembler": "sink", "concurrency": concurrency},
         sandbox={"level": "process"},
     )
 
 
-async def measure(runs: int, ledger_usd: float) -> dict[str, float]:
+async def measure(runs: int, ledger_usd: float, concurrency: int) -> dict[str, float]:
     """Start all runs at once and count what was broken."""
     import logging
 
     logging.getLogger("orchestai").setLevel(logging.CRITICAL)
     ledger, ended, late_ms, overspent = Ledger(ledger_usd), Counter[str](), [], 0
-    async with Orchestrator.open(None, configuration(runs), log=None, ledger=ledger) as orchestrator:
+    async with Orchestrator.open(None, configuration(runs, concurrency), log=None, ledger=ledger) as orchestrator:
         orchestrator._planner = ServedPlanner("drawn at random", draw_plan)
 
         async def run() -> None:
@@ -156,6 +156,7 @@ async def measure(runs: int, ledger_usd: float) -> dict[str, float]:
         seconds = time.monotonic() - began
     return {
         "runs": runs,
+        "concurrency": concurrency,
         "seconds": seconds,
         **{name: ended[name] for name in ("complete", "partial", "failed", "refused")},
         "overspent": overspent,
@@ -172,11 +173,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--ledger_usd", type=float, default=150.0)
+    parser.add_argument("--concurrency", type=int, default=10_000, help="workflows executed at a time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     random.seed(arguments.seed)
-    figures = asyncio.run(measure(arguments.runs, arguments.ledger_usd))
+    figures = asyncio.run(measure(arguments.runs, arguments.ledger_usd, arguments.concurrency))
     table = Table(*figures)
     table.add_row(*(f"{value:.6g}" for value in figures.values()))
     Console(width=180).print(table)
