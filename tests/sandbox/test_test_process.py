@@ -216,7 +216,7 @@ def task_func(values):
 def test_a_program_is_charged_for_its_own_tests_alone(sandbox):
     """The process has used more for others before."""
     kept = waiting_processes(sandbox)
-    heavy = case("task_func(1, 2)\nfor i in range(2_000_000): pass")
+    heavy = case("task_func(1, 2)\nfor i in range(1_000_000): pass")
     run_on_all_slots(sandbox, Program(ADD, heavy))
     light = [sandbox.run(Program(ADD, ADD_TESTS)) for _ in range(SLOTS)]
     dear = sandbox.run(Program(ADD, heavy))
