@@ -28,6 +28,7 @@ from orchestai.errors import InfrastructureError
 from orchestai.execution.ledger import Ledger
 from orchestai.execution.trimming import ContractError
 from orchestai.planner.base import Plan
+from orchestai.planner.planning_queue import PlanningQueue
 from orchestai.planner.serving import ServedPlanner
 from orchestai.storage import artifacts
 from orchestai.tasks.task import Task
@@ -132,7 +133,7 @@ async def measure(runs: int, ledger_usd: float, concurrency: int) -> dict[str, f
     logging.getLogger("orchestai").setLevel(logging.CRITICAL)
     ledger, ended, late_ms, overspent = Ledger(ledger_usd), Counter[str](), [], 0
     async with Orchestrator.open(None, configuration(runs, concurrency), log=None, ledger=ledger) as orchestrator:
-        orchestrator._planner = ServedPlanner("drawn at random", draw_plan)
+        orchestrator._planning = PlanningQueue(ServedPlanner("drawn at random", draw_plan))
 
         async def run() -> None:
             nonlocal overspent

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from orchestai import __version__
+from orchestai.admission import Admission, TooLateError
 from orchestai.background_loop import BackgroundLoop
 from orchestai.config import Config, Contract, load_config
 from orchestai.errors import InfrastructureError, UserError
@@ -29,7 +30,8 @@ from orchestai.execution.runtime import Runtime, open_runtime
 from orchestai.execution.trimming import ContractError, FittedPlan, Fitter
 from orchestai.names import as_utf8
 from orchestai.planner.base import Plan
-from orchestai.planner.serving import ServedPlanner, import_planner, open_planner
+from orchestai.planner.planning_queue import PlanningQueue, QueuedTask
+from orchestai.planner.serving import import_planner, open_planner
 from orchestai.storage import artifacts
 from orchestai.tasks.suites import asks_for_programs
 from orchestai.tasks.task import EXACT, UNIT_TESTS, Task
@@ -83,9 +85,8 @@ class Orchestrator:
         self._stack = AsyncExitStack()
         self._background: BackgroundLoop | None = None
         self._runtime: Runtime | None = None
-        self._planner: ServedPlanner
-        self._slots: asyncio.Semaphore
-        self._planning: asyncio.Semaphore
+        self._planning: PlanningQueue
+        self._executing: Admission
         self._versions: dict[str, str]
 
     @classmethod
@@ -122,7 +123,7 @@ class Orchestrator:
     def planner(self) -> str:
         """Who plans, in words."""
         self._require_open()
-        return self._planner.name
+        return self._planning.planner.name
 
     async def plan(
         self, instruction: str, contract: Contract | None = None, *, answer: AnswerKind | None = None
@@ -198,14 +199,14 @@ class Orchestrator:
                 open_runtime(config.workers, config.execution, config.sandbox)
             )
             await importing
-            self._planner = await open_planner(self.checkpoint, config.planner, config.workers, runtime.pool)
+            planner = await open_planner(self.checkpoint, config.planner, config.workers, runtime.pool)
         except BaseException:
             await self._stack.aclose()
             raise
         self._runtime = runtime
-        self._slots = asyncio.Semaphore(config.execution.concurrency)
-        self._planning = asyncio.Semaphore(self._planner.at_a_time)
-        self._versions = {"orchestai": __version__, **artifacts.versions(), **self._planner.versions}
+        self._planning = PlanningQueue(planner)
+        self._executing = Admission(config.execution.concurrency)
+        self._versions = {"orchestai": __version__, **artifacts.versions(), **planner.versions}
         return self
 
     async def __aexit__(
@@ -273,16 +274,10 @@ class Orchestrator:
         scorer = UNIT_TESTS if program else EXACT
         return Task(task_id=uuid.uuid4().hex[:12], suite="run", instruct_prompt=instruction, scorer=scorer)
 
-    async def _plan(self, task: Task) -> Plan:
-        (plan,) = await asyncio.to_thread(self._planner.plan, [task])
-        if plan.fault is not None:
-            raise InfrastructureError(plan.fault.kind, f"planner: {plan.fault.reason}")
-        return plan
-
     def _planned(self, fitted: FittedPlan) -> PlanReady:
         return PlanReady(
             workflow=fitted.workflow,
-            planner=self._planner.name,
+            planner=self._planning.planner.name,
             reserved_usd=fitted.bounds.cost_usd,
             changes=fitted.changes,
         )
@@ -311,7 +306,7 @@ class Orchestrator:
             run_id=run_id,
             status=_status(execution),
             contract=contract,
-            planner=self._planner.name,
+            planner=self._planning.planner.name,
             planning=plan.usage,
             planning_ms=planning_ms,
             changes=fitted.changes,
@@ -334,28 +329,28 @@ class Orchestrator:
     async def _plan_in_time(
         self, task: Task, contract: Contract, clock: Clock, reservation: Reservation
     ) -> tuple[Plan, FittedPlan]:
+        queued = QueuedTask(task)
         try:
-            return await asyncio.wait_for(self._plan_and_fit(task, contract, reservation), clock.seconds_left())
+            plan = await self._planning.plan(queued, clock.deadline)
+            if plan.fault is not None:
+                raise InfrastructureError(plan.fault.kind, f"planner: {plan.fault.reason}")
         except BaseException as error:
-            reservation.spend(reservation.amount - reservation.spent)
-            if isinstance(error, asyncio.TimeoutError):
+            if queued.asked:  # and nobody has seen the bill
+                reservation.spend(reservation.amount)
+            if isinstance(error, TooLateError):
                 raise DeadlineError(
                     f"deadline_s={contract.deadline_s:g}: it passed before there was a plan; allow more time"
                 ) from None
             raise
-
-    async def _plan_and_fit(self, task: Task, contract: Contract, reservation: Reservation) -> tuple[Plan, FittedPlan]:
-        async with self._planning:
-            plan = await self._plan(task)
-            if plan.usage is not None:
-                reservation.spend(min(pico(plan.usage.cost_usd), reservation.amount))
-            return plan, self._fitter.fit(task, _workflow(plan), contract.less(reservation.spent_usd))
+        if plan.usage is not None:
+            reservation.spend(min(pico(plan.usage.cost_usd), reservation.amount))
+        return plan, self._fitter.fit(task, _workflow(plan), contract.less(reservation.spent_usd))
 
     def _reserve_planning(self, task: Task, contract: Contract) -> Reservation:
-        most = pico(self._planner.most_usd(task))
+        most = pico(self._planning.planner.most_usd(task))
         if contract.max_cost_usd is not None and most > whole(contract.max_cost_usd):
             raise ContractError(
-                f"max_cost_usd={contract.max_cost_usd:g}: the planner {self._planner.name} alone may cost "
+                f"max_cost_usd={contract.max_cost_usd:g}: the planner {self._planning.planner.name} alone may cost "
                 f"{usd(most):.9g} USD; allow more, or take a checkpoint, which plans for nothing"
             )
         try:
@@ -377,13 +372,13 @@ class Orchestrator:
         """Run the workflow when it is its turn; one that is not in time has no answer."""
         executor = self._require_open().executor
         try:
-            await asyncio.wait_for(self._slots.acquire(), clock.seconds_left())
-        except asyncio.TimeoutError:
+            await self._executing.enter(clock.deadline)
+        except TooLateError:
             return await executor.run(task, workflow, terms=terms)  # which asks nobody past its deadline
         try:
             return await executor.run(task, workflow, terms=terms)
         finally:
-            self._slots.release()
+            self._executing.leave()
 
     async def _result(self, task: Task, execution: Execution, receipt: Receipt) -> RunResult:
         if self._log is not None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-import networkx as nx
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from orchestai.errors import first_problem
@@ -82,9 +82,8 @@ class Workflow(BaseModel):
                     raise ValueError(f"subtask {subtask.id!r} depends on itself")
                 if parent not in known:
                     raise ValueError(f"subtask {subtask.id!r} depends on {parent!r}, which does not exist")
-        if not nx.is_directed_acyclic_graph(graph := self.graph()):
-            cycle = " -> ".join(edge[0] for edge in nx.find_cycle(graph))
-            raise ValueError(f"the dependencies form a cycle: {cycle}")
+        if len(self._order) < len(ids):
+            raise ValueError(f"the dependencies form a cycle: {' -> '.join(self._cycle())}")
         return self
 
     def __len__(self) -> int:
@@ -96,12 +95,9 @@ class Workflow(BaseModel):
                 return subtask
         raise KeyError(subtask_id)
 
-    def graph(self) -> nx.DiGraph:
-        """Nodes are subtask ids in the order listed; an edge goes from parent to child."""
-        graph: nx.DiGraph = nx.DiGraph()
-        graph.add_nodes_from(subtask.id for subtask in self.subtasks)
-        graph.add_edges_from((parent, subtask.id) for subtask in self.subtasks for parent in subtask.depends_on)
-        return graph
+    def edges(self) -> set[tuple[str, str]]:
+        """From each parent to its child."""
+        return {(parent, subtask.id) for subtask in self.subtasks for parent in subtask.depends_on}
 
     def order(self) -> list[Subtask]:
         """The subtasks in a topological order; ties keep the order in which they are listed."""
@@ -118,14 +114,43 @@ class Workflow(BaseModel):
 
     def needed(self) -> set[str]:
         """Ids of the subtask that answers and of all that it depends on."""
-        last = self.answering()
-        return {last, *nx.ancestors(self.graph(), last)}
+        return self.needed_for(self.answering())
+
+    def needed_for(self, subtask_id: str) -> set[str]:
+        """Its id and those of all subtasks that it depends on."""
+        needed = {subtask_id}
+        for subtask in reversed(self._order):
+            if subtask.id in needed:
+                needed.update(subtask.depends_on)
+        return needed
 
     @cached_property
     def _order(self) -> tuple[Subtask, ...]:
-        by_id = {subtask.id: subtask for subtask in self.subtasks}
+        """After A. B. Kahn, "Topological sorting of large networks" (1962); without what is on a cycle or after one."""
         place = {subtask.id: i for i, subtask in enumerate(self.subtasks)}
-        return tuple(by_id[i] for i in nx.lexicographical_topological_sort(self.graph(), key=place.__getitem__))
+        missing = [len(subtask.depends_on) for subtask in self.subtasks]
+        children: list[list[int]] = [[] for _ in self.subtasks]
+        for i, subtask in enumerate(self.subtasks):
+            for parent in subtask.depends_on:
+                children[place[parent]].append(i)
+        ready = [i for i, parents in enumerate(missing) if not parents]
+        order = []
+        while ready:
+            i = heapq.heappop(ready)
+            order.append(self.subtasks[i])
+            for child in children[i]:
+                missing[child] -= 1
+                if not missing[child]:
+                    heapq.heappush(ready, child)
+        return tuple(order)
+
+    def _cycle(self) -> list[str]:
+        """Ids of one cycle: whoever cannot be ordered has a parent that cannot."""
+        stuck = {subtask.id: subtask for subtask in self.subtasks if subtask not in self._order}
+        path = [next(iter(stuck))]
+        while path[-1] not in path[:-1]:
+            path.append(next(parent for parent in stuck[path[-1]].depends_on if parent in stuck))
+        return path[path.index(path[-1]) + 1 :][::-1]
 
     @cached_property
     def _answering(self) -> str:

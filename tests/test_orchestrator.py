@@ -6,11 +6,13 @@ import asyncio
 import json
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from orchestai import Contract, Orchestrator
+from orchestai.admission import Admission
 from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.execution.events import AnswerReady, NodeDone, PlanReady, WorkerAsked
@@ -19,6 +21,7 @@ from orchestai.execution.replay_run import find_run, replay
 from orchestai.execution.trimming import ContractError, InfeasibleContractError
 from orchestai.orchestrator import DeadlineError
 from orchestai.planner.base import Plan
+from orchestai.planner.planning_queue import PlanningQueue
 from orchestai.planner.serving import ServedPlanner
 from orchestai.workflow import Workflow
 from support.contract_workers import PRICE
@@ -48,6 +51,10 @@ def settings(*cascade: str, **contract: object) -> Config:
 
 def opened(*cascade: str, log: Path | None = None, ledger: Ledger | None = None, **contract: object) -> Orchestrator:
     return Orchestrator.open(None, settings(*cascade, **contract), log=log, ledger=ledger)
+
+
+def planning(draw: Callable[[], Plan]) -> PlanningQueue:
+    return PlanningQueue(ServedPlanner("drawn", lambda tasks: [draw() for _ in tasks]))
 
 
 async def test_an_answer_has_a_receipt_a_log_line_and_a_replay(tmp_path: Path) -> None:
@@ -151,7 +158,7 @@ async def test_a_log_that_cannot_be_written_is_said_before_anybody_is_asked(tmp_
 
 async def test_who_waits_past_the_deadline_asks_nobody() -> None:
     async with opened("hanging") as o:
-        o._slots = asyncio.Semaphore(1)
+        o._executing = Admission(1)
         runs = (o.run(INSTRUCTION, Contract(deadline_s=0.3), answer="text") for _ in range(4))
         results = await asyncio.gather(*runs)
     assert sorted(result.receipt.calls for result in results) == [0, 0, 0, 1]
@@ -202,7 +209,7 @@ async def test_what_is_done_by_the_deadline_is_the_answer() -> None:
             {"id": "a", "instruction": "Look it up", "worker": "good"},
             {"id": "b", "instruction": "count", "depends_on": ["a"], "worker": "hanging"},
         ]
-        o._planner = ServedPlanner("two steps", lambda tasks: [Plan(Workflow(steps), True) for _ in tasks])
+        o._planning = planning(lambda: Plan(Workflow(steps), True))
         result = await o.run(INSTRUCTION, Contract(deadline_s=0.3), answer="text")
         assert (result.answer, result.receipt.status) == ("good: Look it up", "partial")
 
@@ -227,7 +234,7 @@ async def test_no_contract_is_broken_by_many_runs_of_workers_that_keep_to_nothin
     ledger = Ledger(1.5)
     async with opened("good", ledger=ledger) as o:
 
-        def draw(tasks: object) -> list[Plan]:
+        def draw() -> Plan:
             steps = [
                 {
                     "id": str(i),
@@ -238,9 +245,9 @@ async def test_no_contract_is_broken_by_many_runs_of_workers_that_keep_to_nothin
                 }
                 for i in range(rng.randint(1, 4))
             ]
-            return [Plan(Workflow(steps), True)]
+            return Plan(Workflow(steps), True)
 
-        o._planner = ServedPlanner("drawn", draw)
+        o._planning = planning(draw)
 
         async def one(number: int) -> tuple[float, float, float] | None:
             limit, deadline = rng.choice([0.01, 0.03, 0.1]), rng.choice([0.3, 0.6, 1.0])

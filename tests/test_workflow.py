@@ -2,6 +2,7 @@
 
 import json
 
+import networkx as nx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,8 +59,7 @@ def test_sinks_are_the_subtasks_nobody_needs(workflow):
 def test_any_edge_against_the_order_is_refused_as_a_cycle(workflow, data):
     order = workflow.order()
     child = data.draw(st.sampled_from(order))
-    ancestors = workflow.graph().reverse()
-    reachable = [a for a in order if a.id in {n for _, n in _edges_from(ancestors, child.id)}]
+    reachable = [a for a in order if a.id in workflow.needed_for(child.id) - {child.id}]
     if not reachable:
         return
     parent = data.draw(st.sampled_from(reachable))
@@ -67,15 +67,22 @@ def test_any_edge_against_the_order_is_refused_as_a_cycle(workflow, data):
         workflow.replace({parent.id: {"depends_on": (*parent.depends_on, child.id)}})
 
 
-def _edges_from(graph, start):
-    stack, seen = [start], set()
-    while stack:
-        node = stack.pop()
-        for _, successor in graph.out_edges(node):
-            if successor not in seen:
-                seen.add(successor)
-                stack.append(successor)
-                yield node, successor
+@given(workflows())
+def test_order_and_needs_are_those_of_networkx(workflow):
+    graph = nx.DiGraph()
+    graph.add_nodes_from(subtask.id for subtask in workflow.subtasks)
+    graph.add_edges_from(workflow.edges())
+    place = {subtask.id: i for i, subtask in enumerate(workflow.subtasks)}
+    expected = list(nx.lexicographical_topological_sort(graph, key=place.__getitem__))
+    assert [subtask.id for subtask in workflow.order()] == expected
+    for subtask in workflow.subtasks:
+        assert workflow.needed_for(subtask.id) == nx.ancestors(graph, subtask.id) | {subtask.id}
+
+
+def test_a_cycle_is_named_without_what_hangs_on_it():
+    edges = {"start": [], "a": ["c", "start"], "b": ["a"], "c": ["b"], "end": ["c"]}
+    with pytest.raises(WorkflowError, match=r"cycle: (a -> b -> c|b -> c -> a|c -> a -> b)$"):
+        Workflow([{"id": i, "instruction": i, "depends_on": parents} for i, parents in edges.items()])
 
 
 @given(workflows())

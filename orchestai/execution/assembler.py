@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Literal
 
-import networkx as nx
-
 from orchestai.execution.signature import STEP, entry_point
 from orchestai.sandbox.fences import unfenced
 from orchestai.tasks.task import Task
@@ -72,7 +70,7 @@ def hands_on_texts(task: Task, kind: Literal["dataflow", "sink"]) -> bool:
 
 def _compose(task: Task, workflow: Workflow, outputs: Mapping[str, str], last: str) -> str:
     entry = entry_point(task)
-    needed = nx.ancestors(workflow.graph(), last) | {last}
+    needed = workflow.needed_for(last)
     number = {subtask.id: i for i, subtask in enumerate(workflow.subtasks, start=1)}
     steps = [subtask for subtask in workflow.order() if subtask.id in needed]
     arguments = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal, TypeAlias
+from operator import attrgetter
+from typing import Literal, NamedTuple
 
 from orchestai.config.contract import Contract
 from orchestai.errors import UserError
@@ -15,8 +15,16 @@ from orchestai.tasks.task import Task
 from orchestai.workers.base import WorstCase
 from orchestai.workflow import Workflow
 
-Measure: TypeAlias = Callable[[WorstCase], int]
-"""What of a call a contract limits."""
+
+class Measure(NamedTuple):
+    """What a contract limits: of a call, and of a plan."""
+
+    of_call: Callable[[WorstCase], int]
+    of_plan: Callable[[PlanBounds], int]
+
+
+_COST = Measure(lambda worst: pico(worst.cost_usd), attrgetter("cost"))
+_REQUESTS = Measure(attrgetter("calls"), attrgetter("requests"))
 
 
 class ContractError(UserError):
@@ -47,6 +55,9 @@ class FittedPlan:
     workflow: Workflow
     bounds: PlanBounds
     changes: tuple[str, ...] = ()
+
+
+_NOBODY = ("",)
 
 
 class Fitter:
@@ -117,21 +128,22 @@ class _Trimming:
         self.contract = contract
         self.allowed = allowed
         self.own = {subtask.id: subtask.workers for subtask in workflow.subtasks}
-        self.workers = dict(self.own)
+        kept = {step: tuple(name for name in names if name in allowed) for step, names in self.own.items()}
+        self.bounds = bounder.bounds({step: names or _NOBODY for step, names in kept.items()})
         self.options = {
             step: [name for name in allowed if name in substitutes or name in own] for step, own in self.own.items()
         }
         self.changes: list[str] = []
 
-    @cached_property
-    def bounds(self) -> PlanBounds:
-        return self.bounder.bounds(self.workers)
+    def workers(self, step: str) -> tuple[str, ...]:
+        return self.bounds.steps[step].workers
 
     def fitted(self) -> Workflow:
         """The workflow with the workers that it has now."""
         if not self.changes:
             return self.workflow
-        changes = {step: {"worker": names[0], "fallback": names[1:]} for step, names in self.workers.items()}
+        now = {step: bounds.workers for step, bounds in self.bounds.steps.items()}
+        changes = {step: {"worker": names[0], "fallback": names[1:]} for step, names in now.items()}
         return self.workflow.replace(changes)
 
     def broken(self) -> Measure | None:
@@ -141,37 +153,37 @@ class _Trimming:
     def leave_out_others(self) -> None:
         """Give no step a worker that is not allowed; where none is left, the cheapest."""
         for subtask in self.workflow.order():
-            names = self.workers[subtask.id]
-            kept = tuple(name for name in names if name in self.allowed)
-            if kept == names:
+            own, kept = self.own[subtask.id], self.workers(subtask.id)
+            if kept == own:
                 continue
-            self.workers[subtask.id] = ("",)  # bounds nobody
-            kept = kept or (self._cheapest(subtask.id),)
-            self._change(subtask.id, kept, f"{', '.join(kept)} instead of {', '.join(filter(None, names)) or 'nobody'}")
+            if kept == _NOBODY:
+                kept = (self._cheapest(subtask.id),)
+            self._change(subtask.id, kept, f"{', '.join(kept)} instead of {', '.join(filter(None, own)) or 'nobody'}")
 
     def drop_fallback(self, measure: Measure) -> bool:
         """Leave out the fallback that takes most; whether there was one."""
-        fallbacks = [(step, name) for step, names in self.workers.items() for name in names[1:]]
+        steps = self.bounds.steps
+        fallbacks = [(step, name) for step in self.own for name in steps[step].workers[1:]]
         if not fallbacks:
             return False
-        step, name = max(fallbacks, key=lambda call: measure(self.bounds.calls[call]))
-        first, *others = self.workers[step]
+        step, name = max(fallbacks, key=lambda call: measure.of_call(steps[call[0]].calls[call[1]]))
+        first, *others = steps[step].workers
         kept = (first, *(other for other in others if other != name))
         self._change(step, kept, f"without the fallback {name}")
         return True
 
     def change_worker(self, measure: Measure) -> bool:
         """Give the step that takes most another worker that takes less; whether there was one."""
-        steps = sorted(self.workers, key=lambda step: -measure(self.bounds.calls[step, self.workers[step][0]]))
-        for step in steps:
+        now = {step: next(iter(self.bounds.steps[step].calls.items())) for step in self.own}
+        for step in sorted(now, key=lambda step: -measure.of_call(now[step][1])):
             options = [
-                (name in self.own[step], _total(bounds, measure), name)
+                (name in self.own[step], measure.of_plan(bounds), name)
                 for name in self.options[step]
                 if self._is_better(bounds := self._with(step, name), measure)
             ]
             if options:
                 *_, name = max(options)
-                self._change(step, (name,), f"{name} instead of {self.workers[step][0]}")
+                self._change(step, (name,), f"{name} instead of {now[step][0]}")
                 return True
         return False
 
@@ -182,7 +194,7 @@ class _Trimming:
             InfeasibleContractError: that is not enough.
         """
         for subtask in self.workflow.order():
-            name, former = self._cheapest(subtask.id), self.workers[subtask.id][0]
+            name, former = self._cheapest(subtask.id), self.workers(subtask.id)[0]
             if name != former:
                 self._change(subtask.id, (name,), f"{name} instead of {former}")
         if self.broken() is None:
@@ -201,39 +213,25 @@ class _Trimming:
         )
 
     def _cheapest(self, step: str) -> str:
-        return min(
-            self.options[step] or self.allowed, key=lambda name: self._with(step, name).calls[step, name].cost_usd
-        )
+        names = self.options[step] or self.allowed
+        return min(names, key=lambda name: self.bounder.call(self.bounds, step, name).cost_usd)
 
     def _with(self, step: str, worker: str) -> PlanBounds:
-        return self.bounder.bounds({**self.workers, step: (worker,)})
+        return self.bounder.changed(self.bounds, step, (worker,))
 
     def _is_better(self, bounds: PlanBounds, measure: Measure) -> bool:
         """Whether a plan takes less by this measure, and not too much by another."""
-        less = _total(bounds, measure) < _total(self.bounds, measure)
+        less = measure.of_plan(bounds) < measure.of_plan(self.bounds)
         return less and _broken(bounds, self.contract) in (None, measure)
 
     def _change(self, step: str, workers: tuple[str, ...], note: str) -> None:
-        self.workers[step] = workers
+        self.bounds = self.bounder.changed(self.bounds, step, workers)
         self.changes.append(f"step {step}: {note}")
-        self.__dict__.pop("bounds", None)
-
-
-def _cost(worst: WorstCase) -> int:
-    return pico(worst.cost_usd)
-
-
-def _requests(worst: WorstCase) -> int:
-    return worst.calls
-
-
-def _total(bounds: PlanBounds, measure: Measure) -> int:
-    return sum(map(measure, bounds.calls.values()))
 
 
 def _broken(bounds: PlanBounds, contract: Contract) -> Measure | None:
     if contract.max_cost_usd is not None and bounds.cost > whole(contract.max_cost_usd):
-        return _cost
+        return _COST
     if contract.max_calls is not None and bounds.requests > contract.max_calls:
-        return _requests
+        return _REQUESTS
     return None

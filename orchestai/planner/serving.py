@@ -32,13 +32,15 @@ class ServedPlanner:
         plan: one plan per task; blocks.
         most_usd: what planning a task may cost.
         at_a_time: how often it may be called at once.
+        together: with how many tasks it is called where as many wait.
         versions: of its weights.
     """
 
     name: str
     plan: Callable[[Sequence[Task]], list[Plan]]
     most_usd: Callable[[Task], float] = _nothing
-    at_a_time: int = 64
+    at_a_time: int = 1
+    together: int = 16
     versions: dict[str, str] = field(default_factory=dict)
 
 
@@ -61,13 +63,14 @@ async def open_planner(
     if is_checkpoint(checkpoint):
         loaded = (await asyncio.to_thread(planner_for, checkpoint, settings, workers, pool, 0))(0)
         versions = {"checkpoint": fingerprint_of(checkpoint)}
-        return ServedPlanner(checkpoint, loaded.plan, at_a_time=1, versions=versions)
+        return ServedPlanner(checkpoint, loaded.plan, versions=versions)
     try:
         planner = planner_for(checkpoint, settings, workers, pool, 0)(0)
     except UserError as error:
         raise UserError(str(error).replace("--planner", "--checkpoint", 1)) from None
-    most_usd = planner.most_usd if isinstance(planner, FewShotPlanner) else _nothing
-    return ServedPlanner(checkpoint, planner.plan, most_usd)
+    if isinstance(planner, FewShotPlanner):
+        return ServedPlanner(checkpoint, planner.plan, planner.most_usd, at_a_time=64, together=1)
+    return ServedPlanner(checkpoint, planner.plan)
 
 
 def _without_checkpoint(workers: WorkersConfig, pool: WorkerPool) -> ServedPlanner:

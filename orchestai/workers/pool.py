@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from orchestai.admission import Admission
 from orchestai.config import CACHE_DIR, ModelConfig, WorkersConfig
 from orchestai.errors import UserError
 from orchestai.sandbox.sandbox import Sandbox
@@ -32,7 +32,7 @@ class WorkerPool:
         resources: Sequence[Resource] = (),
     ) -> None:
         self._workers = workers
-        self._slots = {name: asyncio.Semaphore(concurrency[name]) for name in workers}
+        self._admission = {name: Admission(concurrency[name]) for name in workers}
         self._generators = generators
         self._resources = (*resources, *generators.values())
         self.usage = {name: Usage() for name in workers}
@@ -101,7 +101,7 @@ class WorkerPool:
     async def answer(self, name: str, request: Request) -> Answer:
         """Ask one worker; raises as `Worker.answer` does."""
         try:
-            async with self._slots[name]:
+            async with self._admission[name]:
                 answer = await self._workers[name].answer(request)
         except WorkerError as error:
             self.usage[name] = self.usage[name].plus(error.usage)

@@ -49,5 +49,5 @@ def _plan(file: Path, index: int, entry: dict[str, Any]) -> SourcePlan:
         licence=str(entry.get("licence", "")),
         task=one_line(entry["instruction"]),
         steps=tuple(SourceStep(s.id, one_line(s.instruction), seconds.get(s.id)) for s in workflow.subtasks),
-        edges=frozenset(workflow.graph().edges),
+        edges=frozenset(workflow.edges()),
     )
