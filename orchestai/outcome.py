@@ -65,6 +65,11 @@ class RewardPart(NamedTuple):
     value: float
     weight: float = 1.0
 
+    @property
+    def contribution(self) -> float:
+        """What it gives to the reward or takes from it."""
+        return self.value * self.weight
+
 
 class StepReward(NamedTuple):
     """What one step of a plan gave.
@@ -95,7 +100,7 @@ class Reward:
     @classmethod
     def of(cls, parts: Mapping[str, RewardPart], steps: Iterable[StepReward] = ()) -> Reward:
         """The weighted sum of its parts."""
-        return cls(sum(part.value * part.weight for part in parts.values()), parts, tuple(steps))
+        return cls(sum(part.contribution for part in parts.values()), parts, tuple(steps))
 
     @classmethod
     def mean(cls, rewards: Sequence[Reward]) -> Reward:
@@ -112,6 +117,11 @@ class Reward:
     def figures(self) -> dict[str, float]:
         """The parts for reports, as `reward_NAME`."""
         return {f"reward_{name}": part.value for name, part in self.parts.items()}
+
+    @property
+    def contributions(self) -> dict[str, float]:
+        """Likewise, each times its weight, so that they add up to the total."""
+        return {f"reward_{name}": part.contribution for name, part in self.parts.items()}
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -151,6 +151,7 @@ class AgentTrainer:
             turn_advantage_coef=config.agents.turn_advantage_coef,
             gamma=config.agents.gamma,
             decoupled=config.agents.multi_objective_aggregation == "normalize_then_sum",
+            whiten=config.agents.whiten_advantages,
         )
         console.print(worked_example(credit, choose_recipe(phase2), phase2, roles))
         same = {

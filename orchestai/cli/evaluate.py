@@ -86,15 +86,16 @@ async def run_evaluate(
     # Before the work, so that a folder that cannot be written costs no evaluation.
     facts = {"phase1": str(phase1), "phase2": str(phase2), "logs": str(logs)}
     artifacts.save_run_info(output.parent, config, command="evaluate", **facts)
+    named = config.rewards.reward_weights
 
     @asynccontextmanager
     async def other_workers(workers: WorkersConfig) -> AsyncIterator[JudgingExecutor]:
-        async with open_runtime(workers, config.execution, config.sandbox, record=record) as runtime:
+        async with open_runtime(workers, config.execution, config.sandbox, rewards=named, record=record) as runtime:
             yield runtime.executor
 
     measured = (reference_of(path) for path in (phase2, phase1) if known[path])
     reference = next(filter(None, measured), None) or measured_in(records)
-    async with open_runtime(config.workers, config.execution, config.sandbox, record=record) as runtime:
+    async with open_runtime(config.workers, config.execution, config.sandbox, rewards=named, record=record) as runtime:
         execute, concurrency = runtime.executor.execute, config.execution.concurrency
         measurement = Measurement(config.workers, held_out.kept, execute, concurrency)
         reward = await open_reward(config.rewards, config.training.phase2_rl, reference, measurement)

@@ -15,6 +15,7 @@ from orchestai.config.planner import (
     TinyConfig,
 )
 from orchestai.config.rl import (
+    AggregationConfig,
     OptimizationConfig,
     Phase2Config,
     PlansConfig,
@@ -42,6 +43,7 @@ __all__ = [
     "DEFAULT_CONFIG",
     "TINY",
     "AdamConfig",
+    "AggregationConfig",
     "BackendConfig",
     "Config",
     "Contract",

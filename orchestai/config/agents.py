@@ -10,6 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestai.config import (
     CACHE_DIR,
+    AggregationConfig,
     LoggingConfig,
     LoraConfig,
     Phase2Config,
@@ -91,7 +92,7 @@ class AgentModelConfig(BackendConfig):
         return self
 
 
-class AgentsConfig(Section):
+class AgentsConfig(AggregationConfig):
     workflow: str = ""
     """A workflow's name (`orchestai agents train ?` lists them) or `module:Class`."""
     workflow_args: dict[str, Any] = Field(default={})
@@ -115,10 +116,6 @@ class AgentsConfig(Section):
     """credit return_to_go: discount per turn."""
     reward_weights: dict[str, float] = Field(default={})
     """What each of a workflow's named rewards weighs in an episode's; 1 where it is not named here."""
-    multi_objective_aggregation: Literal["sum_then_normalize", "normalize_then_sum"] = "sum_then_normalize"
-    """Several named rewards: `sum_then_normalize` compares their weighted sum within the group (GRPO).
-    `normalize_then_sum` compares each by itself, in its standard deviations, and sums that (GDPO, arXiv 2601.05242);
-    for algorithms in standard deviations of the group, with credit `outcome`, `role` or `turn`."""
     budget: BudgetConfig = BudgetConfig()
     """What one attempt may spend."""
     concurrency: int = Field(64, ge=1)
@@ -129,10 +126,17 @@ class AgentsConfig(Section):
 
     @model_validator(mode="after")
     def _sums_of_outcomes(self) -> AgentsConfig:
-        if self.multi_objective_aggregation == "normalize_then_sum" and self.credit not in ("outcome", "role", "turn"):
+        if self.multi_objective_aggregation == "sum_then_normalize":
+            return self
+        if self.credit not in ("outcome", "role", "turn"):
             raise ValueError(
                 "multi_objective_aggregation=normalize_then_sum is about rewards of episodes, and "
                 f"credit={self.credit} adds or compares others with them; set agents.credit to outcome, role or turn"
+            )
+        if not self.whiten_advantages and self.credit != "outcome":
+            raise ValueError(
+                f"whiten_advantages=false leaves advantages in standard deviations of the rewards of episodes, and "
+                f"credit={self.credit} compares others, too; set agents.credit to outcome, or leave it out"
             )
         return self
 

@@ -11,7 +11,19 @@ from orchestai.config.adam import AdamConfig
 from orchestai.config.section import Section
 
 
-class RewardsConfig(Section):
+class AggregationConfig(Section):
+    """How several named rewards of an attempt become its advantage."""
+
+    multi_objective_aggregation: Literal["sum_then_normalize", "normalize_then_sum"] = "sum_then_normalize"
+    """Several named rewards: `sum_then_normalize` compares their weighted sum within the group (GRPO).
+    `normalize_then_sum` compares each by itself, in its standard deviations, and sums that by weight (GDPO, arXiv
+    2601.05242); for algorithms in standard deviations of the group. Agents: with credit `outcome`, `role` or `turn`."""
+    whiten_advantages: bool = True
+    """normalize_then_sum: divide the sum by its standard deviation over the batch, so that advantages do not grow with
+    the number of rewards and their weights. Agents: false needs credit `outcome`."""
+
+
+class RewardsConfig(AggregationConfig):
     """What an execution is worth; docs/reinforcement.md has both formulas."""
 
     success: Literal["fraction", "all"] = "all"
@@ -30,6 +42,10 @@ class RewardsConfig(Section):
     """relative: what an execution typically costs; null: the median that was measured in logs, or is measured now."""
     latency_reference_ms: float | None = Field(None, gt=0)
     """relative: how long its critical path typically takes; null: likewise."""
+
+    reward_weights: dict[str, float] = Field(default={})
+    """Rewards of one's own, by scorers' names or as `MODULE:FUNCTION` (which takes task, answer and sandbox, and gives
+    a number, usually from 0 to 1), and what each weighs, in shares of a success."""
 
     @model_validator(mode="after")
     def _success_outweighs(self) -> RewardsConfig:
@@ -205,6 +221,12 @@ def choose_form(rewards: RewardsConfig, weights: RewardWeights) -> RewardsConfig
     """
     absolute = [f"training.phase2_rl.{key}" for key in _ABSOLUTE if getattr(weights, key) is not None]
     form = rewards.form or ("absolute" if absolute else "relative")
+    if form == "absolute" and rewards.multi_objective_aggregation == "normalize_then_sum":
+        raise ValueError(
+            f"multi_objective_aggregation=normalize_then_sum weighs rewards by shares of a success, and "
+            f"{' and '.join(absolute) or 'rewards.form'} asks for the absolute form, which charges per US dollar and "
+            "millisecond; leave one or the other out"
+        )
     if form == "relative" and absolute:
         raise ValueError(
             f"rewards.form is relative, but {_are(absolute)} of the absolute form; weigh cost and "

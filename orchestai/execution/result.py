@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -113,12 +114,14 @@ class JudgedExecution(Execution):
     Attributes:
         outcome: `Scored` as the task's scorer says (for unit tests the fraction passed), or `Unscorable`.
         sandbox: how the hidden tests were run, as level/isolation (see `Report`); empty if they were not.
+        rewards: what the scorers of `rewards.reward_weights` gave, by name.
     """
 
     outcome: Outcome
     tests_passed: int = 0
     tests_total: int = 0
     sandbox: str = ""
+    rewards: Mapping[str, float] = Field({}, exclude_if=lambda rewards: not rewards)
 
     @field_validator("outcome", mode="before")
     @classmethod

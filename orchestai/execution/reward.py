@@ -1,4 +1,4 @@
-"""The reward of an execution: success, less its cost and latency, plus what its subtasks achieved.
+"""The reward of an execution: success, less its cost and latency, plus what its subtasks and scorers of one's own gave.
 
 It comes in two forms, `rewards.form`. Both rank what succeeded above what failed at the same price, and every invalid
 plan below every valid one that it is compared with.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from orchestai.config import RewardsConfig
@@ -17,9 +17,12 @@ from orchestai.config.rl import RewardWeights
 from orchestai.execution.result import JudgedExecution
 from orchestai.execution.reward_reference import Reference, settle
 from orchestai.outcome import Reward, RewardPart, StepReward, Unscorable
+from orchestai.rewards.scorers import reward_name
 
 REWARD_PARTS = ("success", "cost", "latency", "checks", "invalid")
-"""Names of the terms of an execution's reward."""
+"""Names of the terms of an execution's reward, beside the user's own."""
+REWARD_FIGURES = (*REWARD_PARTS, "std", "overlong")
+"""What follows `reward_` in the names of figures."""
 INVALID_MARGIN = 0.1
 """By how much of a success the worst valid plan outranks an invalid one."""
 _TELLING = 0.1
@@ -34,23 +37,25 @@ class RewardForm(ABC):
         alpha: reward of a success.
         success: what counts as one, see `rewards.success`.
         reference: of a typical execution; None where nothing was measured and nothing has to be.
+        named: weights of the user's own rewards, by name (`JudgedExecution.rewards`).
     """
 
     alpha: float
     success: Literal["fraction", "all"]
     reference: Reference | None
+    named: Mapping[str, float] = field(default_factory=dict, kw_only=True)
 
     @abstractmethod
-    def cost(self, usd: float) -> float:
-        """Reward lost to an execution's cost."""
+    def cost_part(self, usd: float) -> RewardPart:
+        """The term of an execution's cost, at most 0."""
 
     @abstractmethod
-    def latency(self, ms: float) -> float:
-        """Reward lost to an execution's latency."""
+    def latency_part(self, ms: float) -> RewardPart:
+        """The term of an execution's latency, at most 0."""
 
     @abstractmethod
-    def check(self, steps: int) -> float:
-        """Reward of one passed check in a plan of so many subtasks."""
+    def checks_part(self, passed: int, steps: int) -> RewardPart:
+        """The term of passed checks in a plan of so many subtasks."""
 
     @property
     @abstractmethod
@@ -61,6 +66,14 @@ class RewardForm(ABC):
     def remarks(self) -> list[str]:
         """What a user should know before training: what is weighed how, and what is dangerous about it."""
 
+    def cost(self, usd: float) -> float:
+        """Reward lost to an execution's cost."""
+        return -self.cost_part(usd).contribution
+
+    def latency(self, ms: float) -> float:
+        """Reward lost to an execution's latency."""
+        return -self.latency_part(ms).contribution
+
     @property
     def margin(self) -> float:
         """Least distance of an invalid plan to the valid ones."""
@@ -70,26 +83,39 @@ class RewardForm(ABC):
         """The reward, or why there is none: what could not be judged keeps its reason."""
         if isinstance(execution.outcome, Unscorable):
             return execution.outcome
-        fraction = execution.outcome.value
-        cost, check = self.cost(execution.total_cost), self.check(len(execution.results))
-        per_usd = cost / execution.total_cost if execution.total_cost else 0.0
-        checks = [check * (result.passed_check is True) for result in execution.results]
+        fraction, count = execution.outcome.value, len(execution.results)
         terms = (
-            self.alpha * (fraction if self.success == "fraction" else float(fraction >= 1.0)),
-            -cost,
-            -self.latency(execution.total_latency_ms),
-            sum(checks),
-            0.0,
+            RewardPart(fraction if self.success == "fraction" else float(fraction >= 1.0), self.alpha),
+            self.cost_part(execution.total_cost),
+            self.latency_part(execution.total_latency_ms),
+            self.checks_part(execution.checks_passed, count),
+            RewardPart(0.0),
         )
+        own = {name: RewardPart(value, self.named[name]) for name, value in execution.rewards.items()}
+        per_usd = self.cost(execution.total_cost) / execution.total_cost if execution.total_cost else 0.0
+        per_check = self.checks_part(1, count).contribution
         steps = (
-            StepReward(earned - per_usd * result.cost_usd, result.failed)
-            for earned, result in zip(checks, execution.results, strict=True)
+            StepReward(per_check * (result.passed_check is True) - per_usd * result.cost_usd, result.failed)
+            for result in execution.results
         )
-        return Reward.of(dict(zip(REWARD_PARTS, map(RewardPart, terms), strict=True)), steps)
+        return Reward.of({**dict(zip(REWARD_PARTS, terms, strict=True)), **own}, steps)
 
     def invalid(self) -> Reward:
         """The reward of a plan that could not be executed, as long as no valid one did worse (`invalid_reward`)."""
-        return Reward.of({**dict.fromkeys(REWARD_PARTS, RewardPart(0.0)), "invalid": RewardPart(self.floor)})
+        floor = self.floor + sum(min(weight, 0.0) for weight in self.named.values())
+        return Reward.of({**dict.fromkeys([*REWARD_PARTS, *self.named], RewardPart(0.0)), "invalid": RewardPart(floor)})
+
+    def _remarks_on_named(self) -> list[str]:
+        if not self.named:
+            return []
+        added = " + ".join(f"{weight:g} * {name}" for name, weight in self.named.items())
+        found = [f"reward: beside that {added} (rewards.reward_weights, times training.phase2_rl.alpha)"]
+        if sum(map(abs, self.named.values())) >= (self.alpha or 1.0):
+            found.append(
+                "warning: rewards.reward_weights together weigh as much as a success or more, so training may give up "
+                "success for them; lower them to have success first"
+            )
+        return found
 
 
 @dataclass(frozen=True)
@@ -106,14 +132,14 @@ class RelativeReward(RewardForm):
     latency_weight: float
     check_weight: float
 
-    def cost(self, usd: float) -> float:
-        return self.alpha * self.cost_weight * _share(usd, self.reference.cost_usd)
+    def cost_part(self, usd: float) -> RewardPart:
+        return RewardPart(-_share(usd, self.reference.cost_usd), self.alpha * self.cost_weight)
 
-    def latency(self, ms: float) -> float:
-        return self.alpha * self.latency_weight * _share(ms, self.reference.latency_ms)
+    def latency_part(self, ms: float) -> RewardPart:
+        return RewardPart(-_share(ms, self.reference.latency_ms), self.alpha * self.latency_weight)
 
-    def check(self, steps: int) -> float:
-        return self.alpha * self.check_weight / max(steps, 1)
+    def checks_part(self, passed: int, steps: int) -> RewardPart:
+        return RewardPart(passed / max(steps, 1), self.alpha * self.check_weight)
 
     @property
     def floor(self) -> float:
@@ -141,6 +167,7 @@ class RelativeReward(RewardForm):
                 for name, weight, usual, unit, key in terms
                 if weight > 0 and not usual > 0
             ),
+            *self._remarks_on_named(),
         ]
 
 
@@ -155,14 +182,14 @@ class AbsoluteReward(RewardForm):
     gamma_latency: float
     shaped_reward: float
 
-    def cost(self, usd: float) -> float:
-        return self.beta * usd
+    def cost_part(self, usd: float) -> RewardPart:
+        return RewardPart(-usd, self.beta)
 
-    def latency(self, ms: float) -> float:
-        return self.gamma_latency * ms
+    def latency_part(self, ms: float) -> RewardPart:
+        return RewardPart(-ms, self.gamma_latency)
 
-    def check(self, steps: int) -> float:
-        return self.shaped_reward
+    def checks_part(self, passed: int, steps: int) -> RewardPart:
+        return RewardPart(passed, self.shaped_reward)
 
     @property
     def floor(self) -> float:
@@ -185,7 +212,7 @@ class AbsoluteReward(RewardForm):
                 )
             else:
                 found.append(said)
-        return found
+        return found + self._remarks_on_named()
 
 
 def invalid_margin(alpha: float) -> float:
@@ -200,14 +227,16 @@ def invalid_reward(floor: float, margin: float, valid: Iterable[float]) -> float
 
 def reward_form(rewards: RewardsConfig, weights: RewardWeights, measured: Reference | None) -> RewardForm | None:
     """The configured form; None where it compares with a reference, and that is neither measured nor configured."""
+    success = weights.alpha or 1.0
+    named = {reward_name(name): success * weight for name, weight in rewards.reward_weights.items()}
     if rewards.form == "absolute":
         rates = (weights.beta or 0.0, weights.gamma_latency or 0.0, weights.shaped_reward or 0.0)
-        return AbsoluteReward(weights.alpha, rewards.success, measured, *rates)
+        return AbsoluteReward(weights.alpha, rewards.success, measured, *rates, named=named)
     reference = settle(rewards, measured)
     if reference is None:
         return None
     weighed = (rewards.cost_weight, rewards.latency_weight, rewards.check_weight)
-    return RelativeReward(weights.alpha, rewards.success, reference, *weighed)
+    return RelativeReward(weights.alpha, rewards.success, reference, *weighed, named=named)
 
 
 def _share(value: float, reference: float) -> float:

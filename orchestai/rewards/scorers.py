@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -123,6 +123,35 @@ def find_scorer(name: Any) -> Any:
 def canonical_name(name: str) -> str:
     """Today's name of a scorer that had another in earlier versions."""
     return _EARLIER_NAMES.get(name, name)
+
+
+def reward_name(name: str) -> str:
+    """What the reward of a scorer is called in figures: the function's name of `MODULE:FUNCTION`."""
+    return canonical_name(name).rpartition(":")[2]
+
+
+def find_rewards(names: Iterable[str], taken: Collection[str], where: str) -> dict[str, Scorer]:
+    """The scorers of several rewards, by `reward_name`.
+
+    Args:
+        taken: names that other rewards and figures have.
+        where: the key of the configuration that lists them.
+
+    Raises:
+        UserError: there is no such scorer, it cannot be called, or its reward's name is another's, too.
+    """
+    found: dict[str, Scorer] = {}
+    for name in names:
+        short = reward_name(name)
+        if short in found or short in taken:
+            raise UserError(f"{where}: {name!r} would be called {short!r}, as another reward is; rename the function")
+        try:
+            found[short] = find_scorer(name)
+        except ValueError as error:
+            raise UserError(f"{where}: {error}") from None
+        if not callable(found[short]):
+            raise UserError(f"{where}: {name!r} is no function; name one that takes (task, answer, sandbox)")
+    return found
 
 
 def scorer_of(task: Task) -> Scorer:

@@ -12,7 +12,7 @@ from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import Attempt, JudgedExecution, SubtaskResult
 from orchestai.execution.reward import AbsoluteReward, RelativeReward, RewardForm, invalid_reward, reward_form
 from orchestai.execution.reward_reference import Reference, typical
-from orchestai.outcome import Reward, Scored, Unscorable
+from orchestai.outcome import Reward, RewardPart, Scored, Unscorable
 from orchestai.rewards.scorers import score
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Sandbox
@@ -71,7 +71,7 @@ def test_the_relative_form_by_hand():
     """Half of the cost's share at the reference; a third of the steps passed their checks; a step pays its own cost."""
     reward = relative().of(execution(Scored(1.0), cost=2.0, latency_ms=100.0, shares=(0.5, 0.5, 0.0)))
     parts = {"reward_success": 10.0, "reward_cost": -0.25, "reward_latency": -0.05, "reward_checks": 0.1}
-    assert reward.figures == pytest.approx({**parts, "reward_invalid": 0.0})
+    assert reward.contributions == pytest.approx({**parts, "reward_invalid": 0.0})
     assert [step.earned for step in reward.steps] == pytest.approx([0.1 - 0.125, -0.125, 0.0])
 
 
@@ -83,9 +83,26 @@ REAL = st.sampled_from([relative("all"), relative("fraction"), AbsoluteReward(10
 def test_the_parts_add_up_to_the_total_and_the_steps_to_their_checks_and_costs(found, form):
     fraction, cost, latency_ms, checks = found
     reward = form.of(execution(Scored(fraction), cost, latency_ms, checks))
-    assert sum(reward.figures.values()) == reward.total
-    alone = reward.parts["checks"].value + reward.parts["cost"].value
+    assert sum(reward.contributions.values()) == reward.total
+    alone = reward.parts["checks"].contribution + reward.parts["cost"].contribution
     assert sum(step.earned for step in reward.steps) == pytest.approx(alone, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("weights", [{}, {"beta": 0.1}], ids=["relative", "absolute"])
+def test_rewards_of_ones_own_are_added_in_shares_of_a_success(weights):
+    """0.2 and -0.1 of a success of 10, times 0.5 and 3; and no invalid plan is worth more than the worst they allow."""
+    functions = {"my_rewards:brevity": 0.2, "f1": -0.1}
+    form = configured(configuration({"reward_weights": functions}, **weights), REFERENCE)
+    run = execution(Scored(1.0))
+    found = form.of(run.model_copy(update={"rewards": {"brevity": 0.5, "f1": 3.0}}))
+    assert (found.parts["brevity"], found.parts["f1"]) == (RewardPart(0.5, 2.0), RewardPart(3.0, -1.0))
+    assert found.total == pytest.approx(form.of(run).total + 1.0 - 3.0)
+    worst = run.model_copy(update={"outcome": Scored(0.0), "rewards": {"brevity": 0.0, "f1": 1.0}})
+    assert form.invalid().total <= form.of(worst).total
+    assert form.invalid().contributions.keys() == found.contributions.keys()
+    assert not [line for line in form.remarks() if line.startswith("warning")]
+    heavy = configured(configuration({"reward_weights": {"f1": 0.6, "exact": 0.4}}, **weights), REFERENCE)
+    assert "rewards.reward_weights" in next(line for line in heavy.remarks() if line.startswith("warning"))
 
 
 @given(figures, figures)
@@ -156,6 +173,7 @@ def test_what_could_not_be_judged_has_no_reward():
         ({"form": "relative"}, {"beta": 1.0}, "training.phase2_rl.beta is of the absolute form"),
         ({"cost_weight": 0.2}, {"gamma_latency": 1.0}, "rewards.cost_weight is of the relative form"),
         ({"cost_weight": 0.9, "latency_weight": 0.1}, {}, "add up to 1.03"),
+        ({"multi_objective_aggregation": "normalize_then_sum"}, {"beta": 1.0}, "normalize_then_sum.*beta"),
         ({}, {"gamma_latency": -0.01}, "greater than or equal to 0"),
         ({}, {"beta": -1.0}, "greater than or equal to 0"),
     ],

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from orchestai.config import Phase2Config, RlConfig
+from orchestai.config import Phase2Config, RewardsConfig, RlConfig
 from orchestai.errors import UserError
 from orchestai.outcome import Reward
 from orchestai.tasks.task import Task
@@ -23,6 +23,8 @@ from orchestai.training.rl.algorithms.truncation import overlong_rewards, withou
 from orchestai.training.rl.batch import Batch, corrected
 from orchestai.training.rl.rollouts.rows import BETWEEN, TrajectoryRow, rows_of
 from orchestai.types import Episode, TokenDecisions, Turn
+
+_SUMMED = RewardsConfig()
 
 
 class Credited(NamedTuple):
@@ -61,7 +63,7 @@ class Learning:
         return self.batch is not None and bool(self.batch.mask.any()) and bool((self.advantages != 0).any())
 
 
-def plan_credit(config: Phase2Config) -> Credit:
+def plan_credit(config: Phase2Config, rewards: RewardsConfig = _SUMMED) -> Credit:
     """How the rewards of plans are credited; `alpha`, a success, is their unit.
 
     Raises:
@@ -74,7 +76,13 @@ def plan_credit(config: Phase2Config) -> Credit:
             "training.phase2_rl.credit: step needs algorithm GRPO, loss_type dr_grpo, and explore within worker and "
             "fallback, so that plans of one task have the same steps; set them, or credit to plan"
         )
-    return Credit("role", unit=config.alpha or 1.0, by_step=by_step)
+    return Credit(
+        "role",
+        unit=config.alpha or 1.0,
+        decoupled=rewards.multi_objective_aggregation == "normalize_then_sum",
+        whiten=rewards.whiten_advantages,
+        by_step=by_step,
+    )
 
 
 def make_batch(
@@ -97,7 +105,7 @@ def make_batch(
         UserError: the rule is not for PPO.
     """
     if credit.decoupled:
-        episodes = decoupled(episodes)
+        episodes, credit = decoupled(episodes, credit.unit), replace(credit, unit=1.0)
     known = [(i, t) for i, e in enumerate(episodes) if isinstance(e.reward, Reward) for t in e.trajectories if t.turns]
     if not known:
         return Learning(None, 0, 0, torch.zeros(0, dtype=torch.float64))
@@ -113,7 +121,8 @@ def make_batch(
     def compare(rewards: Tensor, group_ids: Tensor, unit_ids: Tensor | None) -> GroupAdvantages:
         if credit.decoupled:
             everything = torch.ones(len(rewards), dtype=torch.bool)
-            return formulas.group_advantages(rewards, group_ids, everything, unit_ids=unit_ids, scale="batch")
+            scale: formulas.Scale = "batch" if credit.whiten else "none"
+            return formulas.group_advantages(rewards, group_ids, everything, unit_ids=unit_ids, scale=scale)
         return _compare(recipe, rewards, group_ids, unit_ids)
 
     compared = credit.advantages(acts, compare)

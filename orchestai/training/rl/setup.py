@@ -60,7 +60,7 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
     artifacts.check_run(output_dir / STATE, resume=resume)
     phase2 = config.training.phase2_rl
     planner = load_planner(checkpoint, config.planner, config.workers, value_head=phase2.algorithm == "PPO")
-    credit, explore = plan_credit(phase2), frozenset(phase2.explore)
+    credit, explore = plan_credit(phase2, config.rewards), frozenset(phase2.explore)
     if credit.by_step:
         _refuse_credit_by_step(config.execution, config.rewards, planner)
     if isinstance(planner, LanguagePlanner):
@@ -87,10 +87,11 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
             "accelerate_configs/ddp.yaml"
         )
 
+    named = config.rewards.reward_weights
     sections = config.model_dump(mode="json", include={"planner", "workers", "execution", "rewards"})
     same = {**identity(sections, phase2, tasks, eval_tasks), "checkpoint": fingerprint_of(checkpoint)}
     async with (
-        open_runtime(config.workers, config.execution, config.sandbox) as runtime,
+        open_runtime(config.workers, config.execution, config.sandbox, rewards=named) as runtime,
         open_sampler(
             config.planner.language,
             planner,

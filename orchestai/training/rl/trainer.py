@@ -117,7 +117,7 @@ class Trainer(Generic[Begun]):
         self.rules = rules
         if rules.credit.decoupled and self.recipe.baseline != "group_scaled":
             raise UserError(
-                "agents.multi_objective_aggregation: normalize_then_sum needs an algorithm whose advantages are in "
+                "multi_objective_aggregation: normalize_then_sum needs an algorithm whose advantages are in "
                 "standard deviations of the group; set training.phase2_rl.algorithm=GRPO and loss_type to grpo, dapo, "
                 "gspo or cispo, or leave it out"
             )

@@ -48,7 +48,8 @@ async def validate(config: Config, *, checkpoint: Path, output_dir: Path | None 
     refuse_unscorable([*learned, *tasks])
     accelerator = open_accelerator(None, LoggingConfig(), config.training.timeout_s)
     planner.to(accelerator.device)
-    async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
+    named = config.rewards.reward_weights
+    async with open_runtime(config.workers, config.execution, config.sandbox, rewards=named) as runtime:
         execute = runtime.executor.execute
         measurement = Measurement(config.workers, learned, execute, config.execution.concurrency, accelerator)
         reward = await open_reward(config.rewards, phase2, reference_of(checkpoint), measurement)

@@ -125,6 +125,7 @@ class Credit:
         gamma: return_to_go: discount per turn.
         unit: rewards are divided by it before a critic learns to foresee them.
         decoupled: whether an episode's named rewards are compared one by one (`decoupled`).
+        whiten: whether what comes of that is divided by its standard deviation over the batch.
         by_step: whether a decision is credited with what its own step of a plan earned (`step_advantages`).
     """
 
@@ -133,6 +134,7 @@ class Credit:
     gamma: float = 1.0
     unit: float = 1.0
     decoupled: bool = False
+    whiten: bool = True
     by_step: bool = False
 
     def advantages(self, acts: Acts, compare: Compare) -> GroupAdvantages:
@@ -179,22 +181,30 @@ class Credit:
         )
 
 
-def decoupled(episodes: Sequence[Episode]) -> list[Episode]:
+def decoupled(episodes: Sequence[Episode], unit: float = 1.0) -> list[Episode]:
     """Episodes worth the weighted sum of their named rewards in standard deviations above the group's mean, each alone.
 
-    GDPO: Liu et al. 2026 (arXiv 2601.05242). Summed first, different rewards with the same sum cannot be told apart,
-    and one of a large spread hides the others. The paper divides the sum by its deviation over the batch, which is left
-    to whoever compares these outcomes. A reward that an attempt lacks is in no mean and no deviation of it; an attempt
-    without any, such as one that spent its budget, has its outcome for each.
+    GDPO: Liu et al. 2026 (arXiv 2601.05242); `normalize_then_sum` in TRL, `gdpo` in verl. Summed first, different
+    rewards with the same sum cannot be told apart, and one of a large spread hides the others. The paper divides the
+    sum by its deviation over the batch, which is left to whoever compares these outcomes (`Credit.whiten`). A reward
+    that an attempt lacks is in no mean and no deviation of it; an attempt without any, such as one that spent its
+    budget, has its outcome for each. An invalid plan gave nothing that could be compared: it is worth 1 less than the
+    worst valid plan of its group, one more standard deviation of success.
+
+    Args:
+        unit: the weight that counts as 1, a success.
     """
-    rewards = [episode.reward for episode in episodes if isinstance(episode.reward, Reward)]
-    weights = {name: part.weight for reward in rewards for name, part in reward.parts.items()} or {"": 1.0}
+    rewards = [e.reward for e in episodes if e.valid and isinstance(e.reward, Reward)]
+    weights = {name: part.weight / unit for reward in rewards for name, part in reward.parts.items()} or {"": 1.0}
     number = {group: i for i, group in enumerate(dict.fromkeys(episode.group_id for episode in episodes))}
     groups = torch.tensor([number[episode.group_id] for episode in episodes], dtype=torch.long)
     worth = torch.zeros(len(episodes), dtype=torch.float64)
     for name, weight in weights.items():
         values = torch.tensor([_part_of(episode, name) for episode in episodes], dtype=torch.float64)
         worth += weight * formulas.group_advantages(values, groups, ~values.isnan()).values
+    valid = torch.tensor([episode.valid for episode in episodes], dtype=torch.bool)
+    worst = torch.zeros(len(number), dtype=worth.dtype).scatter_reduce(0, groups[valid], worth[valid], "amin")
+    worth = torch.where(valid, worth, worst[groups] - 1.0)
     return [
         replace(episode, reward=replace(episode.reward, total=value)) if isinstance(episode.reward, Reward) else episode
         for episode, value in zip(episodes, worth.tolist(), strict=True)
@@ -203,7 +213,7 @@ def decoupled(episodes: Sequence[Episode]) -> list[Episode]:
 
 def _part_of(episode: Episode, name: str) -> float:
     """NaN where it has none."""
-    if not isinstance(episode.reward, Reward):
+    if not isinstance(episode.reward, Reward) or not episode.valid:
         return math.nan
     if not episode.reward.parts:
         return episode.reward.total

@@ -25,6 +25,6 @@ def rank_invalid(episodes: Sequence[Episode], margin: float) -> list[Episode]:
         if not episode.valid and isinstance(episode.reward, Reward):
             value = invalid_reward(episode.reward.total, margin, valid)
             reward = Reward(value, {**episode.reward.parts, "invalid": RewardPart(value)})
-            episode = replace(episode, reward=reward, metrics={**episode.metrics, **reward.figures})
+            episode = replace(episode, reward=reward, metrics={**episode.metrics, **reward.contributions})
         ranked.append(episode)
     return ranked

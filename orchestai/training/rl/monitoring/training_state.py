@@ -72,6 +72,12 @@ _OF_PLANS = frozenset(_PHASE2 + key for key in Phase2Config.model_fields.keys() 
 """Earlier versions noted these for agents, too."""
 _FORMER = _OF_PLANS | {"execution.unscorable_limit"}
 """Keys of identities of earlier versions that decide nothing where they are no more."""
+_ADDED = {
+    "rewards.multi_objective_aggregation": "sum_then_normalize",
+    "rewards.whiten_advantages": True,
+    "agents.whiten_advantages": True,
+}
+"""Keys that identities of earlier versions lack, and what these versions did."""
 _SCHEDULE = "training.phase2_rl.lr_schedule"
 _OF_VLLM = ("base_url", "api_key_env", "timeout_s", "gpu_memory_utilization", "sync_dir")
 _SPEED = {
@@ -151,7 +157,7 @@ def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Position, dict[
 
 def _refuse_change(path: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for key in sorted({*saved, *now} - (_FORMER - now.keys())):
-        if saved.get(key) != now.get(key):
+        if saved.get(key, _ADDED.get(key)) != now.get(key):
             remedy = "restore it, or start a new run in another output folder"
             if key in _LENGTH:
                 remedy = (

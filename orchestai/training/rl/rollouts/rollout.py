@@ -283,7 +283,7 @@ class Rollout:
         task, workflow = planned.task, planned.plan.workflow
         failure = self._reward.invalid()
         reward: Reward | Unscorable = failure
-        metrics = {**dict.fromkeys(_METRICS, 0.0), **failure.figures}
+        metrics = {**dict.fromkeys(_METRICS, 0.0), **failure.contributions}
         valid = workflow is not None and len(workflow) <= self._config.max_steps_per_episode
         if workflow is not None and valid:
             for sample in range(executions):
@@ -326,7 +326,7 @@ class Rollout:
             "latency_ms": [run.total_latency_ms for run, _ in judged],
             "checks": [float(run.checks_passed) for run, _ in judged],
         }
-        return reward, {name: sum(figures) / len(figures) for name, figures in metrics.items()} | reward.figures
+        return reward, {name: sum(figures) / len(figures) for name, figures in metrics.items()} | reward.contributions
 
 
 def _refuse_broken(logp: Tensor, task: Task, update: int) -> None:

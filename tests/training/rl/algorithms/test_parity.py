@@ -21,13 +21,15 @@ import torch
 from torch import Tensor, nn
 
 from orchestai.config import Phase2Config
+from orchestai.outcome import Reward, RewardPart
 from orchestai.tasks.task import Task
 from orchestai.training.rl.algorithms import formulas
+from orchestai.training.rl.algorithms.credit import decoupled
 from orchestai.training.rl.algorithms.importance import sampler_weights
 from orchestai.training.rl.algorithms.objective import Objective
 from orchestai.training.rl.algorithms.recipes import RECIPES
 from orchestai.training.rl.batch import Batch
-from orchestai.types import Scores, TokenDecisions
+from orchestai.types import Episode, Scores, TokenDecisions
 
 KINDS = ["grpo", "dr_grpo", "dapo", "bnpo", "gspo", "cispo"]
 MAX_SLOTS = 11
@@ -294,7 +296,7 @@ def generated(trainer: Any, rewards: Tensor, logps: list[list[float]] | None = N
     completions = [[5, 6, 7, 8, 1][-n:] for n in (5, 4, 3, 2, 1, 5, 4, 3)]
     prompts = [[2, 3]] * 8
     trainer._generate = lambda *_, **__: (prompts, completions, None, ["x"] * 8, logps, {}, None, None)
-    trainer._calculate_rewards = lambda *_, **__: rewards[:, None]
+    trainer._calculate_rewards = lambda *_, **__: rewards if rewards.dim() > 1 else rewards[:, None]
     trainer.model.train()
     return trainer._generate_and_score_completions([{"prompt": "2 3"}] * 8)
 
@@ -311,6 +313,28 @@ def test_advantages_are_those_of_trl(trainer, scale):
         expected = generated(trainer, rewards)["advantages"]
         found = formulas.group_advantages(rewards, group_ids, ~rewards.isnan(), scale=scale)
         assert torch.allclose(found.values, expected, atol=1e-9)
+
+
+def test_advantages_of_several_rewards_are_those_of_trl(trainer, monkeypatch):
+    """GDPO. A reward that does not exist is NaN there, and left out here."""
+    weights = (1.0, 0.3, 2.0)
+    monkeypatch.setattr(trainer, "multi_objective_aggregation", "normalize_then_sum")
+    monkeypatch.setattr(trainer, "reward_weights", torch.tensor(weights))
+    monkeypatch.setattr(trainer, "reward_funcs", [*weights])
+    monkeypatch.setattr(trainer, "reward_func_names", ["a", "b", "c"])
+    generator = torch.Generator().manual_seed(0)
+    batches = [torch.tensor([1.0, 10, 0.1]) * torch.randn(8, 3, generator=generator) for _ in range(5)]
+    batches[1][:4, 1], batches[2][2, 0], batches[3][5, :2] = 0.0, math.nan, math.nan
+    group_ids = torch.arange(8) // 4
+    for rewards in batches:
+        episodes = [
+            Episode("t", str(group), (), Reward.of({k: RewardPart(v, w) for k, v, w in parts if not math.isnan(v)}))
+            for group, row in zip(group_ids.tolist(), rewards.tolist(), strict=True)
+            for parts in [list(zip("abc", row, weights, strict=True))]
+        ]
+        worth = torch.tensor([episode.reward.total for episode in decoupled(episodes)])
+        found = formulas.group_advantages(worth, group_ids, torch.ones(8).bool(), scale="batch")
+        assert torch.allclose(found.values, generated(trainer, rewards)["advantages"], atol=1e-9)
 
 
 @pytest.mark.parametrize("bound", ["truncate", "mask"])
