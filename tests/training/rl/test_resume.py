@@ -172,3 +172,12 @@ def test_a_run_of_before_the_limit_of_unscorable_attempts_moved_goes_on(tmp_path
     assert load_state(tmp_path / "state.pt", shared)[0] == Position()
     with pytest.raises(UserError, match=r"rewards\.form"):
         load_state(tmp_path / "state.pt", {"rewards.form": "absolute"})
+
+
+def test_a_run_of_before_rewards_could_be_compared_one_by_one_goes_on_as_it_was(tmp_path: Path) -> None:
+    key = "rewards.multi_objective_aggregation"
+    save_state(tmp_path / "state.pt", Position(), {}, {"rewards.form": "relative"})
+    now = {"rewards.form": "relative", key: "sum_then_normalize"}
+    assert load_state(tmp_path / "state.pt", now)[0] == Position()
+    with pytest.raises(UserError, match=key):
+        load_state(tmp_path / "state.pt", {**now, key: "normalize_then_sum"})

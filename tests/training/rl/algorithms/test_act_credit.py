@@ -71,11 +71,15 @@ def test_named_rewards_are_told_apart_where_each_is_compared_by_itself():
 
 @pytest.mark.parametrize(
     ("agents", "phase2", "error"),
-    [({"credit": "joint"}, {}, ValidationError), ({}, {"algorithm": "PPO"}, UserError)],
+    [
+        ({"credit": "joint"}, {}, ValidationError),
+        ({"credit": "turn", "whiten_advantages": False}, {}, ValidationError),
+        ({}, {"algorithm": "PPO"}, UserError),
+    ],
 )
 def test_rewards_are_not_compared_one_by_one_where_advantages_are_none_of_a_group(tmp_path, agents, phase2, error):
     apart = {"multi_objective_aggregation": "normalize_then_sum", **agents}
-    with pytest.raises(error, match="normalize_then_sum"):
+    with pytest.raises(error, match=r"normalize_then_sum|whiten_advantages=false"):
         agents_sample.trainer(tmp_path, agents_sample.settings(**apart, phase2=phase2)).train()
 
 
