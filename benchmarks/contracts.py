@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import platform
 import random
@@ -22,70 +23,21 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.contract_workers import PRICE_USD, WORKERS, over
 from orchestai import Contract, Orchestrator, Workflow
 from orchestai.config import Config
-from orchestai.errors import InfrastructureError
 from orchestai.execution.ledger import Ledger
 from orchestai.execution.trimming import ContractError
+from orchestai.orchestrator import DeadlineError
 from orchestai.planner.base import Plan
 from orchestai.planner.planning_queue import PlanningQueue
 from orchestai.planner.serving import ServedPlanner
 from orchestai.storage import artifacts
 from orchestai.tasks.task import Task
-from orchestai.workers.base import Answer, Request, Usage, WorkerError
 
-PRICE_USD = 0.01
 LIMITS_USD = (0.01, 0.03, 0.1)
 SHORTEST_S, LONGEST_S = 5.0, 40.0
 LATE_MS = 250.0
-
-
-async def good(request: Request) -> Answer:
-    return Answer(text="good", cost_usd=PRICE_USD, latency_ms=1.0)
-
-
-async def slow(request: Request) -> Answer:
-    await asyncio.sleep(random.uniform(0, 8))
-    return Answer(text="slow", cost_usd=PRICE_USD)
-
-
-async def hanging(request: Request) -> Answer:
-    await asyncio.Event().wait()
-    raise AssertionError
-
-
-async def deaf(request: Request) -> Answer:
-    ended = time.monotonic() + 60
-    while time.monotonic() < ended:
-        try:
-            await asyncio.sleep(1)
-        except asyncio.CancelledError:
-            continue
-    return Answer(text="deaf", cost_usd=PRICE_USD)
-
-
-async def failing(request: Request) -> Answer:
-    raise WorkerError("cannot", Usage(cost_usd=PRICE_USD / 2))
-
-
-async def retried(request: Request) -> Answer:
-    await asyncio.sleep(random.uniform(0, 2))
-    raise InfrastructureError("server", "down after 3 tries")
-
-
-async def broken(request: Request) -> Answer:
-    raise RuntimeError("a bug")
-
-
-async def long(request: Request) -> Answer:
-    return Answer(text="word " * 5000, cost_usd=PRICE_USD)
-
-
-async def lying(request: Request) -> Answer:
-    return Answer(text="lies", cost_usd=random.uniform(0, 100) * PRICE_USD, completion_tokens=10**9)
-
-
-WORKERS = ("good", "slow", "hanging", "deaf", "failing", "retried", "broken", "long", "lying")
 
 
 def draw_plan(tasks: Sequence[Task]) -> list[Plan]:
@@ -112,7 +64,7 @@ def configuration(runs: int, concurrency: int) -> Config:
     pool = {
         name: {
             "kind": "function",
-            "function": f"benchmarks.contracts:{name}",
+            "function": f"benchmarks.contract_workers:{name}",
             "card": name,
             "price_per_call_usd": PRICE_USD,
             "concurrency": runs * 4,
@@ -135,6 +87,9 @@ async def measure(runs: int, ledger_usd: float, concurrency: int) -> dict[str, f
     async with Orchestrator.open(None, configuration(runs, concurrency), log=None, ledger=ledger) as orchestrator:
         orchestrator._planning = PlanningQueue(ServedPlanner("drawn at random", draw_plan))
 
+        gc.freeze()
+        gc.set_threshold(10_000, 2, 1_000)
+
         async def run() -> None:
             nonlocal overspent
             limit, deadline = random.choice(LIMITS_USD), random.uniform(SHORTEST_S, LONGEST_S)
@@ -142,6 +97,8 @@ async def measure(runs: int, ledger_usd: float, concurrency: int) -> dict[str, f
             began = time.monotonic()
             try:
                 receipt = (await orchestrator.run("Do it.", contract, answer="text")).receipt
+            except DeadlineError:
+                ended["not begun"] += 1
             except ContractError:
                 ended["refused"] += 1
             else:
@@ -155,11 +112,12 @@ async def measure(runs: int, ledger_usd: float, concurrency: int) -> dict[str, f
         began = time.monotonic()
         await asyncio.gather(*(run() for _ in range(runs)))
         seconds = time.monotonic() - began
+        over.set()
     return {
         "runs": runs,
         "concurrency": concurrency,
         "seconds": seconds,
-        **{name: ended[name] for name in ("complete", "partial", "failed", "refused")},
+        **{name: ended[name] for name in ("complete", "partial", "failed", "refused", "not begun")},
         "overspent": overspent,
         "latest_ms": max(late_ms),
         "late": sum(ms > LATE_MS for ms in late_ms),

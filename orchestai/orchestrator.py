@@ -86,7 +86,7 @@ class Orchestrator:
         self._background: BackgroundLoop | None = None
         self._runtime: Runtime | None = None
         self._planning: PlanningQueue
-        self._executing: Admission
+        self._in_work: Admission
         self._versions: dict[str, str]
 
     @classmethod
@@ -162,16 +162,30 @@ class Orchestrator:
             UserError: there is no plan.
             InfrastructureError: the planner's model cannot be had.
         """
-        return await self._run(instruction, contract or self.config.contract, answer, listen)
+        self._require_open()
+        contract = contract or self.config.contract
+        if not isinstance(contract, Contract):
+            raise TypeError(f"the contract is a Contract, not {type(contract).__name__}")
+        clock = Clock(contract.deadline_s)
+        task = self._task(instruction, answer)
+        try:
+            await self._in_work.enter(clock.deadline)
+        except TooLateError:
+            raise DeadlineError(
+                f"deadline_s={contract.deadline_s:g}: it passed while {self.config.execution.concurrency} other runs "
+                "were in work; allow more time, or raise execution.concurrency"
+            ) from None
+        try:
+            return await self._run(task, contract, clock, listen)
+        finally:
+            self._in_work.leave()
 
     async def stream(
         self, instruction: str, contract: Contract | None = None, *, answer: AnswerKind | None = None
     ) -> AsyncIterator[Event]:
         """`run`, giving what happens as it happens; the last event is `AnswerReady`. Leaving it cancels the run."""
         events: asyncio.Queue[Event | None] = asyncio.Queue()
-        running = asyncio.ensure_future(
-            self._run(instruction, contract or self.config.contract, answer, events.put_nowait)
-        )
+        running = asyncio.ensure_future(self.run(instruction, contract, answer=answer, listen=events.put_nowait))
         running.add_done_callback(lambda done: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
@@ -205,7 +219,7 @@ class Orchestrator:
             raise
         self._runtime = runtime
         self._planning = PlanningQueue(planner)
-        self._executing = Admission(config.execution.concurrency)
+        self._in_work = Admission(config.execution.concurrency)
         self._versions = {"orchestai": __version__, **artifacts.versions(), **planner.versions}
         return self
 
@@ -282,14 +296,8 @@ class Orchestrator:
             changes=fitted.changes,
         )
 
-    async def _run(
-        self, instruction: str, contract: Contract, answer: AnswerKind | None, listen: Callable[[Event], None]
-    ) -> RunResult:
-        self._require_open()
-        if not isinstance(contract, Contract):
-            raise TypeError(f"the contract is a Contract, not {type(contract).__name__}")
-        clock = Clock(contract.deadline_s)
-        task = self._task(instruction, answer)
+    async def _run(self, task: Task, contract: Contract, clock: Clock, listen: Callable[[Event], None]) -> RunResult:
+        executor = self._require_open().executor
         with self._reserve_planning(task, contract) as reservation:
             plan, fitted = await self._plan_in_time(task, contract, clock, reservation)
             planning_ms = clock.milliseconds()
@@ -297,7 +305,7 @@ class Orchestrator:
             listen(self._planned(fitted))
             budget = RunBudget(contract, reservation, fitted.bounds)
             try:
-                execution = await self._execute(task, fitted.workflow, Terms(budget, clock.deadline, listen), clock)
+                execution = await executor.run(task, fitted.workflow, terms=Terms(budget, clock.deadline, listen))
             finally:
                 budget.close()
         path, path_ms = critical_path(execution.workflow, execution.results)
@@ -367,18 +375,6 @@ class Orchestrator:
                 f"the ledger: this plan may cost {usd(fitted.bounds.cost):.9g} USD, and {error}; try again when other "
                 "runs have ended, or allow cheaper workers"
             ) from None
-
-    async def _execute(self, task: Task, workflow: Workflow, terms: Terms, clock: Clock) -> Execution:
-        """Run the workflow when it is its turn; one that is not in time has no answer."""
-        executor = self._require_open().executor
-        try:
-            await self._executing.enter(clock.deadline)
-        except TooLateError:
-            return await executor.run(task, workflow, terms=terms)  # which asks nobody past its deadline
-        try:
-            return await executor.run(task, workflow, terms=terms)
-        finally:
-            self._executing.leave()
 
     async def _result(self, task: Task, execution: Execution, receipt: Receipt) -> RunResult:
         if self._log is not None:

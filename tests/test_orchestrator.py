@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,12 @@ from orchestai.execution.events import AnswerReady, NodeDone, PlanReady, WorkerA
 from orchestai.execution.ledger import Ledger
 from orchestai.execution.replay_run import find_run, replay
 from orchestai.execution.trimming import ContractError, InfeasibleContractError
-from orchestai.orchestrator import DeadlineError
+from orchestai.orchestrator import DeadlineError, RunResult
 from orchestai.planner.base import Plan
+from orchestai.planner.baselines.reference import WholePlanner
 from orchestai.planner.planning_queue import PlanningQueue
 from orchestai.planner.serving import ServedPlanner
+from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
 from support.contract_workers import PRICE
 
@@ -156,13 +159,54 @@ async def test_a_log_that_cannot_be_written_is_said_before_anybody_is_asked(tmp_
             pass
 
 
-async def test_who_waits_past_the_deadline_asks_nobody() -> None:
+async def test_who_waits_past_the_deadline_is_told_and_asks_nobody() -> None:
     async with opened("hanging") as o:
-        o._executing = Admission(1)
+        o._in_work = Admission(1)
         runs = (o.run(INSTRUCTION, Contract(deadline_s=0.3), answer="text") for _ in range(4))
-        results = await asyncio.gather(*runs)
-    assert sorted(result.receipt.calls for result in results) == [0, 0, 0, 1]
+        first, *others = await asyncio.gather(*runs, return_exceptions=True)
+        assert isinstance(first, RunResult)
+        assert first.receipt.calls == 1
+        assert [type(other) for other in others] == [DeadlineError] * 3
+        assert o.ledger.spent_usd == PRICE
+        assert o.ledger.reserved_usd == 0
+        second = await o.run(INSTRUCTION, Contract(deadline_s=0.3), answer="text")
+        assert second.receipt.calls == 1, "the place was given back"
+
+
+async def test_a_planner_that_fails_one_task_plans_the_others() -> None:
+    """Those that wait are planned together."""
+    sizes = []
+
+    def draw(tasks: Sequence[Task]) -> list[Plan]:
+        sizes.append(len(tasks))
+        if any("bad" in task.instruction for task in tasks):
+            raise UserError("a bad instruction")
+        return WholePlanner("good").plan(tasks)
+
+    async with opened("good") as o:
+        o._planning = PlanningQueue(ServedPlanner("picky", draw, together=3))
+        words = ("first", "second", "bad", "last", "fifth")
+        outcomes = await asyncio.gather(*(o.run(word, answer="text") for word in words), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [RunResult, RunResult, UserError, RunResult, RunResult]
+    assert max(sizes) == 3
+
+
+async def test_what_no_planner_was_asked_for_is_not_paid() -> None:
+    """Whoever waited in vain for a planner that must be paid had its price counted as spent."""
+    free = threading.Event()
+
+    def plan(tasks: Sequence[Task]) -> list[Plan]:
+        free.wait()
+        return WholePlanner("good").plan(tasks)
+
+    async with opened("good") as o:
+        o._planning = PlanningQueue(ServedPlanner("dear", plan, lambda task: PRICE, together=1))
+        runs = (o.run(INSTRUCTION, Contract(deadline_s=0.2), answer="text") for _ in range(3))
+        outcomes = await asyncio.gather(*runs, return_exceptions=True)
+        free.set()
+    assert [type(outcome) for outcome in outcomes] == [DeadlineError] * 3
     assert o.ledger.spent_usd == PRICE
+    assert o.ledger.reserved_usd == 0
 
 
 async def test_it_says_how_it_is_meant_to_be_used() -> None:

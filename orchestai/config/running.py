@@ -77,7 +77,8 @@ class ExecutionConfig(Section):
     max_cost_usd: float | None = Field(None, gt=0)
     """US dollars: no worker is asked whose answer might make a workflow cost more."""
     concurrency: int = Field(128, ge=1)
-    """Workflows executed at a time."""
+    """Workflows executed at a time. One that waits for its workers counts, too: where these are servers, a process can
+    take a thousand and more."""
 
 
 class SandboxConfig(Section):

@@ -28,7 +28,7 @@ from orchestai.workflow import Subtask, Workflow
 logger = logging.getLogger(__name__)
 
 _STOPPED = "stopped before it answered"
-_TO_STOP_S = 0.1
+_TO_STOP_S = 0.05
 """How long cancelled requests may take to end past a deadline; what does not end by then is left to itself."""
 
 

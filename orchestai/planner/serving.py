@@ -40,7 +40,7 @@ class ServedPlanner:
     plan: Callable[[Sequence[Task]], list[Plan]]
     most_usd: Callable[[Task], float] = _nothing
     at_a_time: int = 1
-    together: int = 16
+    together: int = 8
     versions: dict[str, str] = field(default_factory=dict)
 
 
