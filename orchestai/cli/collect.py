@@ -80,7 +80,10 @@ async def run_collect(
 
     name = f"{planner}/{seed}"
     with locked(output_dir, f"collect-{artifacts.fingerprint(name)}"):  # a second one would pay for the same again
-        async with open_runtime(config.workers, config.execution, config.sandbox, record=record) as runtime:
+        named = config.rewards.reward_weights
+        async with open_runtime(
+            config.workers, config.execution, config.sandbox, rewards=named, record=record
+        ) as runtime:
             facts = {"planner": name, "num_executions": num_executions, "data_fingerprint": data_fingerprint(tasks)}
             level = runtime.sandbox.level
             artifacts.save_run_info(output_dir, config, command="collect", seed=seed, sandbox_level=level, **facts)

@@ -42,7 +42,6 @@ class RewardsConfig(AggregationConfig):
     """relative: what an execution typically costs; null: the median that was measured in logs, or is measured now."""
     latency_reference_ms: float | None = Field(None, gt=0)
     """relative: how long its critical path typically takes; null: likewise."""
-
     reward_weights: dict[str, float] = Field(default={})
     """Rewards of one's own, by scorers' names or as `MODULE:FUNCTION` (which takes task, answer and sandbox, and gives
     a number, usually from 0 to 1), and what each weighs, in shares of a success."""

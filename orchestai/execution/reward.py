@@ -83,6 +83,8 @@ class RewardForm(ABC):
         """The reward, or why there is none: what could not be judged keeps its reason."""
         if isinstance(execution.outcome, Unscorable):
             return execution.outcome
+        if lacking := sorted(self.named.keys() - execution.rewards.keys()):
+            return Unscorable("recording_missing", f"the execution was recorded without its reward {lacking[0]!r}")
         fraction, count = execution.outcome.value, len(execution.results)
         terms = (
             RewardPart(fraction if self.success == "fraction" else float(fraction >= 1.0), self.alpha),
@@ -91,7 +93,7 @@ class RewardForm(ABC):
             self.checks_part(execution.checks_passed, count),
             RewardPart(0.0),
         )
-        own = {name: RewardPart(value, self.named[name]) for name, value in execution.rewards.items()}
+        own = {name: RewardPart(execution.rewards[name], weight) for name, weight in self.named.items()}
         per_usd = self.cost(execution.total_cost) / execution.total_cost if execution.total_cost else 0.0
         per_check = self.checks_part(1, count).contribution
         steps = (

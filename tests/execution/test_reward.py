@@ -96,7 +96,8 @@ def test_rewards_of_ones_own_are_added_in_shares_of_a_success(weights):
     run = execution(Scored(1.0))
     found = form.of(run.model_copy(update={"rewards": {"brevity": 0.5, "f1": 3.0}}))
     assert (found.parts["brevity"], found.parts["f1"]) == (RewardPart(0.5, 2.0), RewardPart(3.0, -1.0))
-    assert found.total == pytest.approx(form.of(run).total + 1.0 - 3.0)
+    assert found.total == pytest.approx(configured(configuration(**weights), REFERENCE).of(run).total + 1.0 - 3.0)
+    assert "'brevity'" in form.of(run).reason, "an execution that was recorded before the reward was asked for"
     worst = run.model_copy(update={"outcome": Scored(0.0), "rewards": {"brevity": 0.0, "f1": 1.0}})
     assert form.invalid().total <= form.of(worst).total
     assert form.invalid().contributions.keys() == found.contributions.keys()
