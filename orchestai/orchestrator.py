@@ -207,12 +207,11 @@ class Orchestrator:
         if self._log is not None:
             self._log.check()
         config = self.config
-        importing = asyncio.ensure_future(asyncio.to_thread(import_planner, self.checkpoint))
+        importing = asyncio.get_running_loop().run_in_executor(None, import_planner, self.checkpoint)
         try:
             runtime = await self._stack.enter_async_context(
-                open_runtime(config.workers, config.execution, config.sandbox)
+                open_runtime(config.workers, config.execution, config.sandbox, imports=importing)
             )
-            await importing
             planner = await open_planner(self.checkpoint, config.planner, config.workers, runtime.pool)
         except BaseException:
             await self._stack.aclose()

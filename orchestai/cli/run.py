@@ -6,7 +6,7 @@ import json
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 import typer
 
@@ -25,7 +25,7 @@ from orchestai.errors import UserError
 
 if TYPE_CHECKING:
     from orchestai.config import Config
-    from orchestai.orchestrator import AnswerKind, RunResult
+    from orchestai.orchestrator import AnswerKind, Orchestrator, RunResult
 
 PARTIAL = 3
 """Exit code where the deadline came before the answer was whole; 1: there is none."""
@@ -54,8 +54,8 @@ def run(
 ) -> None:
     """Plan an instruction, run the plan on the pool, and print the answer; the steps and the receipt go to stderr."""
     from orchestai.background_loop import BackgroundLoop
-    from orchestai.cli.run_view import as_json as to_json
     from orchestai.config import load_config
+    from orchestai.orchestrator import Orchestrator
 
     limits = [
         *override("contract.max_cost_usd", max_cost_usd),
@@ -74,31 +74,33 @@ def run(
         raise UserError(f"--answer {answer}: it is either program or text")
     loaded = load_config(config, [*limits, *(overrides or [])])
     kind = cast("AnswerKind | None", answer)
-    background = BackgroundLoop()
+    opened = Orchestrator.open(checkpoint or latest_checkpoint(), loaded, log=log)
+    background, output = BackgroundLoop(), sys.stdout
     try:
         with redirect_stdout(sys.stderr):  # what workers print is no part of the answer
-            work = _run(loaded, instruction, checkpoint or latest_checkpoint(), kind, log, quiet=as_json)
-            result = background.run(work)
+            result = background.run(_run(opened, instruction, kind, output, as_json=as_json))
     finally:
         background.close()
-    print(to_json(result) if as_json else result.answer)
     if result.receipt.status != "complete":
         raise typer.Exit(1 if result.receipt.status == "failed" else PARTIAL)
 
 
 async def _run(
-    config: Config, instruction: str, checkpoint: str | None, kind: AnswerKind | None, log: Path, *, quiet: bool
+    opened: Orchestrator, instruction: str, kind: AnswerKind | None, output: TextIO, *, as_json: bool
 ) -> RunResult:
+    """Print the answer as soon as there is one; closing all that worked on it takes a while."""
     from orchestai.cli.run_view import RunView, show_receipt
-    from orchestai.orchestrator import Orchestrator
+    from orchestai.cli.run_view import as_json as to_json
 
-    async with Orchestrator.open(checkpoint, config, log=log) as orchestrator:
-        if quiet:
-            return await orchestrator.run(instruction, answer=kind)
-        say(f"planner: {orchestrator.planner}")
-        with RunView() as view:
-            result = await orchestrator.run(instruction, answer=kind, listen=view.listen)
-        show_receipt(result.receipt)
+    async with opened as orchestrator:
+        if as_json:
+            result = await orchestrator.run(instruction, answer=kind)
+        else:
+            say(f"planner: {orchestrator.planner}")
+            with RunView() as view:
+                result = await orchestrator.run(instruction, answer=kind, listen=view.listen)
+            show_receipt(result.receipt)
+        print(to_json(result) if as_json else result.answer, file=output, flush=True)
         return result
 
 

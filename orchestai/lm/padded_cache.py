@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
-KeyValues: TypeAlias = list[tuple[Tensor, Tensor]]
-"""Per layer: keys and values, each (batch, heads, tokens, head_dim)."""
+from orchestai.lm.prefix_store import KeyValues, PrefixStore
 
 
 class PaddedCache:
@@ -42,17 +41,19 @@ class PromptReader:
 
     Args:
         kept: most beginnings that are kept; the oldest goes first.
+        store: where other processes find those that were prepared.
     """
 
-    def __init__(self, model: PreTrainedModel, kept: int) -> None:
+    def __init__(self, model: PreTrainedModel, kept: int, store: PrefixStore | None = None) -> None:
         self._model = model
         self._kept = kept
+        self._store = store
         self._prefixes: OrderedDict[tuple[int, ...], KeyValues] = OrderedDict()
 
     def read(self, prompts: Sequence[tuple[int, ...]]) -> tuple[PaddedCache, Tensor]:
         """The prompts' cache, and the logits (prompts, vocabulary) of what follows; equal prompts are read once."""
         distinct = list(dict.fromkeys(prompts))
-        shared = min(_common_start(distinct), min(map(len, distinct)) - 1)
+        shared = min(common_start(distinct), min(map(len, distinct)) - 1)
         states = DynamicCache()
         for layer, (keys, values) in enumerate(self._prefix(distinct[0][:shared])):
             states.update(keys.expand(len(distinct), -1, -1, -1), values.expand(len(distinct), -1, -1, -1), layer)
@@ -71,6 +72,18 @@ class PromptReader:
             logits = logits[rows]
         return cache, logits
 
+    def prepare(self, beginning: tuple[int, ...]) -> None:
+        """Read what prompts to come begin with, or find it in the store."""
+        if self._store is None or not self._store.suits(beginning):
+            return
+        if any(kept[: len(beginning)] == beginning for kept in self._prefixes):
+            return
+        known = self._store.load(beginning)
+        if known is not None:
+            self._keep(beginning, known)
+        else:
+            self._store.save(beginning, self._prefix(beginning))
+
     def forget(self) -> None:
         """Drop the kept beginnings (to free memory)."""
         self._prefixes.clear()
@@ -79,18 +92,21 @@ class PromptReader:
         """Keys and values of `ids`, computed from where the likest of the kept beginnings ends."""
         if not ids or ids in self._prefixes:
             return self._prefixes.get(ids, [])
-        likest = max(self._prefixes, key=lambda kept: _common_start((kept, ids)), default=())
-        known = min(_common_start((likest, ids)), len(ids) - 1)
+        likest = max(self._prefixes, key=lambda kept: common_start((kept, ids)), default=())
+        known = min(common_start((likest, ids)), len(ids) - 1)
         states = DynamicCache()
         for layer, (keys, values) in enumerate(self._prefixes[likest] if known else []):
             states.update(keys[:, :, :known], values[:, :, :known], layer)
         mask = torch.ones(1, len(ids), dtype=torch.long, device=self._model.device)
         forward(self._model, torch.tensor([ids[known:]], device=mask.device), mask, states, mask)
         layers: Any = states.layers
-        self._prefixes[ids] = [(layer.keys, layer.values) for layer in layers]
+        return self._keep(ids, [(layer.keys, layer.values) for layer in layers])
+
+    def _keep(self, ids: tuple[int, ...], states: KeyValues) -> KeyValues:
+        self._prefixes[ids] = states
         if len(self._prefixes) > self._kept:
             self._prefixes.popitem(last=False)
-        return self._prefixes[ids]
+        return states
 
 
 def forward(model: PreTrainedModel, ids: Tensor, mask: Tensor, cache: DynamicCache, attention: Tensor) -> Tensor:
@@ -107,7 +123,7 @@ def forward(model: PreTrainedModel, ids: Tensor, mask: Tensor, cache: DynamicCac
     return output.logits[:, -1].float()
 
 
-def _common_start(sequences: Sequence[tuple[int, ...]]) -> int:
+def common_start(sequences: Sequence[tuple[int, ...]]) -> int:
     """How many first elements all sequences share."""
     shortest, *others = sorted(sequences, key=len)
     return next((i for i, item in enumerate(shortest) if any(other[i] != item for other in others)), len(shortest))

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from orchestai.lm.decoding import ActiveRow, decode, inverse_sample, step_randoms
 from orchestai.lm.loading import end_ids
 from orchestai.lm.padded_cache import PromptReader
+from orchestai.lm.prefix_store import PrefixStore
 
 
 class CancelledDecodingError(Exception):
@@ -21,13 +22,18 @@ class CancelledDecodingError(Exception):
 
 @dataclass(frozen=True)
 class Row:
-    """One reply wanted: token ids of the prompt, and how to decode."""
+    """One reply wanted: token ids of the prompt, and how to decode.
+
+    Attributes:
+        beginning: how many of the prompt's first tokens other prompts have, too (worked examples).
+    """
 
     prompt: tuple[int, ...]
     temperature: float
     max_new_tokens: int
     stop: tuple[str, ...]
     seed: int
+    beginning: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,11 +50,18 @@ class Decoder:
 
     Args:
         kept_prefixes: most beginnings of prompts (worked examples) that are kept for later batches.
+        store: where later processes find them; None keeps them in memory alone.
     """
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, kept_prefixes: int = 8) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        kept_prefixes: int = 8,
+        store: PrefixStore | None = None,
+    ) -> None:
         self._tokenizer = tokenizer
-        self._reader = PromptReader(model, kept_prefixes)
+        self._reader = PromptReader(model, kept_prefixes, store)
         self._end_ids = end_ids(model, tokenizer)
 
     @torch.inference_mode()
@@ -77,6 +90,8 @@ class Decoder:
         def remaining(active: Sequence[ActiveRow]) -> list[int]:
             return self._report(active, rows, began, finished)
 
+        for beginning in {row.prompt[: row.beginning] for row in rows}:
+            self._reader.prepare(beginning)
         cache, logits = self._reader.read([row.prompt for row in rows])
         active = [ActiveRow.seeded(i, row.max_new_tokens, row.seed) for i, row in enumerate(rows)]
         decode(cache, logits, active, pick, remaining)

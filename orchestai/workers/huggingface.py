@@ -17,6 +17,8 @@ from orchestai.errors import InfrastructureError
 from orchestai.lm import weights
 from orchestai.lm.batcher import BatchServer
 from orchestai.lm.chat_rendering import prompt_ids
+from orchestai.lm.padded_cache import common_start
+from orchestai.lm.prefix_store import PrefixStore
 from orchestai.lm.text_generation import Decoder, Reply, Row
 from orchestai.workers.base import TextCompletion
 from orchestai.workers.generation import Prompt, SamplingParams, seed
@@ -82,7 +84,8 @@ class HuggingFaceGenerator:
     def _decode(self, batch: Sequence[_Asked], finished: Callable[[int, TextCompletion], object]) -> None:
         """Runs in the model's thread; hands over every completion as soon as it is there."""
         loaded = self._load()
-        rows = [self._row(loaded.tokenizer, asked) for asked in batch]
+        beginning = self._ids(loaded.tokenizer, (*batch[0].prefix, ("user", ".")))
+        rows = [self._row(loaded.tokenizer, asked, beginning) for asked in batch]
 
         def complete(index: int, reply: Reply) -> None:
             completion = TextCompletion(
@@ -99,17 +102,26 @@ class HuggingFaceGenerator:
     def _load(self) -> _Loaded:
         if self._loaded is None:
             model, tokenizer = weights.load(self._config, self._cache_dir, self._key)
-            self._loaded = _Loaded(Decoder(model, tokenizer), tokenizer, weights.origin(self._config, model))
+            store = PrefixStore(self._cache_dir / "prefixes", model)
+            decoder = Decoder(model, tokenizer, store=store)
+            self._loaded = _Loaded(decoder, tokenizer, weights.origin(self._config, model))
         return self._loaded
 
-    def _row(self, tokenizer: PreTrainedTokenizerBase, asked: _Asked) -> Row:
+    def _row(self, tokenizer: PreTrainedTokenizerBase, asked: _Asked, beginning: tuple[int, ...]) -> Row:
+        prompt = self._ids(tokenizer, asked.prompt.messages, asked.prompt.prefill)
         return Row(
-            prompt=tuple(prompt_ids(tokenizer, asked.prompt.messages, asked.prompt.prefill, key=f"{self._key}.name")),
+            prompt=prompt,
+            beginning=common_start((prompt, beginning)),
             temperature=asked.params.temperature,
             max_new_tokens=asked.params.max_new_tokens,
             stop=asked.params.stop,
             seed=seed(self.identity, asked.prompt, asked.params, asked.sample),
         )
+
+    def _ids(
+        self, tokenizer: PreTrainedTokenizerBase, messages: Sequence[tuple[str, str]], prefill: str = ""
+    ) -> tuple[int, ...]:
+        return tuple(prompt_ids(tokenizer, messages, prefill, key=f"{self._key}.name"))
 
 
 def _decode_halving(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
 
+from orchestai.lm.padded_cache import common_start
+from orchestai.lm.prefix_store import PrefixStore
 from orchestai.lm.text_generation import CancelledDecodingError, Decoder, Reply, Row
 from support.language_model import tiny_model, tiny_tokenizer
 
@@ -69,6 +74,38 @@ def test_a_kept_prefix_changes_nothing() -> None:
         rows = [row(prompt) for prompt in prompts]
         fresh.forget()
         assert [reply.text for reply in decode(warm, rows)] == [reply.text for reply in decode(fresh, rows)]
+
+
+def test_worked_examples_are_read_once_for_all_processes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What one decoder has read another finds on the disk; not so with other weights, or in a file that is broken."""
+    prompts = [row("example " * 40 + question) for question in ("first", "second")]
+    beginning = common_start([prompt.prompt for prompt in prompts])
+    prompts = [replace(prompt, beginning=beginning) for prompt in prompts]
+
+    def replies(prompt: Row, seed: int = 0) -> tuple[list[str], int]:
+        model = tiny_model()
+        model.lm_head.weight.data += seed
+        read = 0
+
+        def count(module: object, given: object, options: dict[str, torch.Tensor]) -> None:
+            nonlocal read
+            read += options["input_ids"].shape[1]
+
+        model.register_forward_pre_hook(count, with_kwargs=True)
+        decoder = Decoder(model, tiny_tokenizer(), store=PrefixStore(tmp_path, model))
+        return [reply.text for reply in decode(decoder, [prompt])], read
+
+    for prompt in prompts:
+        expected = [reply.text for reply in decode(Decoder(tiny_model(), tiny_tokenizer()), [prompt])]
+        assert replies(prompt)[0] == expected
+    file = list(tmp_path.iterdir())
+    assert len(file) == 1
+    assert replies(prompts[0])[1] < beginning < replies(prompts[0], seed=1)[1]
+    assert len(list(tmp_path.iterdir())) == 2
+    file[0].write_bytes(file[0].read_bytes()[:1000])
+    assert replies(prompts[0])[1] > beginning
+    assert "made anew" in caplog.text
+    assert replies(prompts[0])[1] < beginning
 
 
 def test_replies_end_at_stop_strings_limits_and_end_tokens(decoder: Decoder) -> None:
