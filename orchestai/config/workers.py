@@ -173,9 +173,10 @@ class WorkersConfig(Section):
     on_miss: Literal["live", "unscorable"] = "live"
     """What a generation that is neither recorded nor cached does: run the model, or make the episode unscorable."""
     cache_dir: Path | None = CACHE_DIR
-    """Where generations are cached and converted models are kept; null switches the cache off."""
+    """Where generations are cached, and converted models and the states of long worked examples are kept; null switches
+    the cache of generations off."""
 
     @property
     def models_dir(self) -> Path:
-        """Where converted models are kept, also without a cache."""
+        """Where converted models are kept, also without a cache of generations."""
         return self.cache_dir or CACHE_DIR
