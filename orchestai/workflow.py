@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -123,6 +124,15 @@ class Workflow(BaseModel):
             if subtask.id in needed:
                 needed.update(subtask.depends_on)
         return needed
+
+    def repeats(self) -> bool:
+        """Whether a subtask stands here twice: the same words and type, with the same parents or the other as parent."""
+        return any(
+            a.instruction == b.instruction
+            and (a.span, a.task_type) == (b.span, b.task_type)
+            and (set(a.depends_on) == set(b.depends_on) or a.id in b.depends_on or b.id in a.depends_on)
+            for a, b in combinations(self.subtasks, 2)
+        )
 
     @cached_property
     def _order(self) -> tuple[Subtask, ...]:

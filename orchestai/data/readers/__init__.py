@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestai.data.readers import asynchow, langgraph, orchestai, worfbench
+from orchestai.data.readers import asynchow, handwritten, langgraph, orchestai, worfbench
 from orchestai.data.readers.plan import Reader
 from orchestai.errors import UserError
 from orchestai.names import find_object
@@ -15,6 +15,7 @@ READERS: dict[str, Reader] = {
     "asynchow-stated": asynchow.read_stated,
     "orchestai": orchestai.read,
     "langgraph-json": langgraph.read,
+    "handwritten": handwritten.read,
 }
 
 

@@ -111,8 +111,8 @@ class LanguagePlanner(TokenPolicy):
             return Plan(
                 None, raw_valid=False, decisions=decisions, logp=logp, error=reason, truncated=cut_off, text=text
             )
-        whole = found.whole and completion.ended
-        return Plan(found.workflow, raw_valid=whole, decisions=decisions, logp=logp, truncated=cut_off, text=text)
+        raw_valid = found.whole and completion.ended and not found.workflow.repeats()
+        return Plan(found.workflow, raw_valid=raw_valid, decisions=decisions, logp=logp, truncated=cut_off, text=text)
 
     def _choose(self) -> Choose | None:
         return None if self._grammar is None else self._grammar()

@@ -119,21 +119,23 @@ class DecisionBatch:
 
 
 def explored(
-    decisions: DecisionBatch, tokens: Tensor, pool_size: int, explore: frozenset[DecisionKind], layout: SlotLayout
+    decisions: DecisionBatch, free: Tensor, pool_size: int, explore: frozenset[DecisionKind], layout: SlotLayout
 ) -> Tensor:
     """(b, slots) bool: the decisions of the kinds `explore` that exist and had an alternative.
 
     Args:
-        tokens: (b,) tokens of each instruction.
+        free: (b, n + 1, t) bool; the tokens that each step, and one more, could have.
         pool_size: W, the number of workers.
     """
     exists = decisions.steps
     n = exists.shape[1]
     step = torch.arange(layout.max_subtasks, device=exists.device)
-    stops = (step > 0) & (step <= decisions.lengths[:, None])
+    possible = F.pad(free.any(-1), (0, layout.max_subtasks))[:, : layout.max_subtasks]
+    stops = (step > 0) & (step <= decisions.lengths[:, None]) & possible
     exists_padded = F.pad(exists, (0, layout.max_subtasks - n))
-    starts = exists & (tokens[:, None] > 1)
-    ends = exists & (decisions.spans[..., 0] < tokens[:, None] - 1)
+    starts = exists & (free[:, :n].sum(-1) > 1)
+    after = F.pad(free[:, :n], (0, 1)).gather(-1, decisions.spans[..., :1] + 1)[..., 0]
+    ends = exists & after
     choices = [starts, ends, exists, exists & (pool_size > 1)]
     going = exists
     for f in range(layout.max_fallbacks):

@@ -68,6 +68,7 @@ class StructureDecoder(nn.Module):
         super().__init__()
         d, types = config.d_model, len(config.task_types)
         self.layout = SlotLayout(config.max_subtasks, config.max_fallbacks)
+        self.overlapping = config.overlapping_spans
         self.first = nn.Parameter(torch.randn(d) * 0.02)
         self.layers = nn.ModuleList(DecoderLayer(d, config.num_heads, config.dropout) for _ in range(config.num_layers))
         self.distance = DistanceBias(config.num_heads)
@@ -86,7 +87,7 @@ class StructureDecoder(nn.Module):
         self.plan_value = ValueHead(d, 1)
 
     def forward(self, memory: InstructionMemory, given: DecisionBatch) -> StructureLogits:
-        """Logits along given decisions."""
+        """Logits along given decisions, which are possible even where steps of theirs share words."""
         n = given.spans.shape[1]
         start, end = given.spans.unbind(-1)
         content = self._content(given.spans, memory)
@@ -96,10 +97,13 @@ class StructureDecoder(nn.Module):
         steps = self._steps(states, chosen)
         exists = given.steps[..., None]
         before = _before_spans(given.spans, given.steps, memory)
+        free = self.free(given.spans, given.steps, memory)
+        possible = free.any(-1) | F.pad(given.steps, (0, 1))
+        free = free[:, :n] | memory.inside(given.spans)
         return StructureLogits(
-            go_on=self.go_on(all_states)[..., 0],
-            start=self._start(states, _previous(end)[:, :n], memory),
-            end=self.pointer.end(states, memory.tokens, memory.mask, start),
+            go_on=_possible(self.go_on(all_states)[..., 0], possible[:, : all_states.shape[1]]),
+            start=self._start(states, _previous(end)[:, :n], memory, free),
+            end=self.pointer.end(states, memory.tokens, free, start),
             types=self.kind(content),
             edges=self.edges(steps, content, given.steps, memory, before),
             parent_counts=self.parent_count(steps),
@@ -118,14 +122,17 @@ class StructureDecoder(nn.Module):
         columns: tuple[list[Tensor], ...] = ([], [], [])
         for i in range(self.layout.max_subtasks):
             state = self._states(chosen, spans[..., 1], memory)[:, -1:]
+            exists = torch.arange(i, device=device) < lengths[:, None]
+            free = self.free(spans, exists, memory)[:, -1:]
             if i and stops:
-                going = going & chooser.flip("stop", slot(i, 0), self.go_on(state)[:, 0, 0])
+                go_on = _possible(self.go_on(state)[..., 0], free.any(-1))
+                going = going & chooser.flip("stop", slot(i, 0), go_on[:, 0])
                 if not going.any():
                     break
             lengths = lengths + going
-            logits = self._start(state, _previous(spans[..., 1])[:, -1:], memory)
+            logits = self._start(state, _previous(spans[..., 1])[:, -1:], memory, free)
             start = chooser.choose("span", slot(i, 1), logits[:, 0])[:, None]
-            logits = self.pointer.end(state, memory.tokens, memory.mask, start)
+            logits = self.pointer.end(state, memory.tokens, free, start)
             end = chooser.choose("span", slot(i, 2), logits[:, 0])[:, None]
             span = torch.stack([start, end], -1)
             content = self._content(span, memory)
@@ -155,8 +162,16 @@ class StructureDecoder(nn.Module):
             x = layer(x, memory.tokens, bias)
         return self.norm(x)
 
-    def _start(self, states: Tensor, previous: Tensor, memory: InstructionMemory) -> Tensor:
-        return self.pointer.start(states, memory.tokens, memory.mask, _distance(previous, memory))
+    def free(self, spans: Tensor, exists: Tensor, memory: InstructionMemory) -> Tensor:
+        """(b, n + 1, t) bool: the tokens that a step may still have, after none, one, ... of the n steps before it."""
+        before = memory.mask[:, None].expand(-1, spans.shape[1] + 1, -1)
+        if self.overlapping:
+            return before
+        taken = (memory.inside(spans) & exists[..., None]).cumsum(1) > 0
+        return before & ~F.pad(taken, (0, 0, 1, 0))
+
+    def _start(self, states: Tensor, previous: Tensor, memory: InstructionMemory, free: Tensor) -> Tensor:
+        return self.pointer.start(states, memory.tokens, free, _distance(previous, memory))
 
     def _content(self, spans: Tensor, memory: InstructionMemory) -> Tensor:
         return self.pool(memory.words, memory.inside(spans))
@@ -166,6 +181,10 @@ class StructureDecoder(nn.Module):
 
     def _chosen(self, content: Tensor, types: Tensor) -> Tensor:
         return self.chosen(torch.cat([content, self.type_embedding(types)], -1))
+
+
+def _possible(logit: Tensor, possible: Tensor) -> Tensor:
+    return logit.masked_fill(~possible, IMPOSSIBLE)
 
 
 def _previous(ends: Tensor) -> Tensor:

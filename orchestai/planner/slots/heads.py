@@ -24,18 +24,25 @@ class SpanPointer(nn.Module):
         self.end_key = nn.Linear(width, width)
         self.end_distance = DistanceBias(1)
 
-    def start(self, state: Tensor, tokens: Tensor, mask: Tensor, distance: Tensor) -> Tensor:
-        """(b, n, t) logits from (b, n, d) states; `distance` (b, n, t) is that from the previous step's last token."""
-        logits = match(self.start_query(state), self.start_key(tokens)) + self.start_distance(distance)[..., 0]
-        return logits.masked_fill(~mask[:, None], IMPOSSIBLE)
+    def start(self, state: Tensor, tokens: Tensor, free: Tensor, distance: Tensor) -> Tensor:
+        """(b, n, t) logits from (b, n, d) states.
 
-    def end(self, state: Tensor, tokens: Tensor, mask: Tensor, start: Tensor) -> Tensor:
-        """(b, n, t) logits given (b, n) starts; nothing ends before it starts."""
+        Args:
+            free: (b, n, t) bool; the tokens that the step may have.
+            distance: (b, n, t) from the previous step's last token.
+        """
+        logits = match(self.start_query(state), self.start_key(tokens)) + self.start_distance(distance)[..., 0]
+        return logits.masked_fill(~free, IMPOSSIBLE)
+
+    def end(self, state: Tensor, tokens: Tensor, free: Tensor, start: Tensor) -> Tensor:
+        """(b, n, t) logits given (b, n) starts; nothing ends before it starts, or beyond a token that is not free."""
         at_start = tokens.gather(1, start[..., None].expand(-1, -1, tokens.shape[-1]))
         distance = torch.arange(tokens.shape[1], device=tokens.device) - start[..., None]
         logits = match(self.end_query(torch.cat([state, at_start], -1)), self.end_key(tokens))
         logits = logits + self.end_distance(distance)[..., 0]
-        return logits.masked_fill(~mask[:, None] | (distance < 0), IMPOSSIBLE)
+        taken = (~free).cumsum(-1)
+        unbroken = free & (taken == taken.gather(-1, start[..., None]))
+        return logits.masked_fill(~unbroken | (distance < 0), IMPOSSIBLE)
 
 
 class ReferenceMatcher(nn.Module):

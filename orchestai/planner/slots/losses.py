@@ -70,7 +70,7 @@ def supervised_loss(outputs: PlannerOutputs, targets: PlanTargets, lambda_dag: f
     n = steps.shape[1]
     losses = {name: cross_entropy(logits, target) for name, (logits, target) in choices(outputs, targets).items()}
     if "lengths" in targets:
-        losses["stop_loss"] = F.binary_cross_entropy_with_logits(*stops(outputs["go_on"], targets["lengths"]))
+        losses["stop_loss"] = stop_cross_entropy(outputs["go_on"], targets["lengths"])
     if "dependencies" in targets:
         losses["edge_loss"] = edge_cross_entropy(outputs["edge_logits"], targets["dependencies"], steps)
     ce_loss = torch.stack(list(losses.values())).sum()
@@ -107,6 +107,12 @@ def choices(outputs: PlannerOutputs, targets: PlanTargets) -> dict[str, tuple[Te
         none = outputs["fallback"].shape[-1] - 1
         found["fallback_loss"] = outputs["fallback"][:, :n], wanted.masked_fill(wanted == NO_WORKER, none)
     return found
+
+
+def stop_cross_entropy(go_on: Tensor, lengths: Tensor) -> Tensor:
+    """Mean over all decisions to go on or stop; 0 where there is none, as plans have at most one step."""
+    logits, wanted = stops(go_on, lengths)
+    return F.binary_cross_entropy_with_logits(logits, wanted) if len(wanted) else go_on.sum() * 0
 
 
 def stops(go_on: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

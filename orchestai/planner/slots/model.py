@@ -173,7 +173,8 @@ class PlannerModel(nn.Module):
             structure = self.decoder(memory, given) if explore & STRUCTURE else None
             selection = self.selector(memory, self.card_features, given)
         layout = self.decoder.layout
-        mask = explored(given, memory.lengths, len(self.cards), explore, layout)
+        free = self.decoder.free(given.spans, given.steps, memory)
+        mask = explored(given, free, len(self.cards), explore, layout)
         return score(structure, selection, given, mask, temperature, layout)
 
     @property
@@ -213,7 +214,8 @@ class PlannerModel(nn.Module):
         batch = self.selector.select(memory, self.card_features, structure, chooser)
         logp = None
         if sample is not None:
-            mask = explored(batch, memory.lengths, len(self.cards), sample.explore, layout)
+            free = self.decoder.free(batch.spans, batch.steps, memory)
+            mask = explored(batch, free, len(self.cards), sample.explore, layout)
             logp = (chooser.logp * mask).cpu()
         return self.finish(instructions, encoded, batch, structure.edge_logits, logp)
 
@@ -234,9 +236,10 @@ class PlannerModel(nn.Module):
         plans = []
         for i, (row, odds) in enumerate(zip(decisions.rows(), edge_logits.cpu(), strict=True)):
             edges = repair(row.edges, odds[: row.length, : row.length])
+            workflow = self._workflow(instructions[i], encoded[i], row, edges)
             plan = Plan(
-                workflow=self._workflow(instructions[i], encoded[i], row, edges),
-                raw_valid=is_acyclic(row.edges),
+                workflow=workflow,
+                raw_valid=is_acyclic(row.edges) and not workflow.repeats(),
                 decisions=row,
                 logp=None if logp is None else logp[i],
             )
