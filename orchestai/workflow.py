@@ -126,7 +126,7 @@ class Workflow(BaseModel):
         return needed
 
     def repeats(self) -> bool:
-        """Whether a subtask stands here twice: the same words and type, with the same parents or the other as parent."""
+        """Whether two subtasks have the same words and type, and the same parents or one the other as parent."""
         return any(
             a.instruction == b.instruction
             and (a.span, a.task_type) == (b.span, b.task_type)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from orchestai.execution.signature import STEP, entry_point
 from orchestai.sandbox.fences import unfenced
+from orchestai.syntax import parse_python
 from orchestai.tasks.task import Task
-from orchestai.workflow import Workflow
+from orchestai.workflow import Subtask, Workflow
 
 LOADER = f'''\
 def load(source):
@@ -35,8 +36,9 @@ def assemble(task: Task, workflow: Workflow, outputs: Mapping[str, str], kind: L
     `sink`: the answer of the last sink, below the task's imports and signature if the suite gives them, so that an
     import that the answer leaves out is there (BigCodeBench calls such scores calibrated). `dataflow`: a program that
     defines `task.entry_point`, in which each subtask is a function and each edge an argument: roots get the task's
-    parameters, the others their parents' values in the order of `depends_on`; the value of the last sink is returned.
-    Subtasks that the last sink does not need are left out.
+    parameters, the others their parents' values in the order of `depends_on`, and whatever of the task's parameters
+    their functions require by name after these; the value of the last sink is returned. Subtasks that the last sink
+    does not need are left out.
     The only subtask of a workflow answers for the whole task: its source is the program.
 
     Args:
@@ -74,10 +76,9 @@ def _compose(task: Task, workflow: Workflow, outputs: Mapping[str, str], last: s
     number = {subtask.id: i for i, subtask in enumerate(workflow.subtasks, start=1)}
     steps = [subtask for subtask in workflow.order() if subtask.id in needed]
     arguments = {
-        subtask.id: [f"value_{number[parent]}" for parent in subtask.depends_on] or list(entry.values)
-        for subtask in steps
+        subtask.id: _arguments(subtask, number, entry.values, outputs.get(subtask.id, "")) for subtask in steps
     }
-    uses = Counter(value for values in arguments.values() for value in values)
+    uses = Counter(value for values in arguments.values() for value in values.values())
     shared = any(count > 1 for count in uses.values())
 
     parts = [entry.preamble] if entry.preamble else []
@@ -89,11 +90,34 @@ def _compose(task: Task, workflow: Workflow, outputs: Mapping[str, str], last: s
         parts.append(f"# {title}\nstep_{number[subtask.id]} = load({_literal(outputs.get(subtask.id, ''))})\n")
     body = []
     for subtask in steps:
-        given = ", ".join(_own(value) if uses[value] > 1 else value for value in arguments[subtask.id])
+        given = ", ".join(
+            f"{name}=" * isinstance(name, str) + (_own(value) if uses[value] > 1 else value)
+            for name, value in arguments[subtask.id].items()
+        )
         body.append(f"    value_{number[subtask.id]} = step_{number[subtask.id]}({given})")
     body.append(f"    return value_{number[last]}")
     parts.append("\n".join([f"def {task.entry_point}({entry.arguments}):", *body]) + "\n")
     return "\n\n".join(parts)
+
+
+def _arguments(subtask: Subtask, number: Mapping[str, int], given: Sequence[str], source: str) -> dict[int | str, str]:
+    """What a step is called with, by the place or the name of its parameter."""
+    if not subtask.depends_on:
+        return dict(enumerate(given))
+    values: dict[int | str, str] = {i: f"value_{number[parent]}" for i, parent in enumerate(subtask.depends_on)}
+    return values | {name: name for name in _required(source)[len(values) :] if name in given}
+
+
+def _required(source: str) -> list[str]:
+    """Names of the parameters without a default of the function `step` in a worker's source, if there is one."""
+    try:
+        body = parse_python(source).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return []
+    for node in body:
+        if isinstance(node, ast.FunctionDef) and node.name == STEP:
+            return [each.arg for each in node.args.args[: len(node.args.args) - len(node.args.defaults)]]
+    return []
 
 
 def _own(value: str) -> str:

@@ -34,6 +34,8 @@ class Plan:
         text: the plan as it was written, where it was written as text.
         decomposed_by: who split a task for which nobody knows a reference decomposition, where another planner gave the
             workers.
+        confidence: the chance in [0, 1] that steps and edges are right; None where nobody knows.
+        planned_by: who made it in place of a planner that was not sure enough; empty where it was sure.
         truncated: of a plan as text, whether the sampler cut it off before it ended.
     """
 
@@ -47,6 +49,8 @@ class Plan:
     truncated: bool = False
     text: str = ""
     decomposed_by: str = ""
+    confidence: float | None = None
+    planned_by: str = ""
 
 
 class Planner(Protocol):

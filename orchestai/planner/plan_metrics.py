@@ -152,6 +152,17 @@ def is_exact(planned: Workflow, reference: Workflow, match: Match) -> bool:
     )
 
 
+def is_right(planned: Workflow, reference: Workflow) -> bool:
+    """Whether every step has at least half of its words in common with one of the reference, and the edges are its.
+
+    What is in common is measured as intersection over union; see `match_spans`.
+    """
+    match = match_spans(planned, reference)
+    if not len(match) == len(planned) == len(reference):
+        return False
+    return {(match[a], match[b]) for a, b in edges_of(planned)} == edges_of(reference)
+
+
 def same_workers(planned: Workflow, reference: Workflow, match: Match) -> bool:
     """Whether every matched step asks the same worker first as in the reference, unless that leaves it open."""
     return all(reference.subtasks[j].worker in ("", planned.subtasks[i].worker) for i, j in match.items())

@@ -34,6 +34,12 @@ class SlotLayout:
         return _STEP + _FALLBACK * self.max_fallbacks
 
     @property
+    def kinds(self) -> tuple[DecisionKind, ...]:
+        """Kind of each slot's decision."""
+        edge: DecisionKind = "edge"
+        return self.step_kinds * self.max_subtasks + (edge,) * self.max_subtasks**2
+
+    @property
     def slots(self) -> int:
         return self.max_subtasks * (len(self.step_kinds) + self.max_subtasks)
 

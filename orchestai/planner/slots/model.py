@@ -15,6 +15,7 @@ from orchestai.config import CACHE_DIR, PlannerConfig
 from orchestai.errors import UserError
 from orchestai.lm.length_batches import length_batches
 from orchestai.planner.base import Plan
+from orchestai.planner.slots.confidence import PlanConfidence, sureness
 from orchestai.planner.slots.dag import is_acyclic, repair
 from orchestai.planner.slots.decisions import STRUCTURE, Chooser, DecisionBatch, explored
 from orchestai.planner.slots.decoder import StructureDecoder
@@ -63,6 +64,7 @@ class PlannerModel(nn.Module):
         self.reader = InstructionReader(self.encoder.width, config)
         self.decoder = StructureDecoder(config)
         self.selector = WorkerSelector(features.shape[1], config)
+        self.confidence = PlanConfidence()
         self.linker = None
         if config.linker is not None:
             self.linker = EdgePredictor(config.linker, self.encoder, config.max_subtasks, cache_dir)
@@ -213,11 +215,32 @@ class PlannerModel(nn.Module):
             memory = memory[place]
         batch = self.selector.select(memory, self.card_features, structure, chooser)
         logp = None
+        if sample is None and self.confidence.is_known:
+            chances = self.confidence(self._sureness(memory, batch)).tolist()
+            plans = self.finish(instructions, encoded, batch, structure.edge_logits)
+            return [replace(plan, confidence=chance) for plan, chance in zip(plans, chances, strict=True)]
         if sample is not None:
             free = self.decoder.free(batch.spans, batch.steps, memory)
             mask = explored(batch, free, len(self.cards), sample.explore, layout)
             logp = (chooser.logp * mask).cpu()
         return self.finish(instructions, encoded, batch, structure.edge_logits, logp)
+
+    @torch.no_grad()
+    def sureness(self, instructions: Sequence[str], decisions: Sequence[Decisions]) -> Tensor:
+        """(plans, features) that `PlanConfidence` learns from."""
+        rows = []
+        with self.without_dropout():
+            for instruction, one in zip(instructions, decisions, strict=True):
+                memory = self.read([self.encoder.encode(instruction)])
+                rows.append(self._sureness(memory, DecisionBatch.collate([one], memory.mask.device)))
+        return torch.cat(rows)
+
+    def _sureness(self, memory: InstructionMemory, given: DecisionBatch) -> Tensor:
+        layout = self.decoder.layout
+        free = self.decoder.free(given.spans, given.steps, memory)
+        mask = explored(given, free, len(self.cards), frozenset({"stop", "span", "edge"}), layout)
+        logits, selection = self.decoder(memory, given), self.selector(memory, self.card_features, given)
+        return sureness(score(logits, selection, given, mask, 1.0, layout), given.lengths, layout)
 
     def finish(
         self,

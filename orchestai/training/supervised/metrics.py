@@ -121,6 +121,22 @@ def count_plans(plans: Sequence[Plan], outputs: PlannerOutputs, targets: PlanTar
         count_exact(made, wanted, running)
 
 
+def reference_plans(targets: PlanTargets) -> list[Workflow | None]:
+    """The plans to imitate, as steps at places in the instruction; None where the place of one is not known."""
+    plans: list[Workflow | None] = []
+    for n, spans, edges in zip(targets["lengths"], targets["spans"], targets["dependencies"], strict=True):
+        places = [tuple(span) for span in spans[:n].tolist()]
+        parents = [edges[:n, j].nonzero().flatten().tolist() for j in range(n)]
+        known = all(IGNORE not in place for place in places)
+        steps = [
+            Subtask(id=str(j), instruction="", span=place, depends_on=tuple(map(str, parents[j])))
+            for j, place in enumerate(places)
+            if known
+        ]
+        plans.append(Workflow(steps) if known else None)
+    return plans
+
+
 def _as_workflow(edges: Tensor, *choices: Tensor) -> Workflow:
     """Steps whose words, types and workers are called by their tokens and indices, or open where those are not known.
 

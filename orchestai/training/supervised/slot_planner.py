@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from orchestai.data.training_file import TrainingExample
 from orchestai.errors import UserError
 from orchestai.lm.length_batches import length_batches
 from orchestai.planner.checkpoint import read_checkpoint, save_planner
+from orchestai.planner.plan_metrics import is_right
 from orchestai.planner.slots.encoder import UnreadableTextError
 from orchestai.planner.slots.losses import GivenEdges, PlannerOutputs, given_edges_loss
 from orchestai.planner.slots.model import PlannerModel
@@ -24,9 +25,17 @@ from orchestai.training.malloc_trim import FreedMemory
 from orchestai.training.optimizers import open_optimizer
 from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset
 from orchestai.training.supervised.epochs import Epochs, short
-from orchestai.training.supervised.metrics import EdgeCounts, RunningMean, count_heads, count_links, count_plans
+from orchestai.training.supervised.metrics import (
+    EdgeCounts,
+    RunningMean,
+    count_heads,
+    count_links,
+    count_plans,
+    reference_plans,
+)
 from orchestai.training.supervised.mixture_sampling import draw
 from orchestai.training.supervised.run import RunState, Setup, split_examples
+from orchestai.types import Decisions
 from orchestai.workers.pool import worker_cards
 
 
@@ -117,8 +126,9 @@ class Imitation(Epochs):
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
-        """Losses and metrics on the validation set, without dropout."""
+        """Losses and metrics on the validation set, without dropout; the planner's confidence is fitted to it."""
         running, edges = RunningMean(), EdgeCounts()
+        judged: list[tuple[str, Decisions, bool]] = []
         self.planner.eval()
         for rows in self._validation_batches():
             instructions, targets = self._batch(self.validation, rows)
@@ -128,10 +138,24 @@ class Imitation(Epochs):
             else:
                 outputs, losses = self._decode(instructions, targets)
                 count_heads(outputs, targets, running, edges)
-                count_plans(self.planner.plan_instructions(instructions), outputs, targets, running)
+                made = self.planner.plan_instructions(instructions)
+                count_plans(made, outputs, targets, running)
+                judged += [
+                    (instruction, plan.decisions, is_right(plan.workflow, reference))
+                    for instruction, plan, reference in zip(instructions, made, reference_plans(targets), strict=True)
+                    if plan.workflow is not None and isinstance(plan.decisions, Decisions) and reference is not None
+                ]
             for name, value in losses.items():
                 running.add(short("val", name), value.item(), len(rows))
+        self._calibrate(judged)
         return {**running.means(), **edges.metrics()}
+
+    def _calibrate(self, judged: Sequence[tuple[str, Decisions, bool]]) -> None:
+        """Learn how likely the planner is right from its plans for what it has not learned."""
+        if judged:
+            instructions, decisions, right = zip(*judged, strict=True)
+            features = self.planner.sureness(instructions, decisions)
+            self.planner.confidence.fit(features, torch.tensor(right, device=features.device))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from `state_dict` merged with the planner's `model_state_dict`."""

@@ -1,0 +1,82 @@
+"""How likely a plan is right: a logistic regression on how sure the planner was of what makes it up."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from orchestai.planner.slots.decisions import SlotLayout
+from orchestai.types import DecisionKind, Scores
+
+_KINDS: tuple[tuple[DecisionKind, ...], ...] = (("stop",), ("span",), ("edge",))
+_FEATURES = len(_KINDS) + 3
+_RIDGE = 1.0
+"""Pull of the coefficients towards 0, in examples: with few plans to learn from, confidence stays near their mean."""
+_FEWEST = 20
+"""Plans below which nothing is learned."""
+
+
+class PlanConfidence(nn.Module):
+    """Learns from plans whose references are known, and which the planner has not learned from.
+
+    It is fitted to plans right and wrong, not trained with the planner; until then nobody knows a confidence. Platt
+    (1999) does the same to the margin of a classifier.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.coefficients: Tensor
+        self.center: Tensor
+        self.scale: Tensor
+        self.known: Tensor
+        self.register_buffer("known", torch.tensor(False))
+        self.register_buffer("coefficients", torch.zeros(_FEATURES + 1))
+        self.register_buffer("center", torch.zeros(_FEATURES))
+        self.register_buffer("scale", torch.ones(_FEATURES))
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.known)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(b, features) give (b,) chances of being right."""
+        return torch.sigmoid(self._design(features) @ self.coefficients.double()).float()
+
+    @torch.no_grad()
+    def fit(self, features: Tensor, right: Tensor) -> None:
+        """Learn from (b, features) and (b,) bool by Newton's method; too few plans change nothing."""
+        if len(right) < _FEWEST:
+            return
+        self.center.copy_(features.mean(0))
+        self.scale.copy_(features.std(0).clamp(min=1e-3))
+        x, y = self._design(features), right.double()
+        ridge = torch.eye(x.shape[1], dtype=x.dtype, device=x.device) * _RIDGE
+        ridge[-1, -1] = 1e-6
+        w = x.new_zeros(x.shape[1])
+        for _ in range(50):
+            p = torch.sigmoid(x @ w)
+            gradient = x.T @ (p - y) + ridge @ w
+            step = torch.linalg.solve((x.T * (p * (1 - p))) @ x + ridge, gradient)
+            w = w - step
+            if step.abs().max() < 1e-8:
+                break
+        self.coefficients.copy_(w)
+        self.known.fill_(True)
+
+    def _design(self, features: Tensor) -> Tensor:
+        return F.pad((features - self.center) / self.scale, (0, 1), value=1.0).double()
+
+
+def sureness(scores: Scores, lengths: Tensor, layout: SlotLayout) -> Tensor:
+    """(b, features) of b plans: how sure their decisions were by kind and at worst, per step, and how many steps.
+
+    Args:
+        scores: of the decisions that make up steps and edges.
+        lengths: (b,) number of steps.
+    """
+    kinds = layout.kinds
+    by_kind = [scores.logp[:, [kind in some for kind in kinds]].sum(-1) for some in _KINDS]
+    worst, steps = scores.logp.amin(-1), lengths.float()
+    doubts = [torch.log1p(-total) for total in (*by_kind, worst)]
+    return torch.stack([*doubts, torch.stack(by_kind).sum(0) / steps, steps], -1)
