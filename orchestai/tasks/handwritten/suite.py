@@ -15,7 +15,10 @@ from orchestai.tasks.task import Task
 
 NAME = "handwritten"
 HANDS: dict[str, tuple[str, ...]] = {
-    "train": ("edith", "henrik", "jules", "noor", "olu", "ravi", "tomasz", "wei"),
+    "train": (
+        *("edith", "henrik", "ines", "jules", "lena", "noor"),
+        *("olu", "pavel", "ravi", "sam", "tomasz", "wei"),
+    ),
     "validation": ("mara",),
     "test": ("carmen",),
 }
