@@ -138,8 +138,8 @@ class Orchestrator:
         contract = contract or self.config.contract
         task = self._task(instruction, answer)
         with self._reserve_planning(task, contract) as reservation:
-            _, fitted = await self._plan_in_time(task, contract, Clock(contract.deadline_s), reservation)
-        return self._planned(fitted)
+            plan, fitted = await self._plan_in_time(task, contract, Clock(contract.deadline_s), reservation)
+        return self._planned(plan, fitted)
 
     async def run(
         self,
@@ -287,10 +287,11 @@ class Orchestrator:
         scorer = UNIT_TESTS if program else EXACT
         return Task(task_id=uuid.uuid4().hex[:12], suite="run", instruct_prompt=instruction, scorer=scorer)
 
-    def _planned(self, fitted: FittedPlan) -> PlanReady:
+    def _planned(self, plan: Plan, fitted: FittedPlan) -> PlanReady:
         return PlanReady(
             workflow=fitted.workflow,
-            planner=self._planning.planner.name,
+            planner=plan.planned_by or self._planning.planner.name,
+            confidence=plan.confidence,
             reserved_usd=fitted.bounds.cost_usd,
             changes=fitted.changes,
         )
@@ -301,7 +302,8 @@ class Orchestrator:
             plan, fitted = await self._plan_in_time(task, contract, clock, reservation)
             planning_ms = clock.milliseconds()
             self._reserve(reservation, fitted)
-            listen(self._planned(fitted))
+            planned = self._planned(plan, fitted)
+            listen(planned)
             budget = RunBudget(contract, reservation, fitted.bounds)
             try:
                 execution = await executor.run(task, fitted.workflow, terms=Terms(budget, clock.deadline, listen))
@@ -313,7 +315,8 @@ class Orchestrator:
             run_id=run_id,
             status=_status(execution),
             contract=contract,
-            planner=self._planning.planner.name,
+            planner=planned.planner,
+            confidence=planned.confidence,
             planning=plan.usage,
             planning_ms=planning_ms,
             changes=fitted.changes,

@@ -96,7 +96,6 @@ async def _run(
         if as_json:
             result = await orchestrator.run(instruction, answer=kind)
         else:
-            say(f"planner: {orchestrator.planner}")
             with RunView() as view:
                 result = await orchestrator.run(instruction, answer=kind, listen=view.listen)
             show_receipt(result.receipt)

@@ -46,7 +46,8 @@ class RunView:
         if isinstance(event, PlanReady):
             self._workflow = event.workflow
             steps = "1 step" if len(event.workflow) == 1 else f"{len(event.workflow)} steps"
-            plan = f"plan: {steps}, at most {event.reserved_usd:.6g} USD"
+            sure = "" if event.confidence is None else f", right with a chance of {event.confidence:.2f}"
+            plan = f"plan by {event.planner}: {steps}{sure}, at most {event.reserved_usd:.6g} USD"
             console.print("; ".join([plan, *event.changes]), highlight=False, markup=False, soft_wrap=True)
         elif isinstance(event, NodeStarted):
             self._set(event.node, "ready")

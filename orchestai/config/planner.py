@@ -157,5 +157,12 @@ class PlannerConfig(Section):
     """Dropout in phase 1; phase 2 always runs without."""
     max_tokens: int = Field(512, ge=16)
     """Longest instruction in encoder tokens; a longer one is refused, not cut."""
+    min_confidence: float = Field(0.5, ge=0, le=1)
+    """Below this chance that its steps and edges are right, `run` does not follow a plan, but asks the next of
+    `fallback`. The chance is fitted in phase 1 to plans that were not learned from."""
+    fallback: tuple[str, ...] = ("whole",)
+    """Who plans, in this order, what the checkpoint is not sure of: checkpoints, other names that `collect --planner`
+    takes, and `whole`, the instruction as one step for the cascade or the dearest worker. Empty: its plan is followed
+    in any case."""
     allow_new_pool: bool = False
     """Plan for a pool other than the one in the checkpoint (workers are matched by their cards)."""

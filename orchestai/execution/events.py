@@ -20,7 +20,8 @@ class PlanReady(_Event):
     """There is a plan that keeps the contract.
 
     Attributes:
-        planner: who made it.
+        planner: who made it; where another was not sure of its own, also why.
+        confidence: the chance that its steps and edges are right; None where nobody knows.
         reserved_usd: its worst case, which is set aside.
         changes: what was changed of it to keep the contract.
     """
@@ -28,6 +29,7 @@ class PlanReady(_Event):
     type: Literal["planned"] = "planned"
     workflow: Workflow
     planner: str
+    confidence: float | None = None
     reserved_usd: float
     changes: tuple[str, ...] = ()
 

@@ -57,7 +57,8 @@ class Receipt(_Part):
     Attributes:
         status: `complete`; `partial` where the deadline came before the plan was done, `failed` where there is no
             answer.
-        planner: who made the plan.
+        planner: who made the plan; where another was not sure of its own, also why.
+        confidence: the chance that its steps and edges are right; None where nobody knows.
         planning: what models were paid to make it; None where the planner computes for itself.
         planning_ms: how long that took.
         changes: what was changed of the plan to keep the contract.
@@ -76,6 +77,7 @@ class Receipt(_Part):
     status: Literal["complete", "partial", "failed"]
     contract: Contract
     planner: str
+    confidence: float | None = None
     planning: Usage | None = None
     planning_ms: float = 0.0
     changes: tuple[str, ...] = ()

@@ -11,13 +11,16 @@ from importlib import import_module
 
 from orchestai.config import PlannerConfig, WorkersConfig
 from orchestai.errors import UserError
-from orchestai.planner.base import Plan
+from orchestai.planner.base import Plan, Planner
 from orchestai.planner.baselines.few_shot import FewShotPlanner
 from orchestai.planner.baselines.reference import WholePlanner
 from orchestai.planner.checkpoint_files import fingerprint_of, is_checkpoint
 from orchestai.planner.registry import planner_for
 from orchestai.tasks.task import Task
 from orchestai.workers.pool import WorkerPool
+
+WHOLE = "whole"
+"""In `planner.fallback`: the whole instruction as one step."""
 
 
 def _nothing(task: Task) -> float:
@@ -89,11 +92,25 @@ async def open_planner(
     return ServedPlanner(checkpoint, planner.plan)
 
 
+def _fallback(name: str, settings: PlannerConfig, workers: WorkersConfig, pool: WorkerPool) -> Planner:
+    if name == WHOLE:
+        return _whole(workers, pool)[1]
+    try:
+        return planner_for(name, settings, workers, pool, 0)(0)
+    except UserError as error:
+        raise UserError(str(error).replace("--planner", "planner.fallback:", 1)) from None
+
+
 def _without_checkpoint(workers: WorkersConfig, pool: WorkerPool) -> ServedPlanner:
+    name, planner = _whole(workers, pool)
+    return ServedPlanner(f"no checkpoint: {name}", planner.plan)
+
+
+def _whole(workers: WorkersConfig, pool: WorkerPool) -> tuple[str, WholePlanner]:
+    """Who asks workers for whole tasks, and what that is in words."""
     if workers.cascade:
         first, *others = workers.cascade
-        name = f"no checkpoint: the whole instruction to the cascade {' > '.join(workers.cascade)}"
-        return ServedPlanner(name, WholePlanner(first, others).plan)
+        cascade = " > ".join(workers.cascade)
+        return f"the whole instruction to the cascade {cascade}", WholePlanner(first, others)
     dearest = max(pool.cards, key=lambda card: card.price_usd)
-    name = f"no checkpoint and no workers.cascade: the whole instruction to {dearest.name}, the dearest worker"
-    return ServedPlanner(name, WholePlanner(dearest.name).plan)
+    return f"the whole instruction to {dearest.name}, the dearest worker", WholePlanner(dearest.name)

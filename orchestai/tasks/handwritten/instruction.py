@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from orchestai.syntax import parse_python
 from orchestai.workflow import Subtask, Workflow
 
 OTHER = "other"
@@ -97,6 +100,8 @@ class HandwrittenInstruction(BaseModel):
         """The tests as a `unittest.TestCase`."""
         lines = [IMPORTS, "import unittest", "\n\nclass TestCases(unittest.TestCase):"]
         for number, test in enumerate(self.tests, start=1):
-            call, expected = test.split(" == ", 1)
+            equal = parse_python(test, "eval").body
+            assert isinstance(equal, ast.Compare)
+            call, expected = ast.unparse(equal.left), ast.unparse(equal.comparators[0])
             lines += [f"    def test_{number}(self):", f"        self.assertEqual({call}, {expected})", ""]
         return "\n".join(lines)

@@ -1,0 +1,252 @@
+"""What planners make of instructions in natural wording, and of compositions longer than any they learned from.
+
+    python -m benchmarks.natural FILE --checkpoint CHECKPOINT... [--json FILE]
+
+FILE has one task a line, with BigCodeBench's fields, and `steps` (id, span in the instruction, perhaps acceptable other
+spans) and `edges` between them; the functions of its `canonical_solution` are the steps'. One checkpoint per seed:
+figures are means over tasks of the means over checkpoints, with 95 % bootstrap intervals over tasks.
+
+`steps_right`: as many steps as the reference. `plan_right`: also each with at least half of the words of one of its
+steps (intersection over union), and its edges. `success`: the plan is executed by a worker that answers a step with the
+task's own function where the words match, and fails otherwise. `longer`: the composition suite's tasks of six steps,
+whose plans are executed by the configured workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from orchestai.config import Config, load_config
+from orchestai.evaluation.statistics import bootstrap_mean
+from orchestai.execution.judging import JudgingExecutor
+from orchestai.execution.runtime import Runtime, open_runtime
+from orchestai.planner.base import Plan
+from orchestai.planner.checkpoint import load_planner
+from orchestai.planner.plan_metrics import is_exact, is_right, match_spans
+from orchestai.storage import artifacts
+from orchestai.tasks import load_suite
+from orchestai.tasks.task import Task
+from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
+from orchestai.workflow import Subtask, Workflow
+
+_BINS = 5
+"""Of equally many plans, between which confidence is compared with what is right."""
+Scores = dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class NaturalTask:
+    """A task with its steps.
+
+    Attributes:
+        spans: for each step the [start, end) offsets of its words, then others that are right too.
+        arguments: for each step what its function is called with: a step's place, or the name of a parameter.
+        source: the program's functions `step_1`, ...
+    """
+
+    task: Task
+    spans: tuple[tuple[tuple[int, int], ...], ...]
+    edges: frozenset[tuple[int, int]]
+    arguments: tuple[tuple[int | str, ...], ...]
+    source: str
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> NaturalTask:
+        place = {step["id"]: i for i, step in enumerate(record["steps"])}
+        program = ast.parse(record["canonical_solution"])
+        entry = next(n for n in program.body if isinstance(n, ast.FunctionDef) and n.name == record["entry_point"])
+        arguments, values = {}, dict[str, int]()
+        for node in entry.body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                called, given = ast.unparse(node.value.func), map(ast.unparse, node.value.args)
+                step = int(called.removeprefix("step_")) - 1
+                arguments[step] = tuple(values.get(name, name) for name in given)
+                values[ast.unparse(node.targets[0])] = step
+        return cls(
+            task=Task(
+                task_id=record["task_id"],
+                suite="natural",
+                instruct_prompt=record["instruct_prompt"],
+                canonical_solution=record["canonical_solution"],
+                test=record["test"],
+                entry_point=record["entry_point"],
+                parameters=tuple(each.arg for each in entry.args.args),
+            ),
+            spans=tuple(
+                tuple(map(tuple, [step["span"], *step.get("acceptable", [])]))  # type: ignore[misc]
+                for step in record["steps"]
+            ),
+            edges=frozenset((place[a], place[b]) for a, b in record["edges"]),
+            arguments=tuple(arguments[i] for i in range(len(record["steps"]))),
+            source=ast.unparse([node for node in program.body if node is not entry]),  # type: ignore[arg-type]
+        )
+
+    def reference(self, planned: Workflow) -> Workflow:
+        """The right plan; each step has that of its right spans which some planned step comes nearest to."""
+        places = [subtask.span or (0, 0) for subtask in planned.subtasks]
+        return Workflow(
+            [
+                Subtask(
+                    id=str(i),
+                    instruction="",
+                    span=max(right, key=lambda span: max(_overlap(span, place) for place in places)),
+                    depends_on=tuple(str(a) for a, b in sorted(self.edges) if b == i),
+                )
+                for i, right in enumerate(self.spans)
+            ]
+        )
+
+
+def _overlap(a: tuple[int, int], b: tuple[int, int]) -> float:
+    return max(0, min(a[1], b[1]) - max(a[0], b[0])) / (max(a[1], b[1]) - min(a[0], b[0]))
+
+
+class StepFunctions:
+    """Workers that know the task's program: they answer a planned step whose words are those of one of its steps."""
+
+    def __init__(self, natural: NaturalTask, planned: Workflow) -> None:
+        self._natural = natural
+        self._planned = planned
+        self._match = match_spans(planned, natural.reference(planned))
+
+    def worst_case(self, name: str, request: Request) -> WorstCase:
+        return WorstCase()
+
+    async def answer(self, name: str, request: Request) -> Answer:
+        place = next(i for i, subtask in enumerate(self._planned.subtasks) if subtask.id == name)
+        step = self._match.get(place)
+        if step is None or request.signature is None:
+            raise WorkerError(f"{request.instruction!r} is no step of this task")
+        return Answer(text=self._program(place, step, request.signature.name))
+
+    def _program(self, place: int, step: int, name: str) -> str:
+        """The step's function, which takes what the planned step hands it, and what it names of the task's input."""
+        parents = [self._match.get(parent, -1) for parent in self._planned.dependencies()[place]]
+        inputs = [f"value_{parent}" if parent >= 0 else "_" for parent in parents]
+        wanted = [f"value_{a}" if isinstance(a, int) else a for a in self._natural.arguments[step]]
+        taken = [a for a in self._natural.task.parameters if not parents or a in wanted]
+        head = f"def {name}({', '.join([*dict.fromkeys(inputs), *taken])}):"
+        return f"{self._natural.source}\n\n{head}\n    return step_{step + 1}({', '.join(wanted)})\n"
+
+
+def assigned_to_itself(workflow: Workflow) -> Workflow:
+    """Each step is asked of the worker of its own name, so that `StepFunctions` knows which it is asked."""
+    return workflow.replace({s.id: {"worker": s.id, "fallback": ()} for s in workflow.subtasks})
+
+
+async def natural(tasks: Sequence[NaturalTask], plans: Sequence[Plan], runtime: Runtime, config: Config) -> Scores:
+    """One value per task of each figure."""
+    scores: Scores = {key: [] for key in ("steps_right", "plan_right", "overlapping", "success")}
+    for one, plan in zip(tasks, plans, strict=True):
+        planned = plan.workflow
+        places = [s.span for s in planned.subtasks if s.span is not None] if planned is not None else []
+        scores["steps_right"].append(float(len(places) == len(one.spans)))
+        scores["plan_right"].append(float(planned is not None and is_right(planned, one.reference(planned))))
+        scores["overlapping"].append(
+            float(any(a < d and c < b for i, (a, b) in enumerate(places) for c, d in places[:i]))
+        )
+        scores["success"].append(await _success(one, planned, runtime, config) if planned is not None else 0.0)
+    return scores
+
+
+async def _success(one: NaturalTask, planned: Workflow, runtime: Runtime, config: Config) -> float:
+    planned = assigned_to_itself(planned)
+    execution = config.execution.model_copy(update={"assembler": "dataflow"})
+    judged = await JudgingExecutor(StepFunctions(one, planned), runtime.sandbox, execution).execute(one.task, planned)
+    return float(judged.success or 0)
+
+
+async def longer(plans: Sequence[Plan], tasks: Sequence[Task], runtime: Runtime) -> Scores:
+    """One value per composition of each figure."""
+    scores: Scores = {"exact": [], "success": []}
+    for task, plan in zip(tasks, plans, strict=True):
+        planned, wanted = plan.workflow, task.reference
+        assert wanted is not None
+        exact = planned is not None and is_exact(planned, wanted, match_spans(planned, wanted))
+        scores["exact"].append(float(exact))
+    executions = [runtime.executor.execute(t, p.workflow) for t, p in zip(tasks, plans, strict=True) if p.workflow]
+    done = iter(await asyncio.gather(*executions))
+    scores["success"] = [float(next(done).success or 0) if plan.workflow else 0.0 for plan in plans]
+    return scores
+
+
+def calibration_error(confidence: Sequence[float], right: Sequence[float]) -> float:
+    """Expected calibration error over bins of equally many plans (Naeini et al. 2015)."""
+    order = np.argsort(confidence)
+    bins = np.array_split(order, min(_BINS, len(order)))
+    gaps = [abs(np.mean(np.array(confidence)[b]) - np.mean(np.array(right)[b])) * len(b) for b in bins]
+    return float(sum(gaps) / len(order))
+
+
+async def measure(config: Config, file: Path, checkpoints: Sequence[Path], limit: int | None) -> dict[str, Any]:
+    tasks = [NaturalTask.of(json.loads(line)) for line in file.read_text().splitlines() if line.strip()]
+    compositions = load_suite("composition").split("longer")[:limit]
+    found: dict[str, list[Scores]] = {"natural": [], "longer": []}
+    confidences: list[tuple[float, float]] = []
+    async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
+        for checkpoint in checkpoints:
+            planner = load_planner(checkpoint, config.planner, config.workers)
+            plans = planner.plan([one.task for one in tasks])
+            found["natural"].append(await natural(tasks, plans, runtime, config))
+            right = found["natural"][-1]["plan_right"]
+            confidences += [(p.confidence, r) for p, r in zip(plans, right, strict=True) if p.confidence is not None]
+            if compositions:
+                found["longer"].append(await longer(planner.plan(compositions), compositions, runtime))
+    figures: dict[str, Any] = {
+        name: {key: _interval([scores[key] for scores in seeds]) for key in seeds[0]}
+        for name, seeds in found.items()
+        if seeds
+    }
+    if confidences:
+        figures["natural"]["confidence"] = {
+            "calibration_error": calibration_error(*zip(*confidences, strict=True)),
+            "mean": float(np.mean([c for c, _ in confidences])),
+            "pairs": confidences,
+        }
+    return figures | {"tasks": len(tasks), "compositions": len(compositions), "checkpoints": len(checkpoints)}
+
+
+def _interval(seeds: Sequence[Sequence[float]]) -> dict[str, Any]:
+    interval = bootstrap_mean(np.mean(np.array(seeds), axis=0))
+    each = [float(np.mean(one)) for one in seeds]
+    return {"mean": interval.mean, "low": interval.low, "high": interval.high, "each": each}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--checkpoint", type=Path, nargs="+", required=True, help="one per seed")
+    parser.add_argument("--config", default="config.yaml")
+    parser.add_argument("--longer", type=int, help="compositions of six steps (all of them); 0 leaves them out")
+    parser.add_argument("--json", type=Path)
+    args, overrides = parser.parse_known_args()
+    config = load_config(args.config, overrides)
+    figures = asyncio.run(measure(config, args.file, args.checkpoint, args.longer))
+    table = Table("figure", "mean %", "95 %", "each checkpoint")
+    for name in ("natural", "longer"):
+        for key, value in figures.get(name, {}).items():
+            if "low" in value:
+                bounds = f"{100 * value['low']:.1f} to {100 * value['high']:.1f}"
+                each = ", ".join(f"{100 * one:.1f}" for one in value["each"])
+                table.add_row(f"{name}.{key}", f"{100 * value['mean']:.1f}", bounds, each)
+    Console(width=100).print(table)
+    if "confidence" in figures["natural"]:
+        print(f"calibration error of the confidence: {figures['natural']['confidence']['calibration_error']:.3f}")
+    if args.json:
+        facts = {"checkpoint": [str(path) for path in args.checkpoint], "versions": artifacts.versions()}
+        artifacts.write_json(args.json, figures | facts)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Plans by the first of several planners that is sure of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from orchestai.planner.base import Plan, Planner
+from orchestai.tasks.task import Task
+
+
+class FallbackPlanner:
+    """Asks planners in turn: a plan that is invalid, or of which its planner is not sure, is left to the next.
+
+    The last one is not asked how sure it is. Each plan that was left to another says so in `planned_by`.
+
+    Args:
+        planners: by what they are called; the first leads.
+        min_confidence: below it, in [0, 1], a planner is not sure. One that does not say is.
+    """
+
+    def __init__(self, planners: Mapping[str, Planner], min_confidence: float) -> None:
+        if not planners:
+            raise ValueError("no planner is given")
+        self._planners = list(planners.items())
+        self._min_confidence = min_confidence
+
+    def plan(self, tasks: Sequence[Task]) -> list[Plan]:
+        plans: dict[int, Plan] = {}
+        left = list(range(len(tasks)))
+        doubts: dict[int, str] = {}
+        for place, (name, planner) in enumerate(self._planners):
+            made = planner.plan([tasks[i] for i in left]) if left else []
+            unsure = []
+            for i, plan in zip(left, made, strict=True):
+                doubt = "" if place == len(self._planners) - 1 else self._doubt(plan)
+                if doubt:
+                    doubts[i] = f"{doubts[i]}; {name} {doubt}" if i in doubts else f"{name} {doubt}"
+                    unsure.append(i)
+                else:
+                    plans[i] = replace(plan, planned_by=f"{name}, as {doubts[i]}") if i in doubts else plan
+            left = unsure
+        return [plans[i] for i in range(len(tasks))]
+
+    def _doubt(self, plan: Plan) -> str:
+        """Why the plan is left to the next planner; empty where it is not."""
+        if plan.fault is not None:
+            return ""
+        if plan.workflow is None:
+            return f"made no plan ({plan.error})"
+        if not plan.raw_valid:
+            return "made an invalid plan"
+        if plan.confidence is not None and plan.confidence < self._min_confidence:
+            return f"was not sure ({plan.confidence:.2f})"
+        return ""

@@ -1,0 +1,47 @@
+"""Confidence decides who plans, so it has to be a chance, and to be known only where it was learned."""
+
+from __future__ import annotations
+
+import torch
+
+from orchestai.planner.slots.confidence import PlanConfidence
+
+
+def sample(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Features, whether each plan is right, and the chance by which that was drawn."""
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.randn(count, 6, generator=generator) * torch.tensor([1.0, 3.0, 0.1, 1.0, 1.0, 2.0])
+    chance = torch.sigmoid(1.5 * features[:, 0] - 0.5 * features[:, 1] + 0.3)
+    return features, torch.rand(count, generator=generator) < chance, chance
+
+
+def test_it_finds_the_chances_that_plans_were_drawn_by() -> None:
+    confidence = PlanConfidence()
+    features, right, _ = sample(4000, 0)
+    confidence.fit(features, right)
+    others, _, chance = sample(1000, 1)
+    assert (confidence(others) - chance).abs().mean() < 0.03
+
+
+def test_its_mean_is_the_share_of_right_plans() -> None:
+    """So it holds for any logistic regression with an intercept."""
+    confidence = PlanConfidence()
+    features, right, _ = sample(300, 2)
+    confidence.fit(features, right)
+    torch.testing.assert_close(confidence(features).mean(), right.float().mean(), atol=1e-3, rtol=0)
+
+
+def test_all_right_and_a_feature_that_never_changes_are_no_trouble() -> None:
+    confidence = PlanConfidence()
+    features = torch.ones(50, 6)
+    confidence.fit(features, torch.ones(50, dtype=torch.bool))
+    assert confidence.is_known
+    assert torch.isfinite(confidence(features)).all()
+    assert (confidence(features) > 0.9).all()
+
+
+def test_nobody_knows_it_before_enough_plans_were_judged() -> None:
+    confidence = PlanConfidence()
+    features, right, _ = sample(10, 3)
+    confidence.fit(features, right)
+    assert not confidence.is_known

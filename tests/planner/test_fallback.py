@@ -1,0 +1,67 @@
+"""Who plans where a planner is not sure: a wrong plan costs more than asking one worker for the whole task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from orchestai.outcome import Unscorable
+from orchestai.planner.base import Plan
+from orchestai.planner.fallback import FallbackPlanner
+from orchestai.tasks.task import Task
+from orchestai.workflow import Workflow
+
+
+class Fixed:
+    """Makes the given plans, in turn, and notes which tasks it was asked."""
+
+    def __init__(self, *plans: Plan) -> None:
+        self.plans = list(plans)
+        self.asked: list[str] = []
+
+    def plan(self, tasks: Sequence[Task]) -> list[Plan]:
+        self.asked += [task.task_id for task in tasks]
+        return [self.plans[int(task.task_id)] for task in tasks]
+
+
+def plan(words: str = "do it", **facts: object) -> Plan:
+    return Plan(Workflow([{"id": "1", "instruction": words}]), **{"raw_valid": True, **facts})  # type: ignore[arg-type]
+
+
+def tasks(count: int) -> list[Task]:
+    return [Task(task_id=str(i), suite="s", instruct_prompt=f"task {i}") for i in range(count)]
+
+
+def test_a_plan_is_followed_unless_its_planner_doubts_it() -> None:
+    lost = Plan(None, raw_valid=False, fault=Unscorable("server", "down"))
+    lead = Fixed(
+        plan(confidence=0.5),
+        plan(confidence=0.49),
+        plan(raw_valid=False, confidence=1.0),
+        Plan(None, raw_valid=False, error="too long"),
+        plan(),
+        lost,
+    )
+    other = Fixed(*[plan("whole", confidence=0.0)] * 6)
+    made = FallbackPlanner({"lead": lead, "whole": other}, 0.5).plan(tasks(6))
+    assert other.asked == ["1", "2", "3"], "a fault of the infrastructure is nobody's doubt, and no plan is asked twice"
+    assert [p.planned_by for p in made] == [
+        "",
+        "whole, as lead was not sure (0.49)",
+        "whole, as lead made an invalid plan",
+        "whole, as lead made no plan (too long)",
+        "",
+        "",
+    ]
+    assert made[5].fault is not None
+
+
+def test_planners_are_asked_in_their_order_and_the_last_has_the_last_word() -> None:
+    first, second, third = (Fixed(plan(name, confidence=c)) for name, c in (("a", 0.1), ("b", 0.2), ("c", 0.0)))
+    (made,) = FallbackPlanner({"a": first, "b": second, "c": third}, 0.5).plan(tasks(1))
+    assert made.workflow is not None
+    assert made.workflow.subtasks[0].instruction == "c"
+    assert made.planned_by == "c, as a was not sure (0.10); b was not sure (0.20)"
+    with pytest.raises(ValueError, match="no planner"):
+        FallbackPlanner({}, 0.5)
