@@ -63,7 +63,7 @@ def prepare_plans(
         typer.Option(
             "--from",
             help="What the files are: worfbench, worfbench-tools, asynchow, asynchow-stated, orchestai, "
-            "langgraph-json, or a reader of your own, MODULE:FUNCTION.",
+            "langgraph-json, handwritten, or a reader of your own, MODULE:FUNCTION.",
         ),
     ],
     words: Annotated[
