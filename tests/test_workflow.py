@@ -129,3 +129,19 @@ def test_what_is_not_a_workflow_is_refused_with_the_reason(subtasks, reason):
 def test_workers_are_asked_once_each_in_order():
     subtask = Subtask(id="a", instruction="", worker="w1", fallback=("w2", "w1", "w3"))
     assert subtask.workers == ("w1", "w2", "w3")
+
+
+@pytest.mark.parametrize(
+    ("steps", "repeats"),
+    [
+        ([("sort it", ()), ("sort it", ("0",))], True),
+        ([("sort it", ()), ("sort it", ())], True),
+        ([("sort it", ()), ("reverse it", ("0",)), ("sort it", ("1",))], False),
+        ([("lowercase it", ()), ("reverse it", ())], False),
+        ([("count them", ()), ("double them", ()), ("sum them", ("0",)), ("sum them", ("1",))], False),
+    ],
+)
+def test_a_step_that_stands_twice_is_seen(steps: list[tuple[str, tuple[str, ...]]], repeats: bool) -> None:
+    """A planner that runs on repeats a step; the same words for other inputs are another step."""
+    subtasks = [{"id": str(i), "instruction": words, "depends_on": parents} for i, (words, parents) in enumerate(steps)]
+    assert Workflow(subtasks).repeats() == repeats

@@ -160,6 +160,22 @@ def test_steps_share_neither_names_nor_values() -> None:
     assert run(assemble(TASK, steps, outputs, "dataflow"), "xyz") == [0, 3]
 
 
+@pytest.mark.parametrize(
+    ("source", "result"),
+    [
+        ("def step(mean, text):\n    return [mean, text]", ["AB", "ab"]),
+        ("def step(mean, *, text=1):\n    return [mean, text]", ["AB", 1]),
+        ("def step(mean, text=1):\n    return [mean, text]", ["AB", 1]),
+        ("def step(text):\n    return [text]", ["AB"]),
+    ],
+)
+def test_a_step_may_also_take_the_tasks_own_input_by_its_name(source: str, result: list[Any]) -> None:
+    """ "Subtract the mean from every entry of x": x is no other step's output. Defaults are the worker's own."""
+    graph = [{"id": "a", "instruction": ""}, {"id": "b", "instruction": "", "depends_on": ("a",)}]
+    outputs = {"a": "def step(x):\n    return x.upper()", "b": source}
+    assert run(assemble(TASK, Workflow(graph), outputs, "dataflow"), "ab") == result
+
+
 def test_sources_survive_quotes_and_backslashes() -> None:
     tricky = "def step(x):\n    '''doc \\''' '''\n    return [\"\"\"'''\"\"\", '\\\\n', r'\\d']"
     steps = Workflow([{"id": "a", "instruction": "x\ny"}, {"id": "b", "instruction": "", "depends_on": ("a",)}])
