@@ -144,7 +144,8 @@ class PlannerConfig(Section):
     max_subtasks: int = Field(8, ge=1, le=32)
     """Most subtasks in one plan."""
     overlapping_spans: bool = False
-    """heads: words of the instruction may belong to several steps, as in "the height of the taller of the two"."""
+    """heads: words of the instruction may belong to several steps, as in "the height of the taller of the two". Then
+    steps are found in the order in which they are done; else in that of their words."""
     max_fallbacks: int = Field(2, ge=0, le=4)
     """Most fallback workers per subtask."""
     d_model: int = Field(128, ge=16)

@@ -23,6 +23,9 @@ class Phase1Config(AdamConfig):
     keep: Literal["success", "best"] = "success"
     """`success`: `prepare` leaves out tasks that no execution solved. `best`: it keeps their best execution too, for
     what it teaches about decomposition where that is known to be right."""
+    mixture: tuple[str, ...] = ()
+    """heads: plans that `prepare` adds to those of the logs, to teach more wordings than a suite has: `handwritten`,
+    which ships, and training files that `prepare-plans --free` wrote."""
     synthetic_augmentations: int = Field(1000, ge=0)
     """Augmented examples that `prepare` adds (fewer when no more distinct ones exist)."""
     source_temperature: float = Field(1.0, ge=1)

@@ -13,10 +13,13 @@ from rich.table import Table
 from orchestai.config import Config, TasksConfig
 from orchestai.data.augment import augment
 from orchestai.data.hindsight import TargetsError, targets_of
+from orchestai.data.prepare_plans import read_plans
+from orchestai.data.readers import READERS
 from orchestai.data.training_file import TrainingExample, save_training_data
 from orchestai.errors import UserError
 from orchestai.execution.log import read_log
 from orchestai.execution.record import ExecutionRecord, measured_in
+from orchestai.tasks.handwritten.suite import NAME, folder
 from orchestai.tasks.splits import divide, place
 
 Candidate: TypeAlias = tuple[ExecutionRecord, TrainingExample]
@@ -32,6 +35,7 @@ class PrepareReport:
         tasks: different tasks among them.
         kept: tasks that gave an example.
         augmented: further examples made from those.
+        mixture: examples that `phase1_supervised.mixture` adds.
         train, validation: examples by split.
         dropped: reason -> number of executions, and of tasks where the reason says so.
         problems: log lines that could not be read.
@@ -41,6 +45,7 @@ class PrepareReport:
     tasks: int
     kept: int
     augmented: int
+    mixture: int
     train: int
     validation: int
     dropped: dict[str, int] = field(default_factory=dict)
@@ -49,7 +54,7 @@ class PrepareReport:
     def table(self) -> Table:
         """For the terminal."""
         table = Table("prepare", "number", title_justify="left")
-        for name in ("executions", "tasks", "kept", "augmented", "train", "validation"):
+        for name in ("executions", "tasks", "kept", "augmented", "mixture", "train", "validation"):
             table.add_row(name, str(getattr(self, name)))
         if self.problems:
             table.add_row("unreadable lines", str(len(self.problems)))
@@ -64,7 +69,7 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
     For each task the best execution is kept: the highest score, then the cheapest, then fastest; whether tasks that
     none solved are kept is for `phase1_supervised.keep` to say. Targets name the workers whose answers counted. At most
     `train_data_size` tasks are written, and `synthetic_augmentations` further examples that vary them, all in the
-    training split. Nothing is taken from executions of tasks that are kept for tests.
+    training split, beside the plans of `mixture`. Nothing is taken of tasks that are kept for tests.
 
     Raises:
         UserError: there is no log, nothing in it can be learned from, or the file cannot be written.
@@ -90,12 +95,15 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
         evidence=[example for record, example in candidates if record.success and example.split == "train"],
         seed=config.training.phase1_supervised.seed,
     )
-    splits = Counter(example.split for example in [*examples, *added])
+    beside = _mixture(config, dropped)
+    written = [*examples, *added, *beside]
+    splits = Counter(example.split for example in written)
     report = PrepareReport(
         executions=len(contents.records),
         tasks=len({_task(record) for record in contents.records}),
         kept=len(examples),
         augmented=len(added),
+        mixture=len(beside),
         train=splits["train"],
         validation=splits["validation"],
         dropped=dict(dropped.most_common()),
@@ -103,8 +111,19 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
     )
     counts = {"train": report.train, "validation": report.validation, "augmented": report.augmented}
     reference = measured_in(contents.records)
-    save_training_data(output, [*examples, *added], config, counts=counts, dropped=report.dropped, reference=reference)
+    save_training_data(output, written, config, counts=counts, dropped=report.dropped, reference=reference)
     return report
+
+
+def _mixture(config: Config, dropped: Counter[str]) -> list[TrainingExample]:
+    """The plans of `phase1_supervised.mixture` that are not for tests."""
+    examples = []
+    for name in config.training.phase1_supervised.mixture:
+        reader, path = (NAME, folder()) if name == NAME else ("orchestai", Path(name))
+        found, left_out = read_plans(READERS[reader], [path], config, given=False)
+        dropped.update({f"{name}: {reason}": count for reason, count in left_out.items()})
+        examples += [example for example in found if example.split != "test"]
+    return examples
 
 
 def _with_targets(

@@ -56,6 +56,25 @@ def prepare_plans(
         UserError: a path cannot be read, there is nothing to learn from, a task is both for tests and to be learned, as
             in files of different folds, or the file cannot be written.
     """
+    examples, dropped = read_plans(reader, paths, config, given=given)
+    if not examples:
+        reasons = "; ".join(f"{reason}: {count}" for reason, count in dropped.most_common())
+        raise UserError(f"{', '.join(map(str, paths))}: no plan can be learned from ({reasons or 'there is none'})")
+    counts = Counter((example.suite, example.split) for example in examples)
+    sources = {source: {s: counts[source, s] for s in ("train", "validation", "test")} for source, _ in sorted(counts)}
+    totals: Counter[str] = Counter(example.split for example in examples)
+    save_training_data(output, examples, config, counts=dict(totals), dropped=dict(dropped))
+    return PlansReport(sources, dict(dropped.most_common()))
+
+
+def read_plans(
+    reader: Reader, paths: Sequence[Path], config: Config, *, given: bool
+) -> tuple[list[TrainingExample], Counter[str]]:
+    """The examples that `prepare_plans` writes, and what it leaves out by reason.
+
+    Raises:
+        UserError: a path cannot be read, or a task is both for tests and to be learned.
+    """
     vocabulary = Vocabulary.of(config)
     dropped: Counter[str] = Counter()
     examples: list[TrainingExample] = []
@@ -88,11 +107,4 @@ def prepare_plans(
                         f"{path}: {example.asked!r} is a task for tests and one to learn from; "
                         "prepare all files with the same tasks.test_fold"
                     )
-    if not examples:
-        reasons = "; ".join(f"{reason}: {count}" for reason, count in dropped.most_common())
-        raise UserError(f"{', '.join(map(str, paths))}: no plan can be learned from ({reasons or 'there is none'})")
-    counts = Counter((example.suite, example.split) for example in examples)
-    sources = {source: {s: counts[source, s] for s in ("train", "validation", "test")} for source, _ in sorted(counts)}
-    totals: Counter[str] = Counter(example.split for example in examples)
-    save_training_data(output, examples, config, counts=dict(totals), dropped=dict(dropped))
-    return PlansReport(sources, dict(dropped.most_common()))
+    return examples, dropped

@@ -34,6 +34,7 @@ from orchestai.tasks.composition.graph import INPUT, Composition, Node
 from orchestai.tasks.composition.instructions import word
 from orchestai.tasks.composition.operations import OPERATIONS
 from orchestai.tasks.composition.steps import recover
+from orchestai.tasks.handwritten.suite import HANDS
 from orchestai.tasks.splits import TaskSplits
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
@@ -486,3 +487,18 @@ def test_a_file_for_another_pool_or_a_foreign_sidecar_is_refused(
     path.write_text("{}")
     with pytest.raises(UserError, match="is a JSON list"):
         load_training_data(path, config)
+
+
+def test_a_mixture_teaches_more_wordings_and_keeps_what_is_for_tests_out(
+    tasks: list[Task], config_file: Path, tmp_path: Path
+) -> None:
+    """Planners that read one suite alone understand no other wording."""
+    config = load_config(config_file, ["training.phase1_supervised.mixture=[handwritten]"])
+    log = write(tmp_path, [record(task) for task in tasks])
+    report = prepare(log, config, tmp_path / "data.json")
+    examples = load_training_data(tmp_path / "data.json", config)
+    beside = [example for example in examples if example.suite == "handwritten"]
+    assert len(beside) == report.mixture > 2000
+    assert {example.split for example in beside} == {"train", "validation"}
+    assert not {example.task_id.split("/")[0] for example in beside} & set(HANDS["test"])
+    assert not any(subtask.worker for example in beside for subtask in example.workflow.subtasks)

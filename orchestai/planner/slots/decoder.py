@@ -163,12 +163,16 @@ class StructureDecoder(nn.Module):
         return self.norm(x)
 
     def free(self, spans: Tensor, exists: Tensor, memory: InstructionMemory) -> Tensor:
-        """(b, n + 1, t) bool: the tokens that a step may still have, after none, one, ... of the n steps before it."""
-        before = memory.mask[:, None].expand(-1, spans.shape[1] + 1, -1)
+        """(b, n + 1, t) bool: the tokens that a step may have, after none, one, ... of the n steps before it.
+
+        They are those behind the words of all steps before: steps are found in the order of the text, whatever the
+        order in which they are done, so that none is passed over and none found twice.
+        """
         if self.overlapping:
-            return before
-        taken = (memory.inside(spans) & exists[..., None]).cumsum(1) > 0
-        return before & ~F.pad(taken, (0, 0, 1, 0))
+            return memory.mask[:, None].expand(-1, spans.shape[1] + 1, -1)
+        ends = torch.where(exists, spans[..., 1], -1)
+        last = F.pad(ends, (1, 0), value=-1).cummax(1).values
+        return memory.mask[:, None] & (memory.positions > last[..., None])
 
     def _start(self, states: Tensor, previous: Tensor, memory: InstructionMemory, free: Tensor) -> Tensor:
         return self.pointer.start(states, memory.tokens, free, _distance(previous, memory))

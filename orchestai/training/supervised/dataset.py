@@ -12,6 +12,7 @@ from orchestai.config import PlannerConfig
 from orchestai.data.indexed_plan import IndexedPlan, Vocabulary
 from orchestai.data.training_file import TrainingExample
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER, PlanTargets
+from orchestai.workflow import Workflow
 
 _GROUP = 16
 """Batches among which instructions are sorted by length."""
@@ -58,7 +59,7 @@ class PlanDataset(Dataset[Item]):
     def from_examples(
         cls, examples: Sequence[TrainingExample], config: PlannerConfig, workers: Sequence[str]
     ) -> PlanDataset:
-        """What `examples` vouch for.
+        """What `examples` vouch for, with steps in the order of their words unless these may overlap.
 
         Args:
             workers: names, in the order in which the planner numbers them.
@@ -66,7 +67,10 @@ class PlanDataset(Dataset[Item]):
         vocabulary = Vocabulary(config.task_types, tuple(workers))
         return PlanDataset(
             [example.instruction for example in examples],
-            [IndexedPlan.of(example.imitated, vocabulary) for example in examples],
+            [
+                IndexedPlan.of(example.imitated if config.overlapping_spans else _as_told(example.imitated), vocabulary)
+                for example in examples
+            ],
             [example.given for example in examples],
             [example.suite for example in examples],
             max_subtasks=config.max_subtasks,
@@ -142,6 +146,14 @@ class LengthGroupedBatches(Sampler[list[int]]):
             batches += [near[i : i + self._batch_size] for i in range(0, len(near), self._batch_size)]
         for i in torch.randperm(len(batches), generator=generator).tolist():
             yield batches[i]
+
+
+def _as_told(workflow: Workflow) -> Workflow:
+    """The steps in the order of their words, if all have a place in the instruction."""
+    places = {subtask.id: subtask.span for subtask in workflow.subtasks if subtask.span is not None}
+    if len(places) < len(workflow):
+        return workflow
+    return Workflow(sorted(workflow.subtasks, key=lambda subtask: places[subtask.id]))
 
 
 def _targets(instruction: str, plan: IndexedPlan, given: bool, max_subtasks: int, max_fallbacks: int) -> PlanTargets:
