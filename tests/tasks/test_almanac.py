@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 import re
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestai.tasks import load_suite
-from orchestai.tasks.almanac.generate import SPLITS, Split, generate, generate_questions
+from orchestai.tasks.almanac.generate import SPLITS, generate, generate_questions
 from orchestai.tasks.almanac.marked import read_marks
 from orchestai.tasks.almanac.pages import pages
 from orchestai.tasks.almanac.scoring import says, scorer
@@ -51,11 +52,17 @@ def test_test_questions_have_wordings_of_their_own():
         assert phrase not in words["train"] + words["validation"]
 
 
+def test_no_fresh_question_computes_what_was_looked_at():
+    test, fresh = ({q.computation.signature for q in generate_questions(SPLITS[name])} for name in ("test", "fresh"))
+    assert not test & fresh
+    assert len(fresh) == SPLITS["fresh"].size
+
+
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["train", "test"]))
 def test_the_reference_plan_with_right_steps_gives_the_reference_answer(seed, name):
     """Pages and values come from the reference; arithmetic and comparison are done by the tools, on texts."""
-    for task in generate(Split(name, 25, SPLITS[name].buckets), seed):
+    for task in generate(replace(SPLITS[name], size=25), seed):
         assert scorer(task, asyncio.run(run_reference(task)), None) == 1.0, task.instruction
 
 

@@ -35,11 +35,18 @@ BUCKETS = 10
 
 @dataclass(frozen=True)
 class Split:
-    """How many questions, from which buckets of computations."""
+    """How many questions, from which buckets of computations.
+
+    Attributes:
+        testing: whether wordings that training never showed occur.
+        unlike: a split none of whose computations is in this one.
+    """
 
     name: str
     size: int
     buckets: range
+    testing: bool = False
+    unlike: str = ""
 
 
 SPLITS: dict[str, Split] = {
@@ -47,10 +54,12 @@ SPLITS: dict[str, Split] = {
     for split in (
         Split("train", 1600, range(3, BUCKETS)),
         Split("validation", 200, range(0, 1)),
-        Split("test", 200, range(1, 3)),
+        Split("test", 200, range(1, 3), testing=True),
+        Split("fresh", 300, range(1, 3), testing=True, unlike="test"),
     )
 }
-"""A computation's bucket is a hash of its graph, so no two splits compute the same."""
+"""A computation's bucket is a hash of its graph, so no two splits compute the same. `test` was looked at while the suite
+was made; `fresh` was not."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +99,9 @@ def generate_questions(split: Split, seed: int = SEED) -> list[Question]:
     rng = Random(f"almanac/{seed}/{split.name}")
     found: list[Question] = []
     seen: set[str] = set()
-    for question in _questions(world(), rng, testing=split.name == "test"):
+    if split.unlike:
+        seen |= {question.computation.signature for question in generate_questions(SPLITS[split.unlike], seed)}
+    for question in _questions(world(), rng, testing=split.testing):
         key = question.computation.signature
         if bucket(question.computation) in split.buckets and not {key, question.marked} & seen:
             seen |= {key, question.marked}
