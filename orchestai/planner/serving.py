@@ -15,6 +15,7 @@ from orchestai.planner.base import Plan, Planner
 from orchestai.planner.baselines.few_shot import FewShotPlanner
 from orchestai.planner.baselines.reference import WholePlanner
 from orchestai.planner.checkpoint_files import fingerprint_of, is_checkpoint
+from orchestai.planner.fallback import FallbackPlanner
 from orchestai.planner.registry import planner_for
 from orchestai.tasks.task import Task
 from orchestai.workers.pool import WorkerPool
@@ -81,15 +82,22 @@ async def open_planner(
         return _without_checkpoint(workers, pool)
     if is_checkpoint(checkpoint):
         loaded = (await asyncio.to_thread(planner_for, checkpoint, settings, workers, pool, 0))(0)
-        versions = {"checkpoint": fingerprint_of(checkpoint)}
-        return ServedPlanner(checkpoint, loaded.plan, versions=versions)
+        others = {name: _fallback(name, settings, workers, pool) for name in settings.fallback if name != checkpoint}
+        planner = FallbackPlanner({checkpoint: loaded, **others}, settings.min_confidence)
+        paid = [other for other in others.values() if isinstance(other, FewShotPlanner)]
+        return ServedPlanner(
+            checkpoint,
+            planner.plan,
+            lambda task: sum(other.most_usd(task) for other in paid),
+            versions={"checkpoint": fingerprint_of(checkpoint)},
+        )
     try:
-        planner = planner_for(checkpoint, settings, workers, pool, 0)(0)
+        named = planner_for(checkpoint, settings, workers, pool, 0)(0)
     except UserError as error:
         raise UserError(str(error).replace("--planner", "--checkpoint", 1)) from None
-    if isinstance(planner, FewShotPlanner):
-        return ServedPlanner(checkpoint, planner.plan, planner.most_usd, at_a_time=64, together=1)
-    return ServedPlanner(checkpoint, planner.plan)
+    if isinstance(named, FewShotPlanner):
+        return ServedPlanner(checkpoint, named.plan, named.most_usd, at_a_time=64, together=1)
+    return ServedPlanner(checkpoint, named.plan)
 
 
 def _fallback(name: str, settings: PlannerConfig, workers: WorkersConfig, pool: WorkerPool) -> Planner:

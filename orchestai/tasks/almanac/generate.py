@@ -58,8 +58,8 @@ SPLITS: dict[str, Split] = {
         Split("fresh", 300, range(1, 3), testing=True, unlike="test"),
     )
 }
-"""A computation's bucket is a hash of its graph, so no two splits compute the same. `test` was looked at while the suite
-was made; `fresh` was not."""
+"""A computation's bucket is a hash of its graph, so no two splits compute the same. `test` was looked at while the
+suite was made; `fresh` was not."""
 
 
 @dataclass(frozen=True)

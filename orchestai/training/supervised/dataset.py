@@ -153,7 +153,8 @@ def _as_told(workflow: Workflow) -> Workflow:
     places = {subtask.id: subtask.span for subtask in workflow.subtasks if subtask.span is not None}
     if len(places) < len(workflow):
         return workflow
-    return Workflow(sorted(workflow.subtasks, key=lambda subtask: places[subtask.id]))
+    told = sorted(workflow.subtasks, key=lambda subtask: places[subtask.id])
+    return Workflow(told)
 
 
 def _targets(instruction: str, plan: IndexedPlan, given: bool, max_subtasks: int, max_fallbacks: int) -> PlanTargets:

@@ -1,0 +1,90 @@
+"""A checkpoint that is not sure of its plan leaves it to the configured fallback, and the receipt says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from orchestai import Orchestrator
+from orchestai.config import Config
+from orchestai.errors import UserError
+from orchestai.planner.checkpoint import load_planner, save_planner
+from orchestai.planner.slots.model import PlannerModel
+from orchestai.workers.pool import worker_cards
+
+INSTRUCTION = "Look up the town. Then say how many live there."
+
+
+def settings(**planner: Any) -> Config:
+    pool = {
+        name: {
+            "kind": "function",
+            "function": "support.contract_workers:good",
+            "card": name,
+            "price_per_call_usd": 0.01,
+        }
+        for name in ("cheap", "dear")
+    }
+    small = {"d_model": 32, "num_layers": 1, "max_subtasks": 4, "max_tokens": 64}
+    return Config(
+        planner=small | planner,
+        workers={"pool": pool, "cascade": ["cheap", "dear"], "cache_dir": None},
+        execution={"assembler": "sink"},
+        sandbox={"level": "process"},
+    )
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A planner that learned nothing, and is right with a chance of a quarter by its own account."""
+    config = settings()
+    torch.manual_seed(0)
+    planner = PlannerModel(config.planner, worker_cards(config.workers))
+    planner.confidence.known.fill_(True)
+    planner.confidence.coefficients[-1] = -torch.log(torch.tensor(3.0))
+    path = tmp_path_factory.mktemp("checkpoint") / "unsure.pth"
+    save_planner(path, planner, config)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("planner", "followed"),
+    [({}, False), ({"min_confidence": 0.2}, True), ({"fallback": ()}, True), ({"fallback": ("whole:dear",)}, False)],
+)
+def test_an_unsure_plan_is_followed_only_where_the_configuration_says_so(
+    checkpoint: Path, planner: dict[str, Any], followed: bool
+) -> None:
+    with Orchestrator.open(checkpoint, settings(**planner), log=None) as orchestrator:
+        result = orchestrator.run_sync(INSTRUCTION, answer="text")
+    if followed:
+        assert result.receipt.planner == str(checkpoint)
+        assert result.receipt.confidence == pytest.approx(0.25, abs=1e-4)
+    else:
+        name = planner.get("fallback", ("whole",))[0]
+        assert result.receipt.planner == f"{name}, as {checkpoint} was not sure (0.25)"
+        assert result.receipt.confidence is None
+        assert [subtask.instruction for subtask in result.workflow.subtasks] == [INSTRUCTION]
+        assert result.workflow.subtasks[0].worker == ("dear" if name == "whole:dear" else "cheap")
+
+
+def test_a_fallback_that_does_not_exist_is_refused_by_its_key(checkpoint: Path) -> None:
+    with (
+        pytest.raises(UserError, match="fallback"),
+        Orchestrator.open(checkpoint, settings(fallback=("nobody",)), log=None),
+    ):
+        pass
+
+
+def test_a_checkpoint_of_before_has_no_confidence_and_is_followed(checkpoint: Path, tmp_path: Path) -> None:
+    config = settings()
+    planner = load_planner(checkpoint, config.planner, config.workers)
+    assert isinstance(planner, PlannerModel)
+    kept = {key: value for key, value in planner.state_dict().items() if not key.startswith("confidence.")}
+    planner.state_dict = lambda: kept  # type: ignore[method-assign, assignment, return-value]
+    save_planner(tmp_path / "old.pth", planner, config)
+    (plan,) = load_planner(tmp_path / "old.pth", config.planner, config.workers).plan_instructions([INSTRUCTION])
+    assert plan.confidence is None
+    assert plan.workflow is not None
