@@ -28,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from orchestai.config import Config, load_config
+from orchestai.errors import UserError
 from orchestai.evaluation.statistics import bootstrap_mean
 from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.runtime import Runtime, open_runtime
@@ -231,8 +232,13 @@ def main() -> None:
     parser.add_argument("--longer", type=int, help="compositions of six steps (all of them); 0 leaves them out")
     parser.add_argument("--json", type=Path)
     args, overrides = parser.parse_known_args()
-    config = load_config(args.config, overrides)
-    figures = asyncio.run(measure(config, args.file, args.checkpoint, args.longer))
+    overrides += [str(given) for given in args.checkpoint if "=" in str(given)]
+    checkpoints = [path for path in args.checkpoint if "=" not in str(path)]
+    try:
+        config = load_config(args.config, overrides)
+        figures = asyncio.run(measure(config, args.file, checkpoints, args.longer))
+    except UserError as error:
+        parser.error(str(error))
     table = Table("figure", "mean %", "95 %", "each checkpoint")
     for name in ("natural", "longer"):
         for key, value in figures.get(name, {}).items():
@@ -244,7 +250,7 @@ def main() -> None:
     if "confidence" in figures["natural"]:
         print(f"calibration error of the confidence: {figures['natural']['confidence']['calibration_error']:.3f}")
     if args.json:
-        facts = {"checkpoint": [str(path) for path in args.checkpoint], "versions": artifacts.versions()}
+        facts = {"checkpoint": [str(path) for path in checkpoints], "versions": artifacts.versions()}
         artifacts.write_json(args.json, figures | facts)
 
 

@@ -104,8 +104,14 @@ def _arguments(subtask: Subtask, number: Mapping[str, int], given: Sequence[str]
     """What a step is called with, by the place or the name of its parameter."""
     if not subtask.depends_on:
         return dict(enumerate(given))
-    values: dict[int | str, str] = {i: f"value_{number[parent]}" for i, parent in enumerate(subtask.depends_on)}
-    return values | {name: name for name in _required(source)[len(values) :] if name in given}
+    values = [f"value_{number[parent]}" for parent in subtask.depends_on]
+    required = _required(source)
+    more = len(required) - len(values)
+    named = [name for name in required if name in given][-more:] if more > 0 else []
+    if len(named) < max(more, 1):
+        return dict(enumerate(values))
+    others = [name for name in required if name not in named]
+    return dict(zip(others, values, strict=True)) | {name: name for name in named}
 
 
 def _required(source: str) -> list[str]:
@@ -114,9 +120,14 @@ def _required(source: str) -> list[str]:
         body = parse_python(source).body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return []
-    for node in body:
-        if isinstance(node, ast.FunctionDef) and node.name == STEP:
-            return [each.arg for each in node.args.args[: len(node.args.args) - len(node.args.defaults)]]
+    for node in reversed(body):
+        if isinstance(node, ast.FunctionDef) and node.name == STEP and not node.args.posonlyargs:
+            arguments = node.args
+            plain = arguments.args[: len(arguments.args) - len(arguments.defaults)]
+            only = [
+                each for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if not default
+            ]
+            return [each.arg for each in (*plain, *only)]
     return []
 
 

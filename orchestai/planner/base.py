@@ -24,7 +24,7 @@ class Plan:
     Attributes:
         workflow: None where there is no valid plan; `error` then says why.
         raw_valid: whether the edges were acyclic before repair; of a plan as text, whether it was whole and valid as
-            it was written. A plan in which a step stands twice is not.
+            it was written. A plan in which a step stands twice, or has no words, is not.
         decisions: what was chosen, for learning; None from planners that do not learn.
         logp: (slots,) float32; log-probability of each decision when it was made, at the sampling temperature; 0 where
             a decision was not sampled. None where nothing was sampled.

@@ -40,6 +40,7 @@ _OF_THE_WEIGHTS = (
     "linker",
     "task_types",
     "max_subtasks",
+    "overlapping_spans",
     "max_fallbacks",
     "d_model",
     "num_layers",
@@ -180,7 +181,8 @@ def _frozen(planner: PlannerModel) -> dict[str, TextEncoder | StepEncoder]:
 
 
 def _made_for(checkpoint: Mapping[str, Any]) -> tuple[PlannerConfig, list[WorkerCard]]:
-    return PlannerConfig(**checkpoint["planner"]), [WorkerCard(**card) for card in checkpoint["cards"]]
+    of_before = {"overlapping_spans": True}
+    return PlannerConfig(**of_before | checkpoint["planner"]), [WorkerCard(**card) for card in checkpoint["cards"]]
 
 
 def _check(

@@ -45,7 +45,7 @@ class FallbackPlanner:
     def _doubt(self, plan: Plan) -> str:
         """Why the plan is left to the next planner; empty where it is not."""
         if plan.fault is not None:
-            return ""
+            return f"could not plan ({plan.fault.reason})"
         if plan.workflow is None:
             return f"made no plan ({plan.error})"
         if not plan.raw_valid:

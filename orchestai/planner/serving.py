@@ -84,13 +84,7 @@ async def open_planner(
         loaded = (await asyncio.to_thread(planner_for, checkpoint, settings, workers, pool, 0))(0)
         others = {name: _fallback(name, settings, workers, pool) for name in settings.fallback if name != checkpoint}
         planner = FallbackPlanner({checkpoint: loaded, **others}, settings.min_confidence)
-        paid = [other for other in others.values() if isinstance(other, FewShotPlanner)]
-        return ServedPlanner(
-            checkpoint,
-            planner.plan,
-            lambda task: sum(other.most_usd(task) for other in paid),
-            versions={"checkpoint": fingerprint_of(checkpoint)},
-        )
+        return ServedPlanner(checkpoint, planner.plan, versions={"checkpoint": fingerprint_of(checkpoint)})
     try:
         named = planner_for(checkpoint, settings, workers, pool, 0)(0)
     except UserError as error:
@@ -104,9 +98,15 @@ def _fallback(name: str, settings: PlannerConfig, workers: WorkersConfig, pool: 
     if name == WHOLE:
         return _whole(workers, pool)[1]
     try:
-        return planner_for(name, settings, workers, pool, 0)(0)
+        planner = planner_for(name, settings, workers, pool, 0)(0)
     except UserError as error:
         raise UserError(str(error).replace("--planner", "planner.fallback:", 1)) from None
+    if isinstance(planner, FewShotPlanner):
+        raise UserError(
+            f"planner.fallback: {name} is paid for every plan, which no contract would count; name a checkpoint, or "
+            f"{WHOLE}"
+        )
+    return planner
 
 
 def _without_checkpoint(workers: WorkersConfig, pool: WorkerPool) -> ServedPlanner:

@@ -166,6 +166,9 @@ def test_steps_share_neither_names_nor_values() -> None:
         ("def step(mean, text):\n    return [mean, text]", ["AB", "ab"]),
         ("def step(mean, *, text=1):\n    return [mean, text]", ["AB", 1]),
         ("def step(mean, text=1):\n    return [mean, text]", ["AB", 1]),
+        ("def step(mean, *, text):\n    return [mean, text]", ["AB", "ab"]),
+        ("def step(text, mean):\n    return [mean, text]", ["AB", "ab"]),
+        ("def step(x):\n    return x\ndef step(mean, text):\n    return [mean, text]", ["AB", "ab"]),
         ("def step(text):\n    return [text]", ["AB"]),
     ],
 )

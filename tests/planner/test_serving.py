@@ -39,10 +39,13 @@ def settings(**planner: Any) -> Config:
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A planner that learned nothing, and is right with a chance of a quarter by its own account."""
+    """A planner that learned nothing, makes a valid plan, and says that it is right with a chance of a quarter."""
     config = settings()
-    torch.manual_seed(0)
-    planner = PlannerModel(config.planner, worker_cards(config.workers))
+    for seed in range(100):
+        torch.manual_seed(seed)
+        planner = PlannerModel(config.planner, worker_cards(config.workers)).eval()
+        if planner.plan_instructions([INSTRUCTION])[0].raw_valid:
+            break
     planner.confidence.known.fill_(True)
     planner.confidence.coefficients[-1] = -torch.log(torch.tensor(3.0))
     path = tmp_path_factory.mktemp("checkpoint") / "unsure.pth"

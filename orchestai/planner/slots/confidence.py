@@ -11,9 +11,11 @@ from orchestai.types import DecisionKind, Scores
 
 _KINDS: tuple[tuple[DecisionKind, ...], ...] = (("stop",), ("span",), ("edge",))
 _FEATURES = len(_KINDS) + 3
+_SIGNS = (*(-1.0 for _ in _KINDS), -1.0, 1.0, 0.0)
+"""Which way a feature may speak, as `sureness` orders them: a doubt never for a plan, whatever some plans say."""
 _RIDGE = 1.0
 """Pull of the coefficients towards 0, in examples: with few plans to learn from, confidence stays near their mean."""
-_FEWEST = 20
+FEWEST = 20
 """Plans below which nothing is learned."""
 
 
@@ -46,26 +48,40 @@ class PlanConfidence(nn.Module):
     @torch.no_grad()
     def fit(self, features: Tensor, right: Tensor) -> None:
         """Learn from (b, features) and (b,) bool by Newton's method; too few plans change nothing."""
-        if len(right) < _FEWEST:
+        if len(right) < FEWEST:
             return
         self.center.copy_(features.mean(0))
         self.scale.copy_(features.std(0).clamp(min=1e-3))
         x, y = self._design(features), right.double()
         ridge = torch.eye(x.shape[1], dtype=x.dtype, device=x.device) * _RIDGE
         ridge[-1, -1] = 1e-6
-        w = x.new_zeros(x.shape[1])
-        for _ in range(50):
-            p = torch.sigmoid(x @ w)
-            gradient = x.T @ (p - y) + ridge @ w
-            step = torch.linalg.solve((x.T * (p * (1 - p))) @ x + ridge, gradient)
-            w = w - step
-            if step.abs().max() < 1e-8:
+        signs = torch.tensor([*_SIGNS, 0.0], dtype=x.dtype, device=x.device)
+        kept = torch.ones_like(signs, dtype=torch.bool)
+        while True:
+            w = x.new_zeros(x.shape[1])
+            w[kept] = _newton(x[:, kept], y, ridge[kept][:, kept])
+            wrong = w * signs < 0
+            if not wrong.any():
                 break
-        self.coefficients.copy_(w)
-        self.known.fill_(True)
+            kept &= ~wrong
+        if torch.isfinite(w).all():
+            self.coefficients.copy_(w)
+            self.known.fill_(True)
 
     def _design(self, features: Tensor) -> Tensor:
         return F.pad((features - self.center) / self.scale, (0, 1), value=1.0).double()
+
+
+def _newton(x: Tensor, y: Tensor, ridge: Tensor) -> Tensor:
+    """(features,) coefficients of the regression of (b,) outcomes on (b, features)."""
+    w = x.new_zeros(x.shape[1])
+    for _ in range(50):
+        p = torch.sigmoid(x @ w)
+        step = torch.linalg.solve((x.T * (p * (1 - p))) @ x + ridge, x.T @ (p - y) + ridge @ w)
+        w = w - step
+        if step.abs().max() < 1e-8:
+            break
+    return w
 
 
 def sureness(scores: Scores, lengths: Tensor, layout: SlotLayout) -> Tensor:

@@ -262,7 +262,9 @@ class PlannerModel(nn.Module):
             workflow = self._workflow(instructions[i], encoded[i], row, edges)
             plan = Plan(
                 workflow=workflow,
-                raw_valid=is_acyclic(row.edges) and not workflow.repeats(),
+                raw_valid=is_acyclic(row.edges)
+                and not workflow.repeats()
+                and all(s.instruction for s in workflow.subtasks),
                 decisions=row,
                 logp=None if logp is None else logp[i],
             )

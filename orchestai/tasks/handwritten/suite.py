@@ -42,6 +42,13 @@ def read_hand(path: Path) -> Iterator[tuple[str, HandwrittenInstruction]]:
         yield where, HandwrittenInstruction.model_validate(record)
 
 
+def held_out_instructions() -> Iterator[HandwrittenInstruction]:
+    """Those of the validation hands that ship."""
+    for hand in HANDS["validation"]:
+        for _, written in read_hand(folder() / f"{hand}.jsonl"):
+            yield written
+
+
 def load(path: str | None = None) -> Suite:
     """The hands' files that ship, or those in another folder."""
     hands = folder() if path is None else Path(path)

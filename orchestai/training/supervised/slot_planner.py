@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,12 +16,15 @@ from orchestai.config import Phase1Config
 from orchestai.data.training_file import TrainingExample
 from orchestai.errors import UserError
 from orchestai.lm.length_batches import length_batches
+from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import read_checkpoint, save_planner
 from orchestai.planner.plan_metrics import is_right
+from orchestai.planner.slots.confidence import FEWEST
 from orchestai.planner.slots.encoder import UnreadableTextError
 from orchestai.planner.slots.losses import GivenEdges, PlannerOutputs, given_edges_loss
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import PlanTargets
+from orchestai.tasks.handwritten.suite import NAME, held_out_instructions
 from orchestai.training.malloc_trim import FreedMemory
 from orchestai.training.optimizers import open_optimizer
 from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset
@@ -37,6 +41,12 @@ from orchestai.training.supervised.mixture_sampling import draw
 from orchestai.training.supervised.run import RunState, Setup, split_examples
 from orchestai.types import Decisions
 from orchestai.workers.pool import worker_cards
+from orchestai.workflow import Workflow
+
+Judged: TypeAlias = tuple[str, Decisions, bool]
+"""An instruction, what was decided about it, and whether the plan is right."""
+_OTHER_WORDINGS = 120
+"""Handwritten instructions that confidence is fitted to where validation has none."""
 
 
 def begin(setup: Setup) -> RunState:
@@ -84,6 +94,15 @@ def _readable(setup: Setup, planner: PlannerModel) -> list[TrainingExample]:
     return readable
 
 
+def _judged(instructions: Sequence[str], plans: Sequence[Plan], references: Sequence[Workflow | None]) -> list[Judged]:
+    """Which of the plans are right, of those that are plans and have a reference."""
+    return [
+        (instruction, plan.decisions, is_right(plan.workflow, reference))
+        for instruction, plan, reference in zip(instructions, plans, references, strict=True)
+        if plan.workflow is not None and isinstance(plan.decisions, Decisions) and reference is not None
+    ]
+
+
 class Imitation(Epochs):
     """Trains the heads on one set of plans and watches their loss on another."""
 
@@ -128,7 +147,7 @@ class Imitation(Epochs):
     def validate(self) -> dict[str, float]:
         """Losses and metrics on the validation set, without dropout; the planner's confidence is fitted to it."""
         running, edges = RunningMean(), EdgeCounts()
-        judged: list[tuple[str, Decisions, bool]] = []
+        judged: list[Judged] = []
         self.planner.eval()
         for rows in self._validation_batches():
             instructions, targets = self._batch(self.validation, rows)
@@ -140,22 +159,29 @@ class Imitation(Epochs):
                 count_heads(outputs, targets, running, edges)
                 made = self.planner.plan_instructions(instructions)
                 count_plans(made, outputs, targets, running)
-                judged += [
-                    (instruction, plan.decisions, is_right(plan.workflow, reference))
-                    for instruction, plan, reference in zip(instructions, made, reference_plans(targets), strict=True)
-                    if plan.workflow is not None and isinstance(plan.decisions, Decisions) and reference is not None
-                ]
+                judged += _judged(instructions, made, reference_plans(targets))
             for name, value in losses.items():
                 running.add(short("val", name), value.item(), len(rows))
         self._calibrate(judged)
         return {**running.means(), **edges.metrics()}
 
-    def _calibrate(self, judged: Sequence[tuple[str, Decisions, bool]]) -> None:
-        """Learn how likely the planner is right from its plans for what it has not learned."""
-        if judged:
-            instructions, decisions, right = zip(*judged, strict=True)
-            features = self.planner.sureness(instructions, decisions)
-            self.planner.confidence.fit(features, torch.tensor(right, device=features.device))
+    def _calibrate(self, judged: Sequence[Judged]) -> None:
+        """Learn how likely the planner is right from its plans for what it has not learned.
+
+        Instructions in people's own words are among them, whatever was learned: a planner that knows one suite alone
+        must not take itself to be sure of another wording.
+        """
+        if len(judged) < FEWEST:
+            return
+        others = [] if NAME in self.validation.sources else list(islice(held_out_instructions(), _OTHER_WORDINGS))
+        texts = [other.instruction for other in others]
+        judged = [
+            *judged,
+            *_judged(texts, self.planner.plan_instructions(texts), [other.workflow() for other in others]),
+        ]
+        instructions, decisions, right = zip(*judged, strict=True)
+        features = self.planner.sureness(instructions, decisions)
+        self.planner.confidence.fit(features, torch.tensor(right, device=features.device))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from `state_dict` merged with the planner's `model_state_dict`."""

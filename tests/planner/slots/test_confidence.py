@@ -11,7 +11,7 @@ def sample(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
     """Features, whether each plan is right, and the chance by which that was drawn."""
     generator = torch.Generator().manual_seed(seed)
     features = torch.randn(count, 6, generator=generator) * torch.tensor([1.0, 3.0, 0.1, 1.0, 1.0, 2.0])
-    chance = torch.sigmoid(1.5 * features[:, 0] - 0.5 * features[:, 1] + 0.3)
+    chance = torch.sigmoid(-1.5 * features[:, 0] - 0.5 * features[:, 1] + 0.8 * features[:, 4] + 0.3)
     return features, torch.rand(count, generator=generator) < chance, chance
 
 
@@ -38,6 +38,16 @@ def test_all_right_and_a_feature_that_never_changes_are_no_trouble() -> None:
     assert confidence.is_known
     assert torch.isfinite(confidence(features)).all()
     assert (confidence(features) > 0.9).all()
+
+
+def test_no_doubt_ever_speaks_for_a_plan() -> None:
+    """Where nearly all plans are right, chance says that some doubt helps; and far away that would be certainty."""
+    confidence = PlanConfidence()
+    features, right, _ = sample(400, 4)
+    confidence.fit(features, ~right)
+    far = features[:1].repeat(2, 1)
+    far[1, :4] += 100.0
+    assert confidence(far)[1] <= confidence(far)[0]
 
 
 def test_nobody_knows_it_before_enough_plans_were_judged() -> None:
