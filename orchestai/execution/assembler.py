@@ -111,7 +111,7 @@ def _arguments(subtask: Subtask, number: Mapping[str, int], given: Sequence[str]
     if len(named) < max(more, 1):
         return dict(enumerate(values))
     others = [name for name in required if name not in named]
-    return dict(zip(others, values, strict=True)) | {name: name for name in named}
+    return {**dict(zip(others, values, strict=True)), **{name: name for name in named}}
 
 
 def _required(source: str) -> list[str]:

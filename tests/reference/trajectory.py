@@ -95,7 +95,7 @@ def _run(arguments: Sequence[str], folder: Path) -> None:
 
 
 def weights(folder: Path) -> dict[str, float]:
-    """Euclidean norms of all that was saved last: the weights, and, where there are any, the optimizer's moments.
+    """Euclidean norms of all that was learned last: the weights, and, where there are any, the optimizer's moments.
 
     They do not depend on the names of parameters or on their order.
     """
@@ -106,7 +106,8 @@ def weights(folder: Path) -> dict[str, float]:
         if path.suffix == ".safetensors":
             saved += load_file(path).values()
         elif path.suffix == ".pth":
-            saved += _tensors(torch.load(path, weights_only=True)["model_state_dict"])
+            state = torch.load(path, weights_only=True)["model_state_dict"]
+            saved += _tensors({key: value for key, value in state.items() if not key.startswith("confidence.")})
         if path.suffix in (".pth", ".pt"):
             moments += _tensors(torch.load(path, weights_only=True).get("optimizer_state_dict", {}))
     return {"weights": _norm(saved), **({"moments": _norm(moments)} if moments else {})}
