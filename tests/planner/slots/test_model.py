@@ -128,7 +128,8 @@ def test_every_sampled_plan_is_a_workflow_of_the_instructions_own_words(planner)
     assert any(not plan.raw_valid for plan in plans)
     for one, plan in zip(tasks, plans, strict=True):
         assert plan.workflow is not None
-        assert plan.raw_valid == is_acyclic(plan.decisions.edges)
+        sound = not plan.workflow.repeats() and all(subtask.instruction for subtask in plan.workflow.subtasks)
+        assert plan.raw_valid == (sound and is_acyclic(plan.decisions.edges))
         if plan.raw_valid:
             assert plan.workflow.adjacency() == plan.decisions.edges.int().tolist()
         for subtask in plan.workflow.subtasks:
