@@ -173,8 +173,8 @@ class WorkersConfig(Section):
     on_miss: Literal["live", "unscorable"] = "live"
     """What a generation that is neither recorded nor cached does: run the model, or make the episode unscorable."""
     cache_dir: Path | None = CACHE_DIR
-    """Where generations are cached, and converted models and the states of long worked examples are kept; null switches
-    the cache of generations off."""
+    """Where generations are cached, and converted models, the states of long worked examples and what a language model
+    reads of given steps are kept; null switches the cache of generations off."""
 
     @property
     def models_dir(self) -> Path:

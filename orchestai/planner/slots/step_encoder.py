@@ -7,6 +7,7 @@ of a step depends on the task and on every other step ("echo embeddings", Spring
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections import OrderedDict
 from collections.abc import Iterable
 from functools import cache, cached_property
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import torch
+import transformers
 from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer
 
@@ -21,12 +23,17 @@ from orchestai.errors import UserError
 from orchestai.lm import weights
 from orchestai.lm.loading import quietly
 from orchestai.planner.slots.encoder import UnreadableTextError
+from orchestai.storage.byte_store import ByteStore
 
 _KEY = "planner.linker.language_model"
 _BETWEEN = "\n\n"
 _CACHED = 20_000
+_MAX_STORED_BYTES = 1 << 30
+_VERSION = 1
+"""Grows when something else is read of the same steps, so that what was kept before is not taken for it."""
 
 Spans: TypeAlias = "tuple[tuple[int, int], ...]"
+logger = logging.getLogger(__name__)
 
 
 class StepEncoder:
@@ -39,6 +46,8 @@ class StepEncoder:
         name: `smollm2-135m`, or a name or path of a model of Llama's kind with a fast tokenizer.
         layer: the layer whose output is read; later ones are not computed.
         cache_dir: where the packaged model is converted to.
+        store: keeps what was read for later processes, under all that it depends on: the tokens, the steps' places
+            among them, the model's weights and configuration, and what computes with them.
 
     Attributes:
         width: numbers per step: of its last token, and of the mean of its tokens.
@@ -47,8 +56,9 @@ class StepEncoder:
         UserError: there is no such model or layer.
     """
 
-    def __init__(self, name: str, layer: int, cache_dir: Path) -> None:
+    def __init__(self, name: str, layer: int, cache_dir: Path, store: ByteStore | None = None) -> None:
         self.name = name
+        self._store = store
         path = weights.source(name, cache_dir, _KEY)
         dtype = weights.choose_dtype("auto", torch.device("cpu"))
         try:
@@ -96,7 +106,6 @@ class StepEncoder:
             self._cache.popitem(last=False)
         return found
 
-    @torch.no_grad()
     def _read(self, instruction: str, spans: Spans) -> Tensor:
         once = self._tokenizer(instruction, return_offsets_mapping=True, add_special_tokens=False, verbose=False)
         ids, offsets = once["input_ids"], once["offset_mapping"]
@@ -109,16 +118,43 @@ class StepEncoder:
                 f"read twice, the text has {count} tokens, but {self.name!r} (planner.linker.language_model) takes "
                 f"{context}"
             )
-        tokens = torch.tensor([[*before, *ids]], device=self._model.device)
-        second = self._model(tokens, use_cache=False).last_hidden_state[0, len(before) :]
-        rows = []
+        places = []
         for number, (first, end) in enumerate(spans, start=1):
             if not instruction[first:end].strip():
                 raise UnreadableTextError(f"step {number} has no words")
-            inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > first and b > a]
-            words = second[inside[0] : inside[-1] + 1]
-            rows.append(torch.cat([words[-1], words.mean(0)]))
+            inside = [i for i, (a, b) in enumerate(offsets, start=len(before)) if a < end and b > first and b > a]
+            places.append((inside[0], inside[-1] + 1))
+        return self._stored([*before, *ids], places)
+
+    def _stored(self, tokens: list[int], places: list[tuple[int, int]]) -> Tensor:
+        if self._store is None:
+            return self._computed(tokens, places)
+        key = f"{self._identity} {tokens} {places}"
+        if (content := self._store.load(key)) is not None:
+            return torch.frombuffer(bytearray(content), dtype=torch.bfloat16).view(len(places), self.width)
+        found = self._computed(tokens, places)
+        try:
+            self._store.save(key, found.view(torch.int16).numpy().tobytes())
+        except UserError as error:
+            logger.warning("what the language model reads of given steps is not kept for later runs: %s", error)
+            self._store = None
+        return found
+
+    @torch.no_grad()
+    def _computed(self, tokens: list[int], places: list[tuple[int, int]]) -> Tensor:
+        """(n, width) bfloat16: of the tokens [start, end) of each step the last one's output, and the mean."""
+        hidden = self._model(torch.tensor([tokens], device=self._model.device), use_cache=False).last_hidden_state[0]
+        rows = [torch.cat([hidden[end - 1], hidden[start:end].mean(0)]) for start, end in places]
         return torch.stack(rows).to("cpu", torch.bfloat16)
+
+    @cached_property
+    def _identity(self) -> str:
+        """What decides the numbers beside the tokens: the model, and what computes with it."""
+        facts = (
+            *(_VERSION, self.fingerprint, self._model.config.to_diff_dict(), self._model.dtype),
+            *(self._model.device.type, torch.__version__, transformers.__version__),
+        )
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def __deepcopy__(self, memo: dict[int, object]) -> StepEncoder:
         """Itself: copies of a planner share the model, which never changes, and its cache."""
@@ -129,7 +165,9 @@ class StepEncoder:
 def open_step_encoder(name: str, layer: int, cache_dir: Path) -> StepEncoder:
     """The process's reader of that description: whoever plans with it shares its weights and what it has read.
 
+    What it has read is also kept in `cache_dir/steps`, 1 GiB at most.
+
     Raises:
         UserError: as `StepEncoder`.
     """
-    return StepEncoder(name, layer, cache_dir)
+    return StepEncoder(name, layer, cache_dir, ByteStore(cache_dir / "steps", _MAX_STORED_BYTES))

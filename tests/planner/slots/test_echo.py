@@ -12,7 +12,7 @@ from orchestai.config import CACHE_DIR
 from orchestai.errors import UserError
 from orchestai.lm import weights
 from orchestai.planner.slots.encoder import UnreadableTextError
-from orchestai.planner.slots.step_encoder import StepEncoder, open_step_encoder
+from orchestai.planner.slots.step_encoder import StepEncoder
 
 LAYER = 6
 TEXT = "Make tea\nStep 1. Boil water\nStep 2. Take a cup"
@@ -21,7 +21,7 @@ SPANS = [(17, 27), (36, 46)]
 
 @pytest.fixture(scope="module")
 def reader() -> StepEncoder:
-    return open_step_encoder(weights.SMOLLM2, LAYER, CACHE_DIR)
+    return StepEncoder(weights.SMOLLM2, LAYER, CACHE_DIR)
 
 
 def test_a_step_is_read_where_the_text_comes_again(reader):
