@@ -1,14 +1,17 @@
-"""Waiting in an event loop for a place or an outcome: a timer for each who waits, and whoever gives up is gone."""
+"""Waiting in an event loop for a place, an outcome or a call: whoever gives up is gone, and need not be waited for."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import OrderedDict
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+_TO_STOP_S = 0.05
+"""How long a cancelled call may take to end."""
 
 
 class TooLateError(Exception):
@@ -36,6 +39,25 @@ async def by_deadline(outcome: asyncio.Future[T], deadline: float | None) -> T:
 def _give_up(outcome: asyncio.Future[T]) -> None:
     if not outcome.done():
         outcome.set_exception(TooLateError())
+
+
+async def heeding_cancellation(call: Coroutine[Any, Any, T]) -> T:
+    """What a call gives; once this is cancelled, the call has a moment to end, and is then left to itself."""
+    running = asyncio.ensure_future(call)
+    try:
+        await asyncio.wait({running})
+    except asyncio.CancelledError:
+        running.cancel()
+        await asyncio.wait({running}, timeout=_TO_STOP_S)
+        running.add_done_callback(_forget)
+        raise
+    return running.result()
+
+
+def _forget(call: asyncio.Future[Any]) -> None:
+    """Take note of how a call ended that nobody waits for, or asyncio would print it."""
+    if not call.cancelled():
+        call.exception()
 
 
 class Admission:

@@ -20,12 +20,14 @@ class BackgroundLoop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine returns or raises; an interrupt cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        """What the coroutine returns or raises; an interrupt cancels it, and waits a moment for it to end."""
+        ended = threading.Event()
+        future = asyncio.run_coroutine_threadsafe(_telling(ended, work), self._loop)
         try:
             return future.result()
         except BaseException:
-            future.cancel()
+            if future.cancel():
+                ended.wait(_TO_STOP_S)
             raise
 
     def close(self) -> None:
@@ -35,6 +37,13 @@ class BackgroundLoop:
         self._thread.join()
         if not asyncio.all_tasks(self._loop):
             self._loop.close()
+
+
+async def _telling(ended: threading.Event, work: Coroutine[Any, Any, T]) -> T:
+    try:
+        return await work
+    finally:
+        ended.set()
 
 
 async def _cancel_others() -> None:

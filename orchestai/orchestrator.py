@@ -21,7 +21,7 @@ from orchestai.execution.clock import Clock
 from orchestai.execution.events import AnswerReady, ExecutionEvent, PlanReady
 from orchestai.execution.ledger import InsufficientFundsError, Ledger, Reservation, pico, usd, whole
 from orchestai.execution.log import ExecutionLog
-from orchestai.execution.receipt import Receipt, critical_path, node_receipts
+from orchestai.execution.receipt import Receipt
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import Execution
 from orchestai.execution.run_budget import RunBudget
@@ -297,7 +297,7 @@ class Orchestrator:
         )
 
     async def _run(self, task: Task, contract: Contract, clock: Clock, listen: Callable[[Event], None]) -> RunResult:
-        executor = self._require_open().executor
+        runtime = self._require_open()
         with self._reserve_planning(task, contract) as reservation:
             plan, fitted = await self._plan_in_time(task, contract, clock, reservation)
             planning_ms = clock.milliseconds()
@@ -305,36 +305,38 @@ class Orchestrator:
             planned = self._planned(plan, fitted)
             listen(planned)
             budget = RunBudget(contract, reservation, fitted.bounds)
+            running = runtime.executor.begin(task, fitted.workflow, terms=Terms(budget, clock.deadline, listen))
+            begun = self._begun(plan, planned, contract, planning_ms)
             try:
-                execution = await executor.run(task, fitted.workflow, terms=Terms(budget, clock.deadline, listen))
+                execution = await running.finish()
+            except asyncio.CancelledError:
+                budget.close()
+                so_far = running.so_far()
+                cut_off = begun.ended(so_far, budget, clock.milliseconds())
+                await self._append(ExecutionRecord.from_run(so_far, task, cut_off, runtime.pool.names))
+                raise
             finally:
                 budget.close()
-        path, path_ms = critical_path(execution.workflow, execution.results)
+        receipt = begun.ended(execution, budget, clock.milliseconds())
+        await self._append(ExecutionRecord.from_run(execution, task, receipt, runtime.pool.names))
+        _require_whole(execution, contract)
+        listen(AnswerReady(answer=execution.answer, receipt=receipt))
+        return RunResult(execution.answer, execution.workflow, receipt, execution)
+
+    def _begun(self, plan: Plan, planned: PlanReady, contract: Contract, planning_ms: float) -> Receipt:
         run_id = f"run-{uuid.uuid4().hex[:12]}"
-        receipt = Receipt(
+        return Receipt(
             run_id=run_id,
-            status=_status(execution),
+            status="failed",
             contract=contract,
             planner=planned.planner,
             confidence=planned.confidence,
             planning=plan.usage,
             planning_ms=planning_ms,
-            changes=fitted.changes,
-            reserved_usd=reservation.amount_usd,
-            spent_usd=reservation.spent_usd,
-            unsettled_usd=budget.unsettled_usd,
-            disputed_usd=budget.disputed_usd,
-            calls=budget.calls,
-            nodes=node_receipts(execution),
-            critical_path=path,
-            critical_path_ms=path_ms,
-            wall_ms=clock.milliseconds(),
+            changes=planned.changes,
             replay="" if self._log is None else f"orchestai run --replay {self._log.path}#{run_id}",
             versions=self._versions,
         )
-        result = await self._result(task, execution, receipt)
-        listen(AnswerReady(answer=result.answer, receipt=receipt))
-        return result
 
     async def _plan_in_time(
         self, task: Task, contract: Contract, clock: Clock, reservation: Reservation
@@ -378,32 +380,25 @@ class Orchestrator:
                 "runs have ended, or allow cheaper workers"
             ) from None
 
-    async def _result(self, task: Task, execution: Execution, receipt: Receipt) -> RunResult:
-        if self._log is not None:
-            record = ExecutionRecord.from_run(execution, task, receipt, self._require_open().pool.names)
-            try:
-                await asyncio.to_thread(self._log.append, record)
-            except UserError as error:
-                logger.error("this run is in no log, though it was paid for: %s", error)
-        if execution.partial and receipt.contract.on_deadline == "error":
-            done = sum(result.status == "done" for result in execution.results)
-            raise DeadlineError(
-                f"deadline_s={receipt.contract.deadline_s:g}: {done} of {len(execution.workflow)} steps were done; "
-                "allow more time, or take what there is with on_deadline=partial"
-            )
-        return RunResult(execution.answer, execution.workflow, receipt, execution)
+    async def _append(self, record: ExecutionRecord) -> None:
+        if self._log is None:
+            return
+        try:
+            await asyncio.shield(asyncio.to_thread(self._log.append, record))
+        except UserError as error:
+            logger.error("this run is in no log, though it was paid for: %s", error)
+
+
+def _require_whole(execution: Execution, contract: Contract) -> None:
+    if execution.partial and contract.on_deadline == "error":
+        done = sum(result.status == "done" for result in execution.results)
+        raise DeadlineError(
+            f"deadline_s={contract.deadline_s:g}: {done} of {len(execution.workflow)} steps were done; "
+            "allow more time, or take what there is with on_deadline=partial"
+        )
 
 
 def _workflow(plan: Plan) -> Workflow:
     if plan.workflow is None:
         raise UserError(f"no plan: {plan.error}")
     return plan.workflow
-
-
-def _status(execution: Execution) -> Literal["complete", "partial", "failed"]:
-    if execution.partial:
-        return "partial" if execution.answer else "failed"
-    needed = execution.workflow.needed()
-    return (
-        "complete" if all(result.status == "done" for result in execution.results if result.id in needed) else "failed"
-    )

@@ -18,9 +18,10 @@ from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.execution.events import AnswerReady, NodeDone, PlanReady, WorkerAsked
 from orchestai.execution.ledger import Ledger
+from orchestai.execution.log import read_log
 from orchestai.execution.replay_run import find_run, replay
 from orchestai.execution.trimming import ContractError, InfeasibleContractError
-from orchestai.orchestrator import DeadlineError, RunResult
+from orchestai.orchestrator import DeadlineError, Event, RunResult
 from orchestai.planner.base import Plan
 from orchestai.planner.baselines.reference import WholePlanner
 from orchestai.planner.planning_queue import PlanningQueue
@@ -118,6 +119,36 @@ async def test_a_stream_that_is_left_cancels_its_run() -> None:
         await stream.aclose()
         assert o.ledger.reserved_usd == 0
         assert o.ledger.spent_usd == PRICE, "a request that was cut off may be billed"
+
+
+async def test_a_run_that_is_cancelled_leaves_its_line_in_the_log(tmp_path: Path) -> None:
+    """What was done was paid for: the log says so, and the run can be replayed."""
+    steps = [
+        {"id": "a", "instruction": "Look it up", "worker": "good"},
+        {"id": "b", "instruction": "count", "depends_on": ["a"], "worker": "hanging"},
+    ]
+    asked = asyncio.Event()
+
+    def listen(event: Event) -> None:
+        if isinstance(event, WorkerAsked) and event.worker == "hanging":
+            asked.set()
+
+    async with opened("good", log=tmp_path) as o:
+        o._planning = planning(lambda: Plan(Workflow(steps), True))
+        run = asyncio.ensure_future(o.run(INSTRUCTION, answer="text", listen=listen))
+        await asked.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        assert (o.ledger.reserved_usd, o.ledger.spent_usd) == (0, 2 * PRICE)
+    (path,) = tmp_path.glob("*.jsonl")
+    (record,) = read_log(path).records
+    assert (record.error, record.answer) == ("interrupted", "good: Look it up")
+    assert record.receipt is not None
+    assert record.receipt.status == "partial"
+    assert (record.receipt.spent_usd, record.receipt.unsettled_usd) == (2 * PRICE, PRICE)
+    assert [node.status for node in record.receipt.nodes] == ["done", "failed"]
+    assert find_run(record.receipt.replay.rpartition(" ")[2]) == record
 
 
 async def test_a_contract_that_cannot_be_kept_is_refused_before_anybody_is_asked() -> None:

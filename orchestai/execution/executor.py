@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from orchestai.config import ExecutionConfig
 from orchestai.config.contract import Contract
-from orchestai.execution.assembler import assemble, assemble_part
 from orchestai.execution.ledger import Ledger
 from orchestai.execution.result import Execution
 from orchestai.execution.run_budget import RunBudget
@@ -45,23 +44,10 @@ class Executor:
         if terms.budget is None and self.config.max_cost_usd is not None:
             contract = Contract(max_cost_usd=self.config.max_cost_usd)
             with Ledger().reserve(0) as reservation:
-                return await self._run(task, workflow, sample, terms._replace(budget=RunBudget(contract, reservation)))
-        return await self._run(task, workflow, sample, terms)
+                terms = terms._replace(budget=RunBudget(contract, reservation))
+                return await self.begin(task, workflow, sample, terms).finish()
+        return await self.begin(task, workflow, sample, terms).finish()
 
-    async def _run(self, task: Task, workflow: Workflow, sample: int, terms: Terms) -> Execution:
-        running = RunningWorkflow(self.pool, self.sandbox, self.config, task, workflow, sample, terms)
-        results = await running.subtasks()
-        outputs = {result.id: result.output for result in results if result.status == "done"}
-        put_together = assemble_part if running.partial else assemble
-        return Execution(
-            task_id=task.task_id,
-            workflow=workflow,
-            results=results,
-            answer=put_together(task, workflow, outputs, self.config.assembler),
-            partial=running.partial,
-            fault=running.fault,
-            total_cost=sum(result.cost_usd for result in results),
-            total_latency_ms=workflow.critical_path({result.id: result.latency_ms for result in results}),
-            error=(running.fault and running.fault.reason)
-            or next((result.error for result in results if result.error), None),
-        )
+    def begin(self, task: Task, workflow: Workflow, sample: int = 0, terms: Terms = NO_TERMS) -> RunningWorkflow:
+        """The same, to be finished by the caller, who can say what was done if it is cancelled."""
+        return RunningWorkflow(self.pool, self.sandbox, self.config, task, workflow, sample, terms)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from orchestai.config.contract import Contract
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
+from orchestai.execution.run_budget import RunBudget
 from orchestai.workers.base import Usage
 from orchestai.workflow import Workflow
 
@@ -55,8 +56,8 @@ class Receipt(_Part):
     """What one answer took.
 
     Attributes:
-        status: `complete`; `partial` where the deadline came before the plan was done, `failed` where there is no
-            answer.
+        status: `complete`; `partial` where the plan was not done by the deadline or an interruption, `failed` where
+            there is no answer.
         planner: who made the plan; where another was not sure of its own, also why.
         confidence: the chance that its steps and edges are right; None where nobody knows.
         planning: what models were paid to make it; None where the planner computes for itself.
@@ -93,6 +94,24 @@ class Receipt(_Part):
     replay: str = ""
     versions: dict[str, str] = {}
 
+    def ended(self, execution: Execution, budget: RunBudget, wall_ms: float) -> Receipt:
+        """The receipt of a run that began with this one."""
+        path, path_ms = critical_path(execution.workflow, execution.results)
+        return self.model_copy(
+            update={
+                "status": _status(execution),
+                "reserved_usd": budget.reservation.amount_usd,
+                "spent_usd": budget.reservation.spent_usd,
+                "unsettled_usd": budget.unsettled_usd,
+                "disputed_usd": budget.disputed_usd,
+                "calls": budget.calls,
+                "nodes": node_receipts(execution),
+                "critical_path": path,
+                "critical_path_ms": path_ms,
+                "wall_ms": wall_ms,
+            }
+        )
+
 
 def node_receipts(execution: Execution) -> tuple[NodeReceipt, ...]:
     """A receipt per subtask, in the order of the workflow."""
@@ -118,6 +137,15 @@ def critical_path(workflow: Workflow, results: Sequence[SubtaskResult]) -> tuple
         before = max((paths[parent] for parent in subtask.depends_on), key=_length, default=((), 0.0))
         paths[subtask.id] = (*before[0], subtask.id), before[1] + latency[subtask.id]
     return max(paths.values(), key=_length)
+
+
+def _status(execution: Execution) -> Literal["complete", "partial", "failed"]:
+    if execution.partial:
+        return "partial" if execution.answer else "failed"
+    needed = execution.workflow.needed()
+    return (
+        "complete" if all(result.status == "done" for result in execution.results if result.id in needed) else "failed"
+    )
 
 
 def _length(path: tuple[tuple[str, ...], float]) -> float:

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, Protocol
 
 from orchestai.config import ExecutionConfig
 from orchestai.errors import FaultKind, InfrastructureError, UserError
-from orchestai.execution.assembler import hands_on_texts
+from orchestai.execution.assembler import assemble, assemble_part, hands_on_texts
 from orchestai.execution.bounds import Bounded
 from orchestai.execution.events import AnswerChecked, Listener, NodeDone, NodeStarted, WorkerAsked, ignore
 from orchestai.execution.request import build_request
-from orchestai.execution.result import Attempt, SubtaskResult
+from orchestai.execution.result import Attempt, Execution, SubtaskResult
 from orchestai.execution.run_budget import NotAdmittedError, RunBudget
 from orchestai.names import as_utf8
 from orchestai.outcome import Unscorable
@@ -28,12 +28,14 @@ from orchestai.workflow import Subtask, Workflow
 logger = logging.getLogger(__name__)
 
 _STOPPED = "stopped before it answered"
-_TO_STOP_S = 0.05
-"""How long cancelled requests may take to end past a deadline; what does not end by then is left to itself."""
+_INTERRUPTED = "interrupted"
 
 
 class Workers(Bounded, Protocol):
-    """Whoever passes a request on to the worker of that name (`orchestai.workers.WorkerPool`)."""
+    """Whoever passes a request on to the worker of that name (`orchestai.workers.WorkerPool`).
+
+    A cancelled `answer` ends at once, whether the worker does or not.
+    """
 
     async def answer(self, name: str, request: Request) -> Answer: ...
 
@@ -74,7 +76,7 @@ class RunningWorkflow:
     """What has been attempted and lost so far.
 
     Attributes:
-        partial: whether the deadline came before all subtasks were done.
+        partial: whether the deadline, or whoever cancelled the run, came before all subtasks were done.
         fault: what of the infrastructure failed, if anything did.
     """
 
@@ -93,6 +95,7 @@ class RunningWorkflow:
         self.config = config
         self.terms = terms
         self.partial = False
+        self._interrupted = False
         self.task = task
         self.workflow = workflow
         self.sample = sample
@@ -102,34 +105,52 @@ class RunningWorkflow:
         self.results: dict[str, SubtaskResult] = {}
         self.finished_ms: dict[str, float] = {}
 
-    async def subtasks(self) -> tuple[SubtaskResult, ...]:
-        """Run all subtasks; the results come in the order in which the workflow lists them."""
+    async def finish(self) -> Execution:
+        """Run all subtasks and assemble their answer; where this is cancelled, `so_far` says what there is."""
+        try:
+            await self._run_subtasks()
+        except asyncio.CancelledError:
+            self.partial = self._interrupted = True
+            raise
+        return self.so_far()
+
+    def so_far(self) -> Execution:
+        """What has been done by now, with the answer that it makes."""
+        results = tuple(self.results.get(subtask.id) or self._result(subtask) for subtask in self.workflow.subtasks)
+        outputs = {result.id: result.output for result in results if result.status == "done"}
+        put_together = assemble_part if self.partial else assemble
+        return Execution(
+            task_id=self.task.task_id,
+            workflow=self.workflow,
+            results=results,
+            answer=put_together(self.task, self.workflow, outputs, self.config.assembler),
+            partial=self.partial,
+            fault=self.fault,
+            total_cost=sum(result.cost_usd for result in results),
+            total_latency_ms=self.workflow.critical_path({result.id: result.latency_ms for result in results}),
+            error=(_INTERRUPTED if self._interrupted else None)
+            or (self.fault and self.fault.reason)
+            or next((result.error for result in results if result.error), None),
+        )
+
+    async def _run_subtasks(self) -> None:
         running: dict[str, asyncio.Task[None]] = {}
         for subtask in self.workflow.order():
             parents = [running[parent] for parent in subtask.depends_on]
             running[subtask.id] = asyncio.ensure_future(self._when_ready(subtask, parents))
-        stopped: set[asyncio.Task[None]] = set()
         try:
             _, late = await asyncio.wait(
                 running.values(), timeout=self._seconds_left(), return_when=asyncio.FIRST_EXCEPTION
             )
             if late and not any(job.done() and not job.cancelled() and job.exception() for job in running.values()):
-                stopped = late
                 self._out_of_time()
         finally:
             for job in running.values():
                 job.cancel()
-            if stopped and self.partial:
-                _, deaf = await asyncio.wait(running.values(), timeout=_TO_STOP_S)
-                for job in deaf:
-                    job.add_done_callback(_forget)
-            else:
-                deaf = set()
-            outcomes = await asyncio.gather(*(set(running.values()) - deaf), return_exceptions=True)
+            outcomes = await asyncio.gather(*running.values(), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, Exception):
                 raise outcome
-        return tuple(self.results.get(subtask.id) or self._result(subtask) for subtask in self.workflow.subtasks)
 
     def _seconds_left(self) -> float:
         if self.terms.deadline is None:
@@ -292,9 +313,3 @@ class RunningWorkflow:
         return SubtaskResult(
             id=subtask.id, status="failed" if attempts else "skipped", attempts=attempts, error=f"{subtask.id}: {error}"
         )
-
-
-def _forget(job: asyncio.Task[None]) -> None:
-    """Take note of how a job ended that nobody waits for, or asyncio would print it."""
-    if not job.cancelled():
-        job.exception()

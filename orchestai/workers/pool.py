@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from orchestai.admission import Admission
+from orchestai.admission import Admission, heeding_cancellation
 from orchestai.config import CACHE_DIR, ModelConfig, WorkersConfig
 from orchestai.errors import UserError
 from orchestai.sandbox.sandbox import Sandbox
@@ -99,10 +99,10 @@ class WorkerPool:
         return said
 
     async def answer(self, name: str, request: Request) -> Answer:
-        """Ask one worker; raises as `Worker.answer` does."""
+        """Ask one worker; raises as `Worker.answer` does. Cancelled, it gives its place back, even by a deaf worker."""
         try:
             async with self._admission[name]:
-                answer = await self._workers[name].answer(request)
+                answer = await heeding_cancellation(self._workers[name].answer(request))
         except WorkerError as error:
             self.usage[name] = self.usage[name].plus(error.usage)
             raise

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +17,11 @@ from typer.testing import CliRunner, Result
 from orchestai.cli import app
 from orchestai.config import load_config
 from orchestai.errors import UserError
+from orchestai.execution.log import read_log
 from support.chat_server import ChatServer, Reply, chat, serving
+from support.contract_workers import PRICE
+
+PAID = {"price_per_call_usd": PRICE}
 
 
 @pytest.fixture
@@ -90,19 +96,24 @@ def test_a_server_that_is_not_there_has_a_mend(tmp_path: Path, monkeypatch) -> N
     assert "absent  key of workers.models.far in NO_KEY: export NO_KEY=..." in examined.output
 
 
-def test_stdout_is_the_answer_alone_and_a_deaf_worker_does_not_hold_the_command(tmp_path: Path) -> None:
+def own_workers(folder: Path, *names: str) -> tuple[list[str], dict[str, str]]:
+    """The command that asks the first of these workers, in a folder with its configuration, and its environment."""
     pool = {
-        name: {"kind": "function", "function": f"support.contract_workers:{name}", "card": name}
-        for name in ("printing", "deaf")
+        name: {"kind": "function", "function": f"support.contract_workers:{name}", "card": name, **PAID}
+        for name in names
     }
-    workers = {"pool": pool, "cache_dir": None, "cascade": ["printing"]}
+    workers = {"pool": pool, "cache_dir": None, "cascade": [names[0]]}
     config = {"workers": workers, "sandbox": {"level": "process"}, "execution": {"assembler": "sink"}}
-    (tmp_path / "config.yaml").write_text(json.dumps(config))
+    (folder / "config.yaml").write_text(json.dumps(config))
     path = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(__file__).parents[2])])
     command = [sys.executable, "-m", "orchestai.cli", "run", "Say it.", "--json", "--answer", "text"]
+    return command, {**os.environ, "PYTHONPATH": path}
+
+
+def test_stdout_is_the_answer_alone_and_a_deaf_worker_does_not_hold_the_command(tmp_path: Path) -> None:
+    command, environment = own_workers(tmp_path, "printing", "deaf")
 
     def run(*more: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "PYTHONPATH": path}
         return subprocess.run([*command, *more], cwd=tmp_path, env=environment, capture_output=True, text=True)
 
     printed = run()
@@ -111,3 +122,28 @@ def test_stdout_is_the_answer_alone_and_a_deaf_worker_does_not_hold_the_command(
     cut_off = run("--deadline_s", "0.5", "workers.cascade=[deaf]")
     assert cut_off.returncode == 1
     assert json.loads(cut_off.stdout)["receipt"]["status"] == "failed"
+
+
+def test_an_interrupted_run_leaves_its_line_in_the_log(tmp_path: Path) -> None:
+    command, environment = own_workers(tmp_path, "waiting")
+    # What is started in the background of a script ignores Ctrl-C, and so would this.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed,
+    )
+    assert process.stderr is not None
+    assert any("waiting for Ctrl-C" in line for line in process.stderr), "the worker was not asked"
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "")
+    (record,) = read_log(tmp_path / "execution_logs").records
+    assert (record.error, record.outcome, record.answer) == ("interrupted", "unjudged", "")
+    assert record.receipt is not None
+    assert (record.receipt.status, record.receipt.calls) == ("failed", 1)
+    assert record.receipt.spent_usd == record.receipt.unsettled_usd == PRICE

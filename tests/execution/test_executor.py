@@ -20,8 +20,10 @@ from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Limits, Program, Report, Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
+from orchestai.workers.pool import WorkerPool
 from orchestai.workers.prompting.prompts import Chat, Complete
 from orchestai.workflow import Workflow
+from support.contract_workers import Stubborn
 
 SPLIT = "split it into words (for example `'a b'` -> `['a', 'b']`)"
 COUNT = "count its letters (for example `'a b'` -> `2`)"
@@ -361,6 +363,26 @@ async def test_a_worker_that_hangs_is_cut_off(sandbox: Sandbox) -> None:
     assert "within 0.5 s" in execution.outcome.reason
     assert [result.status for result in execution.results] == ["failed", "done", "skipped"]
     assert one.pool.in_flight == 0
+
+
+@pytest.mark.parametrize("by", ["timeout", "cancellation"])
+async def test_a_run_ends_though_its_worker_goes_on(sandbox: Sandbox, by: str) -> None:
+    """Else each such run keeps its place among the runs in work, until there is none left."""
+    stubborn = Stubborn()
+    pool = WorkerPool({"good": stubborn}, {"good": 8}, {})
+    one = JudgingExecutor(pool, sandbox, ExecutionConfig(timeout_s=0.05 if by == "timeout" else 60.0))
+    job = asyncio.ensure_future(one.run(TASK, workflow()))
+    await stubborn.asked.wait()
+    if by == "cancellation":
+        job.cancel()
+    await asyncio.wait({job}, timeout=5)
+    ended = job.done()
+    stubborn.released.set()
+    assert ended
+    if by == "timeout":
+        assert "within 0.05 s" in str((await job).error)
+    else:
+        assert job.cancelled()
 
 
 async def test_measured_time_over_the_limit_fails_the_subtask(sandbox: Sandbox) -> None:

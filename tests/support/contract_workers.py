@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from orchestai.errors import InfrastructureError
-from orchestai.workers.base import Answer, Request, Usage, WorkerError
+from orchestai.workers.base import Answer, Request, Usage, WorkerCard, WorkerError, WorstCase
 
 PRICE = 0.01
 
@@ -32,6 +33,25 @@ async def deaf(request: Request) -> Answer:
         except asyncio.CancelledError:
             continue
     return Answer(text="late", cost_usd=PRICE)
+
+
+class Stubborn:
+    """A worker that goes on, whoever cancels it, until it is `released`."""
+
+    def __init__(self) -> None:
+        self.card = WorkerCard("stubborn", "stubborn", PRICE, "tool")
+        self.asked = asyncio.Event()
+        self.released = asyncio.Event()
+
+    def worst_case(self, request: Request) -> WorstCase:
+        return WorstCase(cost_usd=PRICE)
+
+    async def answer(self, request: Request) -> Answer:
+        self.asked.set()
+        while not self.released.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.released.wait()
+        return Answer(text="at last", cost_usd=PRICE)
 
 
 async def failing(request: Request) -> Answer:
@@ -68,6 +88,11 @@ async def mangled(request: Request) -> Answer:
 
 def stopping(request: Request) -> str:
     raise StopIteration("nothing left")
+
+
+async def waiting(request: Request) -> Answer:
+    print("waiting for Ctrl-C", flush=True)
+    return await hanging(request)
 
 
 def printing(request: Request) -> str:

@@ -19,6 +19,7 @@ from orchestai.workers.model_worker import ModelWorker
 from orchestai.workers.pool import WorkerPool
 from orchestai.workers.prices import Prices
 from orchestai.workers.prompting.prompts import Complete
+from support.contract_workers import Stubborn
 from support.language_model import save_tiny_model
 
 DOUBLE = Request("double it", Signature("step", ("x",)), (Example(("4",), "8"),))
@@ -186,3 +187,21 @@ async def test_concurrency_is_limited_per_worker(sandbox: Sandbox) -> None:
     pool = WorkerPool({"w": worker(slow, sandbox, samples=1)}, {"w": 2}, {})
     await asyncio.gather(*(pool.answer("w", DOUBLE) for _ in range(6)))
     assert slow.most == 2
+
+
+async def test_a_cancelled_call_gives_its_place_back_though_its_worker_goes_on() -> None:
+    """Else a worker that heeds no cancellation holds a place for each run that gave it up, and answers nobody."""
+    stubborn = Stubborn()
+    pool = WorkerPool({"w": stubborn}, {"w": 1}, {})
+    first = asyncio.ensure_future(pool.answer("w", DOUBLE))
+    await stubborn.asked.wait()
+    stubborn.asked.clear()
+    first.cancel()
+    second = asyncio.ensure_future(pool.answer("w", DOUBLE))
+    asked = asyncio.ensure_future(stubborn.asked.wait())
+    await asyncio.wait({asked}, timeout=5)
+    admitted, cancelled = asked.done(), first.cancelled()
+    stubborn.released.set()
+    assert admitted, "the second call waits for a place"
+    assert cancelled
+    assert (await second).text == "at last"
