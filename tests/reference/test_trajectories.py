@@ -19,9 +19,9 @@ from .trajectory import environment, plans, record
 TOLERANCE = 5e-4
 """Distance, relative above 1, that other roundings may bring about; with AVX2, and with neither, it was up to 9e-5."""
 
-BY_ARRIVAL = {"mt_grpo_agents": 1e-6}
+BY_ARRIVAL = {"mt_grpo_agents": 1e-5}
 """Families whose requests come from tools in threads: which of them share a batch, and so a rounding, depends on when
-they come. Differences on a busy machine were up to 1e-8."""
+they come. Differences on a busy machine were up to 2e-6."""
 
 
 @pytest.mark.parametrize("family", FAMILIES)
