@@ -25,8 +25,9 @@ from orchestai.config import Config, Phase1Config, TasksConfig, load_config
 from orchestai.data.prepare_plans import prepare_plans
 from orchestai.data.readers import READERS
 from orchestai.data.training_file import data_fingerprint, load_training_data
-from orchestai.evaluation.plans.evaluate import PlansEvaluation, evaluate_plans
+from orchestai.evaluation.plans.evaluate import evaluate_plans
 from orchestai.evaluation.plans.metrics import SAME_STEP, sentence_embedder
+from orchestai.evaluation.plans.plans_evaluation import PlansEvaluation
 from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.slots.encoder import MINILM, open_encoder
 from orchestai.storage import artifacts
@@ -67,7 +68,8 @@ def main() -> None:
             folder = args.output / f"{name}{seed}"
             seconds[name].append(trained(of_seed, data, folder))
             planner = load_planner(folder / LAST, of_seed.planner, of_seed.workers)
-            evaluations.append(evaluate_plans(planner, examples, embed))
+            tests, learned = ([e for e in examples if e.split == split] for split in ("test", "train"))
+            evaluations.append(evaluate_plans(planner, tests, embed, learned=learned, console=console))
         evaluation = together(evaluations)
         console.print(evaluation.table())
         licences = {example.suite: example.licence for example in examples}
@@ -118,6 +120,7 @@ def trained(config: Config, data: Path, folder: Path) -> float:
 def together(folds: Sequence[PlansEvaluation]) -> PlansEvaluation:
     """The plans of all folds."""
     return PlansEvaluation(
+        task_ids=tuple(task_id for fold in folds for task_id in fold.task_ids),
         sources=tuple(source for fold in folds for source in fold.sources),
         chains=tuple(chain for fold in folds for chain in fold.chains),
         scores={row: [score for fold in folds for score in fold.scores[row]] for row in folds[0].scores},

@@ -21,16 +21,19 @@ def evaluate_plans(
         Path | None,
         typer.Option("--checkpoint", "--phase1", help=f"The planner; {_PLANNER} if absent, or none if that is too."),
     ] = None,
+    training_data: Annotated[
+        Path | None,
+        flag("training_data", "What was learned from: `nearest graph` copies from it, and its tasks are not scored."),
+    ] = None,
     json_path: JsonFile = None,
     overrides: Overrides = None,
 ) -> None:
     """Compare a planner, if there is one, and the trivial baselines with plans that others wrote, step by step."""
     from orchestai.config import load_config
     from orchestai.data.training_file import data_fingerprint, load_training_data
-    from orchestai.evaluation.held_out import hold_out
     from orchestai.evaluation.plans.evaluate import evaluate_plans as run_evaluation
-    from orchestai.evaluation.plans.evaluate import tested_plans
     from orchestai.evaluation.plans.metrics import SAME_STEP, sentence_embedder
+    from orchestai.evaluation.plans.scored_plans import NamedPlans, choose_plans
     from orchestai.planner.checkpoint import load_planner, seen_by
     from orchestai.planner.checkpoint_files import is_checkpoint
     from orchestai.planner.slots.encoder import MINILM, open_encoder
@@ -39,30 +42,36 @@ def evaluate_plans(
     loaded = load_config(config, overrides or [])
     if checkpoint is None and is_checkpoint(_PLANNER):
         checkpoint = _PLANNER
-    examples = load_training_data(plans, loaded)
-    if not any(example.split == "test" for example in examples):
-        say(f"{plans}: no plan is kept for tests, so all are scored that the planner is not known to have learned")
-    planner = None if checkpoint is None else load_planner(checkpoint, loaded.planner, loaded.workers)
-    tested = tested_plans(examples)
-    held_out = hold_out(
-        tested,
+    scored = choose_plans(
+        NamedPlans(str(plans), load_training_data(plans, loaded)),
         {} if checkpoint is None else {str(checkpoint): seen_by(checkpoint)},
-        lambda example: example.asked,
-        what=str(plans),
+        None if training_data is None else NamedPlans(str(training_data), load_training_data(training_data, loaded)),
         include_learned=loaded.tasks.include_learned,
     )
-    say(*held_out.remarks())
-    others = [example for example in examples if example.split != "test"] if len(tested) < len(examples) else []
+    if scored.remark:
+        say(scored.remark)
+    planner = None if checkpoint is None else load_planner(checkpoint, loaded.planner, loaded.workers)
     embed = sentence_embedder(open_encoder(MINILM, _SENTENCE_TOKENS))
-    evaluation = run_evaluation(planner, [*others, *held_out.kept], embed)
+    evaluation = run_evaluation(planner, scored.held_out.kept, embed, learned=scored.learned, console=console)
     if json_path is not None:
+        learned = None
+        if training_data is not None:
+            learned = {"path": str(training_data), "data_fingerprint": data_fingerprint(training_data)}
         facts = {
             "plans": str(plans),
             "checkpoint": None if checkpoint is None else str(checkpoint),
             "data_fingerprint": data_fingerprint(plans),
-            "held_out": held_out.to_dict(lambda example: example.task_id),
+            "training_data": learned,
+            "held_out": scored.to_dict(),
             "same_step": SAME_STEP,
             "versions": artifacts.versions(),
         }
-        artifacts.write_json(json_path, {"rows": evaluation.to_dict(), **facts})
+        figures = {
+            "rows": evaluation.to_dict(),
+            "differences": evaluation.differences(),
+            "per_plan": evaluation.per_plan(),
+        }
+        artifacts.write_json(json_path, figures | facts)
     console.print(evaluation.table())
+    if planner is not None:
+        console.print(evaluation.differences_table())

@@ -116,9 +116,9 @@ def hold_out(
     if tasks and not usable:
         names = [name for name, its in seen.items() if any(instruction(task) in its for task in tasks)]
         raise UserError(
-            f"{what}: none of {len(tasks)} tasks is left to evaluate on, since {' and '.join(names)} learned from "
-            "them or was selected on them; evaluate on others (tasks.eval_split, tasks.suite, tasks.path, --plans), "
-            "or set tasks.include_learned=true to see how well learned tasks are done"
+            f"{what}: none of {len(tasks)} tasks is left to evaluate on, as they are among those that "
+            f"{' and '.join(names)} learned from or was selected on; evaluate on others (tasks.eval_split, "
+            "tasks.suite, tasks.path, --plans), or set tasks.include_learned=true to see how well learned ones are done"
         )
     cut = usable[:limit]
     return HeldOut(

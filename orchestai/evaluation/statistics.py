@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,17 +53,19 @@ def mean(values: Values) -> float:
 
 def bootstrap_mean(values: Values, *, draws: int = 10_000, seed: int = 0) -> Interval:
     """Mean of `values` (n,) with the percentile bootstrap interval."""
-    known = values[~np.isnan(values)]
-    n = known.size
-    if n == 0:
+    return mean_over_groups([values], draws=draws, seed=seed)
+
+
+def mean_over_groups(groups: Sequence[Values], *, draws: int = 10_000, seed: int = 0) -> Interval:
+    """Mean of the groups' means; the bootstrap draws entries within each group. Groups without entries are left out."""
+    known = [values for group in groups if (values := group[~np.isnan(group)]).size]
+    if not known:
         return _NOTHING
     rng = np.random.default_rng(seed)
-    rows = max(1, _BLOCK // n)
-    means = np.concatenate(
-        [known[rng.integers(0, n, (min(rows, draws - done), n))].mean(axis=1) for done in range(0, draws, rows)]
-    )
-    low, high = np.quantile(means, (0.025, 0.975))
-    return Interval(float(known.mean()), float(low), float(high), n)
+    drawn = np.mean([_drawn_means(values, draws, rng) for values in known], axis=0)
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    center = np.mean([values.mean() for values in known])
+    return Interval(float(center), float(low), float(high), sum(values.size for values in known))
 
 
 def paired_difference(ours: Values, theirs: Values, *, draws: int = 10_000, seed: int = 0) -> Interval:
@@ -96,3 +99,12 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     if not (0 <= c <= n and 1 <= k <= n):
         raise ValueError(f"pass@k needs 0 <= c <= n and 1 <= k <= n, not n={n}, c={c}, k={k}")
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
+
+
+def _drawn_means(values: Values, draws: int, rng: np.random.Generator) -> Values:
+    """(draws,) means of as many values, drawn with replacement."""
+    n = values.size
+    rows = max(1, _BLOCK // n)
+    return np.concatenate(
+        [values[rng.integers(0, n, (min(rows, draws - done), n))].mean(axis=1) for done in range(0, draws, rows)]
+    )

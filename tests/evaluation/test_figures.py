@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from orchestai.evaluation.statistics import bootstrap_mean, paired_difference, proportion
+from orchestai.evaluation.statistics import bootstrap_mean, mean_over_groups, paired_difference, proportion
 from orchestai.evaluation.systems.assignments import NearestAssignment, PriorAssignment
 from orchestai.evaluation.systems.oracle import best_of
 from orchestai.evaluation.systems.plot import frontier
@@ -40,6 +40,19 @@ def test_bootstrap_repeats_itself_and_leaves_out_what_was_not_judged() -> None:
     assert bootstrap_mean(values) == bootstrap_mean(values[[0, 2, 3]])
     assert bootstrap_mean(values).n == 3
     assert bootstrap_mean(np.array([NAN])).to_dict() == {"mean": None, "low": None, "high": None, "n": 0}
+
+
+def test_groups_count_alike_whatever_their_size() -> None:
+    """A group's mean varies by its standard error, and the mean of three by a third of what that of one does."""
+    rng = np.random.default_rng(2)
+    sizes = (400, 1600, 100)
+    groups = [rng.normal(place, 1.0, size) for place, size in zip((0.0, 3.0, 30.0), sizes, strict=True)]
+    found = mean_over_groups([*groups, np.array([NAN]), np.array([])])
+    half = 1.96 * math.sqrt(sum(1 / size for size in sizes)) / 3
+    assert found.mean == pytest.approx(np.mean([group.mean() for group in groups]))
+    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.1)
+    assert found.n == sum(sizes)
+    assert mean_over_groups([]).n == 0
 
 
 def test_pairing_removes_what_the_tasks_have_in_common() -> None:

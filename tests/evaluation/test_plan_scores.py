@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import random
-from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
-from orchestai.cli import app
-from orchestai.config import Config
 from orchestai.data.readers.plan import SourcePlan, SourceStep
-from orchestai.data.training_file import save_training_data
 from orchestai.evaluation.plans.evaluate import evaluate_plans
 from orchestai.evaluation.plans.metrics import METRICS, score_plan, sentence_embedder
 from orchestai.planner import plan_metrics
 from orchestai.planner.base import Plan
-from orchestai.planner.checkpoint import save_planner
 from orchestai.planner.slots.encoder import MINILM, open_encoder
-from orchestai.planner.slots.model import PlannerModel
-from orchestai.tasks.seen_tasks import SeenTasks
-from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
 
 
@@ -175,11 +165,68 @@ def test_an_evaluation_has_the_floors_beside_the_planner_by_source_and_on_graphs
     assert rows["all_pairs"]["chains"]["edge_f1"]["mean"] == pytest.approx(2 * 2 / 5)
 
 
+def test_differences_are_paired_by_plan_and_come_from_the_scores_of_each():
+    """Half of the plans are right and half are not: each mean is uncertain, but a constant difference is not."""
+    chains = [plan("a b c", "ab bc", task=f"{i}", source="s").example(given=True) for i in range(4)]
+    forks = [plan("a b c", "ab ac", task=f"{i}", source="t").example(given=True) for i in range(4)]
+    found = evaluate_plans(Given(), [*chains, *forks], letters)
+    same = found.differences()["listed_chain"]
+    assert {cell["edge_f1"]["mean"] for cell in same.values()} == {0.0}
+    assert same["macro"]["edge_f1"] == {"mean": 0, "low": 0, "high": 0, "n": 8}
+    above = found.differences()["no_edges"]
+    assert above["s"]["edge_f1"] == {"mean": 1, "low": 1, "high": 1, "n": 4}
+    assert above["macro"]["edge_f1"]["mean"] == pytest.approx((1 + 0.5) / 2)
+    assert "edge_f1_non_chain" not in above["s"]
+    per_plan = found.per_plan()
+    assert [row["task_id"] for row in per_plan] == [e.task_id for e in (*chains, *forks)]
+    assert [row["chain"] for row in per_plan] == [True] * 4 + [False] * 4
+    for row, cells in found.to_dict().items():
+        for source in ("s", "t"):
+            scores = [one["scores"][row]["edge_f1"] for one in per_plan if one["source"] == source]
+            assert cells[source]["edge_f1"]["mean"] == pytest.approx(np.mean(scores))
+    assert per_plan[0]["scores"]["planner"]["critical_path_error"] == 0
+
+
+def test_a_pair_counts_only_where_both_scores_exist():
+    """A plan without durations has no error of its critical path, for the planner and for a floor alike."""
+    timed, untimed = (plan("a b", "ab", task=f"{t}", seconds=t).example(given=True) for t in (60.0, None))
+    found = evaluate_plans(Given(), [timed, untimed], letters)
+    assert found.differences()["no_edges"]["s"]["critical_path_error"] == {
+        "mean": -0.5,
+        "low": -0.5,
+        "high": -0.5,
+        "n": 1,
+    }
+    assert [row["scores"]["planner"]["critical_path_error"] for row in found.per_plan()] == [0, None]
+
+
+def test_without_a_planner_there_are_no_differences():
+    found = evaluate_plans(None, [plan("a b", "ab").example(given=True)], letters)
+    assert found.differences() == {}
+
+
+def test_plans_come_back_in_the_order_of_the_examples_though_they_are_made_by_length():
+    examples = [
+        plan("a b c", edges, task="x" * size).example(given=True)
+        for size, edges in ((900, "ab bc"), (10, ""), (300, "ab bc"))
+    ]
+    scores = evaluate_plans(Given(), examples, letters).scores["planner"]
+    assert [score.exact_graph for score in scores] == [1, 0, 1]
+
+
+def test_progress_counts_every_plan_where_somebody_watches():
+    console = Console(width=100, force_terminal=True, color_system=None)
+    examples = [plan("a b c", "ab ac", task=name).example(given=True) for name in "xyz"]
+    with console.capture() as captured:
+        evaluate_plans(Given(), examples, letters, learned=examples, console=console)
+    assert "3/3 nearest graph" in " ".join(captured.get().split())
+
+
 def test_the_nearest_graph_comes_from_what_was_learned_from_alone():
     learned = plan("x y", "xy", task="a task").example(given=True)
     other = plan("x y", "", task="z task").example(given=True)
     asked = plan("p q", "pq", task="another").example(given=True).model_copy(update={"split": "test"})
-    found = evaluate_plans(None, [learned, other, asked], letters)
+    found = evaluate_plans(None, [asked], letters, learned=[learned, other])
     assert set(found.scores) == {"listed_chain", "all_pairs", "no_edges", "nearest_graph"}
     assert [score.exact_graph for score in found.scores["nearest_graph"]] == [1.0]
 
@@ -209,52 +256,3 @@ def test_the_table_shows_whole_figures_on_a_narrow_terminal():
         console.print(evaluate_plans(Given(), examples, letters).table())
     [row, *_] = [line for line in captured.get().splitlines() if line.strip().startswith("planner")]
     assert row.split()[1:4] == ["1.000", "1.000", ".500"]
-
-
-def test_without_a_checkpoint_the_command_gives_the_floors_and_says_that_nothing_was_held_out(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "config.yaml").write_text(
-        json.dumps({"workers": {"pool": {"calculator": {"kind": "tool", "tool": "calculator", "card": "Adds."}}}})
-    )
-    examples = [plan("a b", "ab").example(given=True).model_dump(mode="json")]
-    (tmp_path / "plans.json").write_text(json.dumps(examples))
-    arguments = ["evaluate", "--plans", "plans.json", "--config", "config.yaml", "--json", "scores.json"]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
-    assert "no plan is kept for tests" in " ".join(result.output.split())
-    assert set(json.loads((tmp_path / "scores.json").read_text())["rows"]) == {"listed_chain", "all_pairs", "no_edges"}
-
-
-@pytest.mark.parametrize(
-    ("learned", "said"),
-    [
-        (["A of mine."], "plans.json: 1 of 2 tasks are held out; left out 1: p.pth learned from 1 and"),
-        (["Something else"], ""),
-        (["a of mine", "b of mine"], "none of 2 tasks is left to evaluate on, since p.pth learned from them"),
-        (None, "p.pth: what it learned from is unknown"),
-    ],
-)
-def test_plans_for_tasks_that_a_planner_has_learned_are_left_out(tmp_path, monkeypatch, learned, said):
-    """A file of another fold keeps other tasks for tests: which are learned, the checkpoint says, by their words."""
-    monkeypatch.chdir(tmp_path)
-    config = Config(
-        workers={"pool": {"calculator": {"kind": "tool", "tool": "calculator", "card": "Adds."}}},
-        planner={"d_model": 32, "num_layers": 1, "max_subtasks": 2},
-    )
-    (tmp_path / "config.yaml").write_text(json.dumps(config.model_dump(mode="json", include={"workers", "planner"})))
-    one = plan("a b", "ab").example(given=False)
-    examples = [
-        one.model_copy(update={"split": "test", "task": task, "task_id": task}) for task in ("a of mine", "b of mine")
-    ]
-    save_training_data("plans.json", examples, config)
-    facts = {} if learned is None else SeenTasks.of(learned).facts()
-    save_planner("p.pth", PlannerModel(config.planner, worker_cards(config.workers)), config, **facts)
-    arguments = ["evaluate", "--plans", "plans.json", "--config", "config.yaml", "--phase1", "p.pth"]
-    result = CliRunner().invoke(app, [*arguments, "--json", "scores.json"])
-    shown = " ".join(f"{result.output} {result.exception or ''}".split())
-    assert said in shown
-    assert ("held out" in shown) == ("held out" in said)
-    assert (result.exit_code == 0) == ("none of" not in said)
-    if result.exit_code == 0:
-        held_out = json.loads(Path("scores.json").read_text())["held_out"]
-        assert held_out["evaluated"] == ([] if learned == ["A of mine."] else ["a of mine"]) + ["b of mine"]

@@ -1,37 +1,32 @@
-"""A planner beside plans that others wrote: per source, and on graphs that are no chains by themselves."""
+"""A planner and the floors beside plans that others wrote."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
 import numpy as np
-from rich.table import Table
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import Progress
 
 from orchestai.data.training_file import TrainingExample
 from orchestai.errors import UserError
 from orchestai.evaluation.plans import baselines
-from orchestai.evaluation.plans.metrics import METRICS, EmbedSentences, PlanScore, score_plan
-from orchestai.evaluation.statistics import Interval, bootstrap_mean
+from orchestai.evaluation.plans.metrics import EmbedSentences, PlanScore, score_plan
+from orchestai.evaluation.plans.plans_evaluation import PLANNER, PlansEvaluation
+from orchestai.lm.length_batches import length_batches
 from orchestai.planner.base import Plan
-from orchestai.planner.plan_metrics import is_chain
+from orchestai.progress import open_progress
 from orchestai.workflow import Workflow
 
-_SHOWN = {
-    "node": "node_f1",
-    "same": "node_f1_exact",
-    "edge": "edge_f1",
-    "clos.": "closure_f1",
-    "exact": "exact_graph",
-    "chain": "chain_f1",
-    "graph": "graph_f1",
-    "raw": "raw_validity",
-    "valid": "decoded_validity",
-    "time": "critical_path_error",
+T = TypeVar("T")
+
+_FLOORS = {
+    "listed_chain": baselines.listed_chain,
+    "all_pairs": baselines.all_pairs,
+    "no_edges": baselines.no_edges,
 }
-"""Headings of the table: F1 of steps by meaning and by words, of edges and of what comes before what; exact graphs;
-WorFEval's scores of order and of graph; validity before and after repair; error of the critical path."""
 
 
 class StepsPlanner(Protocol):
@@ -42,129 +37,46 @@ class StepsPlanner(Protocol):
     def plan_steps(self, instructions: Sequence[str], steps: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]: ...
 
 
-@dataclass(frozen=True)
-class PlansEvaluation:
-    """The figures.
-
-    Attributes:
-        sources: of each example.
-        chains: whether each example's graph is a chain.
-        scores: row (`planner`, or a floor) -> the score of each example.
-    """
-
-    sources: tuple[str, ...]
-    chains: tuple[bool, ...]
-    scores: Mapping[str, Sequence[PlanScore]]
-
-    def interval(self, row: str, metric: str, source: str, *, non_chain: bool = False) -> Interval:
-        """Mean over the plans of a source, or `macro`, with its bootstrap interval."""
-        if source == "macro":
-            return self.macro(row, metric, non_chain=non_chain)
-        return bootstrap_mean(self._values(row, metric, source, non_chain), draws=2000)
-
-    def macro(self, row: str, metric: str, *, non_chain: bool = False) -> Interval:
-        """Mean over sources of their means; the bootstrap draws plans within each source."""
-        rng = np.random.default_rng(0)
-        draws, means, count = [], [], 0
-        for source in self.names:
-            values = self._values(row, metric, source, non_chain)
-            values = values[~np.isnan(values)]
-            if values.size:
-                draws.append(values[rng.integers(0, values.size, (2000, values.size))].mean(1))
-                means.append(values.mean())
-                count += values.size
-        if not means:
-            return bootstrap_mean(np.array([]))
-        low, high = np.quantile(np.mean(draws, 0), (0.025, 0.975))
-        return Interval(float(np.mean(means)), float(low), float(high), count)
-
-    @property
-    def names(self) -> list[str]:
-        return sorted(set(self.sources))
-
-    def to_dict(self) -> dict[str, Any]:
-        """row -> source (or `macro`) -> metric, and metric with `_non_chain`, -> mean, interval and number of plans."""
-        found: dict[str, Any] = {}
-        for row in self.scores:
-            for source in (*self.names, "macro"):
-                cell = found.setdefault(row, {}).setdefault(source, {})
-                for metric in METRICS:
-                    for non_chain in (False, True):
-                        interval = self.interval(row, metric, source, non_chain=non_chain)
-                        if interval.n:
-                            cell[metric + "_non_chain" * non_chain] = interval.to_dict()
-        return found
-
-    def table(self) -> Table:
-        shown = Table(box=None, padding=(0, 1, 0, 0), title="plans", title_justify="left", pad_edge=False)
-        shown.add_column("source", overflow="fold")
-        for heading in ("plans", *_SHOWN):
-            shown.add_column(heading, justify="right", no_wrap=True)
-        for source in (*self.names, "macro"):
-            for non_chain in (False, True):
-                named = False
-                for row in self.scores:
-                    cells = [self.interval(row, metric, source, non_chain=non_chain) for metric in _SHOWN.values()]
-                    if cells[0].n:
-                        if not named:
-                            shown.add_row(source + (", non-chain" if non_chain else ""), str(cells[0].n), style="dim")
-                            named = True
-                        style = "bold" if row == "planner" else None
-                        shown.add_row("  " + row.replace("_", " "), "", *map(_shown, cells), style=style)
-            shown.add_section()
-        return shown
-
-    def _values(self, row: str, metric: str, source: str, non_chain: bool) -> np.ndarray[Any, np.dtype[np.float64]]:
-        kept = [
-            getattr(score, metric)
-            for score, its, chain in zip(self.scores[row], self.sources, self.chains, strict=True)
-            if source == its and not (non_chain and chain)
-        ]
-        return np.array(kept, dtype=np.float64)
-
-
-def tested_plans(examples: Sequence[TrainingExample]) -> list[TrainingExample]:
-    """The examples for tests; all where none is marked so."""
-    return [example for example in examples if example.split == "test"] or list(examples)
-
-
 def evaluate_plans(
     planner: StepsPlanner | None,
     examples: Sequence[TrainingExample],
     embed: EmbedSentences,
+    *,
+    learned: Sequence[TrainingExample] = (),
+    console: Console | None = None,
 ) -> PlansEvaluation:
-    """Score the planner, if there is one, and the trivial baselines on the test examples; on all where none is marked.
+    """Score the planner, if there is one, and the trivial baselines on the examples.
 
-    The nearest training graph is looked for among the examples of the other splits.
+    Args:
+        learned: examples among which the nearest training graph is looked for; without them that floor is left out.
+        console: where the progress bar is shown.
 
     Raises:
         UserError: there is no example.
     """
-    tested = tested_plans(examples)
-    learned = [example for example in examples if example.split == "train"] if len(tested) < len(examples) else []
-    if not tested:
+    if not examples:
         raise UserError("evaluate-plans: no plans in the file")
     scores: dict[str, list[PlanScore]] = {}
-    if planner is not None:
-        scores["planner"] = [
-            score_plan(plan.workflow, example, embed, plan.raw_valid)
-            for plan, example in zip(plans_for(planner, tested), tested, strict=True)
-        ]
-    made: dict[str, Sequence[Workflow | None]] = {}
-    made["listed_chain"] = [baselines.listed_chain(example) for example in tested]
-    made["all_pairs"] = [baselines.all_pairs(example) for example in tested]
-    made["no_edges"] = [baselines.no_edges(example) for example in tested]
-    if learned:
-        made["nearest_graph"] = baselines.nearest(tested, learned, embed)
-    return PlansEvaluation(
-        sources=tuple(example.suite for example in tested),
-        chains=tuple(is_chain(example.workflow) for example in tested),
-        scores=scores
-        | {
-            row: [score_plan(plan, example, embed) for plan, example in zip(plans, tested, strict=True)]
-            for row, plans in made.items()
-        },
-    )
+    with open_progress("evaluate-plans", console=console, disable=console is None) as progress:
+        bar = _Bar(progress)
+        if planner is not None:
+            made = dict(bar.over(_planned(planner, examples), len(examples), PLANNER))
+            pairs = [(made[i], example) for i, example in enumerate(examples)]
+            scores[PLANNER] = [
+                score_plan(plan.workflow, example, embed, plan.raw_valid)
+                for plan, example in bar.over(pairs, len(pairs), "score of the planner")
+            ]
+        floors: dict[str, Sequence[Workflow | None]] = {
+            row: [floor(example) for example in examples] for row, floor in _FLOORS.items()
+        }
+        if learned:
+            floors["nearest_graph"] = baselines.nearest(examples, learned, bar.embedding(embed, "similar tasks"))
+        for row, workflows in floors.items():
+            scores[row] = [
+                score_plan(workflow, example, embed)
+                for workflow, example in bar.over(zip(workflows, examples, strict=True), len(examples), row)
+            ]
+    return PlansEvaluation.of(examples, scores)
 
 
 def plans_for(planner: StepsPlanner, examples: Sequence[TrainingExample]) -> list[Plan]:
@@ -179,5 +91,30 @@ def plans_for(planner: StepsPlanner, examples: Sequence[TrainingExample]) -> lis
     return [plans[i] for i in range(len(examples))]
 
 
-def _shown(interval: Interval) -> str:
-    return f"{interval.mean:.3f}".lstrip("0") if interval.n else "-"
+def _planned(planner: StepsPlanner, examples: Sequence[TrainingExample]) -> Iterator[tuple[int, Plan]]:
+    """The examples' numbers and plans, in batches of like length."""
+    for rows in length_batches({i: len(example.instruction) for i, example in enumerate(examples)}):
+        yield from zip(rows, plans_for(planner, [examples[i] for i in rows]), strict=True)
+
+
+class _Bar:
+    """A bar that goes over the plans once for each thing that is done with them."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._line = progress.add_task("evaluate-plans", total=None, status="")
+
+    def over(self, items: Iterable[T], total: int, what: str) -> Iterator[T]:
+        """The items, each of which counts as done when the next one is asked for."""
+        self._progress.reset(self._line, total=total, status=what.replace("_", " "))
+        for item in items:
+            yield item
+            self._progress.advance(self._line)
+
+    def embedding(self, embed: EmbedSentences, what: str) -> EmbedSentences:
+        """Counts sentences as they are embedded."""
+
+        def counted(sentences: Sequence[str]) -> NDArray[np.float32]:
+            return np.concatenate([embed([sentence]) for sentence in self.over(sentences, len(sentences), what)])
+
+        return counted
