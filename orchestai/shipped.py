@@ -15,5 +15,5 @@ def shipped(name: Path | str) -> Path:
 
 
 def here_or_shipped(name: Path | str) -> Path:
-    """The same, unless the working directory has one of that name."""
-    return Path(name) if Path(name).exists() else shipped(name)
+    """The same, unless the working directory has one of that name or none is shipped."""
+    return Path(name) if Path(name).exists() or not shipped(name).exists() else shipped(name)

@@ -48,10 +48,12 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
     Raises:
         UserError: a stage failed, or `output_dir` holds the stages of another configuration.
     """
+    from orchestai.data.prepare import check_mixture
     from orchestai.planner.checkpoint_files import is_checkpoint
     from orchestai.storage import artifacts
     from orchestai.training.supervised.train import train as train_phase1
 
+    check_mixture(config)
     if live:
         config = _slice(config)
     logs, data = output_dir / "execution_logs", output_dir / "training_data.json"

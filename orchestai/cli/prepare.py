@@ -67,7 +67,10 @@ def prepare_plans(
         ),
     ],
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="PATH... [KEY=VALUE]...", help="Files to read; dotted overrides.")
+        list[str] | None,
+        typer.Argument(
+            metavar="PATH... [KEY=VALUE]...", help="Files to read, which handwritten has; dotted overrides."
+        ),
     ] = None,
     config: ConfigFile = CONFIG,
     output: TrainingFile = TRAINING_FILE,
@@ -77,10 +80,15 @@ def prepare_plans(
     from orchestai.config import load_config
     from orchestai.data.prepare_plans import prepare_plans as run_preparation
     from orchestai.data.readers import find_reader
+    from orchestai.shipped import here_or_shipped
     from orchestai.storage import artifacts
+    from orchestai.tasks.handwritten import suite as handwritten
 
-    paths = [Path(word) for word in words or [] if not _OVERRIDE.match(word)]
+    named = [word for word in words or [] if not _OVERRIDE.match(word)]
+    paths = [here_or_shipped(word) for word in named]
     loaded = load_config(config, [word for word in words or [] if _OVERRIDE.match(word)])
+    if not paths and source == handwritten.NAME:
+        paths = [handwritten.folder()]
     if not paths:
         raise UserError(f"prepare-plans --from {source}: name the files or folders to read")
     report = run_preparation(find_reader(source), paths, loaded, output, given=not free)

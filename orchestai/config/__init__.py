@@ -7,6 +7,7 @@ from orchestai.config.load import DEFAULT_CONFIG, check_workers, load, load_conf
 from orchestai.config.planner import (
     BASE,
     CACHE_DIR,
+    OF_SERVING,
     TINY,
     LanguageConfig,
     LinkerConfig,
@@ -41,6 +42,7 @@ __all__ = [
     "BASE",
     "CACHE_DIR",
     "DEFAULT_CONFIG",
+    "OF_SERVING",
     "TINY",
     "AdamConfig",
     "AggregationConfig",

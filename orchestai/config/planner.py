@@ -14,6 +14,8 @@ from orchestai.config.section import Section
 TINY = "tiny"
 BASE = "base"
 """Instead of a checkpoint: the configured language model as it is, led by the prompt alone."""
+OF_SERVING = frozenset({"min_confidence", "fallback"})
+"""Keys of the section that change what becomes of plans, and nothing of training."""
 CACHE_DIR = Path(".cache/orchestai")
 """Where packaged models are converted to, unless `workers.cache_dir` names another folder."""
 

@@ -19,6 +19,7 @@ from orchestai.data.training_file import TrainingExample, save_training_data
 from orchestai.errors import UserError
 from orchestai.execution.log import read_log
 from orchestai.execution.record import ExecutionRecord, measured_in
+from orchestai.names import did_you_mean
 from orchestai.tasks.handwritten.suite import NAME, folder
 from orchestai.tasks.splits import divide, place
 
@@ -72,8 +73,9 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
     training split, beside the plans of `mixture`. Nothing is taken of tasks that are kept for tests.
 
     Raises:
-        UserError: there is no log, nothing in it can be learned from, or the file cannot be written.
+        UserError: there is no log or no such mixture, nothing can be learned from, or the file cannot be written.
     """
+    check_mixture(config)
     contents = read_log(logs)
     if not contents.records:
         raise UserError(f"{_shown(logs)}: no executions in the log; collect some first")
@@ -113,6 +115,16 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
     reference = measured_in(contents.records)
     save_training_data(output, written, config, counts=counts, dropped=report.dropped, reference=reference)
     return report
+
+
+def check_mixture(config: Config) -> None:
+    """Raise `UserError` where `phase1_supervised.mixture` names what is not there; reads nothing."""
+    for name in config.training.phase1_supervised.mixture:
+        if name != NAME and not Path(name).exists():
+            raise UserError(
+                f"training.phase1_supervised.mixture: {name!r} is neither `{NAME}` nor a file here; name `{NAME}`, or "
+                f"a training file that prepare-plans --free wrote{did_you_mean(name, [NAME])}"
+            )
 
 
 def _mixture(config: Config, dropped: Counter[str]) -> list[TrainingExample]:

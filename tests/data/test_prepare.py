@@ -396,3 +396,10 @@ def test_a_mixture_teaches_more_wordings_and_keeps_what_is_for_tests_out(
     assert {example.split for example in beside} == {"train", "validation"}
     assert not {example.task_id.split("/")[0] for example in beside} & set(HANDS["test"])
     assert not any(subtask.worker for example in beside for subtask in example.workflow.subtasks)
+
+
+def test_a_mixture_that_is_not_there_is_said_before_anything_is_read(config_file: Path, tmp_path: Path) -> None:
+    """What is mispelt was said to be a missing file, after all logs had been read."""
+    config = load_config(config_file, ["training.phase1_supervised.mixture=[handwriten]"])
+    with pytest.raises(UserError, match=r"^training\.phase1_supervised\.mixture: 'handwriten' .*mean 'handwritten'"):
+        prepare(tmp_path / "absent", config, tmp_path / "data.json")

@@ -13,7 +13,7 @@ from accelerate import Accelerator
 from rich.console import Console
 from rich.progress import Progress
 
-from orchestai.config import Config, Phase1Config, TasksConfig
+from orchestai.config import OF_SERVING, Config, Phase1Config, TasksConfig
 from orchestai.data.training_file import TrainingExample, data_fingerprint, logged_reference
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint_files import without_suffix
@@ -162,7 +162,7 @@ def identity_of(config: Config, data: Path) -> dict[str, Any]:
     settings = config.training.phase1_supervised
     length = {"num_epochs"} if settings.lr_schedule == "plateau" else set()
     return {
-        "planner": config.planner.model_dump(mode="json"),
+        "planner": config.planner.model_dump(mode="json", exclude=set(OF_SERVING)),
         "pool": [card.name for card in worker_cards(config.workers)],
         "phase1_supervised": settings.model_dump(mode="json", exclude=length),
         "data_fingerprint": data_fingerprint(data),
@@ -191,12 +191,11 @@ def _resume(setup: Setup, state: RunState, identity: Mapping[str, Any]) -> list[
     saved = state.read(path)
     for key, now in identity.items():
         before = saved.get("identity", {}).get(key)
-        if before != now:
-            changed = (
-                [k for k in now if before.get(k) != now[k]]
-                if isinstance(now, dict) and isinstance(before, dict)
-                else [f"{before!r} is now {now!r}"]
-            )
+        if isinstance(now, dict) and isinstance(before, dict):
+            changed = [k for k in now if before.get(k) != now[k]]
+        else:
+            changed = [] if before == now else [f"{before!r} is now {now!r}"]
+        if changed:
             remedy = "restore it, or start a new run in another output folder"
             if changed == ["num_epochs"]:
                 remedy = (

@@ -21,7 +21,7 @@ import torch
 from orchestai.errors import UserError
 from orchestai.storage import digests
 from orchestai.training.rl.monitoring.training_report import METRICS, ROLLOUTS, _append, _keep_until
-from orchestai.training.rl.monitoring.training_state import Position, load_state, save_state
+from orchestai.training.rl.monitoring.training_state import Position, identity, load_state, save_state
 from support import bandit
 from support.repository import importing
 
@@ -172,6 +172,20 @@ def test_a_run_of_before_the_limit_of_unscorable_attempts_moved_goes_on(tmp_path
     assert load_state(tmp_path / "state.pt", shared)[0] == Position()
     with pytest.raises(UserError, match=r"rewards\.form"):
         load_state(tmp_path / "state.pt", {"rewards.form": "absolute"})
+
+
+def test_a_run_goes_on_with_another_threshold_of_confidence(tmp_path: Path) -> None:
+    """It decides who plans where the planner is not sure, and nothing of training; earlier versions noted it."""
+
+    def noted(**planner: Any) -> dict[str, Any]:
+        return identity({"planner": {"d_model": 48, **planner}}, bandit.settings(), [], [])
+
+    now = noted(min_confidence=0.9, fallback=[])
+    assert now == noted(min_confidence=0.5, fallback=["whole"])
+    save_state(tmp_path / "state.pt", Position(), {}, {**now, "planner.min_confidence": 0.5, "planner.fallback": []})
+    assert load_state(tmp_path / "state.pt", now)[0] == Position()
+    with pytest.raises(UserError, match=r"planner\.d_model"):
+        load_state(tmp_path / "state.pt", noted(d_model=64))
 
 
 def test_a_run_of_before_rewards_could_be_compared_one_by_one_goes_on_as_it_was(tmp_path: Path) -> None:

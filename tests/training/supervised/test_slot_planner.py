@@ -119,6 +119,15 @@ def test_resuming_refuses_other_data_and_other_settings(data, tmp_path):
         train(config(num_epochs=2), data=data, output_dir=output, resume=True)
 
 
+def test_a_run_goes_on_with_another_threshold_of_confidence(data, tmp_path):
+    """It decides who plans where the planner is not sure, and nothing of training."""
+    train(config(num_epochs=1), data=data, output_dir=tmp_path)
+    other = config(num_epochs=2)
+    served = other.planner.model_copy(update={"min_confidence": 0.9, "fallback": ()})
+    train(other.model_copy(update={"planner": served}), data=data, output_dir=tmp_path, resume=True)
+    assert [row["epoch"] for row in metrics(tmp_path)] == [1, 2]
+
+
 @pytest.mark.parametrize("left", ["phase1_last.pth", "phase1_last"])
 def test_a_run_is_not_overwritten(data, tmp_path, left):
     """Of either kind of planner: a folder beside a file of the same name would never be found."""

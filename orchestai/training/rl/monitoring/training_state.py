@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from orchestai.config import OptimizationConfig, Phase2Config, RlConfig
+from orchestai.config import OF_SERVING, OptimizationConfig, Phase2Config, RlConfig
 from orchestai.errors import UserError
 from orchestai.storage import digests
 from orchestai.tasks.suite import data_fingerprint
@@ -70,7 +70,8 @@ _LENGTH = frozenset({"training.phase2_rl.num_episodes", "training.phase2_rl.num_
 _PHASE2 = "training.phase2_rl."
 _OF_PLANS = frozenset(_PHASE2 + key for key in Phase2Config.model_fields.keys() - RlConfig.model_fields.keys())
 """Earlier versions noted these for agents, too."""
-_FORMER = _OF_PLANS | {"execution.unscorable_limit"}
+_OF_SERVING = frozenset(f"planner.{key}" for key in OF_SERVING)
+_FORMER = _OF_PLANS | _OF_SERVING | {"execution.unscorable_limit"}
 """Keys of identities of earlier versions that decide nothing where they are no more."""
 _ADDED = {
     "rewards.multi_objective_aggregation": "sum_then_normalize",
@@ -97,8 +98,8 @@ def identity(
     for name, some in (("training tasks", tasks), ("validation tasks", eval_tasks)):
         flat[name] = data_fingerprint(some)
     # Without a schedule, how long training will last changes no update of it.
-    free = _SPEED | _LENGTH if phase2.lr_schedule == "constant" else _SPEED
-    return {key: value for key, value in flat.items() if key not in free}
+    free = _LENGTH if phase2.lr_schedule == "constant" else frozenset[str]()
+    return {key: value for key, value in flat.items() if key not in _SPEED | _OF_SERVING | free}
 
 
 def _flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
