@@ -162,3 +162,5 @@ def test_a_training_file_by_name_gives_the_nearest_graph_to_a_file_of_others(fol
     assert figures["held_out"]["evaluated"] == ["Bake bread"]
     assert figures["rows"]["nearest_graph"]["s"]["exact_graph"]["mean"] == 1
     assert figures["training_data"]["path"] == "learned.json"
+    assert figures["held_out"]["checkpoints"] == {}
+    assert figures["held_out"]["training_data"]["learned"] == 1

@@ -29,16 +29,20 @@ class ScoredPlans:
     Attributes:
         held_out: the plans that are scored, and what the checkpoint and the training file have of the tasks.
         learned: plans that the nearest graph may be taken from.
+        training: the name of the training file; None without one.
         remark: what a reader of the figures must know, in a line; empty where there is nothing to know.
     """
 
     held_out: HeldOut[TrainingExample]
     learned: Sequence[TrainingExample]
+    training: str | None
     remark: str
 
     def to_dict(self) -> dict[str, Any]:
         """For files of figures."""
-        return self.held_out.to_dict(lambda example: example.task_id) | {"remark": self.remark}
+        found = self.held_out.to_dict(lambda example: example.task_id)
+        in_training = found["checkpoints"].pop(self.training, None)
+        return found | {"training_data": in_training, "remark": self.remark}
 
 
 def choose_plans(
@@ -80,7 +84,12 @@ def choose_plans(
         remarks.append(f"{' and '.join(known)} {'has' if len(known) == 1 else 'have'} none of their tasks")
     remarks += _overlap(held_out, training)
     remarks += [f"{name} does not say all that it learned from, {_remedy(training)}" for name in unknown]
-    return ScoredPlans(held_out, learned, "; ".join((_count(held_out), *remarks)) if remarks else "")
+    return ScoredPlans(
+        held_out,
+        learned,
+        training=None if training is None else training.name,
+        remark="; ".join((_count(held_out), *remarks)) if remarks else "",
+    )
 
 
 def _count(held_out: HeldOut[TrainingExample]) -> str:
