@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from orchestai.planner.registry import planner_for
 from orchestai.tasks.task import Task
 from orchestai.workers.pool import WorkerPool
 
+logger = logging.getLogger(__name__)
 WHOLE = "whole"
 """In `planner.fallback`: the whole instruction as one step."""
 
@@ -82,6 +84,8 @@ async def open_planner(
         return _without_checkpoint(workers, pool)
     if is_checkpoint(checkpoint):
         loaded = (await asyncio.to_thread(planner_for, checkpoint, settings, workers, pool, 0))(0)
+        if settings.fallback and settings.min_confidence:
+            _warn_if_unfitted(checkpoint, loaded)
         others = {name: _fallback(name, settings, workers, pool) for name in settings.fallback if name != checkpoint}
         planner = FallbackPlanner({checkpoint: loaded, **others}, settings.min_confidence)
         return ServedPlanner(checkpoint, planner.plan, versions={"checkpoint": fingerprint_of(checkpoint)})
@@ -92,6 +96,17 @@ async def open_planner(
     if isinstance(named, FewShotPlanner):
         return ServedPlanner(checkpoint, named.plan, named.most_usd, at_a_time=64, together=1)
     return ServedPlanner(checkpoint, named.plan)
+
+
+def _warn_if_unfitted(checkpoint: str, loaded: Planner) -> None:
+    from orchestai.planner.slots.model import PlannerModel
+
+    if isinstance(loaded, PlannerModel) and not loaded.confidence.is_known:
+        logger.warning(
+            "%s: its confidence was not fitted, so nobody knows how sure it is of a plan, and its plans are followed "
+            "whatever planner.min_confidence says",
+            checkpoint,
+        )
 
 
 def _fallback(name: str, settings: PlannerConfig, workers: WorkersConfig, pool: WorkerPool) -> Planner:

@@ -81,6 +81,21 @@ def test_a_fallback_that_does_not_exist_is_refused_by_its_key(checkpoint: Path) 
         pass
 
 
+@pytest.mark.parametrize(("planner", "said"), [({}, True), ({"fallback": ()}, False), ({"min_confidence": 0}, False)])
+def test_a_confidence_that_was_not_fitted_is_said_where_it_would_count(
+    checkpoint: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, planner: dict[str, Any], said: bool
+) -> None:
+    config = settings()
+    loaded = load_planner(checkpoint, config.planner, config.workers)
+    assert isinstance(loaded, PlannerModel)
+    loaded.confidence.forget()
+    save_planner(tmp_path / "unfitted.pth", loaded, config)
+    with Orchestrator.open(tmp_path / "unfitted.pth", settings(**planner), log=None) as orchestrator:
+        result = orchestrator.run_sync(INSTRUCTION, answer="text")
+    assert result.receipt.planner == str(tmp_path / "unfitted.pth")
+    assert ("its confidence was not fitted" in caplog.text) == said
+
+
 def test_a_checkpoint_of_before_has_no_confidence_and_is_followed(checkpoint: Path, tmp_path: Path) -> None:
     config = settings()
     planner = load_planner(checkpoint, config.planner, config.workers)

@@ -41,6 +41,10 @@ class PlanConfidence(nn.Module):
     def is_known(self) -> bool:
         return bool(self.known)
 
+    def forget(self) -> None:
+        """Let nobody know a confidence until it is fitted again."""
+        self.known.fill_(False)
+
     def forward(self, features: Tensor) -> Tensor:
         """(b, features) give (b,) chances of being right."""
         return torch.sigmoid(self._design(features) @ self.coefficients.double()).float()

@@ -16,6 +16,8 @@ from orchestai.execution.runtime import open_runtime
 from orchestai.planner.checkpoint import load_planner, reference_of, save_planner, seen_by
 from orchestai.planner.checkpoint_files import LAST, fingerprint_of, locate
 from orchestai.planner.language.planner import LanguagePlanner
+from orchestai.planner.slots.confidence import FEWEST
+from orchestai.planner.slots.decisions import STRUCTURE
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.rewards.scorers import refuse_unscorable
 from orchestai.rewards.unit_tests import not_installed
@@ -25,6 +27,7 @@ from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks
 from orchestai.tasks.splits import open_splits
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
+from orchestai.training.calibration import calibrate_anew, with_reference
 from orchestai.training.distributed import on_main, open_accelerator
 from orchestai.training.dtypes import autocast_format
 from orchestai.training.layouts import layout_of
@@ -69,12 +72,21 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
     else:
         _refuse_limits_of_tokens(phase2)
         planner.learn_only(explore)
+    restructured = planner if isinstance(planner, PlannerModel) and explore & STRUCTURE else None
     before = seen_by(checkpoint)
     tasks, eval_tasks = split_tasks(config.tasks, before)
     refuse_unscorable([*tasks, *eval_tasks])
     if credit.by_step:
         _refuse_texts(tasks)
     eval_tasks = eval_tasks[: phase2.eval_tasks]
+    if restructured and (count := len(with_reference(eval_tasks))) < FEWEST:
+        logger.warning(
+            "nobody will know how sure the trained planner is of its plans, since the plans of fewer than %d of the %d "
+            "validation tasks are known (%d): run will follow them whatever planner.min_confidence says",
+            FEWEST,
+            len(eval_tasks),
+            count,
+        )
     seen = before | SeenTasks.of(*([task.instruction for task in some] for some in (tasks, eval_tasks)))
     # A planner of heads is small, and gains nothing from another format.
     precision = planner.config.language.mixed_precision if isinstance(planner, LanguagePlanner) else "no"
@@ -108,6 +120,8 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
         rollout = Rollout(planner, execute, reward, phase2, concurrency=config.execution.concurrency, sampler=sampler)
 
         def save(path: Path, about: Mapping[str, Any]) -> None:
+            if restructured is not None and about["update"]:
+                calibrate_anew(restructured, eval_tasks)
             of_run = {"seed": phase2.seed, "data_fingerprint": data_fingerprint(tasks), **seen.facts()}
             reference = None if reward.reference is None else asdict(reward.reference)
             save_planner(path, planner, config, **of_run, reward_reference=reference, **about)

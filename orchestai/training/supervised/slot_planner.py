@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,15 +15,12 @@ from orchestai.config import Phase1Config
 from orchestai.data.training_file import TrainingExample
 from orchestai.errors import UserError
 from orchestai.lm.length_batches import length_batches
-from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import read_checkpoint, save_planner
-from orchestai.planner.plan_metrics import is_right
-from orchestai.planner.slots.confidence import FEWEST
 from orchestai.planner.slots.encoder import UnreadableTextError
 from orchestai.planner.slots.losses import GivenEdges, PlannerOutputs, given_edges_loss
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import PlanTargets
-from orchestai.tasks.handwritten.suite import NAME, held_out_instructions
+from orchestai.training.calibration import Judged, calibrate, judge_plans
 from orchestai.training.malloc_trim import FreedMemory
 from orchestai.training.optimizers import open_optimizer
 from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset
@@ -39,14 +35,7 @@ from orchestai.training.supervised.metrics import (
 )
 from orchestai.training.supervised.mixture_sampling import draw
 from orchestai.training.supervised.run import RunState, Setup, split_examples
-from orchestai.types import Decisions
 from orchestai.workers.pool import worker_cards
-from orchestai.workflow import Workflow
-
-Judged: TypeAlias = tuple[str, Decisions, bool]
-"""An instruction, what was decided about it, and whether the plan is right."""
-_OTHER_WORDINGS = 120
-"""Handwritten instructions that confidence is fitted to where validation has none."""
 
 
 def begin(setup: Setup) -> RunState:
@@ -92,15 +81,6 @@ def _readable(setup: Setup, planner: PlannerModel) -> list[TrainingExample]:
     if examples and not readable:
         raise UserError(f"{setup.data}: none of {len(examples)} instructions can be read; the last, {reason}")
     return readable
-
-
-def _judged(instructions: Sequence[str], plans: Sequence[Plan], references: Sequence[Workflow | None]) -> list[Judged]:
-    """Which of the plans are right, of those that are plans and have a reference."""
-    return [
-        (instruction, plan.decisions, is_right(plan.workflow, reference))
-        for instruction, plan, reference in zip(instructions, plans, references, strict=True)
-        if plan.workflow is not None and isinstance(plan.decisions, Decisions) and reference is not None
-    ]
 
 
 class Imitation(Epochs):
@@ -159,29 +139,11 @@ class Imitation(Epochs):
                 count_heads(outputs, targets, running, edges)
                 made = self.planner.plan_instructions(instructions)
                 count_plans(made, outputs, targets, running)
-                judged += _judged(instructions, made, reference_plans(targets))
+                judged += judge_plans(instructions, made, reference_plans(targets))
             for name, value in losses.items():
                 running.add(short("val", name), value.item(), len(rows))
-        self._calibrate(judged)
+        calibrate(self.planner, judged, self.validation.sources)
         return {**running.means(), **edges.metrics()}
-
-    def _calibrate(self, judged: Sequence[Judged]) -> None:
-        """Learn how likely the planner is right from its plans for what it has not learned.
-
-        Instructions in people's own words are among them, whatever was learned: a planner that knows one suite alone
-        must not take itself to be sure of another wording.
-        """
-        if len(judged) < FEWEST:
-            return
-        others = [] if NAME in self.validation.sources else list(islice(held_out_instructions(), _OTHER_WORDINGS))
-        texts = [other.instruction for other in others]
-        judged = [
-            *judged,
-            *_judged(texts, self.planner.plan_instructions(texts), [other.workflow() for other in others]),
-        ]
-        instructions, decisions, right = zip(*judged, strict=True)
-        features = self.planner.sureness(instructions, decisions)
-        self.planner.confidence.fit(features, torch.tensor(right, device=features.device))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from `state_dict` merged with the planner's `model_state_dict`."""

@@ -48,6 +48,20 @@ def test_from_a_checkpoint_of_phase_1_to_one_of_phase_2(tmp_path):
         asyncio.run(train(longer, checkpoint=first, output_dir=tmp_path / "out", resume=True))
 
 
+@pytest.mark.parametrize(("explore", "known"), [(("worker",), True), (("worker", "edge"), False)])
+def test_confidence_outlives_only_what_it_was_fitted_to(tmp_path, caplog, explore, known):
+    """Edges that are learned anew are right more or less often, and no validation task here has a reference."""
+    config = configuration(tmp_path, explore=explore)
+    torch.manual_seed(0)
+    planner, first = PlannerModel(config.planner, worker_cards(config.workers)), tmp_path / "phase1_best.pth"
+    planner.confidence.known.fill_(True)
+    save_planner(first, planner, config)
+    asyncio.run(train(config, checkpoint=first, output_dir=tmp_path / "out"))
+    trained = load_planner(tmp_path / "out" / "phase2_last.pth", config.planner, config.workers)
+    assert trained.confidence.is_known == known
+    assert ("nobody will know how sure" in caplog.text) != known
+
+
 def test_costs_are_relative_to_what_phase_1_measured_or_else_to_what_is_measured_now(tmp_path, capsys):
     """And a resumed run, or an evaluation, compares with the same."""
     config = configuration(tmp_path)

@@ -1,0 +1,73 @@
+"""Fits how sure a planner of heads is of its plans to how often they are right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import TypeAlias
+
+import torch
+
+from orchestai.planner.base import Plan
+from orchestai.planner.plan_metrics import is_right
+from orchestai.planner.slots.confidence import FEWEST
+from orchestai.planner.slots.model import PlannerModel
+from orchestai.tasks.handwritten.suite import NAME, held_out_instructions
+from orchestai.tasks.task import Task
+from orchestai.types import Decisions
+from orchestai.workflow import Workflow
+
+Judged: TypeAlias = tuple[str, Decisions, bool]
+"""An instruction, what was decided about it, and whether the plan is right."""
+_OTHER_WORDINGS = 120
+"""Handwritten instructions that confidence is fitted to where validation has none."""
+
+
+def judge_plans(
+    instructions: Sequence[str], plans: Sequence[Plan], references: Sequence[Workflow | None]
+) -> list[Judged]:
+    """Which of the plans are right, of those that are plans and have a reference."""
+    return [
+        (instruction, plan.decisions, is_right(plan.workflow, reference))
+        for instruction, plan, reference in zip(instructions, plans, references, strict=True)
+        if plan.workflow is not None and isinstance(plan.decisions, Decisions) and reference is not None
+    ]
+
+
+def calibrate(planner: PlannerModel, judged: Sequence[Judged], suites: Sequence[str]) -> None:
+    """Learn how likely the planner is right from its plans for what it has not learned; of too few, nothing.
+
+    Instructions in people's own words are among them, whatever was learned: a planner that knows one suite alone must
+    not take itself to be sure of another wording.
+
+    Args:
+        suites: that the instructions are of.
+    """
+    if len(judged) < FEWEST:
+        return
+    others = [] if NAME in suites else list(islice(held_out_instructions(), _OTHER_WORDINGS))
+    texts = [other.instruction for other in others]
+    judged = [*judged, *judge_plans(texts, planner.plan_instructions(texts), [other.workflow() for other in others])]
+    instructions, decisions, right = zip(*judged, strict=True)
+    features = planner.sureness(instructions, decisions)
+    planner.confidence.fit(features, torch.tensor(right, device=features.device))
+
+
+def calibrate_anew(planner: PlannerModel, tasks: Sequence[Task]) -> None:
+    """The same for a planner whose steps and edges have changed, from those tasks whose plan is known.
+
+    Where they are too few nobody knows its confidence any more.
+    """
+    known = with_reference(tasks)
+    judged = judge_plans([task.instruction for task in known], planner.plan(known), [task.reference for task in known])
+    planner.confidence.forget()
+    calibrate(planner, judged, [task.suite for task in known])
+
+
+def with_reference(tasks: Sequence[Task]) -> list[Task]:
+    """Those whose right plan is known, step by step, in words of the instruction."""
+    return [
+        task
+        for task in tasks
+        if task.reference is not None and all(step.span is not None for step in task.reference.subtasks)
+    ]

@@ -1,0 +1,46 @@
+"""A planner whose steps and edges have changed is as sure as it is now right, not as it was before."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from orchestai.config import PlannerConfig
+from orchestai.planner.slots.confidence import FEWEST
+from orchestai.planner.slots.model import PlannerModel
+from orchestai.tasks.handwritten.suite import load
+from orchestai.tasks.task import Task
+from orchestai.training.calibration import calibrate_anew
+from orchestai.workers.base import WorkerCard
+
+
+@pytest.fixture(scope="module")
+def tasks() -> list[Task]:
+    return load().split("validation")[: 2 * FEWEST]
+
+
+@pytest.fixture
+def planner() -> PlannerModel:
+    """It learned nothing, and takes itself to be right with a chance of 0.88."""
+    torch.manual_seed(0)
+    config = PlannerConfig(d_model=16, num_layers=1, num_heads=2)
+    model = PlannerModel(config, [WorkerCard("one", "Does it.", 0.0, "tool")]).eval()
+    model.confidence.known.fill_(True)
+    model.confidence.coefficients[-1] = 2.0
+    return model
+
+
+def test_confidence_is_fitted_to_the_plans_of_now(planner: PlannerModel, tasks: list[Task]) -> None:
+    confident = [plan.confidence for plan in planner.plan(tasks)]
+    assert min(confident) > 0.8
+    calibrate_anew(planner, tasks)
+    assert planner.confidence.is_known
+    doubtful = [plan.confidence for plan in planner.plan(tasks)]
+    assert max(doubtful) < 0.3, "hardly a plan of a planner that learned nothing is right"
+
+
+def test_where_too_few_plans_are_known_nobody_knows_it(planner: PlannerModel, tasks: list[Task]) -> None:
+    bare = [task.model_copy(update={"reference": None}) for task in tasks]
+    calibrate_anew(planner, [*tasks[: FEWEST - 1], *bare])
+    assert not planner.confidence.is_known
+    assert planner.plan(tasks)[0].confidence is None
