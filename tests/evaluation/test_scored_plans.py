@@ -156,9 +156,10 @@ def test_plans_for_tasks_that_a_planner_has_learned_are_left_out(folder, learned
 
 
 def test_a_training_file_by_name_gives_the_nearest_graph_to_a_file_of_others(folder):
-    save_training_data("plans.json", [example("Brew tea"), example("Bake bread", "test")], CONFIG)
+    save_training_data("plans.json", [example("Brew tea", "test"), example("Bake bread", "test")], CONFIG)
     save_training_data("learned.json", [example("brew tea."), example("Fry an egg", "test")], CONFIG)
-    _, figures = evaluated("--training-data", "learned.json")
+    said, figures = evaluated("--training-data", "learned.json")
+    assert "learned.json has 1 of the 2 tasks" in said
     assert figures["held_out"]["evaluated"] == ["Bake bread"]
     assert figures["rows"]["nearest_graph"]["s"]["exact_graph"]["mean"] == 1
     assert figures["training_data"]["path"] == "learned.json"
