@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import threading
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 _ONE_AT_A_TIME = threading.Lock()
 
@@ -27,3 +27,12 @@ def parse_python(source: str, mode: Literal["exec", "eval"] = "exec") -> ast.Mod
         tree = ast.parse(source, mode=mode)
     assert isinstance(tree, (ast.Module, ast.Expression))
     return tree
+
+
+def parse_literal(source: str) -> Any:
+    """The value of a literal: a number, a text, a list of such, and so on.
+
+    Raises:
+        SyntaxError, ValueError, TypeError, MemoryError, RecursionError: as `ast.literal_eval`.
+    """
+    return ast.literal_eval(parse_python(source.lstrip(" \t"), "eval"))

@@ -5,13 +5,17 @@ from __future__ import annotations
 import ast
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import pytest
 
 from orchestai.syntax import parse_python
+from orchestai.tasks.visible_examples import parse_examples
 
+T = TypeVar("T")
+EXAMPLES = "For example, " + ", ".join(f"`[{i}, 'a']` -> `['a', [{i}]]`" for i in range(200))
 SOURCE = "x = (1 + 2) * [3, f(4)]\n" * 30
 
 
@@ -30,15 +34,22 @@ def switching() -> Iterator[None]:
     gc.callbacks.remove(let_others_run)
 
 
-def parse_below(frames: int) -> ast.Module:
-    """The tree of SOURCE, from `frames` calls further down: the depth is what CPython's check compares."""
-    return parse_below(frames - 1) if frames else parse_python(SOURCE)
+def below(frames: int, parse: Callable[[], T]) -> T:
+    """What is parsed from `frames` calls further down: the depth is what CPython's check compares."""
+    return below(frames - 1, parse) if frames else parse()
 
 
 def test_threads_at_different_depths_parse_at_once(switching: None) -> None:
     with ThreadPoolExecutor(4) as pool:
-        trees = list(pool.map(parse_below, [0, 30, 60, 90] * 20))
+        trees = list(pool.map(lambda frames: below(frames, lambda: parse_python(SOURCE)), [0, 30, 60, 90] * 20))
     assert {ast.unparse(tree) for tree in trees} == {ast.unparse(ast.parse(SOURCE))}
+
+
+def test_and_read_literals_at_once(switching: None) -> None:
+    """The examples of tasks, while the tests of others are read: this ended a collection."""
+    with ThreadPoolExecutor(4) as pool:
+        values = list(pool.map(lambda frames: below(frames, lambda: parse_examples(EXAMPLES)), [0, 30, 60, 90] * 20))
+    assert {len(examples) for examples in values} == {200}
 
 
 def test_an_expression_is_parsed_as_one() -> None:

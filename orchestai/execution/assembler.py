@@ -9,7 +9,7 @@ from typing import Literal
 
 from orchestai.execution.signature import STEP, entry_point
 from orchestai.sandbox.fences import unfenced
-from orchestai.syntax import parse_python
+from orchestai.syntax import parse_literal, parse_python
 from orchestai.tasks.task import Task
 from orchestai.workflow import Subtask, Workflow
 
@@ -142,7 +142,7 @@ def _literal(source: str) -> str:
     for quotes in ("'''", '"""'):
         literal = f"r{quotes}{text}{quotes}"
         try:
-            if ast.literal_eval(literal) == text:
+            if parse_literal(literal) == text:
                 return literal
         except (SyntaxError, ValueError):
             continue

@@ -10,7 +10,7 @@ import ast
 import re
 from dataclasses import dataclass
 
-from orchestai.syntax import parse_python
+from orchestai.syntax import parse_literal, parse_python
 
 _STEP = re.compile(r"`([^`]+)`\s*(?:->|→|=>|becomes?|gives?|returns?|turns? into|yields?)\s*`([^`]+)`")
 _CALL_RESULT = re.compile(
@@ -101,7 +101,7 @@ def _partners(text: str) -> dict[int, int | None]:
 
 def _is_literal(source: str) -> bool:
     try:
-        ast.literal_eval(source)
+        parse_literal(source)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return False
     return True

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 from typing import Any
 
 from orchestai.data.readers.plan import one_line
+from orchestai.syntax import parse_literal
 
 
 def tool_lines(text: str) -> tuple[str, ...]:
@@ -15,7 +15,7 @@ def tool_lines(text: str) -> tuple[str, ...]:
     a line break at their ends and all others with one, and the former often twice, which would give the plan away.
     """
     try:
-        found = ast.literal_eval(text.strip())
+        found = parse_literal(text.strip())
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return tuple(line for line in map(one_line, text.splitlines()) if line)
     if isinstance(found, dict):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 from typing import Any
 
+from orchestai.syntax import parse_literal
 from orchestai.tasks.records import Record, read_records, to_tasks
 from orchestai.tasks.source_code import functions, parameters
 from orchestai.tasks.suite import Suite
@@ -61,4 +61,4 @@ _ANNOTATION_FIELDS = {
 
 def _literal(value: Any) -> Any:
     """The hub stores lists and dictionaries as text."""
-    return ast.literal_eval(value) if isinstance(value, str) else value
+    return parse_literal(value) if isinstance(value, str) else value

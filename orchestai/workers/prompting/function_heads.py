@@ -7,12 +7,12 @@ the instruction replaced by what it is as well 44 %.
 
 from __future__ import annotations
 
-import ast
 import keyword
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from orchestai.syntax import parse_literal
 from orchestai.tasks.visible_examples import Example
 from orchestai.workers.base import Signature
 
@@ -100,7 +100,7 @@ def _code(name: str, parameters: Sequence[str], words: str, examples: Sequence[E
 
 
 def _kind(literal: str) -> str:
-    value = ast.literal_eval(literal)
+    value = parse_literal(literal)
     if isinstance(value, str):
         return "day" if _DATE.fullmatch(value) else "text"
     if isinstance(value, int):
@@ -114,7 +114,7 @@ def _kind(literal: str) -> str:
 
 def _annotation(literal: str) -> str:
     """Type of a literal as an annotation; empty where it is not plain."""
-    value = ast.literal_eval(literal)
+    value = parse_literal(literal)
     if isinstance(value, list):
         inner = {type(item).__name__ for item in value}
         return f"list[{inner.pop()}]" if len(inner) == 1 else "list"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-
 from orchestai.outcome import judged
 from orchestai.sandbox import Program, Sandbox, fences
+from orchestai.syntax import parse_literal
 from orchestai.workers.base import Request, WorkerError
 from orchestai.workers.prompting import source
 
@@ -47,7 +46,7 @@ async def answer(request: Request, sandbox: Sandbox) -> str:
     message = report.tests[0].message
     if _SHOWN not in message:
         raise WorkerError(f"the code failed: {report.reason or message}")
-    return str(ast.literal_eval(message.split(_SHOWN, 1)[1]))
+    return str(parse_literal(message.split(_SHOWN, 1)[1]))
 
 
 def _code(request: Request) -> str:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from orchestai.syntax import parse_python
+from orchestai.syntax import parse_literal, parse_python
 from orchestai.tasks.visible_examples import Example
 from orchestai.workers.base import Request, Signature, WorkerError
 from orchestai.workers.tools import expressions
@@ -42,7 +42,7 @@ def answer(request: Request) -> str:
 
 
 def _case(example: Example) -> Case:
-    return tuple(ast.literal_eval(arg) for arg in example.args), ast.literal_eval(example.result)
+    return tuple(parse_literal(arg) for arg in example.args), parse_literal(example.result)
 
 
 def _candidates(arity: int, cases: Sequence[Case]) -> Iterator[str]:
