@@ -41,6 +41,7 @@ Event: TypeAlias = PlanReady | ExecutionEvent | AnswerReady
 AnswerKind: TypeAlias = Literal["program", "text"]
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
+_REPLAY = "orchestai run --replay"
 
 
 def _ignore(event: Event) -> None:
@@ -298,15 +299,30 @@ class Orchestrator:
 
     async def _run(self, task: Task, contract: Contract, clock: Clock, listen: Callable[[Event], None]) -> RunResult:
         runtime = self._require_open()
+        begun = self._begun(contract)
         with self._reserve_planning(task, contract) as reservation:
-            plan, fitted = await self._plan_in_time(task, contract, clock, reservation)
+            try:
+                plan, fitted = await self._plan_in_time(task, contract, clock, reservation)
+            except asyncio.CancelledError:
+                cut_off = begun.unplanned(reservation, clock.milliseconds())
+                await self._append(ExecutionRecord.from_interrupted_planning(task, cut_off, runtime.pool.names))
+                raise
             planning_ms = clock.milliseconds()
             self._reserve(reservation, fitted)
             planned = self._planned(plan, fitted)
             listen(planned)
             budget = RunBudget(contract, reservation, fitted.bounds)
             running = runtime.executor.begin(task, fitted.workflow, terms=Terms(budget, clock.deadline, listen))
-            begun = self._begun(plan, planned, contract, planning_ms)
+            begun = begun.model_copy(
+                update={
+                    "planner": planned.planner,
+                    "confidence": planned.confidence,
+                    "planning": plan.usage,
+                    "planning_ms": planning_ms,
+                    "changes": planned.changes,
+                    "replay": "" if self._log is None else f"{_REPLAY} {self._log.path}#{begun.run_id}",
+                }
+            )
             try:
                 execution = await running.finish()
             except asyncio.CancelledError:
@@ -323,18 +339,12 @@ class Orchestrator:
         listen(AnswerReady(answer=execution.answer, receipt=receipt))
         return RunResult(execution.answer, execution.workflow, receipt, execution)
 
-    def _begun(self, plan: Plan, planned: PlanReady, contract: Contract, planning_ms: float) -> Receipt:
-        run_id = f"run-{uuid.uuid4().hex[:12]}"
+    def _begun(self, contract: Contract) -> Receipt:
         return Receipt(
-            run_id=run_id,
+            run_id=f"run-{uuid.uuid4().hex[:12]}",
             status="failed",
             contract=contract,
-            planner=planned.planner,
-            confidence=planned.confidence,
-            planning=plan.usage,
-            planning_ms=planning_ms,
-            changes=planned.changes,
-            replay="" if self._log is None else f"orchestai run --replay {self._log.path}#{run_id}",
+            planner=self._planning.planner.name,
             versions=self._versions,
         )
 

@@ -151,6 +151,32 @@ async def test_a_run_that_is_cancelled_leaves_its_line_in_the_log(tmp_path: Path
     assert find_run(record.receipt.replay.rpartition(" ")[2]) == record
 
 
+async def test_a_run_that_is_cancelled_while_it_is_planned_leaves_its_line_too(tmp_path: Path) -> None:
+    """A planner that is paid has been asked, and nobody will see its bill."""
+    asked, ended = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def plan(tasks: Sequence[Task]) -> list[Plan]:
+        loop.call_soon_threadsafe(asked.set)
+        ended.wait(60)
+        return WholePlanner("good").plan(tasks)
+
+    async with opened("good", log=tmp_path) as o:
+        o._planning = PlanningQueue(ServedPlanner("dear", plan, most_usd=lambda task: PRICE))
+        run = asyncio.ensure_future(o.run(INSTRUCTION, answer="text"))
+        await asked.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        ended.set()
+        assert (o.ledger.reserved_usd, o.ledger.spent_usd) == (0, PRICE)
+    (record,) = read_log(tmp_path).records
+    assert (record.error, record.outcome, record.planner) == ("interrupted", "unjudged", "dear")
+    assert record.receipt is not None
+    assert (record.receipt.status, record.receipt.replay) == ("failed", "")
+    assert record.receipt.spent_usd == record.receipt.unsettled_usd == PRICE
+
+
 async def test_a_contract_that_cannot_be_kept_is_refused_before_anybody_is_asked() -> None:
     async with opened("good", "slow") as o:
         with pytest.raises(InfeasibleContractError, match=r"max_cost_usd=1e-06.*1 step.*max_cost_usd=0\.01") as refused:

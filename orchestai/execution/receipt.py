@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from orchestai.config.contract import Contract
+from orchestai.execution.ledger import Reservation
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
 from orchestai.execution.run_budget import RunBudget
 from orchestai.workers.base import Usage
@@ -93,6 +94,19 @@ class Receipt(_Part):
     wall_ms: float = 0.0
     replay: str = ""
     versions: dict[str, str] = {}
+
+    def unplanned(self, reservation: Reservation, wall_ms: float) -> Receipt:
+        """The receipt of a run that began with this one and never had a plan; nobody saw a bill for one."""
+        spent = reservation.spent_usd
+        return self.model_copy(
+            update={
+                "reserved_usd": reservation.amount_usd,
+                "spent_usd": spent,
+                "unsettled_usd": spent,
+                "planning_ms": wall_ms,
+                "wall_ms": wall_ms,
+            }
+        )
 
     def ended(self, execution: Execution, budget: RunBudget, wall_ms: float) -> Receipt:
         """The receipt of a run that began with this one."""

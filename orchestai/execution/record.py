@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from orchestai.errors import FaultKind
 from orchestai.execution.receipt import Receipt
-from orchestai.execution.result import Attempt, Execution, JudgedExecution
+from orchestai.execution.result import INTERRUPTED, Attempt, Execution, JudgedExecution
 from orchestai.execution.reward_reference import Reference, typical
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.tasks.task import Task
@@ -140,6 +140,24 @@ class ExecutionRecord(BaseModel):
             ),
             outcome="unjudged",
             answer=execution.answer,
+            receipt=receipt,
+        )
+
+    @classmethod
+    def from_interrupted_planning(cls, task: Task, receipt: Receipt, pool: Sequence[str]) -> ExecutionRecord:
+        """A run that was cancelled before it had a plan, which may have been paid for."""
+        return cls(
+            **_about(task),
+            run_id=receipt.run_id,
+            planner=receipt.planner,
+            success=False,
+            cost=0.0,
+            latency_ms=0.0,
+            planner_outputs=PlanOutputs(),
+            execution_result=RunOutputs(success=False, total_cost=0.0, total_latency_ms=0.0),
+            outcome="unjudged",
+            error=INTERRUPTED,
+            pool=tuple(pool),
             receipt=receipt,
         )
 

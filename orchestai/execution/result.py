@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.workflow import Workflow
 
+INTERRUPTED = "interrupted"
+"""The error of a run that was cancelled before it was done."""
+
 
 class Attempt(BaseModel):
     """One worker asked for one subtask."""

@@ -15,7 +15,7 @@ from orchestai.execution.assembler import assemble, assemble_part, hands_on_text
 from orchestai.execution.bounds import Bounded
 from orchestai.execution.events import AnswerChecked, Listener, NodeDone, NodeStarted, WorkerAsked, ignore
 from orchestai.execution.request import build_request
-from orchestai.execution.result import Attempt, Execution, SubtaskResult
+from orchestai.execution.result import INTERRUPTED, Attempt, Execution, SubtaskResult
 from orchestai.execution.run_budget import NotAdmittedError, RunBudget
 from orchestai.names import as_utf8
 from orchestai.outcome import Unscorable
@@ -28,7 +28,6 @@ from orchestai.workflow import Subtask, Workflow
 logger = logging.getLogger(__name__)
 
 _STOPPED = "stopped before it answered"
-_INTERRUPTED = "interrupted"
 
 
 class Workers(Bounded, Protocol):
@@ -128,7 +127,7 @@ class RunningWorkflow:
             fault=self.fault,
             total_cost=sum(result.cost_usd for result in results),
             total_latency_ms=self.workflow.critical_path({result.id: result.latency_ms for result in results}),
-            error=(_INTERRUPTED if self._interrupted else None)
+            error=(INTERRUPTED if self._interrupted else None)
             or (self.fault and self.fault.reason)
             or next((result.error for result in results if result.error), None),
         )
