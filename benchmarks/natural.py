@@ -1,6 +1,6 @@
 """What planners make of instructions in natural wording, and of compositions longer than any they learned from.
 
-    python -m benchmarks.natural FILE --checkpoint CHECKPOINT... [--json FILE]
+    python -m benchmarks.natural FILE --checkpoint CHECKPOINT... [--json FILE] [--plot FILE]
 
 FILE has one task a line, with BigCodeBench's fields, and `steps` (id, span in the instruction, perhaps acceptable other
 spans) and `edges` between them; the functions of its `canonical_solution` are the steps'. One checkpoint per seed:
@@ -9,7 +9,9 @@ figures are means over tasks of the means over checkpoints, with 95 % bootstrap 
 `steps_right`: as many steps as the reference. `plan_right`: also each with at least half of the words of one of its
 steps (intersection over union), and its edges. `success`: the plan is executed by a worker that answers a step with the
 task's own function where the words match, and fails otherwise. `longer`: the composition suite's tasks of six steps,
-whose plans are executed by the configured workers.
+whose plans are executed by the configured workers. `ten_steps`: compositions of ten, planned only. `composition`: the
+suite's test tasks, planned only. The confidence of plans is compared with what is right on FILE and the suite's test
+tasks together, each of the two counting one half; the plot shows the share of wrong plans among the surest ones.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 import argparse
 import ast
 import asyncio
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
@@ -37,12 +42,14 @@ from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.plan_metrics import is_exact, is_right, match_spans
 from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
+from orchestai.tasks.composition.generate import BUCKETS, Split, generate
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
 from orchestai.workflow import Subtask, Workflow
 
 _BINS = 5
-"""Of equally many plans, between which confidence is compared with what is right."""
+"""Of equal weight, between which confidence is compared with what is right."""
+_TEN_STEPS = 40
 Scores = dict[str, list[float]]
 
 
@@ -168,54 +175,105 @@ async def _success(one: NaturalTask, planned: Workflow, runtime: Runtime, config
     return float(judged.success or 0)
 
 
-async def longer(plans: Sequence[Plan], tasks: Sequence[Task], runtime: Runtime) -> Scores:
-    """One value per composition of each figure."""
-    scores: Scores = {"exact": [], "success": []}
+def exact(plans: Sequence[Plan], tasks: Sequence[Task]) -> list[float]:
+    """For each composition whether its plan has the steps and edges that it was made of."""
+    found = []
     for task, plan in zip(tasks, plans, strict=True):
         planned, wanted = plan.workflow, task.reference
         assert wanted is not None
-        exact = planned is not None and is_exact(planned, wanted, match_spans(planned, wanted))
-        scores["exact"].append(float(exact))
+        found.append(float(planned is not None and is_exact(planned, wanted, match_spans(planned, wanted))))
+    return found
+
+
+async def success(plans: Sequence[Plan], tasks: Sequence[Task], runtime: Runtime) -> list[float]:
+    """For each task whether its plan solves it with the configured workers."""
     executions = [runtime.executor.execute(t, p.workflow) for t, p in zip(tasks, plans, strict=True) if p.workflow]
     done = iter(await asyncio.gather(*executions))
-    scores["success"] = [float(next(done).success or 0) if plan.workflow else 0.0 for plan in plans]
-    return scores
+    return [float(next(done).success or 0) if plan.workflow else 0.0 for plan in plans]
 
 
-def calibration_error(confidence: Sequence[float], right: Sequence[float]) -> float:
-    """Expected calibration error over bins of equally many plans (Naeini et al. 2015)."""
-    order = np.argsort(confidence)
-    bins = np.array_split(order, min(_BINS, len(order)))
-    gaps = [abs(np.mean(np.array(confidence)[b]) - np.mean(np.array(right)[b])) * len(b) for b in bins]
-    return float(sum(gaps) / len(order))
+@dataclass(frozen=True)
+class Judged:
+    """A plan's confidence, whether the plan is right, and the weight with which it counts."""
+
+    confidence: float
+    right: float
+    weight: float
+
+
+def judged(plans: Sequence[Plan], right: Sequence[float]) -> list[Judged]:
+    """Plans with a confidence; together they weigh 1."""
+    known = [(p.confidence, r) for p, r in zip(plans, right, strict=True) if p.confidence is not None]
+    return [Judged(confidence, r, 1 / len(known)) for confidence, r in known]
+
+
+def calibration_error(plans: Sequence[Judged]) -> float:
+    """Expected calibration error over bins of equal weight (Naeini et al. 2015)."""
+    plans = sorted(plans, key=lambda plan: plan.confidence)
+    weight = np.array([plan.weight for plan in plans])
+    gap = weight * np.array([plan.confidence - plan.right for plan in plans])
+    bins = np.minimum((np.cumsum(weight) - weight / 2) / weight.sum() * _BINS, _BINS - 1).astype(int)
+    return float(sum(abs(gap[bins == i].sum()) for i in range(_BINS)) / weight.sum())
+
+
+def risk_by_coverage(plans: Sequence[Judged]) -> list[tuple[float, float]]:
+    """For each share of the plans, surest first, the share of wrong ones among them (El-Yaniv and Wiener 2010)."""
+    plans = sorted(plans, key=lambda plan: -plan.confidence)
+    weight = np.array([plan.weight for plan in plans])
+    wrong = np.cumsum(weight * np.array([1 - plan.right for plan in plans])) / np.cumsum(weight)
+    return list(zip((np.cumsum(weight) / weight.sum()).tolist(), wrong.tolist(), strict=True))
 
 
 async def measure(config: Config, file: Path, checkpoints: Sequence[Path], limit: int | None) -> dict[str, Any]:
     tasks = [NaturalTask.of(json.loads(line)) for line in file.read_text().splitlines() if line.strip()]
-    compositions = load_suite("composition").split("longer")[:limit]
-    found: dict[str, list[Scores]] = {"natural": [], "longer": []}
-    confidences: list[tuple[float, float]] = []
+    suite = load_suite("composition")
+    six, test = suite.split("longer")[:limit], suite.split("test")[:limit]
+    ten = generate(Split("ten_steps", min(len(six), _TEN_STEPS), {10: 1}, range(BUCKETS)))
+    found: dict[str, list[Scores]] = {"natural": [], "longer": [], "ten_steps": [], "composition": []}
+    confident: dict[str, list[Judged]] = {"natural": [], "composition": []}
     async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
         for checkpoint in checkpoints:
             planner = load_planner(checkpoint, config.planner, config.workers)
             plans = planner.plan([one.task for one in tasks])
             found["natural"].append(await natural(tasks, plans, runtime, config))
-            right = found["natural"][-1]["plan_right"]
-            confidences += [(p.confidence, r) for p, r in zip(plans, right, strict=True) if p.confidence is not None]
-            if compositions:
-                found["longer"].append(await longer(planner.plan(compositions), compositions, runtime))
+            confident["natural"] += judged(plans, found["natural"][-1]["plan_right"])
+            if six:
+                plans = planner.plan(six)
+                solved = await success(plans, six, runtime)
+                found["longer"].append({"exact": exact(plans, six), "success": solved})
+                found["ten_steps"].append({"exact": exact(planner.plan(ten), ten)})
+                plans = planner.plan(test)
+                found["composition"].append({"exact": exact(plans, test)})
+                confident["composition"] += judged(plans, found["composition"][-1]["exact"])
     figures: dict[str, Any] = {
         name: {key: _interval([scores[key] for scores in seeds]) for key in seeds[0]}
         for name, seeds in found.items()
         if seeds
     }
-    if confidences:
-        figures["natural"]["confidence"] = {
-            "calibration_error": calibration_error(*zip(*confidences, strict=True)),
-            "mean": float(np.mean([c for c, _ in confidences])),
-            "pairs": confidences,
+    everything = [*confident["natural"], *confident["composition"]]
+    if everything:
+        figures["confidence"] = {
+            "calibration_error": calibration_error(everything),
+            **{f"{name}_calibration_error": calibration_error(some) for name, some in confident.items() if some},
+            "risk_by_coverage": risk_by_coverage(everything),
         }
-    return figures | {"tasks": len(tasks), "compositions": len(compositions), "checkpoints": len(checkpoints)}
+    counts = {"tasks": len(tasks), "compositions": len(six), "checkpoints": len(checkpoints)}
+    return figures | counts
+
+
+def draw(figures: dict[str, Any], path: Path) -> None:
+    """Risk against coverage, as PNG."""
+    figure = Figure(figsize=(5, 3.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    coverage, risk = zip(*figures["confidence"]["risk_by_coverage"], strict=True)
+    axes.plot([100 * c for c in coverage], [100 * r for r in risk], color="#c1272d")
+    axes.set(
+        xlabel="plans followed, surest first (%)", ylabel="wrong plans among them (%)", xlim=(0, 100), ylim=(0, None)
+    )
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=150)
+    artifacts.write_bytes(path, picture.getvalue())
 
 
 def _interval(seeds: Sequence[Sequence[float]]) -> dict[str, Any]:
@@ -229,8 +287,11 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--checkpoint", type=Path, nargs="+", required=True, help="one per seed")
     parser.add_argument("--config", default="config.yaml")
-    parser.add_argument("--longer", type=int, help="compositions of six steps (all of them); 0 leaves them out")
+    parser.add_argument(
+        "--longer", type=int, help="at most so many compositions of a length (all of them); 0 leaves them out"
+    )
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--plot", type=Path, help="draw risk against coverage there")
     args, overrides = parser.parse_known_args()
     overrides += [str(given) for given in args.checkpoint if "=" in str(given)]
     checkpoints = [path for path in args.checkpoint if "=" not in str(path)]
@@ -240,15 +301,17 @@ def main() -> None:
     except UserError as error:
         parser.error(str(error))
     table = Table("figure", "mean %", "95 %", "each checkpoint")
-    for name in ("natural", "longer"):
+    for name in ("natural", "longer", "ten_steps", "composition"):
         for key, value in figures.get(name, {}).items():
-            if "low" in value:
-                bounds = f"{100 * value['low']:.1f} to {100 * value['high']:.1f}"
-                each = ", ".join(f"{100 * one:.1f}" for one in value["each"])
-                table.add_row(f"{name}.{key}", f"{100 * value['mean']:.1f}", bounds, each)
+            bounds = f"{100 * value['low']:.1f} to {100 * value['high']:.1f}"
+            each = ", ".join(f"{100 * one:.1f}" for one in value["each"])
+            table.add_row(f"{name}.{key}", f"{100 * value['mean']:.1f}", bounds, each)
     Console(width=100).print(table)
-    if "confidence" in figures["natural"]:
-        print(f"calibration error of the confidence: {figures['natural']['confidence']['calibration_error']:.3f}")
+    if "confidence" in figures:
+        errors = {key: value for key, value in figures["confidence"].items() if key.endswith("error")}
+        print("; ".join(f"{key.replace('_', ' ')}: {value:.3f}" for key, value in errors.items()))
+        if args.plot:
+            draw(figures, args.plot)
     if args.json:
         facts = {"checkpoint": [str(path) for path in checkpoints], "versions": artifacts.versions()}
         artifacts.write_json(args.json, figures | facts)
