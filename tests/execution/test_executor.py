@@ -11,9 +11,7 @@ import pytest
 
 from orchestai.config import ExecutionConfig
 from orchestai.errors import FaultKind, InfrastructureError, UserError
-from orchestai.execution.assembler import assemble
 from orchestai.execution.judging import JudgingExecutor
-from orchestai.execution.request import build_request
 from orchestai.execution.result import JudgedExecution
 from orchestai.outcome import Scored, Unscorable
 from orchestai.rewards.unit_tests import judge
@@ -21,30 +19,10 @@ from orchestai.sandbox import Limits, Program, Report, Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
 from orchestai.workers.pool import WorkerPool
-from orchestai.workers.prompting.prompts import Chat, Complete
+from orchestai.workers.prompting.prompts import Chat
 from orchestai.workflow import Workflow
 from support.contract_workers import Stubborn
-
-SPLIT = "split it into words (for example `'a b'` -> `['a', 'b']`)"
-COUNT = "count its letters (for example `'a b'` -> `2`)"
-REPEAT = "repeat the first as often as the second says (for example `['a'], 2` -> `['a', 'a']`)"
-TASK = Task(
-    task_id="composition/0",
-    suite="composition",
-    instruct_prompt=f"Write `task_func(text)`. First, {SPLIT}. Also, {COUNT}. Finally, {REPEAT}. "
-    "For example, `task_func('a b')` returns `['a', 'b', 'a', 'b']`.",
-    test="import unittest\n\n\nclass TestCases(unittest.TestCase):\n"
-    "    def test_1(self):\n        self.assertEqual(task_func('a b'), ['a', 'b', 'a', 'b'])\n"
-    "    def test_2(self):\n        self.assertEqual(task_func('x'), ['x'])\n",
-    parameters=("text",),
-)
-SOLUTIONS = {
-    SPLIT: "def step(x):\n    return x.split()",
-    COUNT: "import re\n\ndef step(x):\n    return len(re.findall(r'\\w', x))",
-    REPEAT: "def step(a, b):\n    return a * b",
-    TASK.instruction: "def task_func(text):\n    return text.split() * sum(map(str.isalpha, text))",
-}
-WRONG = "def step(*args):\n    return None"
+from support.repeated_words import COUNT, SOLUTIONS, SPLIT, TASK, WRONG, whole, workflow
 
 
 class Scripted:
@@ -86,22 +64,6 @@ class ScriptedExecutor(JudgingExecutor):
     pool: Scripted
 
 
-def workflow(
-    first: str = "good", second: str = "good", third: str = "good", fallback: tuple[str, ...] = ()
-) -> Workflow:
-    return Workflow(
-        [
-            {"id": "words", "instruction": SPLIT, "worker": first, "fallback": fallback},
-            {"id": "letters", "instruction": COUNT, "worker": second},
-            {"id": "all", "instruction": REPEAT, "worker": third, "depends_on": ("words", "letters")},
-        ]
-    )
-
-
-def whole(worker: str = "good") -> Workflow:
-    return Workflow([{"id": "0", "instruction": TASK.instruction, "worker": worker}])
-
-
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
     with Sandbox(workers=2) as sandbox:
@@ -113,155 +75,6 @@ def executor(
 ) -> ScriptedExecutor:
     workers = Scripted({"good": SOLUTIONS} | dict(scripts), **pool)
     return ScriptedExecutor(workers, sandbox, ExecutionConfig(**(config or {})))
-
-
-def run(program: str, *args: Any) -> Any:
-    namespace: dict[str, Any] = {}
-    exec(program, namespace)
-    return namespace["task_func"](*args)
-
-
-OUTPUTS = {"words": SOLUTIONS[SPLIT], "letters": SOLUTIONS[COUNT], "all": SOLUTIONS[REPEAT]}
-
-
-def test_edges_are_arguments() -> None:
-    assert run(assemble(TASK, workflow(), OUTPUTS, "dataflow"), "to be") == ["to", "be"] * 4
-
-
-def test_a_wrong_edge_is_a_wrong_program() -> None:
-    swapped = workflow().replace(
-        {"all": {"depends_on": ("letters", "letters_again")}, "words": {"id": "letters_again"}}
-    )
-    outputs = OUTPUTS | {"all": "def step(a, b):\n    return a[0] * b", "letters_again": OUTPUTS["words"]}
-    with pytest.raises(TypeError):
-        run(assemble(TASK, swapped, outputs, "dataflow"), "to be")
-
-
-@pytest.mark.parametrize(
-    "broken", ["def step(x):\n    return (", "x = 1", "raise SystemExit", "import nothing_such", ""]
-)
-def test_a_broken_step_fails_when_it_is_called(broken: str) -> None:
-    """The program still loads, so that the failure is the step's and the tests can be counted."""
-    program = assemble(TASK, workflow(), OUTPUTS | {"words": broken}, "dataflow")
-    exec(program, {})
-    with pytest.raises(RuntimeError, match="did not load"):
-        run(program, "to be")
-
-
-def test_steps_share_neither_names_nor_values() -> None:
-    """Two steps may use the same helper name, and one that changes its argument changes only its own."""
-    greedy = "def helper(x):\n    x.clear()\n    return 0\n\n\ndef step(x):\n    return helper(x)"
-    outputs = {
-        "a": "def helper(x):\n    return list(x)\n\n\ndef step(x):\n    return helper(x)",
-        "b": greedy,
-        "c": "def step(x):\n    return len(x)",
-        "d": "def step(a, b):\n    return [a, b]",
-    }
-    graph = {"a": (), "b": ("a",), "c": ("a",), "d": ("b", "c")}
-    steps = Workflow([{"id": i, "instruction": "", "depends_on": parents} for i, parents in graph.items()])
-    assert run(assemble(TASK, steps, outputs, "dataflow"), "xyz") == [0, 3]
-
-
-@pytest.mark.parametrize(
-    ("source", "result"),
-    [
-        ("def step(mean, text):\n    return [mean, text]", ["AB", "ab"]),
-        ("def step(mean, *, text=1):\n    return [mean, text]", ["AB", 1]),
-        ("def step(mean, text=1):\n    return [mean, text]", ["AB", 1]),
-        ("def step(mean, *, text):\n    return [mean, text]", ["AB", "ab"]),
-        ("def step(text, mean):\n    return [mean, text]", ["AB", "ab"]),
-        ("def step(x):\n    return x\ndef step(mean, text):\n    return [mean, text]", ["AB", "ab"]),
-        ("def step(text):\n    return [text]", ["AB"]),
-    ],
-)
-def test_a_step_may_also_take_the_tasks_own_input_by_its_name(source: str, result: list[Any]) -> None:
-    """ "Subtract the mean from every entry of x": x is no other step's output. Defaults are the worker's own."""
-    graph = [{"id": "a", "instruction": ""}, {"id": "b", "instruction": "", "depends_on": ("a",)}]
-    outputs = {"a": "def step(x):\n    return x.upper()", "b": source}
-    assert run(assemble(TASK, Workflow(graph), outputs, "dataflow"), "ab") == result
-
-
-def test_sources_survive_quotes_and_backslashes() -> None:
-    tricky = "def step(x):\n    '''doc \\''' '''\n    return [\"\"\"'''\"\"\", '\\\\n', r'\\d']"
-    steps = Workflow([{"id": "a", "instruction": "x\ny"}, {"id": "b", "instruction": "", "depends_on": ("a",)}])
-    program = assemble(TASK, steps, {"a": tricky, "b": "def step(x):\n    return x"}, "dataflow")
-    assert run(program, "") == ["'''", "\\n", "\\d"]
-
-
-def test_defaults_and_imports_come_from_the_programs_head() -> None:
-    """BigCodeBench's tests call functions without arguments that have defaults."""
-    head = "import string\n\nMOST = 3\n\ndef task_func(text: str = string.digits, count: int = MOST):\n    '''Doc.'''\n"
-    task = TASK.model_copy(update={"complete_prompt": head, "parameters": ()})
-    steps = Workflow([{"id": "a", "instruction": "cut"}, {"id": "b", "instruction": "same", "depends_on": ("a",)}])
-    outputs = {"a": "def step(text, count):\n    return text[:count]", "b": "def step(x):\n    return x"}
-    program = assemble(task, steps, outputs, "dataflow")
-    assert run(program) == "012"
-    assert run(program, "abcdef", 2) == "ab"
-    unknown = TASK.model_copy(update={"parameters": ()})
-    assert run(assemble(unknown, steps, outputs, "dataflow"), "abc", 1) == "a"
-
-
-def test_sink_is_the_last_text() -> None:
-    assert assemble(TASK, workflow(), {"words": "a", "all": "b"}, "sink") == "b"
-
-
-def test_in_a_sink_a_program_stands_below_the_tasks_own_imports() -> None:
-    """Models leave out imports that the task already shows, which the benchmark's calibrated scores forgive."""
-    task = TASK.model_copy(update={"code_prompt": "import math\nHALF = 0.5\ndef task_func(text):\n"})
-    for answer in (
-        "def task_func(text):\n    return math.floor(HALF)",
-        "So:\n```python\ndef task_func(text): return 0\n```",
-    ):
-        assert run(assemble(task, whole(), {"0": answer}, "sink"), "x") == 0
-    assert assemble(task, whole(), {}, "sink") == ""
-
-
-def test_steps_of_a_sink_see_the_task_their_parents_texts_and_their_role() -> None:
-    """Planners word these steps themselves, so 'fix it' must not be all that a worker reads."""
-    steps = Workflow(
-        [
-            {"id": "1", "instruction": "List the cases.", "role": "You read."},
-            {"id": "2", "instruction": "Fix it.", "depends_on": ("1",), "role": "You doubt."},
-        ]
-    )
-    first, last = (
-        build_request(TASK, steps, subtask, kind="sink", inputs=dict.fromkeys(subtask.depends_on, "no letters"))
-        for subtask in steps.subtasks
-    )
-    assert (first.signature, str(last.signature), [example.args for example in last.examples]) == (
-        None,
-        "task_func(text)",
-        [("'a b'",)],
-    )
-    for asked in (Chat(), Complete()):
-        for request, wanted in ((first, "text"), (last, "program")):
-            messages = asked.prompt(request).messages
-            assert messages[0] == ("system", request.role)
-            assert TASK.instruction in messages[-1][1]
-            assert request.instruction in messages[-1][1]
-            assert ("whole program" in messages[-1][1]) == (wanted == "program")
-            assert ("no letters" in messages[-1][1]) == (request is last)
-    alone = Chat().prompt(build_request(TASK, whole(), whole().subtasks[0], kind="sink")).messages[-1][1]
-    assert alone.count(TASK.instruction) == 1
-
-
-def test_signatures_follow_the_subtasks_own_example() -> None:
-    """A worker's prompt depends on its words alone, so a wrong edge does not change what is asked."""
-    wrong_edges = workflow().replace({"all": {"depends_on": ("words",)}, "letters": {"depends_on": ("words",)}})
-    for steps in (workflow(), wrong_edges):
-        requests = [build_request(TASK, steps, subtask, kind="dataflow") for subtask in steps.subtasks]
-        assert [str(request.signature) for request in requests] == ["step(x)", "step(x)", "step(a, b)"]
-    bare = Workflow([{"id": "a", "instruction": "cut"}, {"id": "b", "instruction": "glue", "depends_on": ("a",)}])
-    two = TASK.model_copy(update={"parameters": ("left", "right")})
-    asked = [str(build_request(two, bare, subtask, kind="dataflow").signature) for subtask in bare.subtasks]
-    assert asked == ["step(left, right)", "step(x)"]
-
-
-def test_a_whole_task_is_checked_by_its_calls_and_not_by_its_steps_examples() -> None:
-    request = build_request(TASK, whole(), whole().subtasks[0], kind="dataflow")
-    assert str(request.signature) == "task_func(text)"
-    assert [example.args for example in request.examples] == [("'a b'",)]
-    assert request.examples[0].result == "['a', 'b', 'a', 'b']"
 
 
 async def test_a_right_workflow_passes_the_hidden_tests(sandbox: Sandbox) -> None:
