@@ -1,4 +1,4 @@
-"""Assembling and executing workflows: edges are arguments, fallbacks and limits hold, and no fault becomes a zero."""
+"""Executing workflows: fallbacks and limits hold, and no fault becomes a zero."""
 
 from __future__ import annotations
 
