@@ -62,8 +62,8 @@ def prepare_plans(
         str,
         typer.Option(
             "--from",
-            help="What the files are: worfbench, worfbench-tools, asynchow, asynchow-stated, orchestai, "
-            "langgraph-json, handwritten, or a reader of your own, MODULE:FUNCTION.",
+            help="What the files are: worfbench, worfbench-tools, asynchow, asynchow-stated, break, break-worded, "
+            "orchestai, langgraph-json, handwritten, or a reader of your own, MODULE:FUNCTION.",
         ),
     ],
     words: Annotated[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestai.data.readers import asynchow, handwritten, langgraph, orchestai, worfbench
+from orchestai.data.readers import asynchow, handwritten, langgraph, orchestai, qdmr, worfbench
 from orchestai.data.readers.plan import Reader
 from orchestai.errors import UserError
 from orchestai.names import find_object
@@ -13,6 +13,8 @@ READERS: dict[str, Reader] = {
     "worfbench-tools": worfbench.read_with_tools,
     "asynchow": asynchow.read,
     "asynchow-stated": asynchow.read_stated,
+    "break": qdmr.read,
+    "break-worded": qdmr.read_worded,
     "orchestai": orchestai.read,
     "langgraph-json": langgraph.read,
     "handwritten": handwritten.read,
