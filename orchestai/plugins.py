@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
 
-Group: TypeAlias = Literal["workers", "scorers", "suites", "readers"]
+Group: TypeAlias = Literal["workers", "scorers", "suites", "readers", "table_readers"]
 """Of entry points, which are called `orchestai.workers` and so on."""
 
 

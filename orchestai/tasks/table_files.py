@@ -11,22 +11,25 @@ from orchestai.tasks.records import Record, read_file
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
-def read_table(path: Path) -> list[tuple[str, Record]]:
+def read_table(path: Path, what: str = "task") -> list[tuple[str, Record]]:
     """The rows of a .jsonl, .json (either with .gz), .csv, .tsv or .parquet file by column name.
+
+    Args:
+        what: what messages call a row.
 
     Raises:
         UserError: it is not there, cannot be read, or has no rows.
     """
     if not path.is_file():
-        raise UserError(f"{path}: no such task file; a path is looked up here, then beside the configuration")
+        raise UserError(f"{path}: no such {what} file; a path is looked up here, then beside the configuration")
     if path.suffix == ".parquet":
         rows = _read_parquet(path)
     elif path.suffix in _SEPARATORS:
         rows = _read_csv(path, _SEPARATORS[path.suffix])
     else:
-        return read_file(path)
+        return read_file(path, what)
     if not rows:
-        raise UserError(f"{path}: holds no tasks")
+        raise UserError(f"{path}: holds no {what}s")
     return rows
 
 

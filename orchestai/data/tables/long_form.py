@@ -1,0 +1,111 @@
+"""Tables with one row per query and worker, whose columns a mapping names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from orchestai.data.readers.files import files
+from orchestai.data.tables.cell_values import number, outcomes_of, text
+from orchestai.data.tables.outcome_table import TableOutcome, UnusableOutcomeError
+from orchestai.errors import UserError
+from orchestai.names import did_you_mean
+from orchestai.tasks.table_files import read_table
+
+Columns: TypeAlias = Mapping[str, str]
+"""Field of an outcome -> name of the column that holds it."""
+
+REQUIRED: Final = ("query", "worker", "score")
+FIELDS: Final = (*REQUIRED, "id", "task_type", "cost_usd", "latency_s", "tokens", "reply")
+_SHORT: Final = {"cost": "cost_usd", "latency": "latency_s"}
+
+
+def parse_columns(words: Iterable[str]) -> dict[str, str]:
+    """`query=prompt,worker=model` as a mapping; `cost` and `latency` stand for `cost_usd` and `latency_s`.
+
+    Raises:
+        UserError: a part is no FIELD=COLUMN, or names no field.
+    """
+    columns: dict[str, str] = {}
+    for part in (part for word in words for part in word.split(",")):
+        field, equals, column = (side.strip() for side in part.partition("="))
+        field = _SHORT.get(field, field)
+        if not equals or not column:
+            raise UserError(f"--columns: {part!r} is no FIELD=COLUMN, such as query=prompt")
+        if field not in FIELDS:
+            raise UserError(
+                f"--columns: no field {field!r}; there are {', '.join(FIELDS)}{did_you_mean(field, FIELDS)}"
+            )
+        columns[field] = column
+    return columns
+
+
+def read_csv(path: Path, columns: Columns) -> Iterator[TableOutcome | UnusableOutcomeError]:
+    """Rows of a .csv or .tsv file; of a folder, of all such files."""
+    return _read(files(path, "*.csv", "*.tsv"), columns)
+
+
+def read_parquet(path: Path, columns: Columns) -> Iterator[TableOutcome | UnusableOutcomeError]:
+    """Rows of a Parquet file; of a folder, of all its .parquet files."""
+    return _read(files(path, "*.parquet"), columns)
+
+
+def read_jsonl(path: Path, columns: Columns) -> Iterator[TableOutcome | UnusableOutcomeError]:
+    """JSON lines, with gzip or without; of a folder, of all its .jsonl files."""
+    return _read(files(path, "*.jsonl"), columns)
+
+
+def _read(paths: Iterable[Path], columns: Columns) -> Iterator[TableOutcome | UnusableOutcomeError]:
+    for path in paths:
+        rows = read_table(path, "outcome")
+        named = column_names({name for _, row in rows for name in row}, columns, str(path))
+        yield from outcomes_of(outcome, ((where, row, named) for where, row in rows))
+
+
+def column_names(present: Iterable[str], columns: Columns, where: str) -> dict[str, str]:
+    """Field -> column: those of the mapping, and columns that are called like a field.
+
+    Raises:
+        UserError: a mapped column is absent, or one that is needed is neither mapped nor there.
+    """
+    present = set(present)
+    for field, column in columns.items():
+        if column not in present:
+            raise UserError(f"{where}: no column {column!r} for {field}{_there_are(column, present)}")
+    named = {field: field for field in FIELDS if field in present} | dict(columns)
+    for field in REQUIRED:
+        if field not in named:
+            raise UserError(
+                f"{where}: no column {field!r}; say which one holds it: --columns {field}=COLUMN"
+                f"{_there_are(field, present)}"
+            )
+    return named
+
+
+def outcome(where: str, row: Mapping[str, Any], named: Columns) -> TableOutcome:
+    """The outcome that a row holds.
+
+    Args:
+        named: field -> column; what is not in it the outcome does not say.
+
+    Raises:
+        UnusableOutcomeError: it holds none.
+    """
+    cells = {field: row.get(column) for field, column in named.items()}
+    return TableOutcome(
+        where=where,
+        query=text(cells["query"]),
+        worker=text(cells["worker"]),
+        score=number(cells["score"], "score"),
+        id=text(cells.get("id")),
+        task_type=text(cells.get("task_type")),
+        cost_usd=number(cells.get("cost_usd"), "cost_usd"),
+        latency_s=number(cells.get("latency_s"), "latency_s"),
+        tokens=number(cells.get("tokens"), "tokens"),
+        reply=None if cells.get("reply") is None else text(cells["reply"]),
+    )
+
+
+def _there_are(column: str, present: Iterable[str]) -> str:
+    return f"; there are {', '.join(sorted(present))}{did_you_mean(column, present)}"

@@ -1,0 +1,235 @@
+"""What each worker scored on each query, and at what cost: the shape that all readers of outcome tables give."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestai.errors import UserError
+
+Values: TypeAlias = NDArray[np.float64]
+Rows: TypeAlias = NDArray[np.intp]
+"""Indices of queries."""
+
+_TWICE = "a second outcome of the same worker on the same query"
+
+
+class UnusableOutcomeError(ValueError):
+    """A record holds no outcome that can be used; the message says why, in words that can be counted."""
+
+
+@dataclass(frozen=True)
+class TableOutcome:
+    """What one worker did on one query. What the source does not say is None.
+
+    Attributes:
+        where: the place in the file, for error messages.
+        id: of the query; empty where the source has none, and queries are told apart by type and text.
+        query: its text.
+        task_type: its type; empty where the source has none.
+        score: in [0, 1].
+        cost_usd: in US dollars.
+        latency_s: in seconds.
+        tokens: that were generated.
+        reply: what the worker wrote.
+    """
+
+    where: str
+    query: str
+    worker: str
+    score: float | None
+    id: str = ""
+    task_type: str = ""
+    cost_usd: float | None = None
+    latency_s: float | None = None
+    tokens: float | None = None
+    reply: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.query.strip():
+            raise UnusableOutcomeError("a query without words")
+        if not self.worker.strip():
+            raise UnusableOutcomeError("no worker")
+        if self.score is not None and not 0 <= self.score <= 1:
+            raise UserError(
+                f"{self.where}: the score of {self.worker!r} is {self.score:g}, but scores are between 0 and 1; divide "
+                "them by the highest possible one"
+            )
+        for name in ("cost_usd", "latency_s", "tokens"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < float("inf"):
+                raise UserError(
+                    f"{self.where}: {name} of {self.worker!r} is {value:g}, but cannot be below 0 or infinite"
+                )
+
+
+@dataclass(frozen=True, eq=False)
+class OutcomeTable:
+    """Queries by workers. A cell that nobody measured is NaN, never 0.
+
+    Attributes:
+        source: the table's name.
+        ids: (queries,) each once.
+        texts: (queries,) what is asked.
+        task_types: (queries,) or empty texts.
+        workers: (workers,) names.
+        score: (queries, workers) in [0, 1].
+        cost_usd: (queries, workers) US dollars.
+        latency_s: (queries, workers) seconds.
+        tokens: (queries, workers) generated.
+        replies: (queries, workers) what was answered, or None where the source has no replies.
+        unusable: reason -> number of records that were left out.
+    """
+
+    source: str
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    task_types: tuple[str, ...]
+    workers: tuple[str, ...]
+    score: Values
+    cost_usd: Values
+    latency_s: Values
+    tokens: Values
+    replies: tuple[tuple[str | None, ...], ...] | None = None
+    unusable: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        shape = (len(self.ids), len(self.workers))
+        for name in ("score", "cost_usd", "latency_s", "tokens"):
+            if (found := getattr(self, name).shape) != shape:
+                raise ValueError(f"{name} has shape {found}, but there are {shape[0]} queries and {shape[1]} workers")
+        if not len(self.texts) == len(self.task_types) == len(self.ids) == len(set(self.ids)):
+            raise ValueError("a table needs a text, a task type and an id of its own for each query")
+        if self.replies is not None and len(self.replies) != len(self.ids):
+            raise ValueError(f"replies to {len(self.replies)} queries, but there are {len(self.ids)}")
+
+    def __len__(self) -> int:
+        """The number of queries."""
+        return len(self.ids)
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of all that the table says, as 16 hexadecimal digits; its name and what was left out do not count."""
+        texts = [self.ids, self.texts, self.task_types, self.workers, self.replies]
+        digest = hashlib.sha256(repr(texts).encode("utf-8", "surrogatepass"))
+        for values in (self.score, self.cost_usd, self.latency_s, self.tokens):
+            digest.update(np.where(np.isnan(values), -1.0, values).tobytes())
+        return digest.hexdigest()[:16]
+
+    @property
+    def priced(self) -> bool:
+        """Whether any cell says what it cost."""
+        return bool(np.isfinite(self.cost_usd).any())
+
+    def take(self, rows: Sequence[int] | Rows) -> OutcomeTable:
+        """The table of some queries, in the order of `rows`."""
+        rows = [int(row) for row in rows]
+        return replace(
+            self,
+            ids=tuple(self.ids[row] for row in rows),
+            texts=tuple(self.texts[row] for row in rows),
+            task_types=tuple(self.task_types[row] for row in rows),
+            score=self.score[rows],
+            cost_usd=self.cost_usd[rows],
+            latency_s=self.latency_s[rows],
+            tokens=self.tokens[rows],
+            replies=None if self.replies is None else tuple(self.replies[row] for row in rows),
+        )
+
+    def only(self, workers: Sequence[str]) -> OutcomeTable:
+        """The table of some workers, in the order of `workers`.
+
+        Raises:
+            ValueError: there is no such worker.
+        """
+        if unknown := set(workers) - set(self.workers):
+            raise ValueError(f"no worker {min(unknown)!r} in this table; there are {', '.join(self.workers)}")
+        columns = [self.workers.index(worker) for worker in workers]
+        replies = self.replies
+        return replace(
+            self,
+            workers=tuple(workers),
+            score=self.score[:, columns],
+            cost_usd=self.cost_usd[:, columns],
+            latency_s=self.latency_s[:, columns],
+            tokens=self.tokens[:, columns],
+            replies=None if replies is None else tuple(tuple(row[column] for column in columns) for row in replies),
+        )
+
+
+def table_of(source: str, records: Iterable[TableOutcome | UnusableOutcomeError]) -> OutcomeTable:
+    """The table of outcomes in any order; queries and workers stand in the order in which they first occur.
+
+    Raises:
+        UserError: there is no outcome with a score, or two texts have the same id.
+    """
+    unusable: Counter[str] = Counter()
+    rows: dict[str, int] = {}
+    columns: dict[str, int] = {}
+    first: list[TableOutcome] = []
+    cells: dict[tuple[int, int], TableOutcome] = {}
+    for record in records:
+        if isinstance(record, UnusableOutcomeError):
+            unusable[str(record)] += 1
+            continue
+        key = record.id or _content_id(record)
+        row = rows.setdefault(key, len(rows))
+        if row == len(first):
+            first.append(record)
+        elif (first[row].query, first[row].task_type) != (record.query, record.task_type):
+            raise UserError(
+                f"{record.where}: the query {key!r} has another text or type at {first[row].where}; give each query an "
+                "id of its own"
+            )
+        cell = row, columns.setdefault(record.worker, len(columns))
+        if cell in cells:
+            unusable[_TWICE] += 1
+        cells.setdefault(cell, record)
+    if all(record.score is None for record in cells.values()):
+        reasons = "; ".join(f"{count} x {reason}" for reason, count in unusable.most_common())
+        raise UserError(f"{source}: no outcome with a score{f' ({reasons})' if reasons else ''}")
+    shape = len(rows), len(columns)
+    return OutcomeTable(
+        source=source,
+        ids=tuple(rows),
+        texts=tuple(record.query for record in first),
+        task_types=tuple(record.task_type for record in first),
+        workers=tuple(columns),
+        score=_values(cells, "score", shape),
+        cost_usd=_values(cells, "cost_usd", shape),
+        latency_s=_values(cells, "latency_s", shape),
+        tokens=_values(cells, "tokens", shape),
+        replies=_replies(cells, shape),
+        unusable=dict(unusable.most_common()),
+    )
+
+
+def _content_id(record: TableOutcome) -> str:
+    content = repr((record.task_type, record.query)).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _values(cells: Mapping[tuple[int, int], TableOutcome], name: str, shape: tuple[int, int]) -> Values:
+    values = np.full(shape, np.nan)
+    for cell, record in cells.items():
+        if (value := getattr(record, name)) is not None:
+            values[cell] = value
+    return values
+
+
+def _replies(
+    cells: Mapping[tuple[int, int], TableOutcome], shape: tuple[int, int]
+) -> tuple[tuple[str | None, ...], ...] | None:
+    if all(record.reply is None for record in cells.values()):
+        return None
+    replies: list[list[str | None]] = [[None] * shape[1] for _ in range(shape[0])]
+    for (row, column), record in cells.items():
+        replies[row][column] = record.reply
+    return tuple(map(tuple, replies))

@@ -1,0 +1,46 @@
+"""RouteLLM's evaluation (Ong et al. 2024, arXiv 2406.18665): whether a strong and a weak model answered rightly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestai.data.readers.files import files
+from orchestai.data.tables.cell_values import number, outcomes_of, text
+from orchestai.data.tables.outcome_table import TableOutcome, UnusableOutcomeError
+from orchestai.errors import UserError
+from orchestai.tasks.table_files import read_table
+
+
+def read(path: Path) -> Iterator[TableOutcome | UnusableOutcomeError]:
+    """Rows of a file, or of all such files of a folder.
+
+    Read are the published `mmlu_SUBJECT.csv` (a `prompt`, and a column of True and False per model; the type is the
+    subject) and JSON lines in which `score` is a mapping by model and `task_type` the subject.
+    """
+    for file in files(path, "*.csv", "*.jsonl"):
+        subject = file.name.split(".")[0].removeprefix("mmlu_")
+        cells = (cell for where, row in read_table(file, "outcome") for cell in _cells(where, row, subject))
+        yield from outcomes_of(_outcome, cells)
+
+
+def _cells(where: str, row: Mapping[str, Any], subject: str) -> Iterator[tuple[Any, ...]]:
+    scores = row.get("score")
+    if not isinstance(scores, dict):
+        scores = {column: value for column, value in row.items() if column not in ("prompt", "")}
+    if "prompt" not in row or not scores:
+        raise UserError(f"{where}: not a row of RouteLLM, which has `prompt` and a column or a `score` per model")
+    task_type = row.get("task_type", subject)
+    return ((where, row, task_type, worker, score) for worker, score in scores.items())
+
+
+def _outcome(where: str, row: Mapping[str, Any], task_type: Any, worker: str, score: Any) -> TableOutcome:
+    return TableOutcome(
+        where=where,
+        id=text(row.get("id")),
+        query=text(row["prompt"]),
+        task_type=text(task_type),
+        worker=worker,
+        score=number(score, "score"),
+    )

@@ -1,0 +1,254 @@
+"""Tables of others arrive whole: a missing cell stays missing, a wrong score is refused with its place."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orchestai.data.tables import find_table_reader, read_outcome_table
+from orchestai.data.tables.long_form import parse_columns
+from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, UnusableOutcomeError, table_of
+from orchestai.errors import UserError
+
+LONG = [
+    {"prompt": "2 + 2?", "model": "small", "correct": True, "usd": 0.1, "kind": "maths"},
+    {"prompt": "2 + 2?", "model": "large", "correct": True, "usd": 0.9, "kind": "maths"},
+    {"prompt": "Who?", "model": "small", "correct": False, "usd": None, "kind": "facts"},
+]
+COLUMNS = parse_columns(["query=prompt,worker=model", "score=correct,cost=usd", "task_type=kind"])
+
+
+def write(path: Path, rows: list[dict]) -> Path:
+    if path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    elif path.suffix == ".parquet":
+        from pyarrow import Table, parquet
+
+        parquet.write_table(Table.from_pylist(rows), path)
+    else:
+        text = "".join(json.dumps(row) + "\n" for row in rows).encode()
+        path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return path
+
+
+def check_long(table: OutcomeTable) -> None:
+    assert table.texts == ("2 + 2?", "Who?")
+    assert table.task_types == ("maths", "facts")
+    assert table.workers == ("small", "large")
+    np.testing.assert_array_equal(table.score, [[1, 1], [0, np.nan]])
+    np.testing.assert_array_equal(table.cost_usd, [[0.1, 0.9], [np.nan, np.nan]])
+    assert np.isnan(table.latency_s).all()
+    assert table.replies is None
+
+
+@pytest.mark.parametrize(
+    ("reader", "name"), [("csv", "t.csv"), ("parquet", "t.parquet"), ("jsonl", "t.jsonl"), ("jsonl", "t.jsonl.gz")]
+)
+def test_every_long_form_gives_the_same_table(tmp_path, reader, name):
+    table = read_outcome_table([write(tmp_path / name, LONG)], reader, COLUMNS)
+    check_long(table)
+    assert table.source == "t"
+    assert table.digest == read_outcome_table([write(tmp_path / "u.jsonl", LONG)], "jsonl", COLUMNS).digest
+
+
+def test_columns_that_are_called_like_fields_need_no_mapping(tmp_path):
+    rows = [{"query": "?", "worker": "w", "score": 0.5, "latency_s": 2, "tokens": 7, "reply": "", "id": 4}]
+    table = read_outcome_table([write(tmp_path / "t.jsonl", rows)], "jsonl")
+    assert (table.ids, table.latency_s[0, 0], table.tokens[0, 0], table.replies) == (("4",), 2, 7, (("",),))
+
+
+@pytest.mark.parametrize("score", [1.5, -0.1, "inf", 70])
+def test_a_score_outside_its_range_is_refused_with_its_row(tmp_path, score):
+    path = write(tmp_path / "t.jsonl", [*LONG, LONG[0] | {"model": "other", "correct": score}])
+    with pytest.raises(UserError, match=r"t\.jsonl, line 4: .*'other'"):
+        read_outcome_table([path], "jsonl", COLUMNS)
+
+
+def test_a_negative_cost_is_refused_with_its_row(tmp_path):
+    path = write(tmp_path / "t.jsonl", [LONG[0] | {"usd": -1}])
+    with pytest.raises(UserError, match=r"line 1: cost_usd"):
+        read_outcome_table([path], "jsonl", COLUMNS)
+
+
+def test_what_cannot_be_used_is_counted_and_named(tmp_path):
+    rows = [*LONG, LONG[0], LONG[0] | {"prompt": " "}, LONG[0] | {"correct": "maybe"}, LONG[0] | {"model": None}]
+    table = read_outcome_table([write(tmp_path / "t.jsonl", rows)], "jsonl", COLUMNS)
+    check_long(table)
+    assert table.unusable == {
+        "a second outcome of the same worker on the same query": 1,
+        "a query without words": 1,
+        "score is no number": 1,
+        "no worker": 1,
+    }
+
+
+def test_a_score_that_nobody_gave_is_missing(tmp_path):
+    table = read_outcome_table([write(tmp_path / "t.csv", [LONG[0] | {"correct": ""}, *LONG[1:]])], "csv", COLUMNS)
+    assert np.isnan(table.score[0, 0])
+    assert table.cost_usd[0, 0] == 0.1
+
+
+def test_a_table_without_any_score_says_why(tmp_path):
+    path = write(tmp_path / "t.jsonl", [LONG[0] | {"correct": "maybe"}])
+    with pytest.raises(UserError, match="1 x score is no number"):
+        read_outcome_table([path], "jsonl", COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [("query", "FIELD=COLUMN"), ("scor=x", "did you mean 'score'"), ("score=", "FIELD=COLUMN")],
+)
+def test_a_wrong_mapping_is_refused(words, key):
+    with pytest.raises(UserError, match=key):
+        parse_columns([words])
+
+
+def test_a_mapping_to_a_column_that_is_not_there_is_refused(tmp_path):
+    path = write(tmp_path / "t.jsonl", LONG)
+    with pytest.raises(UserError, match="did you mean 'prompt'"):
+        read_outcome_table([path], "jsonl", COLUMNS | {"query": "promt"})
+    with pytest.raises(UserError, match="--columns worker=COLUMN"):
+        read_outcome_table([path], "jsonl", {"query": "prompt"})
+
+
+def test_one_id_stands_for_one_query():
+    outcomes = [TableOutcome("here", "a", "w", 1.0, id="7"), TableOutcome("there", "b", "w", 1.0, id="7")]
+    with pytest.raises(UserError, match=r"there: .*'7'.*here"):
+        table_of("t", outcomes)
+
+
+ROUTERBENCH = {
+    "id": "mbpp.1",
+    "suite": "mbpp",
+    "prompt": "['Write it.']",
+    "score": {"small": 1.0, "large": None},
+    "cost_usd": {"small": 0.001, "large": 0.02},
+    "response": {"small": "['def f():\\r\\n    pass']", "large": "plain"},
+}
+
+
+def test_routerbench_in_json_lines(tmp_path):
+    table = read_outcome_table([write(tmp_path / "r.jsonl", [ROUTERBENCH])], "routerbench")
+    assert (table.source, table.ids, table.texts, table.task_types) == (
+        "routerbench",
+        ("mbpp.1",),
+        ("Write it.",),
+        ("mbpp",),
+    )
+    np.testing.assert_array_equal(table.score, [[1, np.nan]])
+    np.testing.assert_array_equal(table.cost_usd, [[0.001, 0.02]])
+    assert table.replies == (("def f():\r\n    pass", "plain"),)
+
+
+def test_routerbench_in_its_published_columns(tmp_path):
+    row = {
+        "sample_id": "mbpp.1",
+        "eval_name": "mbpp",
+        "prompt": "['Write it.']",
+        "oracle_model_to_route_to": "small",
+    }
+    for model in ("small", "large"):
+        row |= {
+            model: ROUTERBENCH["score"][model],
+            f"{model}|model_response": ROUTERBENCH["response"][model],
+            f"{model}|total_cost": ROUTERBENCH["cost_usd"][model],
+        }
+    wide = read_outcome_table([write(tmp_path / "r.parquet", [row])], "routerbench")
+    assert wide.digest == read_outcome_table([write(tmp_path / "r.jsonl", [ROUTERBENCH])], "routerbench").digest
+
+
+def test_routellm_takes_the_subject_from_the_files_name(tmp_path):
+    rows = [{"prompt": "A or B?", "weak": False, "strong": True}]
+    table = read_outcome_table([write(tmp_path / "mmlu_world_history.csv", rows)], "routellm")
+    assert (table.task_types, table.workers) == (("world_history",), ("weak", "strong"))
+    np.testing.assert_array_equal(table.score, [[0, 1]])
+    assert not table.priced
+
+
+def test_llmrouter_prices_tokens_by_its_list_of_candidates(tmp_path):
+    row = {
+        "task_name": "gsm8k",
+        "query": "2 + 2?",
+        "model_name": "small",
+        "performance": 1.0,
+        "input_tokens": 1000,
+        "output_tokens": 500,
+        "response_time": 1.5,
+        "response": "4",
+        "embedding_id": 0,
+    }
+    (tmp_path / "routing_data").mkdir()
+    (tmp_path / "llm_candidates").mkdir()
+    prices = {"small": {"input_price": 0.2, "output_price": 0.4}}
+    (tmp_path / "llm_candidates" / "default_llm.json").write_text(json.dumps(prices))
+    path = write(tmp_path / "routing_data" / "default_routing_train_data.jsonl", [row])
+    table = read_outcome_table([path], "llmrouter")
+    assert table.cost_usd[0, 0] == pytest.approx(1000 * 0.2e-6 + 500 * 0.4e-6)
+    assert (table.latency_s[0, 0], table.tokens[0, 0], table.task_types) == (1.5, 500, ("gsm8k",))
+    assert table.replies == (("4",),)
+
+
+@pytest.mark.parametrize("reader", ["routerbench", "routellm", "llmrouter"])
+def test_a_file_of_another_source_is_refused(tmp_path, reader):
+    path = write(tmp_path / "t.jsonl", [{"question": "?"}])
+    with pytest.raises(UserError, match=r"t\.jsonl"):
+        read_outcome_table([path], reader)
+
+
+def test_a_reader_of_ones_own(tmp_path, monkeypatch):
+    (tmp_path / "my_tables.py").write_text(
+        "from orchestai.data.tables.outcome_table import TableOutcome, UnusableOutcomeError\n"
+        "def read(path):\n"
+        "    yield TableOutcome(str(path), 'q', 'w', 0.5)\n"
+        "    yield UnusableOutcomeError('no luck')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    table = read_outcome_table([tmp_path / "x.dat"], "my_tables:read")
+    assert (table.source, table.score[0, 0], table.unusable) == ("x", 0.5, {"no luck": 1})
+
+
+def test_unknown_readers_and_needless_columns_are_refused():
+    with pytest.raises(UserError, match="did you mean 'routerbench'"):
+        find_table_reader("routerbench2", {})
+    with pytest.raises(UserError, match="--columns"):
+        find_table_reader("routellm", {"query": "prompt"})
+    with pytest.raises(UserError, match="no_such_module"):
+        find_table_reader("no_such_module:read", {})
+
+
+def table(scores, **fields) -> OutcomeTable:
+    outcomes = [
+        TableOutcome("", f"query {row}", f"worker {column}", value, **fields)
+        for row, values in enumerate(scores)
+        for column, value in enumerate(values)
+    ]
+    return table_of("t", outcomes)
+
+
+def test_parts_of_a_table_keep_what_belongs_together():
+    whole = table([[0.0, 0.1], [0.2, 0.3], [0.4, 0.5]], reply="r")
+    part = whole.take(np.array([2, 0])).only(["worker 1"])
+    assert part.texts == ("query 2", "query 0")
+    np.testing.assert_array_equal(part.score, [[0.5], [0.1]])
+    assert part.replies == (("r",), ("r",))
+    with pytest.raises(ValueError, match="worker 7"):
+        whole.only(["worker 7"])
+
+
+def test_the_digest_follows_the_content():
+    assert table([[0.0, 1.0]]).digest == table([[0.0, 1.0]]).digest
+    assert table([[0.0, 1.0]]).digest != table([[0.0, None]]).digest
+    assert table([[0.0, 1.0]]).digest != table([[0.0, 1.0]], reply="r").digest
+
+
+def test_an_outcome_needs_a_query_and_a_worker():
+    with pytest.raises(UnusableOutcomeError, match="words"):
+        TableOutcome("", " \n", "w", 1.0)
