@@ -1,0 +1,77 @@
+"""Groups of texts that say nearly the same, so that none of them is learned from while another is tested on."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import combinations
+from math import log
+from typing import Final
+
+import networkx as nx
+import numpy as np
+
+from orchestai.data.tables.outcome_table import Rows
+from orchestai.data.tables.shared_wording import shared_lines, without_lines
+
+SIMILAR: Final = 0.5
+"""From this weighted Jaccard similarity on, two texts are near-duplicates."""
+_SHINGLE_WORDS = 3
+_WORD = re.compile(r"\w+")
+
+
+def near_duplicate_groups(texts: Sequence[str], threshold: float = SIMILAR) -> Rows:
+    """(texts,) the number of each text's group, counted in the order of the groups' first texts.
+
+    Two texts share a group where a chain of texts leads from one to the other, each similar to the next: equal but for
+    case and punctuation, or with a weighted Jaccard similarity of their three-word shingles of at least `threshold`.
+    Lines that many texts share do not count, and a shingle's weight is its inverse document frequency, so that a common
+    wording makes none similar.
+
+    All pairs that are similar enough are found: such texts share a shingle among the rarest of each, up to where
+    the others weigh less than `threshold` of the whole (prefix filtering; Bayardo et al. 2007, Scaling up all pairs
+    similarity search, doi 10.1145/1242572.1242591).
+    """
+    first: dict[tuple[str, ...], int] = {}
+    common = shared_lines(texts)
+    words = [tuple(_WORD.findall(without_lines(text, common).lower())) for text in texts]
+    same = [first.setdefault(key, row) for row, key in enumerate(words)]
+    shingles = {row: _shingles(key) for key, row in first.items()}
+    frequency = Counter(shingle for own in shingles.values() for shingle in own)
+    weight = {shingle: log(1 + len(shingles) / count) for shingle, count in frequency.items()}
+    total = {row: sum(weight[shingle] for shingle in own) for row, own in shingles.items()}
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_nodes_from(range(len(texts)))
+    graph.add_edges_from(enumerate(same))
+    for one, other in _candidates(shingles, weight, total, threshold):
+        shared = sum(weight[shingle] for shingle in shingles[one] & shingles[other])
+        if shared >= threshold * (total[one] + total[other] - shared):
+            graph.add_edge(one, other)
+    groups = np.empty(len(texts), dtype=np.intp)
+    for number, group in enumerate(sorted(nx.connected_components(graph), key=min)):
+        groups[list(group)] = number
+    return groups
+
+
+def _shingles(words: tuple[str, ...]) -> frozenset[tuple[str, ...]]:
+    count = max(1, len(words) - _SHINGLE_WORDS + 1)
+    return frozenset(words[start : start + _SHINGLE_WORDS] for start in range(count))
+
+
+def _candidates(
+    shingles: dict[int, frozenset[tuple[str, ...]]],
+    weight: dict[tuple[str, ...], float],
+    total: dict[int, float],
+    threshold: float,
+) -> set[tuple[int, int]]:
+    """The pairs that may be similar enough: those that share one of their rarest shingles."""
+    holders: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    for row, own in shingles.items():
+        rest = total[row]
+        for shingle in sorted(own, key=lambda one: (-weight[one], one)):
+            if rest < threshold * total[row]:
+                break
+            holders[shingle].append(row)
+            rest -= weight[shingle]
+    return {pair for rows in holders.values() for pair in combinations(rows, 2)}
