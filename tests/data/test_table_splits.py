@@ -66,9 +66,9 @@ def test_prefix_filtering_finds_what_comparing_all_pairs_finds(texts):
     together = nx.Graph([(text, text) for text in texts])
     for one, other in combinations(sets, 2):
         shared, union = (sum(map(weight.get, op(sets[one], sets[other]))) for op in (set.intersection, set.union))
-        if shared >= 0.5 * union:
+        if shared >= 0.473 * union:
             together.add_edge(one, other)
-    groups = near_duplicate_groups(texts, threshold=0.5)
+    groups = near_duplicate_groups(texts, threshold=0.473)
     for one, other in combinations(range(len(texts)), 2):
         assert (groups[one] == groups[other]) == nx.has_path(together, texts[one], texts[other])
 
