@@ -122,7 +122,7 @@ def load_planner(
                 "install those, or train again"
             )
     try:
-        planner.load_state_dict(planner.confidence.state_dict(prefix="confidence.") | weights)
+        planner.load_state_dict(planner.added_since() | weights)
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{path}: its weights do not fit this program's planner ({reason}); train again") from None

@@ -14,6 +14,7 @@ from orchestai.planner.slots.encoder import EncodedText, TextEncoder, Unreadable
 from orchestai.planner.slots.heads import mlp
 from orchestai.planner.slots.layers import EncoderLayer
 from orchestai.planner.slots.losses import GivenEdges
+from orchestai.planner.slots.references import References
 from orchestai.planner.slots.step_encoder import open_step_encoder
 from orchestai.planner.slots.targets import PlanTargets, existing_steps, token_spans
 
@@ -22,8 +23,9 @@ class EdgePredictor(nn.Module):
     """Says for each ordered pair of given steps whether the second needs the first.
 
     Which of two everyday steps comes first is written nowhere in them: it takes what a language model has read of the
-    world (`StepEncoder`). A pair is described by both steps, by their product, by how far apart they are listed, and by
-    what sentences behind the steps say of the two. Then pairs with the same second step see each other.
+    world (`StepEncoder`). A pair is described by both steps, by their product, by how far apart they are listed, by
+    what sentences behind the steps say of the two (`Mentions`), and by what the second step's own words say of the
+    first (`References`). Then pairs with the same second step see each other.
 
     Args:
         text_encoder: of the instructions.
@@ -52,6 +54,7 @@ class EdgePredictor(nn.Module):
         self.mentions = Mentions(token_width, d)
         self.rivals = EncoderLayer(d, config.num_heads, config.dropout)
         self.out = nn.Sequential(nn.LayerNorm(d), nn.Dropout(config.dropout), mlp(d, d, 1))
+        self.references = References(text_encoder, d, max_subtasks, config.dropout)
 
     def forward(self, instructions: Sequence[str], targets: PlanTargets) -> GivenEdges:
         """Edges of the steps that the instructions list, at `targets["spans"]`.
@@ -117,7 +120,7 @@ class EdgePredictor(nn.Module):
         lengths = torch.tensor([len(text) for text in texts], device=spans.device)
         mask = torch.arange(tokens.shape[1], device=spans.device) < lengths[:, None]
         said: Tensor = self.mentions(tokens, ids, mask, spans, steps)
-        return said
+        return said + self.references(tokens, ids, spans, steps)
 
 
 class Mentions(nn.Module):

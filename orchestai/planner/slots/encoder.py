@@ -121,6 +121,11 @@ class TextEncoder:
             self._cached_bytes -= self._cache.popitem(last=False)[1].features.nbytes
         return encoded
 
+    def token_ids(self, text: str) -> list[int]:
+        """The text's tokens, without special ones."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False, verbose=False)
+        return ids
+
     def embed(self, texts: Sequence[str]) -> Tensor:
         """(texts, width) float32 unit vectors: mean token features."""
         means = torch.stack([self.encode(text).features.float().mean(0) for text in texts])

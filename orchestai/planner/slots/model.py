@@ -114,6 +114,12 @@ class PlannerModel(nn.Module):
             )
         return self.linker
 
+    def added_since(self) -> dict[str, Tensor]:
+        """State of the parts that planners of earlier versions lack, such that these plan as they did."""
+        added = ("linker.references.",)
+        silent = {name: torch.zeros_like(value) for name, value in self.state_dict().items() if name.startswith(added)}
+        return silent | self.confidence.state_dict(prefix="confidence.")
+
     def compute_supervised_loss(
         self, outputs: PlannerOutputs, targets: PlanTargets, lambda_dag: float
     ) -> dict[str, Tensor]:

@@ -1,0 +1,96 @@
+"""A step's own words are read for the numbers of other steps, and figures that count something else are not taken."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from orchestai.config import Config
+from orchestai.data.readers.plan import SourcePlan, SourceStep
+from orchestai.data.training_file import TrainingExample
+from orchestai.planner.checkpoint import load_planner, save_planner
+from orchestai.planner.slots.encoder import MINILM, open_encoder
+from orchestai.planner.slots.model import PlannerModel
+from orchestai.planner.slots.references import References
+from orchestai.planner.slots.targets import token_spans
+from orchestai.storage import digests
+from orchestai.workers.pool import worker_cards
+
+MOST = 12
+THINGS = ("cups", "plates", "boxes", "letters", "coins")
+COUNTED = ("take {} {}", "buy {} {}", "return {} {}")
+FORMS = {
+    "figure": ("wash #{k}", "return number of #{k}", "compare #{j} and #{k}", "return #{k} if #{j} is blue"),
+    "words": ("wash step {k}", "count the result of step {k}", "use the table from step {k}", "sort the {nth} result"),
+}
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
+
+
+def plan(number: int, forms: str, steps: int) -> TrainingExample:
+    """Steps that count things by figures of other steps, and steps that need one or two of those before."""
+    draw = random.Random(number)
+    words, edges = [], set()
+    for i in range(1, steps + 1):
+        if i == 1 or draw.random() < 0.4:
+            words.append(draw.choice(COUNTED).format(draw.randint(1, steps), draw.choice(THINGS)))
+            continue
+        form, j, k = draw.choice(FORMS[forms]), draw.randint(1, i - 1), draw.randint(1, i - 1)
+        words.append(form.format(j=j, k=k, nth=ORDINALS[k - 1]))
+        edges |= {(str(one), str(i)) for one in ([j, k] if "{j}" in form else [k])}
+    listed = tuple(SourceStep(str(i), text) for i, text in enumerate(words, start=1))
+    return SourcePlan(str(number), "toy", "CC0", "Do 3 things", listed, frozenset(edges)).example(given=True)
+
+
+def batch(model: References, example: TrainingExample) -> torch.Tensor:
+    text = open_encoder(MINILM, 512, 3).encode(example.instruction)
+    spans = token_spans(torch.tensor([example.spans]), text.offsets[None])
+    steps = torch.ones(spans.shape[:2], dtype=torch.bool)
+    return model(text.hidden.float()[None], text.ids[None], spans, steps)[0]
+
+
+def wanted(example: TrainingExample) -> torch.Tensor:
+    parents = example.workflow.dependencies()
+    return torch.tensor([[float(i in needed) for needed in parents] for i in range(len(parents))])
+
+
+@pytest.mark.parametrize("forms", FORMS)
+def test_forty_plans_teach_which_figures_are_references(forms):
+    """Learned on plans of five steps, right in all of 20 new ones of seven, where figures count things too."""
+    torch.manual_seed(0)
+    model = References(open_encoder(MINILM, 512, 3), 16, MOST, dropout=0.0)
+    out = nn.Linear(16, 1)
+    optimizer = torch.optim.Adam([*model.parameters(), *out.parameters()], lr=3e-3)
+    learned = [plan(i, forms, 5) for i in range(40)]
+    for _ in range(8):
+        for example in learned:
+            loss = F.binary_cross_entropy_with_logits(out(batch(model, example))[..., 0], wanted(example))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    new = [plan(i, forms, 7) for i in range(100, 120)]
+    assert all(torch.equal((out(batch(model, e))[..., 0] > 0).float(), wanted(e)) for e in new)
+
+
+def test_a_planner_that_learned_without_references_plans_as_it_did(tmp_path):
+    torch.manual_seed(0)
+    pool = {"adder": {"kind": "tool", "tool": "calculator", "card": "Adds."}}
+    linker = {"d_model": 32, "dropout": 0.0}
+    config = Config(planner={"d_model": 32, "num_layers": 1, "linker": linker}, workers={"pool": pool})
+    model = PlannerModel(config.planner, worker_cards(config.workers)).eval()
+    save_planner(tmp_path / "p.pth", model, config)
+    checkpoint = torch.load(tmp_path / "p.pth", weights_only=True)
+    weights = checkpoint["model_state_dict"]
+    checkpoint["model_state_dict"] = {k: v for k, v in weights.items() if not k.startswith("linker.references.")}
+    assert len(checkpoint["model_state_dict"]) < len(weights)
+    digests.save_torch(tmp_path / "p.pth", checkpoint)
+    loaded = load_planner(tmp_path / "p.pth", config.planner, config.workers)
+    assert all(not weight.any() for weight in loaded.edge_predictor.references.parameters())
+    with torch.no_grad():
+        model.edge_predictor.references.out.weight.zero_()
+    asked = plan(1, "figure", 5)
+    [was], [now] = (one.plan_steps([asked.instruction], [asked.spans]) for one in (model, loaded))
+    assert now.workflow == was.workflow
