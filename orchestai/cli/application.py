@@ -18,6 +18,7 @@ from orchestai.cli.demo import demo
 from orchestai.cli.doctor import doctor
 from orchestai.cli.evaluate import evaluate
 from orchestai.cli.evaluate_plans import evaluate_plans
+from orchestai.cli.evaluate_table import evaluate_table
 from orchestai.cli.init import init
 from orchestai.cli.options import console
 from orchestai.cli.plan import plan
@@ -29,12 +30,16 @@ from orchestai.errors import InfrastructureError, UserError
 
 _INTERRUPTED = 130
 """Exit code after Ctrl-C, by the shells' convention."""
-_FORMER = {("prepare", "--from"): "prepare-plans", ("evaluate", "--plans"): "evaluate-plans"}
-"""Commands that were a flag of another."""
+_FORMER = {
+    ("prepare", "--from"): "prepare-plans",
+    ("evaluate", "--plans"): "evaluate-plans",
+    ("evaluate", "--table"): "evaluate-table",
+}
+"""Commands that are spelled as a flag of another, too."""
 
 
 class _Commands(TyperGroup):
-    """The commands, under their former spellings too."""
+    """The commands, under their other spellings too."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         flags = (word.partition("=")[0] for word in args)
@@ -53,6 +58,7 @@ app.command()(train_phase1)
 app.command()(train_phase2)
 app.command()(evaluate)
 app.command()(evaluate_plans)
+app.command()(evaluate_table)
 app.command()(score)
 app.command()(plan)
 app.command()(demo)

@@ -1,0 +1,1 @@
+"""Choosing workers, replayed on outcome tables. See docs/tables.md."""

@@ -1,0 +1,102 @@
+"""The metrics of one router on one test part, over all its queries and over each bootstrap draw of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values
+from orchestai.evaluation.tables.estimates import Fold, TableEstimates, worker_means
+from orchestai.evaluation.tables.preference_sweep import RouterCurve, single_workers, sweep
+from orchestai.evaluation.tables.routing_metrics import aiq, apgr, calls_curve, cpt, hypervolume, non_decreasing_hull
+
+COIN_FLIPS: Final = "coin_flips"
+SUCCESS: Final = "success"
+COST: Final = "usd_per_1000"
+AT_COST: Final = "success_at_cost"
+_THRESHOLDS: Final = {"cpt_50": 0.5, "cpt_80": 0.8}
+"""Shares of the gap that RouteLLM reports."""
+
+Metrics: TypeAlias = dict[tuple[str, ...], Values]
+"""(metric, router), or (`success_at_cost`, worker whose cost it is, router), -> (draws,) values."""
+
+
+@dataclass(frozen=True, eq=False)
+class TestPart:
+    """The queries that routers are tested on.
+
+    Attributes:
+        fold: what was learned from.
+        rows: the queries.
+        weights: (queries, draws) how often each counts in each draw.
+    """
+
+    __test__ = False
+
+    fold: Fold
+    rows: Rows
+    weights: Values
+
+    @property
+    def table(self) -> OutcomeTable:
+        """All queries, with their outcomes."""
+        return self.fold.table
+
+
+def metrics_of_workers(part: TestPart) -> Metrics:
+    """Success and cost of each worker alone, and all metrics of tossing coins between them."""
+    curve = single_workers(part.table, part.rows)
+    cost, score = curve.means(part.weights)
+    metrics: Metrics = {}
+    for index, worker in enumerate(part.table.workers):
+        metrics[SUCCESS, worker] = score[index]
+        if part.table.priced:
+            metrics[COST, worker] = 1000 * cost[index]
+    metrics |= _metrics_of_curve(part, COIN_FLIPS, curve)
+    best = score.argmax(axis=0), np.arange(score.shape[1])
+    metrics[SUCCESS, COIN_FLIPS] = score[best]
+    if part.table.priced:
+        metrics[COST, COIN_FLIPS] = 1000 * cost[best]
+    return metrics | _metrics_of_calls(part, COIN_FLIPS, np.zeros_like(part.table.score))
+
+
+def metrics_of_router(part: TestPart, name: str, estimates: TableEstimates) -> Metrics:
+    """All metrics of the router that chooses by these estimates."""
+    curve = sweep(part.table, part.rows, estimates)
+    return _metrics_of_curve(part, name, curve) | _metrics_of_calls(part, name, estimates.score)
+
+
+def _metrics_of_curve(part: TestPart, name: str, curve: RouterCurve) -> Metrics:
+    """Of a priced table AIQ, hypervolume and the success at each worker's cost; of any the success without thrift."""
+    cost, score = curve.means(part.weights)
+    metrics: Metrics = {(SUCCESS, name): score[0]}
+    if not part.table.priced:
+        return metrics
+    worker_cost, _ = single_workers(part.table, part.rows).means(part.weights)
+    low, high = np.nanmin(worker_cost, axis=0), np.nanmax(worker_cost, axis=0)
+    draws = range(part.weights.shape[1])
+    metrics[COST, name] = 1000 * cost[0]
+    hulls = [non_decreasing_hull(cost[:, d], score[:, d]) for d in draws]
+    metrics["aiq", name] = np.array([aiq(hulls[d], low[d], high[d]) for d in draws])
+    metrics["hypervolume", name] = np.array([hypervolume(cost[:, d], score[:, d], high[d]) for d in draws])
+    for worker, budgets in zip(part.table.workers, worker_cost, strict=True):
+        metrics[AT_COST, worker, name] = np.array([np.interp(budgets[d], *hulls[d]) for d in draws])
+    return metrics
+
+
+def _metrics_of_calls(part: TestPart, name: str, estimated: Values) -> Metrics:
+    """APGR and CPT, of a table of two workers; the one that was better in training is the strong one."""
+    if len(part.table.workers) != 2:
+        return {}
+    weak, strong = np.argsort(worker_means(part.table.score[part.fold.train]))
+    both = np.isfinite(part.table.score[part.rows]).all(axis=1)
+    rows, weights = part.rows[both], part.weights[both]
+    preference = estimated[rows, strong] - estimated[rows, weak]
+    scores = part.table.score[rows, weak], part.table.score[rows, strong]
+    curves = [calls_curve(preference, *scores, drawn) for drawn in weights.T]
+    metrics: Metrics = {("apgr", name): np.array([apgr(*curve) for curve in curves])}
+    for metric, recovered in _THRESHOLDS.items():
+        metrics[metric, name] = np.array([cpt(*curve, recovered) for curve in curves])
+    return metrics

@@ -1,0 +1,178 @@
+"""Estimators are replayed on what a table knows: on queries apart, with prices of the table, and paired."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from orchestai.cli import app
+from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, table_of
+from orchestai.errors import UserError
+from orchestai.evaluation.tables.baselines import BASELINES
+from orchestai.evaluation.tables.baselines.cluster_means import k_means
+from orchestai.evaluation.tables.estimates import Fold, TableEstimates, means_by_task
+from orchestai.evaluation.tables.preference_sweep import single_workers, sweep, usable_rows
+from orchestai.evaluation.tables.table_evaluation import evaluate_table
+from orchestai.evaluation.tables.table_report import to_dict, to_table
+
+RNG = np.random.default_rng(0)
+QUERIES = 400
+TEXTS = [" ".join(f"w{word}" for word in RNG.integers(0, 999, 12)) for _ in range(QUERIES)]
+DIRECTIONS = np.eye(2, 8, dtype=np.float32)
+COSTS = {"cheap": 0.001, "expensive": 0.01}
+
+
+def table(*, priced: bool = True, typed: bool = True) -> OutcomeTable:
+    """Two kinds of queries, which the features tell apart: the cheap worker can do the even ones, the other all."""
+    return table_of(
+        "kinds",
+        [
+            TableOutcome(
+                "",
+                TEXTS[row],
+                worker,
+                float(worker == "expensive" or row % 2 == 0),
+                id=str(row),
+                task_type=("even", "odd")[row % 2] if typed else "",
+                cost_usd=cost if priced else None,
+            )
+            for row in range(QUERIES)
+            for worker, cost in COSTS.items()
+        ],
+    )
+
+
+FEATURES = DIRECTIONS[np.arange(QUERIES) % 2]
+
+
+@pytest.mark.parametrize("name", [name for name in BASELINES if name != "oracle"])
+def test_every_baseline_learns_which_kind_needs_the_expensive_worker(name):
+    outcomes = table(typed=name == "task_prior")
+    fold = Fold(outcomes, np.arange(300), FEATURES, seed=0)
+    estimates = BASELINES[name](fold)
+    assert estimates.score.shape == (QUERIES, 2)
+    gain = estimates.score[300:, 1] - estimates.score[300:, 0]
+    assert gain[1::2].min() > gain[0::2].max()
+    np.testing.assert_allclose(estimates.cost_usd, [[0.001, 0.01]] * QUERIES)
+    again = BASELINES[name](fold)
+    np.testing.assert_array_equal(estimates.score, again.score)
+
+
+@pytest.mark.parametrize("name", [name for name in BASELINES if name != "oracle"])
+def test_no_baseline_looks_at_test_queries_or_needs_whole_rows(name):
+    outcomes = table()
+    fold = Fold(outcomes, np.arange(300), FEATURES, seed=0)
+    expected = BASELINES[name](fold)
+    outcomes.score[300:] = 1 - outcomes.score[300:]
+    outcomes.cost_usd[300:] *= 7
+    np.testing.assert_array_equal(BASELINES[name](fold).score, expected.score)
+    np.testing.assert_array_equal(BASELINES[name](fold).cost_usd, expected.cost_usd)
+    outcomes.score[3:290, 0] = np.nan
+    assert np.isfinite(BASELINES[name](fold).score).all()
+
+
+def test_means_of_a_type_that_was_never_measured_are_those_of_the_worker():
+    outcomes = table()
+    fold = Fold(outcomes, np.arange(0, QUERIES, 2), FEATURES, seed=0)
+    np.testing.assert_array_equal(means_by_task(fold, outcomes.score)[1], [1, 1])
+
+
+def test_a_missing_outcome_cannot_be_chosen():
+    outcomes = table()
+    outcomes.score[:, 1] = np.where(np.arange(QUERIES) < 100, np.nan, outcomes.score[:, 1])
+    curve = sweep(outcomes, np.arange(QUERIES), TableEstimates(np.array([[0.0, 1.0]] * QUERIES), outcomes.cost_usd))
+    assert np.isfinite(curve.score).all()
+    np.testing.assert_array_equal(curve.cost_usd[0], np.where(np.arange(QUERIES) < 100, 0.001, 0.01))
+    outcomes.score[7] = np.nan
+    assert 7 not in usable_rows(outcomes, np.arange(10))
+
+
+def test_the_sweep_begins_without_thrift_and_ends_with_the_cheapest():
+    outcomes = table()
+    rows = np.arange(QUERIES)
+    curve = sweep(outcomes, rows, TableEstimates(outcomes.score, outcomes.cost_usd))
+    cost, score = curve.means(np.ones((QUERIES, 1)))
+    assert (score[0, 0], score[-1, 0]) == (1, 0.5)
+    assert cost[0, 0] == pytest.approx(0.0055)
+    assert cost[-1, 0] == pytest.approx(0.001)
+    assert (np.diff(cost[:, 0]) < 0).all()
+
+
+def test_single_workers_are_averaged_over_what_is_known():
+    outcomes = table()
+    outcomes.score[0, 0] = np.nan
+    _, score = single_workers(outcomes, np.arange(4)).means(np.ones((4, 1)))
+    np.testing.assert_allclose(score[:, 0], [1 / 3, 1])
+
+
+def test_clusters_are_found_and_identical_points_share_one():
+    assert len(k_means(FEATURES, 20, seed=0)) == 2
+
+
+NAMES = ("task_prior", "knn", "oracle")
+EVALUATION = evaluate_table(table(), FEATURES, {name: BASELINES[name] for name in NAMES}, seeds=(0, 1))
+
+
+def test_a_router_that_knows_the_kinds_is_as_good_as_the_oracle():
+    """At the mean cost of .0055 every query has the worker that it needs; then the curve is level."""
+    cost = 0.5 * 0.001 + 0.5 * 0.01
+    by_hand = ((0.5 + 1) / 2 * (cost - 0.001) + (0.01 - cost)) / 0.009
+    for name in NAMES:
+        assert EVALUATION.interval("aiq", name).mean == pytest.approx(by_hand, abs=0.001)
+    assert EVALUATION.interval("aiq", "coin_flips").mean == pytest.approx(0.75, abs=0.001)
+    assert EVALUATION.interval("apgr", "coin_flips").mean == pytest.approx(0.5)
+    assert EVALUATION.interval("apgr", "knn").mean == pytest.approx(0.75, abs=0.01)
+    assert EVALUATION.interval("success", "cheap").mean == 0.5
+    assert EVALUATION.interval("usd_per_1000", "expensive").mean == pytest.approx(10)
+    assert EVALUATION.interval("success_at_cost", "cheap", "knn").mean == pytest.approx(0.5)
+
+
+def test_differences_are_paired():
+    same = EVALUATION.difference("aiq", "knn", "task_prior")
+    assert (same.low, same.high) == (0, 0)
+    assert EVALUATION.difference("aiq", "knn", "coin_flips").excludes_zero()
+    own = EVALUATION.interval("aiq", "knn")
+    assert own.low < own.mean < own.high
+
+
+def test_the_report_has_the_keys_that_others_read():
+    report = json.loads(json.dumps(to_dict(EVALUATION), allow_nan=False))
+    assert set(report["kinds"]["aiq"]["task_prior"]) == {"mean", "low", "high", "n"}
+    assert report["kinds"]["differences"]["aiq"]["knn - coin_flips"]["low"] > 0
+    assert report["kinds"]["success_at_cost"]["expensive"]["oracle"]["mean"] == 1
+    assert report["table"]["test_sizes"] == [80, 80]
+    assert to_table(EVALUATION).row_count == len(NAMES) + 3
+
+
+def test_a_table_without_costs_has_no_aiq():
+    evaluation = evaluate_table(table(priced=False), FEATURES, {"knn": BASELINES["knn"]}, seeds=(0,))
+    assert evaluation.routers("aiq") == []
+    assert evaluation.interval("apgr", "knn").mean == pytest.approx(0.75, abs=0.01)
+    assert "aiq" not in to_dict(evaluation)["kinds"]
+
+
+def test_a_table_of_one_worker_is_refused():
+    with pytest.raises(UserError, match="two are needed"):
+        evaluate_table(table().only(["cheap"]), FEATURES, {})
+
+
+def test_the_command_reads_embeds_and_writes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    outcomes = table()
+    with open("t.jsonl", "w") as file:
+        for row in range(30):
+            for column, worker in enumerate(outcomes.workers):
+                cells = {"q": outcomes.texts[row], "w": worker, "s": outcomes.score[row, column], "c": COSTS[worker]}
+                file.write(json.dumps(cells) + "\n")
+    words = ["evaluate", "--table", "t.jsonl", "--reader", "jsonl", "--columns", "query=q,worker=w,score=s,cost=c"]
+    result = CliRunner().invoke(
+        app, [*words, "--json", "t.json", "--seeds", "1", f"workers.cache_dir={tmp_path}"], catch_exceptions=False
+    )
+    assert result.exit_code == 0
+    report = json.loads((tmp_path / "t.json").read_text())
+    assert set(report["t"]["aiq"]) == {"coin_flips", *BASELINES}
+    assert report["reader"] == "jsonl"
+    assert len(list((tmp_path / "embeddings").rglob("*"))) > 30
