@@ -1,19 +1,23 @@
 """How well a planner links the steps of plans that others wrote, beside what needs no learning.
 
-    python benchmarks/plans.py DATA [--seeds 3] [--output runs/plans] [--json docs/results/plans.json] [KEY=VALUE]...
+    python benchmarks/plans.py DATA [KEY=VALUE]... [--trainings plans stated] [--seeds 3] [--plans N]
+        [--output runs/plans] [--json docs/results/plans.json]
 
-DATA holds the folders `worfbench` and `asynchow` with the published files; the steps are given. Tasks are split by
-their words, so that no task is on two sides, whatever its source. A seed is also a fold: each keeps another fifth of
-the tasks for tests, so there are five at most. Per seed, one planner is trained on AsyncHow and all sources of
-WorFBench together, and another on AsyncHow with its ordering constraints stated, as the benchmark's own prompts have
-them. Each is taken as it is after its last epoch and judged, as the floors are, on the tasks of its fold. The plans of
-all folds together give the means and the bootstrapped intervals. What is finished in the output folder is kept:
-interrupt and repeat the command to continue.
+DATA holds the folders `worfbench`, `asynchow` and `break` with the published files; the steps are given. Tasks are
+split by their words, so that no task is on two sides, whatever its source. A seed is also a fold: each keeps another
+fifth of the tasks for tests, so there are five at most. Per seed, one planner is trained on AsyncHow and all sources
+of WorFBench together (`plans`), another on AsyncHow with its ordering constraints stated, as the benchmark's own
+prompts have them (`stated`), and, where they are asked for, others on Break with its references as numbers (`break`)
+or in words (`break-worded`); with `--plans`, on so many plans of each, drawn by lot. Each is taken as it is after its
+last epoch and judged, as the floors are, on the tasks of its fold. The plans of all folds together give the means and
+the bootstrapped intervals. What is finished in the output folder is kept: interrupt and repeat the command to
+continue.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import resource
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +28,7 @@ from rich.console import Console
 from orchestai.config import Config, Phase1Config, TasksConfig, load_config
 from orchestai.data.prepare_plans import prepare_plans
 from orchestai.data.readers import READERS
-from orchestai.data.training_file import data_fingerprint, load_training_data
+from orchestai.data.training_file import data_fingerprint, load_training_data, save_training_data
 from orchestai.evaluation.plans.evaluate import evaluate_plans
 from orchestai.evaluation.plans.metrics import SAME_STEP, sentence_embedder
 from orchestai.evaluation.plans.plans_evaluation import PlansEvaluation
@@ -37,6 +41,8 @@ from orchestai.training.supervised.train import train
 TRAININGS: dict[str, tuple[int, tuple[tuple[str, str], ...]]] = {
     "plans": (8, (("asynchow", "asynchow"), ("worfbench", "worfbench"))),
     "stated": (12, (("asynchow-stated", "asynchow"),)),
+    "break": (8, (("break", "break"),)),
+    "break-worded": (8, (("break-worded", "break"),)),
 }
 """What is trained together: epochs, and readers, each with the folder that it reads."""
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "plans.yaml"
@@ -47,22 +53,25 @@ console = Console()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
+    parser.add_argument("--trainings", nargs="+", choices=TRAININGS, default=["plans", "stated"])
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--plans", type=int, help="most plans of each training, drawn by lot; all without it")
     parser.add_argument("--output", type=Path, default=Path("runs/plans"))
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument("overrides", nargs="*")
     args = parser.parse_args()
     config = load_config(CONFIG, args.overrides)
     embed = sentence_embedder(open_encoder(MINILM, 512))
-    figures: dict[str, Any] = {"worfbench": {}}
+    figures: dict[str, Any] = {}
     seconds: dict[str, list[float]] = {}
     fingerprints: dict[str, list[str]] = {}
-    for name, (epochs, readers) in TRAININGS.items():
+    for name in args.trainings:
+        epochs = TRAININGS[name][0]
         evaluations = []
         seconds[name], fingerprints[name] = [], []
         for seed in range(args.seeds):
             of_seed = changed(config, fold=seed, seed=seed, num_epochs=epochs)
-            data = prepared(args.data, args.output / f"fold{seed}", name, readers, of_seed)
+            data = prepared(args.data, args.output / f"fold{seed}", name, args.plans, of_seed)
             examples = load_training_data(data, of_seed)
             fingerprints[name].append(data_fingerprint(data))
             folder = args.output / f"{name}{seed}"
@@ -74,12 +83,12 @@ def main() -> None:
         console.print(evaluation.table())
         licences = {example.suite: example.licence for example in examples}
         for source, cell in by_source(evaluation, evaluations).items():
-            found = figures if source.startswith("asynchow") else figures["worfbench"]
-            found[source] = {**cell, "licence": licences[source]}
+            others = figures if source.startswith(("asynchow", "break")) else figures.setdefault("worfbench", {})
+            others[source] = {**cell, "licence": licences[source]}
         figures[f"macro_{name}"] = by_source(evaluation, evaluations, ["macro"])["macro"]
     if args.json:
         facts = {
-            "command": f"python benchmarks/plans.py DATA --seeds {args.seeds} --json docs/results/plans.json",
+            "command": command(args),
             "config": config.model_dump(mode="json", include={"planner": True, "training": {"phase1_supervised"}}),
             "cpu_seconds_of_training": seconds,
             "data_fingerprint": fingerprints,
@@ -89,17 +98,31 @@ def main() -> None:
         artifacts.write_json(args.json, {**figures, **facts})
 
 
-def prepared(folder: Path, output: Path, name: str, readers: Sequence[tuple[str, str]], config: Config) -> Path:
-    """The training file of some sources together; made once."""
+def command(args: argparse.Namespace) -> str:
+    """What gives the figures, in this repository."""
+    drawn = "" if args.plans is None else f" --plans {args.plans}"
+    asked = f"--trainings {' '.join(args.trainings)} --seeds {args.seeds}{drawn}"
+    return f"python benchmarks/plans.py DATA {asked} --json docs/results/{args.json.name}"
+
+
+def prepared(folder: Path, output: Path, name: str, most: int | None, config: Config) -> Path:
+    """The training file of some sources together, or of so many of their plans; made once."""
     parts = []
-    for reader, of in readers:
+    for reader, of in TRAININGS[name][1]:
         parts.append(output / f"{reader}.json")
         if not parts[-1].exists():
             console.print(prepare_plans(READERS[reader], [folder / of], config, parts[-1], given=True).table())
     whole = output / f"{name}.json"
     if not whole.exists():
         prepare_plans(READERS["orchestai"], parts, config, whole, given=True)
-    return whole
+    if most is None:
+        return whole
+    drawn = output / f"{name}{most}.json"
+    if not drawn.exists():
+        examples = load_training_data(whole, config)
+        random.Random(0).shuffle(examples)
+        save_training_data(drawn, examples[:most], config)
+    return drawn
 
 
 def changed(config: Config, fold: int, **settings: int) -> Config:
