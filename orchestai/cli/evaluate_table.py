@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from orchestai.cli.options import CONFIG, ConfigFile, JsonFile, Overrides, console, flag
+
+if TYPE_CHECKING:
+    from orchestai.config import Config
+    from orchestai.data.tables.outcome_table import OutcomeTable
+    from orchestai.evaluation.tables.replies.replies_evaluation import RepliesEvaluation
 
 
 def evaluate_table(
@@ -22,9 +26,16 @@ def evaluate_table(
     ],
     columns: Annotated[
         list[str] | None,
-        typer.Option("--columns", help="FIELD=COLUMN,... for csv, parquet and jsonl: query=prompt,worker=model, ..."),
+        flag("columns", "FIELD=COLUMN,... for csv, parquet and jsonl: query=prompt,worker=model,score=correct"),
     ] = None,
-    seeds: Annotated[int, flag("seeds", "Number of splits.")] = 3,
+    seeds: Annotated[int, flag("seeds", "Number of splits.", minimum=1)] = 3,
+    run_replies: Annotated[
+        bool, flag("run_replies", "Judge replies that are programs by the tests of tasks.suite, and compare cascades.")
+    ] = False,
+    cascade: Annotated[
+        list[str] | None,
+        flag("cascade", "With --run_replies: WORKER,WORKER,... to ask in turn until the first test passes."),
+    ] = None,
     config: ConfigFile = CONFIG,
     json_path: JsonFile = None,
     overrides: Overrides = None,
@@ -43,13 +54,33 @@ def evaluate_table(
     outcomes = read_outcome_table(table, reader, parse_columns(columns or []))
     for reason, count in outcomes.unusable.items():
         console.print(f"left out: {count} x {reason}", highlight=False)
+    report: dict[str, Any]
     with console.status("embedding the queries") as status:
-        features = query_features(outcomes.texts, loaded.workers.models_dir)
-        evaluation = run_evaluation(outcomes, features, BASELINES, seeds=range(seeds), progress=status.update)
-    console.print(to_table(evaluation))
+        if run_replies:
+            judged = _run_replies(outcomes, cascade or [], range(seeds), loaded, status.update)
+            printed, report = judged.to_table(), judged.to_dict()
+        else:
+            features = query_features(outcomes.texts, loaded.workers.models_dir)
+            evaluation = run_evaluation(outcomes, features, BASELINES, seeds=range(seeds), progress=status.update)
+            printed, report = to_table(evaluation), to_dict(evaluation)
+    console.print(printed)
     if json_path is not None:
-        paths = [str(path) for path in table]
-        artifacts.write_json(
-            json_path, to_dict(evaluation) | {"paths": paths, "reader": reader, "versions": artifacts.versions()}
-        )
+        facts = {"paths": [str(path) for path in table], "reader": reader, "versions": artifacts.versions()}
+        artifacts.write_json(json_path, report | facts)
         console.print(f"written: {json_path}", highlight=False)
+
+
+def _run_replies(
+    outcomes: OutcomeTable, cascades: list[str], seeds: range, config: Config, progress: Callable[[str], object]
+) -> RepliesEvaluation:
+    """Run the replies to queries that are tasks of the configured suite, in whichever of its splits."""
+    from orchestai.evaluation.tables.replies.program_replies import matching_tasks, run_replies
+    from orchestai.evaluation.tables.replies.replies_evaluation import evaluate_replies
+    from orchestai.sandbox import Sandbox
+    from orchestai.tasks.suites import open_suite
+
+    suite = open_suite(config.tasks)
+    tasks = matching_tasks(outcomes, [task for split in suite.splits for task in suite.split(split)])
+    with Sandbox.from_config(config.sandbox) as sandbox:
+        replies = run_replies(outcomes, tasks, sandbox, config.workers.models_dir, progress)
+    return evaluate_replies(replies.named(f"{suite.name}_replies"), [one.split(",") for one in cascades], seeds=seeds)

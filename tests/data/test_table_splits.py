@@ -8,7 +8,7 @@ from itertools import combinations
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestai.data.tables.near_duplicates import near_duplicate_groups
@@ -58,6 +58,7 @@ def test_groups_are_transitive():
     assert len(set(near_duplicate_groups([chain[0], chain[-1]]))) == 2
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.sampled_from("abcd"), min_size=1, max_size=8).map(" ".join), max_size=12))
 def test_prefix_filtering_finds_what_comparing_all_pairs_finds(texts):
     sets = {text: {tuple(text.split()[i : i + 3]) for i in range(max(1, len(text.split()) - 2))} for text in texts}

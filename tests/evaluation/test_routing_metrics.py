@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestai.evaluation.tables.routing_metrics import (
@@ -26,6 +26,7 @@ def test_a_point_below_the_line_between_its_neighbors_is_no_corner():
     assert quality.tolist() == [0, 0.5, 0.9]
 
 
+@settings(deadline=None)
 @given(POINTS)
 def test_the_hull_is_above_every_point_concave_and_never_falls(points):
     cost, quality = np.array(points).T

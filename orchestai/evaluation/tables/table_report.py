@@ -14,7 +14,6 @@ from orchestai.evaluation.tables.table_evaluation import TableEvaluation
 _COLUMNS = ("success", COST, "aiq", "hypervolume", "apgr", "cpt_50", "cpt_80")
 _MAIN = ("aiq", "apgr")
 """Metrics whose differences are given."""
-_DIGITS = 4
 
 
 def to_dict(evaluation: TableEvaluation) -> dict[str, Any]:
@@ -41,36 +40,34 @@ def to_dict(evaluation: TableEvaluation) -> dict[str, Any]:
         "queries": len(table),
         "workers": list(table.workers),
         "unusable": dict(table.unusable),
-        "seeds": list(evaluation.seeds),
-        "test_sizes": list(evaluation.test_sizes),
+        "seeds": list(evaluation.folds.seeds),
+        "test_sizes": list(evaluation.folds.test_sizes),
     }
     return {table.source: figures, "table": facts}
 
 
 def to_table(evaluation: TableEvaluation) -> Table:
-    """A row per router, with intervals and the paired difference of the main metric to the task prior."""
+    """A row per router; the main metric with its interval, and with its paired difference to the task prior."""
     columns = [column for column in _COLUMNS if evaluation.routers(column)]
-    main = next((metric for metric in _MAIN if evaluation.routers(metric)), None)
+    main = next((metric for metric in _MAIN if evaluation.routers(metric)), "")
     printed = Table(title=f"{evaluation.table.source}: {len(evaluation.table)} queries, test parts of 20 %")
-    printed.add_column("router")
-    for column in columns:
+    printed.add_column("router", no_wrap=True)
+    for column in (*columns, f"{main} - {TASK_PRIOR}") if main else columns:
         printed.add_column(column, justify="right")
-    if main is not None:
-        printed.add_column(f"{main} - {TASK_PRIOR}", justify="right")
     for router in evaluation.routers("success"):
-        cells = [_cell(evaluation, column, router) for column in columns]
-        if main is not None:
-            compared = router != TASK_PRIOR and {router, TASK_PRIOR} <= set(evaluation.routers(main))
-            cells.append(_written(evaluation.difference(main, router, TASK_PRIOR), "+") if compared else "")
+        cells = [_cell(evaluation, column, router, interval=column == main) for column in columns]
+        if {router, TASK_PRIOR} <= set(evaluation.routers(main)) and router != TASK_PRIOR:
+            cells.append(_written(evaluation.difference(main, router, TASK_PRIOR), "+"))
         printed.add_row(router, *cells)
     return printed
 
 
-def _cell(evaluation: TableEvaluation, metric: str, router: str) -> str:
+def _cell(evaluation: TableEvaluation, metric: str, router: str, *, interval: bool) -> str:
     if (metric, router) not in evaluation.metrics:
         return ""
-    return _written(evaluation.interval(metric, router), "")
+    found = evaluation.interval(metric, router)
+    return _written(found, "") if interval else f"{found.mean:.3f}"
 
 
 def _written(interval: Interval, sign: str) -> str:
-    return f"{interval.mean:{sign}.{_DIGITS}f} [{interval.low:{sign}.{_DIGITS}f}, {interval.high:{sign}.{_DIGITS}f}]"
+    return f"{interval.mean:{sign}.4f} [{interval.low:{sign}.4f}, {interval.high:{sign}.4f}]"

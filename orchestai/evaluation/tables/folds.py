@@ -1,0 +1,72 @@
+"""The splits of a table that all routers are compared on, and the bootstrap draws that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestai.data.tables.near_duplicates import near_duplicate_groups
+from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values
+from orchestai.data.tables.table_splits import TableSplit, split_by_groups
+from orchestai.errors import UserError
+from orchestai.evaluation.statistics import Interval
+from orchestai.evaluation.tables.preference_sweep import usable_rows
+
+_DRAWS = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class TableFolds:
+    """Several splits of one table.
+
+    Attributes:
+        seeds: of the splits.
+        splits: with the rows on which some worker's outcome is known.
+        weights: (queries, 1 + draws) how often each query counts: once, then as often as its group of near-duplicates
+            was drawn, in all splits alike. Differences of routers are so paired, and queries that several test parts
+            share do not count as independent.
+    """
+
+    seeds: tuple[int, ...]
+    splits: tuple[TableSplit, ...]
+    weights: Values
+
+    @property
+    def test_sizes(self) -> tuple[int, ...]:
+        """Queries in each test part."""
+        return tuple(len(split.test) for split in self.splits)
+
+    def interval(self, values: Values) -> Interval:
+        """The first of a metric's values, (1 + draws,), with the 95 % interval of the others."""
+        drawn = values[1:][~np.isnan(values[1:])]
+        low, high = np.quantile(drawn, (0.025, 0.975)) if drawn.size else (np.nan, np.nan)
+        return Interval(float(values[0]), float(low), float(high), sum(self.test_sizes))
+
+
+def split_table(table: OutcomeTable, seeds: Sequence[int]) -> TableFolds:
+    """Split a table once per seed.
+
+    Raises:
+        UserError: the table has fewer than two workers, or too few queries to split.
+    """
+    if len(table.workers) < 2:
+        raise UserError(f"{table.source}: a table of one worker leaves no choice; two are needed at least")
+    groups = near_duplicate_groups(table.texts)
+    splits = []
+    for seed in seeds:
+        split = split_by_groups(groups, table.task_types, seed=seed)
+        split = TableSplit(usable_rows(table, split.train), usable_rows(table, split.test))
+        if not split.train.size or not split.test.size:
+            raise UserError(f"{table.source}: {len(table)} queries are too few to learn from some and test on others")
+        splits.append(split)
+    return TableFolds(tuple(seeds), tuple(splits), _drawn_weights(groups, [split.test for split in splits]))
+
+
+def _drawn_weights(groups: Rows, tests: Sequence[Rows]) -> Values:
+    """Of a small table, draws without any query of some test part are left out."""
+    count = int(groups.max()) + 1
+    drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), size=_DRAWS)
+    weights = np.vstack([np.ones(len(groups)), drawn[:, groups]]).T
+    return weights[:, np.all([weights[test].any(axis=0) for test in tests], axis=0)]

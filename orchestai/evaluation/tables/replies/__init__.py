@@ -1,0 +1,1 @@
+"""Tables whose replies are programs: run against tests, of which a cascade sees the first."""
