@@ -11,7 +11,7 @@ from orchestai.cli.options import CONFIG, ConfigFile, JsonFile, Overrides, conso
 if TYPE_CHECKING:
     from orchestai.config import Config
     from orchestai.data.tables.outcome_table import OutcomeTable
-    from orchestai.evaluation.tables.replies.replies_evaluation import RepliesEvaluation
+    from orchestai.evaluation.tables.replies.program_replies import ProgramReplies
 
 
 def evaluate_table(
@@ -36,6 +36,14 @@ def evaluate_table(
         list[str] | None,
         flag("cascade", "With --run_replies: WORKER,WORKER,... to ask in turn until the first test passes."),
     ] = None,
+    cascade_budget: Annotated[
+        float | None,
+        flag(
+            "cascade_budget",
+            "With --run_replies: the chosen cascade's highest cost, as a share of the best worker's; 1/15 if absent.",
+            minimum=0,
+        ),
+    ] = None,
     config: ConfigFile = CONFIG,
     json_path: JsonFile = None,
     overrides: Overrides = None,
@@ -44,12 +52,16 @@ def evaluate_table(
     from orchestai.config import load_config
     from orchestai.data.tables import read_outcome_table
     from orchestai.data.tables.long_form import parse_columns
+    from orchestai.errors import UserError
     from orchestai.evaluation.tables.baselines import BASELINES
     from orchestai.evaluation.tables.query_features import query_features
+    from orchestai.evaluation.tables.replies.replies_evaluation import evaluate_replies
     from orchestai.evaluation.tables.table_evaluation import evaluate_table as run_evaluation
     from orchestai.evaluation.tables.table_report import to_dict, to_table
     from orchestai.storage import artifacts
 
+    if not run_replies and (cascade or cascade_budget is not None):
+        raise UserError("--cascade and --cascade_budget compare replies that are run: add --run_replies")
     loaded = load_config(config, overrides or [])
     outcomes = read_outcome_table(table, reader, parse_columns(columns or []))
     for reason, count in outcomes.unusable.items():
@@ -57,25 +69,27 @@ def evaluate_table(
     report: dict[str, Any]
     with console.status("embedding the queries") as status:
         if run_replies:
-            judged = _run_replies(outcomes, cascade or [], range(seeds), loaded, status.update)
-            printed, report = judged.to_table(), judged.to_dict()
+            judged = _run_replies(outcomes, loaded, status.update)
+            chains = [one.split(",") for one in cascade or []]
+            budget = {} if cascade_budget is None else {"budget": cascade_budget}
+            compared = evaluate_replies(judged, chains, seeds=range(seeds), **budget)
+            printed, report, notes = compared.to_table(), compared.to_dict(), compared.notes
         else:
             features = query_features(outcomes.texts, loaded.workers.models_dir)
             evaluation = run_evaluation(outcomes, features, BASELINES, seeds=range(seeds), progress=status.update)
-            printed, report = to_table(evaluation), to_dict(evaluation)
+            printed, report, notes = to_table(evaluation), to_dict(evaluation), evaluation.notes
     console.print(printed)
+    for note in notes:
+        console.print(note, highlight=False)
     if json_path is not None:
         facts = {"paths": [str(path) for path in table], "reader": reader, "versions": artifacts.versions()}
         artifacts.write_json(json_path, report | facts)
         console.print(f"written: {json_path}", highlight=False)
 
 
-def _run_replies(
-    outcomes: OutcomeTable, cascades: list[str], seeds: range, config: Config, progress: Callable[[str], object]
-) -> RepliesEvaluation:
+def _run_replies(outcomes: OutcomeTable, config: Config, progress: Callable[[str], object]) -> ProgramReplies:
     """Run the replies to queries that are tasks of the configured suite, in whichever of its splits."""
     from orchestai.evaluation.tables.replies.program_replies import matching_tasks, run_replies
-    from orchestai.evaluation.tables.replies.replies_evaluation import evaluate_replies
     from orchestai.sandbox import Sandbox
     from orchestai.tasks.suites import open_suite
 
@@ -83,4 +97,4 @@ def _run_replies(
     tasks = matching_tasks(outcomes, [task for split in suite.splits for task in suite.split(split)])
     with Sandbox.from_config(config.sandbox) as sandbox:
         replies = run_replies(outcomes, tasks, sandbox, config.workers.models_dir, progress)
-    return evaluate_replies(replies.named(f"{suite.name}_replies"), [one.split(",") for one in cascades], seeds=seeds)
+    return replies.named(f"{suite.name}_replies")

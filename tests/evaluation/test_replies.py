@@ -123,6 +123,12 @@ def test_a_chain_is_unknown_only_where_it_asks_for_what_is_missing():
     np.testing.assert_array_equal(score, [1, np.nan])
 
 
+def test_a_chain_is_unknown_where_an_unjudged_reply_decides_whether_it_goes_on():
+    own = replies([[None, 1.0]], [[np.nan, 1]], [1.0, 10.0])
+    score, cost = chain_outcomes(own, (0, 1))
+    assert np.isnan([*score, *cost]).all()
+
+
 def test_chains_are_all_orders_of_different_workers():
     assert list(chains(3, 2)) == [(0,), (1,), (2,), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
 
@@ -139,5 +145,8 @@ def test_the_best_cascade_is_chosen_on_training_queries_and_within_its_budget():
     assert set(rows) == {"w0", "w1", "w0 > w1", "best_single", "cascade"}
     assert rows["cascade"]["usd_per_1000"]["mean"] == pytest.approx(1)
     assert evaluation.to_table().row_count == 5
+    without = evaluate_replies(replies(half, half, [0.1, 0.1]), seeds=(0,))
+    assert "cascade" not in without.success
+    assert without.notes
     with pytest.raises(UserError, match="no worker 'w7'"):
         evaluate_replies(replies(half, half, [0.001, 0.1]), [["w7"]])

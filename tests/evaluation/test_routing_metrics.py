@@ -12,12 +12,18 @@ from orchestai.evaluation.tables.routing_metrics import (
     apgr,
     calls_curve,
     cpt,
+    curve_through,
+    hull_corners,
     hypervolume,
-    non_decreasing_hull,
 )
 
 COST, QUALITY = np.array([1.0, 2.0, 3.0]), np.array([0.4, 0.7, 0.8])
 POINTS = st.lists(st.tuples(st.floats(0, 9), st.floats(0, 1)), min_size=1, max_size=20)
+
+
+def non_decreasing_hull(cost, quality):
+    corners = hull_corners(cost, quality)
+    return curve_through(cost[corners], quality[corners])
 
 
 def test_a_point_below_the_line_between_its_neighbors_is_no_corner():
@@ -46,6 +52,19 @@ def test_aiq_of_three_points():
 def test_aiq_goes_on_level_behind_the_last_point_and_from_nobody_before_the_first():
     assert aiq(non_decreasing_hull(COST, QUALITY), 1, 5) == pytest.approx((0.55 + 0.75 + 2 * 0.8) / 4)
     assert aiq(non_decreasing_hull(COST[1:2], QUALITY[1:2]), 1, 3) == pytest.approx(((0.35 + 0.7) / 2 + 0.7) / 2)
+
+
+def test_unknown_points_are_no_corners_and_equal_costs_leave_nothing_to_average():
+    cost, quality = np.array([np.nan, 2.0, 3.0]), np.array([0.4, np.nan, 0.8])
+    assert hull_corners(cost, quality).tolist() == [2]
+    assert curve_through(cost, quality)[0].tolist() == [0, 3]
+    assert hypervolume(cost, quality, 6) == pytest.approx(0.4)
+    assert np.isnan(aiq(curve_through(COST, QUALITY), 2, 2))
+
+
+def test_a_curve_goes_through_points_that_are_no_hull():
+    """Chosen elsewhere, a corner may lie below the line here: it counts as it is."""
+    assert aiq(curve_through(COST, np.array([0.4, 0.2, 0.8])), 1, 3) == pytest.approx((0.3 + 0.5) / 2)
 
 
 def test_hypervolume_counts_steps_not_coins():

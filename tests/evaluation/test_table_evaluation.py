@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from orchestai.evaluation.tables.baselines import BASELINES
 from orchestai.evaluation.tables.baselines.cluster_means import k_means
 from orchestai.evaluation.tables.estimates import Fold, TableEstimates, means_by_task
 from orchestai.evaluation.tables.preference_sweep import single_workers, sweep, usable_rows
+from orchestai.evaluation.tables.router_metrics import HeldOutPart, metrics_of_router, metrics_of_workers
 from orchestai.evaluation.tables.table_evaluation import evaluate_table
 from orchestai.evaluation.tables.table_report import to_dict, to_table
 
@@ -98,7 +100,14 @@ def test_the_sweep_begins_without_thrift_and_ends_with_the_cheapest():
     assert (score[0, 0], score[-1, 0]) == (1, 0.5)
     assert cost[0, 0] == pytest.approx(0.0055)
     assert cost[-1, 0] == pytest.approx(0.001)
-    assert (np.diff(cost[:, 0]) < 0).all()
+    assert (np.diff(cost[:, 0]) <= 0).all()
+
+
+def test_where_nothing_costs_anything_the_better_worker_is_asked():
+    outcomes = table()
+    outcomes.cost_usd[:] = 0
+    curve = sweep(outcomes, np.arange(QUERIES), TableEstimates(np.array([[0.0, 1.0]] * QUERIES), outcomes.cost_usd))
+    np.testing.assert_array_equal(curve.score, [outcomes.score[:, 1]])
 
 
 def test_single_workers_are_averaged_over_what_is_known():
@@ -154,6 +163,46 @@ def test_a_table_without_costs_has_no_aiq():
     assert "aiq" not in to_dict(evaluation)["kinds"]
 
 
+def test_equal_costs_and_workers_without_outcomes_are_said_once():
+    outcomes = table()
+    outcomes.cost_usd[:] = 0.5
+    evaluation = evaluate_table(outcomes, FEATURES, {"knn": BASELINES["knn"]}, seeds=(0,))
+    assert evaluation.routers("aiq") == []
+    assert [note for note in evaluation.notes if "aiq" in note]
+    outcomes.score[:, 0] = np.nan
+    evaluation = evaluate_table(outcomes, FEATURES, {"knn": BASELINES["knn"]}, seeds=(0,))
+    assert evaluation.interval("success", "coin_flips").mean == 1
+    assert [note for note in evaluation.notes if "cheap" in note]
+
+
+def test_a_router_of_random_order_is_no_better_than_tossing_coins():
+    """Of its 121 noisy points none is worth more than the line between the two workers, on the average of trials."""
+    gains = []
+    for trial in range(40):
+        rng = np.random.default_rng(trial)
+        outcomes = table(typed=False)
+        outcomes.score[:] = rng.random((QUERIES, 2)) < (0.4, 0.7)
+        preference = np.stack([np.zeros(QUERIES), rng.random(QUERIES)], axis=1)
+        estimates = TableEstimates(preference, outcomes.cost_usd)
+        train, test = np.arange(QUERIES).reshape(2, -1)
+        part = HeldOutPart(Fold(outcomes, train, FEATURES, seed=0), test, np.ones((QUERIES // 2, 1)))
+        metrics = metrics_of_workers(part) | metrics_of_router(part, "random", estimates)
+        gains.append(metrics["aiq", "random"][0] - metrics["aiq", "coin_flips"][0])
+    assert abs(np.mean(gains)) < 2 * np.std(gains) / np.sqrt(len(gains))
+
+
+@pytest.mark.parametrize("name", ["oracle", "coin_flips"])
+def test_a_worker_called_like_a_row_of_the_report_is_refused(name):
+    outcomes = replace(table(), workers=("cheap", name))
+    with pytest.raises(UserError, match=name):
+        evaluate_table(outcomes, FEATURES, BASELINES)
+
+
+def test_a_table_called_like_a_fact_of_the_report_is_refused():
+    with pytest.raises(UserError, match="rename"):
+        evaluate_table(replace(table(), source="table"), FEATURES, BASELINES)
+
+
 def test_a_table_of_one_worker_is_refused():
     with pytest.raises(UserError, match="two are needed"):
         evaluate_table(table().only(["cheap"]), FEATURES, {})
@@ -163,9 +212,14 @@ def test_the_command_reads_embeds_and_writes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     outcomes = table()
     with open("t.jsonl", "w") as file:
-        for row in range(30):
+        for row in range(12):
             for column, worker in enumerate(outcomes.workers):
-                cells = {"q": outcomes.texts[row], "w": worker, "s": outcomes.score[row, column], "c": COSTS[worker]}
+                cells = {
+                    "q": outcomes.texts[row][:12],
+                    "w": worker,
+                    "s": outcomes.score[row, column],
+                    "c": COSTS[worker],
+                }
                 file.write(json.dumps(cells) + "\n")
     words = ["evaluate", "--table", "t.jsonl", "--reader", "jsonl", "--columns", "query=q,worker=w,score=s,cost=c"]
     result = CliRunner().invoke(
@@ -175,4 +229,6 @@ def test_the_command_reads_embeds_and_writes(tmp_path, monkeypatch):
     report = json.loads((tmp_path / "t.json").read_text())
     assert set(report["t"]["aiq"]) == {"coin_flips", *BASELINES}
     assert report["reader"] == "jsonl"
-    assert len(list((tmp_path / "embeddings").rglob("*"))) > 30
+    assert len(list((tmp_path / "embeddings").rglob("*"))) > 12
+    refused = CliRunner().invoke(app, [*words, "--cascade", "cheap,expensive"])
+    assert isinstance(refused.exception, UserError)

@@ -42,7 +42,8 @@ class TableFolds:
         """The first of a metric's values, (1 + draws,), with the 95 % interval of the others."""
         drawn = values[1:][~np.isnan(values[1:])]
         low, high = np.quantile(drawn, (0.025, 0.975)) if drawn.size else (np.nan, np.nan)
-        return Interval(float(values[0]), float(low), float(high), sum(self.test_sizes))
+        tested = np.unique(np.concatenate([split.test for split in self.splits]))
+        return Interval(float(values[0]), float(low), float(high), len(tested))
 
 
 def split_table(table: OutcomeTable, seeds: Sequence[int]) -> TableFolds:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values
-from orchestai.evaluation.tables.estimates import TableEstimates
+from orchestai.evaluation.tables.estimates import TableEstimates, nan_mean
 
 _WEIGHTS = np.concatenate([[0.0], np.logspace(-3, 4, 120)])
 """Score that is given up for the mean cost of the most expensive worker."""
@@ -16,7 +16,7 @@ _WEIGHTS = np.concatenate([[0.0], np.logspace(-3, 4, 120)])
 
 @dataclass(frozen=True, eq=False)
 class RouterCurve:
-    """What one router scored and cost at each of its preferences, no weight on cost first. Means leave a NaN out.
+    """What one router scored and cost at each weight on cost, none first. Means leave a NaN out.
 
     Attributes:
         score: (points, queries)
@@ -38,7 +38,8 @@ class RouterCurve:
 def sweep(table: OutcomeTable, rows: Rows, estimates: TableEstimates) -> RouterCurve:
     """The curve of the worker with the highest `score - weight * cost` on each query, over 121 weights.
 
-    A worker whose outcome is missing from the table cannot be chosen, as nobody knows what would have come of it.
+    The weights are the same for all rows of a table; where nothing is expected to cost, there is one point. A worker
+    whose outcome is missing from the table cannot be chosen, as nobody knows what would have come of it.
 
     Args:
         rows: of the table; each has an outcome.
@@ -48,10 +49,11 @@ def sweep(table: OutcomeTable, rows: Rows, estimates: TableEstimates) -> RouterC
     weights = _WEIGHTS[:1]
     if table.priced:
         measured &= np.isfinite(table.cost_usd[rows])
-        cost, weights = estimates.cost_usd[rows], _WEIGHTS / np.nanmax(np.nanmean(estimates.cost_usd[rows], axis=0))
+        cost = estimates.cost_usd[rows]
+        highest = np.nanmax(nan_mean(estimates.cost_usd))
+        weights = _WEIGHTS / highest if highest > 0 else weights
     choices = np.stack([_choose(score - weight * cost, cost, measured) for weight in weights])
-    changed = np.append(True, (choices[1:] != choices[:-1]).any(axis=1))
-    return RouterCurve(table.score[rows, choices[changed]], table.cost_usd[rows, choices[changed]])
+    return RouterCurve(table.score[rows, choices], table.cost_usd[rows, choices])
 
 
 def single_workers(table: OutcomeTable, rows: Rows) -> RouterCurve:

@@ -8,9 +8,17 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values
-from orchestai.evaluation.tables.estimates import Fold, TableEstimates, worker_means
+from orchestai.evaluation.tables.estimates import Fold, TableEstimates, nan_mean, worker_means
 from orchestai.evaluation.tables.preference_sweep import RouterCurve, single_workers, sweep
-from orchestai.evaluation.tables.routing_metrics import aiq, apgr, calls_curve, cpt, hypervolume, non_decreasing_hull
+from orchestai.evaluation.tables.routing_metrics import (
+    aiq,
+    apgr,
+    calls_curve,
+    cpt,
+    curve_through,
+    hull_corners,
+    hypervolume,
+)
 
 COIN_FLIPS: Final = "coin_flips"
 SUCCESS: Final = "success"
@@ -24,7 +32,7 @@ Metrics: TypeAlias = dict[tuple[str, ...], Values]
 
 
 @dataclass(frozen=True, eq=False)
-class TestPart:
+class HeldOutPart:
     """The queries that routers are tested on.
 
     Attributes:
@@ -32,8 +40,6 @@ class TestPart:
         rows: the queries.
         weights: (queries, draws) how often each counts in each draw.
     """
-
-    __test__ = False
 
     fold: Fold
     rows: Rows
@@ -45,50 +51,67 @@ class TestPart:
         return self.fold.table
 
 
-def metrics_of_workers(part: TestPart) -> Metrics:
+def costs_differ(table: OutcomeTable) -> bool:
+    """Whether some worker costs more than another on average, without which there is nothing to save."""
+    means = nan_mean(table.cost_usd)
+    return bool(np.nanmin(means) < np.nanmax(means)) if table.priced else False
+
+
+def metrics_of_workers(part: HeldOutPart) -> Metrics:
     """Success and cost of each worker alone, and all metrics of tossing coins between them."""
-    curve = single_workers(part.table, part.rows)
-    cost, score = curve.means(part.weights)
+    learned, tested = (single_workers(part.table, rows) for rows in (part.fold.train, part.rows))
+    cost, score = tested.means(part.weights)
     metrics: Metrics = {}
     for index, worker in enumerate(part.table.workers):
         metrics[SUCCESS, worker] = score[index]
         if part.table.priced:
             metrics[COST, worker] = 1000 * cost[index]
-    metrics |= _metrics_of_curve(part, COIN_FLIPS, curve)
-    best = score.argmax(axis=0), np.arange(score.shape[1])
+    metrics |= _metrics_of_curve(part, COIN_FLIPS, learned, tested)
+    best = int(np.nanargmax(nan_mean(part.table.score[part.fold.train])))
     metrics[SUCCESS, COIN_FLIPS] = score[best]
     if part.table.priced:
         metrics[COST, COIN_FLIPS] = 1000 * cost[best]
     return metrics | _metrics_of_calls(part, COIN_FLIPS, np.zeros_like(part.table.score))
 
 
-def metrics_of_router(part: TestPart, name: str, estimates: TableEstimates) -> Metrics:
+def metrics_of_router(part: HeldOutPart, name: str, estimates: TableEstimates) -> Metrics:
     """All metrics of the router that chooses by these estimates."""
-    curve = sweep(part.table, part.rows, estimates)
-    return _metrics_of_curve(part, name, curve) | _metrics_of_calls(part, name, estimates.score)
+    learned, tested = (sweep(part.table, rows, estimates) for rows in (part.fold.train, part.rows))
+    return _metrics_of_curve(part, name, learned, tested) | _metrics_of_calls(part, name, estimates.score)
 
 
-def _metrics_of_curve(part: TestPart, name: str, curve: RouterCurve) -> Metrics:
-    """Of a priced table AIQ, hypervolume and the success at each worker's cost; of any the success without thrift."""
-    cost, score = curve.means(part.weights)
+def _metrics_of_curve(part: HeldOutPart, name: str, learned: RouterCurve, tested: RouterCurve) -> Metrics:
+    """The success without thrift; of a priced table its cost; where costs differ AIQ, hypervolume, success at a cost.
+
+    The corners of the hull are chosen by what the training queries say and scored on the test queries. Chosen on the
+    test queries, the best of many noisy points would stand above what any of them is worth.
+
+    Args:
+        learned, tested: the same points on the training queries and on those of the part.
+    """
+    cost, score = tested.means(part.weights)
     metrics: Metrics = {(SUCCESS, name): score[0]}
     if not part.table.priced:
+        return metrics
+    metrics[COST, name] = 1000 * cost[0]
+    if not costs_differ(part.table):
         return metrics
     worker_cost, _ = single_workers(part.table, part.rows).means(part.weights)
     low, high = np.nanmin(worker_cost, axis=0), np.nanmax(worker_cost, axis=0)
     draws = range(part.weights.shape[1])
-    metrics[COST, name] = 1000 * cost[0]
-    hulls = [non_decreasing_hull(cost[:, d], score[:, d]) for d in draws]
-    metrics["aiq", name] = np.array([aiq(hulls[d], low[d], high[d]) for d in draws])
+    known_cost, known_score = learned.means(np.ones((len(part.fold.train), 1)))
+    corners = hull_corners(known_cost[:, 0], known_score[:, 0])
+    curves = [curve_through(cost[corners, d], score[corners, d]) for d in draws]
+    metrics["aiq", name] = np.array([aiq(curves[d], low[d], high[d]) for d in draws])
     metrics["hypervolume", name] = np.array([hypervolume(cost[:, d], score[:, d], high[d]) for d in draws])
     for worker, budgets in zip(part.table.workers, worker_cost, strict=True):
-        metrics[AT_COST, worker, name] = np.array([np.interp(budgets[d], *hulls[d]) for d in draws])
+        metrics[AT_COST, worker, name] = np.array([np.interp(budgets[d], *curves[d]) for d in draws])
     return metrics
 
 
-def _metrics_of_calls(part: TestPart, name: str, estimated: Values) -> Metrics:
+def _metrics_of_calls(part: HeldOutPart, name: str, estimated: Values) -> Metrics:
     """APGR and CPT, of a table of two workers; the one that was better in training is the strong one."""
-    if len(part.table.workers) != 2:
+    if len(part.table.workers) != 2 or not np.isfinite(part.table.score).all(axis=1).any():
         return {}
     weak, strong = np.argsort(worker_means(part.table.score[part.fold.train]))
     both = np.isfinite(part.table.score[part.rows]).all(axis=1)

@@ -6,32 +6,42 @@ from typing import TypeAlias
 
 import numpy as np
 
-from orchestai.data.tables.outcome_table import Values
+from orchestai.data.tables.outcome_table import Rows, Values
 
-Hull: TypeAlias = tuple[Values, Values]
-"""Costs and qualities of a curve's corners, ascending; `np.interp(cost, *hull)` is the quality at a cost."""
+Curve: TypeAlias = tuple[Values, Values]
+"""Costs, ascending, and the quality at each; `np.interp(cost, *curve)` is the quality at a cost."""
 
 
-def non_decreasing_hull(cost: Values, quality: Values) -> Hull:
-    """The least concave, non-decreasing curve above all points, as its corners by ascending cost.
+def hull_corners(cost: Values, quality: Values) -> Rows:
+    """The points, by ascending cost, through which the least concave, non-decreasing curve above all points goes.
 
     Between two corners lie the routers that toss a coin between the routers there (RouterBench, Hu et al. 2024, arXiv
     2403.12031, section 3). The curve begins at (0, 0), the router that asks nobody, and stays level behind its last
     corner.
 
     Args:
-        cost, quality: (points,) not below 0.
+        cost, quality: (points,) not below 0; a point with a NaN is no corner.
     """
     corners: list[tuple[float, float]] = [(0.0, 0.0)]
-    for point in sorted(zip(cost.tolist(), quality.tolist(), strict=True), key=lambda one: (one[0], -one[1])):
+    places: list[int] = []
+    known = np.flatnonzero(np.isfinite(cost) & np.isfinite(quality))
+    for place in sorted(known.tolist(), key=lambda one: (cost[one], -quality[one])):
+        point = float(cost[place]), float(quality[place])
         if point[1] <= corners[-1][1]:
             continue
-        while len(corners) > 1 and _below(corners[-2], corners[-1], point):
+        while places and (point[0] == corners[-1][0] or _below(corners[-2], corners[-1], point)):
             corners.pop()
-        if point[0] == corners[-1][0]:
-            corners.pop()
+            places.pop()
         corners.append(point)
-    return np.array([one[0] for one in corners]), np.array([one[1] for one in corners])
+        places.append(place)
+    return np.array(places, dtype=np.intp)
+
+
+def curve_through(cost: Values, quality: Values) -> Curve:
+    """The curve from (0, 0) through all points by ascending cost, level behind the last; a point with a NaN is none."""
+    known = np.flatnonzero(np.isfinite(cost) & np.isfinite(quality))
+    order = known[np.lexsort((quality[known], cost[known]))]
+    return np.append(0.0, cost[order]), np.append(0.0, quality[order])
 
 
 def _below(left: tuple[float, float], middle: tuple[float, float], right: tuple[float, float]) -> bool:
@@ -39,13 +49,15 @@ def _below(left: tuple[float, float], middle: tuple[float, float], right: tuple[
     return (middle[1] - left[1]) * (right[0] - left[0]) <= (right[1] - left[1]) * (middle[0] - left[0])
 
 
-def aiq(hull: Hull, cheapest: float, most_expensive: float) -> float:
-    """Average improvement in quality: the mean height of a router's hull over costs in [cheapest, most_expensive].
+def aiq(curve: Curve, cheapest: float, most_expensive: float) -> float:
+    """Average improvement in quality: the mean height of a router's curve over costs in [cheapest, most_expensive].
 
     AIQ = 1 / (c_max - c_min) * integral of the hull from c_min to c_max (RouterBench, arXiv 2403.12031, section 3.4).
-    The bounds are those of the single workers, the same for all routers that are compared.
+    The bounds are those of the single workers, the same for all routers that are compared; NaN where they are equal.
     """
-    cost, quality = hull
+    if not cheapest < most_expensive:
+        return float("nan")
+    cost, quality = curve
     inside = (cost > cheapest) & (cost < most_expensive)
     at = np.concatenate([[cheapest], cost[inside], [most_expensive]])
     return float(np.trapezoid(np.interp(at, cost, quality), at) / (most_expensive - cheapest))
@@ -55,9 +67,10 @@ def hypervolume(cost: Values, quality: Values, reference_cost: float) -> float:
     """The share of [0, reference_cost] x [0, 1] that the points dominate: some point costs no more and is no worse.
 
     Zitzler and Thiele 1999 (doi 10.1109/4235.797969), with the reference point (reference_cost, 0). Without tossing
-    coins, so that a router with few different points has less of it than AIQ suggests.
+    coins, so that a router with few different points has less of it than AIQ suggests; a point with a NaN is none.
     """
-    order = np.argsort(cost, kind="stable")
+    known = np.flatnonzero(np.isfinite(cost) & np.isfinite(quality))
+    order = known[np.argsort(cost[known], kind="stable")]
     reached = np.maximum.accumulate(quality[order])
     bounds = np.append(np.minimum(cost[order], reference_cost), reference_cost)
     return float(np.sum(reached * np.diff(bounds)) / reference_cost)

@@ -12,7 +12,15 @@ from orchestai.data.tables.outcome_table import OutcomeTable
 from orchestai.evaluation.statistics import Interval
 from orchestai.evaluation.tables.estimates import Estimator, Features, Fold
 from orchestai.evaluation.tables.folds import TableFolds, split_table
-from orchestai.evaluation.tables.router_metrics import Metrics, TestPart, metrics_of_router, metrics_of_workers
+from orchestai.evaluation.tables.report_names import refuse_taken_names
+from orchestai.evaluation.tables.router_metrics import (
+    COIN_FLIPS,
+    HeldOutPart,
+    Metrics,
+    costs_differ,
+    metrics_of_router,
+    metrics_of_workers,
+)
 
 Progress: TypeAlias = Callable[[str], object]
 
@@ -47,6 +55,22 @@ class TableEvaluation:
         """
         return self.folds.interval(self.metrics[metric, router] - self.metrics[metric, other])
 
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the figures has to know about the table."""
+        table = self.table
+        known = np.isfinite(table.score) & (np.isfinite(table.cost_usd) if table.priced else True)
+        shares = dict(zip(table.workers, known.mean(axis=0).tolist(), strict=True))
+        notes = [f"no outcome of {worker} can be used" for worker, share in shares.items() if share == 0]
+        if sparse := [f"{worker} {share:.0%}" for worker, share in shares.items() if 0 < share < 1]:
+            notes.append(
+                f"workers were measured on different queries ({', '.join(sparse)} of them), so that their means, "
+                f"{COIN_FLIPS} and the bounds of aiq compare different queries"
+            )
+        if table.priced and not costs_differ(table):
+            notes.append("all workers cost the same, so that there is no aiq")
+        return notes
+
     def routers(self, metric: str) -> list[str]:
         """Those that have the metric, in the order in which they were evaluated."""
         return [key[-1] for key in self.metrics if key[:-1] == (metric,)]
@@ -67,13 +91,14 @@ def evaluate_table(
         progress: is told what is being done.
 
     Raises:
-        UserError: the table has fewer than two workers, or too few queries to split.
+        UserError: the table has fewer than two workers, too few queries to split, or a name that the report needs.
     """
+    refuse_taken_names(table, {COIN_FLIPS, *estimators})
     progress("finding near-duplicate queries")
     folds = split_table(table, seeds)
     metrics = []
     for seed, split in zip(folds.seeds, folds.splits, strict=True):
-        part = TestPart(Fold(table, split.train, features, seed), split.test, folds.weights[split.test])
+        part = HeldOutPart(Fold(table, split.train, features, seed), split.test, folds.weights[split.test])
         own = metrics_of_workers(part)
         for name, estimator in estimators.items():
             progress(f"split {seed}: {name}")

@@ -40,6 +40,7 @@ def to_dict(evaluation: TableEvaluation) -> dict[str, Any]:
         "queries": len(table),
         "workers": list(table.workers),
         "unusable": dict(table.unusable),
+        "notes": evaluation.notes,
         "seeds": list(evaluation.folds.seeds),
         "test_sizes": list(evaluation.folds.test_sizes),
     }

@@ -18,12 +18,14 @@ def chain_outcomes(replies: ProgramReplies, chain: Sequence[int]) -> tuple[Value
     what happens depends on a reply that was not judged, or whose cost is not known.
     """
     asked = np.ones(len(replies.table), dtype=bool)
+    unjudged = np.zeros(len(replies.table), dtype=bool)
     score, cost = np.full(len(replies.table), np.nan), np.zeros(len(replies.table))
     for worker in chain:
         score[asked] = replies.table.score[asked, worker]
         cost[asked] += replies.table.cost_usd[asked, worker]
+        unjudged |= asked & np.isnan(replies.visible[:, worker])
         asked &= replies.visible[:, worker] != 1
-    unknown = np.isnan(score) | np.isnan(cost)
+    unknown = unjudged | np.isnan(score) | np.isnan(cost)
     return np.where(unknown, np.nan, score), np.where(unknown, np.nan, cost)
 
 

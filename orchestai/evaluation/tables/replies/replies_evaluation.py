@@ -16,12 +16,11 @@ from orchestai.evaluation.tables.estimates import nan_mean
 from orchestai.evaluation.tables.folds import TableFolds, split_table
 from orchestai.evaluation.tables.replies.cascades import chain_outcomes, chains
 from orchestai.evaluation.tables.replies.program_replies import ProgramReplies
+from orchestai.evaluation.tables.report_names import refuse_taken_names
 
 BEST_SINGLE: Final = "best_single"
 CASCADE: Final = "cascade"
 _LONGEST = 3
-_THRIFT = 15
-"""The chosen cascade costs at most this part of the best single worker's cost on the training queries."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +32,7 @@ class RepliesEvaluation:
         folds: the splits of their table.
         success, usd_per_1000: by row.
         chosen: row -> what it asked in each split, where training queries decide that.
+        notes: what a reader of the figures has to know.
     """
 
     replies: ProgramReplies
@@ -40,6 +40,7 @@ class RepliesEvaluation:
     success: dict[str, Values]
     usd_per_1000: dict[str, Values]
     chosen: dict[str, list[str]]
+    notes: list[str]
 
     def intervals(self, row: str) -> tuple[Interval, Interval]:
         """Success and US dollars per 1,000 queries."""
@@ -57,6 +58,7 @@ class RepliesEvaluation:
             "agreement": {"recorded_right_that_pass": right, "recorded_wrong_that_fail": wrong},
             "not_judged": int(np.isnan(table.score).sum()),
             "chosen": self.chosen,
+            "notes": self.notes,
             "seeds": list(self.folds.seeds),
             "test_sizes": list(self.folds.test_sizes),
             "queries": len(table),
@@ -75,20 +77,26 @@ class RepliesEvaluation:
 
 
 def evaluate_replies(
-    replies: ProgramReplies, named: Sequence[Sequence[str]] = (), *, seeds: Sequence[int] = (0, 1, 2)
+    replies: ProgramReplies,
+    named: Sequence[Sequence[str]] = (),
+    *,
+    budget: float = 1 / 15,
+    seeds: Sequence[int] = (0, 1, 2),
 ) -> RepliesEvaluation:
     """Compare every single worker, the best one, named cascades, and the best cascade of three at most.
 
-    The best ones are those that have most success on the training queries; the best cascade may cost there at most a
-    fifteenth of the best single worker. All are measured on the test queries.
+    The best ones are those that have most success on the training queries, where a cascade may only cost so much; if
+    none is so cheap in some split, there is no row of it. All are measured on the test queries.
 
     Args:
         named: cascades, by their workers' names.
+        budget: of the chosen cascade, as a share of what the best single worker costs on the training queries.
 
     Raises:
-        UserError: the table has no costs, or no worker of a name.
+        UserError: the table has no costs, no worker of a name, a name that the report needs, or no judged reply.
     """
     table = replies.table
+    refuse_taken_names(table, (BEST_SINGLE, CASCADE))
     if not table.priced:
         raise UserError(f"{table.source}: this table holds no costs, without which all cascades ask everybody")
     for chain in named:
@@ -104,16 +112,23 @@ def evaluate_replies(
     picked = {name: [names.index(name)] * len(folds.splits) for name in fixed}
     for split in folds.splits:
         success, cost = nan_mean(scores[:, split.train].T), nan_mean(costs[:, split.train].T)
+        if np.isnan(success[: len(table.workers)]).all():
+            raise UserError(f"{table.source}: no reply to the queries to learn from was judged, at a known cost")
         best = int(np.nanargmax(success[: len(table.workers)]))
-        thrifty = np.where(cost <= cost[best] / _THRIFT, success, -np.inf)
         picked.setdefault(BEST_SINGLE, []).append(best)
-        picked.setdefault(CASCADE, []).append(int(np.argmax(thrifty)))
+        if (thrifty := np.flatnonzero(cost <= budget * cost[best])).size:
+            picked.setdefault(CASCADE, []).append(int(thrifty[success[thrifty].argmax()]))
+    notes = []
+    if len(picked.get(CASCADE, ())) < len(folds.splits):
+        picked.pop(CASCADE, None)
+        notes.append(f"no cascade costs {budget:.3g} of the best single worker or less, so that none was chosen")
     return RepliesEvaluation(
         replies,
         folds,
         {row: _mean(folds, scores, places) for row, places in picked.items()},
         {row: 1000 * _mean(folds, costs, places) for row, places in picked.items()},
-        {row: [names[place] for place in picked[row]] for row in (BEST_SINGLE, CASCADE)},
+        {row: [names[place] for place in picked[row]] for row in (BEST_SINGLE, CASCADE) if row in picked},
+        notes,
     )
 
 
