@@ -10,6 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from orchestai.config import BASE, PlannerConfig, WorkersConfig
 from orchestai.config.section import RootSection
 from orchestai.errors import UserError
@@ -110,11 +112,13 @@ def load_planner(
         raise other_version(path, error) from None
     _check(path, made_for, known, settings, cards)
     digests.check_finite(path, weights)
-    planner = PlannerModel(
-        settings.model_copy(update={key: getattr(made_for, key) for key in _OF_THE_WEIGHTS}),
-        cards,
-        cache_dir=workers.models_dir,
-    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # parts that the checkpoint lacks begin the same each time
+        planner = PlannerModel(
+            settings.model_copy(update={key: getattr(made_for, key) for key in _OF_THE_WEIGHTS}),
+            cards,
+            cache_dir=workers.models_dir,
+        )
     for part, model in _frozen(planner).items():
         if checkpoint.get(part, {}).get("fingerprint") != model.fingerprint:
             raise UserError(

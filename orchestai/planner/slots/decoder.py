@@ -12,7 +12,7 @@ from orchestai.config import PlannerConfig
 from orchestai.lm.value_head import ValueHead
 from orchestai.planner.slots.dag import likeliest_edges
 from orchestai.planner.slots.decisions import IMPOSSIBLE, Chooser, DecisionBatch, SlotLayout
-from orchestai.planner.slots.heads import EdgeScorer, SpanPointer, mlp
+from orchestai.planner.slots.heads import Boundaries, EdgeScorer, SpanPointer, mlp
 from orchestai.planner.slots.layers import DecoderLayer, DistanceBias, SpanPool
 from orchestai.planner.slots.reader import InstructionMemory
 
@@ -28,6 +28,7 @@ class StructureLogits:
         edges: (b, n, n) from row to column.
         parent_counts: (b, n, max_subtasks) of having 0, 1, ... parents.
         steps: (b, n, d) what was decided for each step, as a vector.
+        boundaries: (b, t, 2) that the words of some step begin, and end, at a token.
         state_values: (b, m, 4) expected return before stop, start, end and type.
         plan_value: (b,) expected return before the edges.
     """
@@ -39,6 +40,7 @@ class StructureLogits:
     edges: Tensor
     parent_counts: Tensor
     steps: Tensor
+    boundaries: Tensor
     state_values: Tensor
     plan_value: Tensor
 
@@ -64,7 +66,7 @@ class Structure:
 class StructureDecoder(nn.Module):
     """Decodes steps and edges from an `InstructionMemory`, along given decisions or by a `Chooser`."""
 
-    def __init__(self, config: PlannerConfig) -> None:
+    def __init__(self, meaning_width: int, config: PlannerConfig) -> None:
         super().__init__()
         d, types = config.d_model, len(config.task_types)
         self.layout = SlotLayout(config.max_subtasks, config.max_fallbacks)
@@ -75,13 +77,14 @@ class StructureDecoder(nn.Module):
         self.norm = nn.LayerNorm(d)
         self.go_on = nn.Linear(d, 1)
         self.pointer = SpanPointer(d)
+        self.boundaries = Boundaries(d)
         self.pool = SpanPool(d, config.num_heads)
         self.kind = mlp(d, d, types)
         self.type_embedding = nn.Embedding(types + 1, d)
         self.number = nn.Embedding.from_pretrained(torch.zeros(config.max_subtasks, d), freeze=False)
         self.chosen = mlp(2 * d, d, d)
         self.step = nn.Sequential(mlp(2 * d, d, d), nn.LayerNorm(d))
-        self.edges = EdgeScorer(d, config.num_heads, config.max_subtasks, config.dropout)
+        self.edges = EdgeScorer(d, meaning_width, config.num_heads, config.max_subtasks, config.dropout)
         self.parent_count = mlp(d, d, config.max_subtasks)
         self.state_value = ValueHead(d, 4)
         self.plan_value = ValueHead(d, 1)
@@ -99,15 +102,18 @@ class StructureDecoder(nn.Module):
         before = _before_spans(given.spans, given.steps, memory)
         free = self.free(given.spans, given.steps, memory)
         possible = free.any(-1) | F.pad(given.steps, (0, 1))
+        boundaries = self.boundaries(memory.tokens)
+        go_on = self.go_on(all_states)[..., 0] + self.boundaries.more(boundaries, free[:, : all_states.shape[1]])
         free = free[:, :n] | memory.inside(given.spans)
         return StructureLogits(
-            go_on=_possible(self.go_on(all_states)[..., 0], possible[:, : all_states.shape[1]]),
-            start=self._start(states, _previous(end)[:, :n], memory, free),
-            end=self.pointer.end(states, memory.tokens, free, start),
+            go_on=_possible(go_on, possible[:, : all_states.shape[1]]),
+            start=self._start(states, _previous(end)[:, :n], memory, free) + boundaries[:, None, :, 0],
+            end=self.pointer.end(states, memory.tokens, free, start) + boundaries[:, None, :, 1],
             types=self.kind(content),
-            edges=self.edges(steps, content, given.steps, memory, before),
+            edges=self.edges(steps, content, given.steps, memory, before, memory.inside(given.spans)),
             parent_counts=self.parent_count(steps),
             steps=steps,
+            boundaries=boundaries,
             state_values=self.state_value(all_states),
             plan_value=self.plan_value((steps * exists).sum(1) / exists.sum(1))[..., 0],
         )
@@ -119,20 +125,22 @@ class StructureDecoder(nn.Module):
         lengths = torch.zeros(rows, dtype=torch.long, device=device)
         spans = torch.zeros(rows, 0, 2, dtype=torch.long, device=device)
         chosen = memory.tokens.new_zeros(rows, 0, memory.tokens.shape[-1])
+        boundaries = self.boundaries(memory.tokens)
         columns: tuple[list[Tensor], ...] = ([], [], [])
         for i in range(self.layout.max_subtasks):
             state = self._states(chosen, spans[..., 1], memory)[:, -1:]
             exists = torch.arange(i, device=device) < lengths[:, None]
             free = self.free(spans, exists, memory)[:, -1:]
             if i and stops:
-                go_on = _possible(self.go_on(state)[..., 0], free.any(-1))
+                go_on = self.go_on(state)[..., 0] + self.boundaries.more(boundaries, free)
+                go_on = _possible(go_on, free.any(-1))
                 going = going & chooser.flip("stop", slot(i, 0), go_on[:, 0])
                 if not going.any():
                     break
             lengths = lengths + going
-            logits = self._start(state, _previous(spans[..., 1])[:, -1:], memory, free)
+            logits = self._start(state, _previous(spans[..., 1])[:, -1:], memory, free) + boundaries[:, None, :, 0]
             start = chooser.choose("span", slot(i, 1), logits[:, 0])[:, None]
-            logits = self.pointer.end(state, memory.tokens, free, start)
+            logits = self.pointer.end(state, memory.tokens, free, start) + boundaries[:, None, :, 1]
             end = chooser.choose("span", slot(i, 2), logits[:, 0])[:, None]
             span = torch.stack([start, end], -1)
             content = self._content(span, memory)
@@ -145,7 +153,7 @@ class StructureDecoder(nn.Module):
         exists = torch.arange(spans.shape[1], device=device) < lengths[:, None]
         before = _before_spans(spans, exists, memory)
         steps = self._steps(states, chosen)
-        logits = self.edges(steps, contents, exists, memory, before)
+        logits = self.edges(steps, contents, exists, memory, before, memory.inside(spans))
         edges = chooser.flip_pairs(logits, likeliest_edges(logits, self.parent_count(steps), exists))
         return Structure(lengths, spans, types, edges, logits)
 

@@ -32,14 +32,21 @@ class EncodedText:
             then the embedding.
         offsets: (t, 2) int64; [start, end) character offsets of each token.
         ids: (t,) int64; the tokens in the encoder's vocabulary.
+        meanings: (t, width / 2) float16 on the CPU; the last layer's output, which was trained to be compared.
     """
 
     features: Tensor
     offsets: Tensor
     ids: Tensor
+    meanings: Tensor
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of features and meanings."""
+        return self.features.nbytes + self.meanings.nbytes
 
     @property
     def hidden(self) -> Tensor:
@@ -91,16 +98,18 @@ class TextEncoder:
         if layer is not None and layer > layers:
             raise UserError(f"planner.encoder_layer: {layer}, but the encoder {name!r} has {layers} layers")
         self._layer = layers if layer is None else layer
-        _drop_layers_after(self._model, self._layer)
         self.width: int = 2 * self._model.config.hidden_size
         self._cache: OrderedDict[str, EncodedText] = OrderedDict()
         self._cached_bytes = 0
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 of the weights, as 16 hexadecimal digits."""
+        """sha256 of the weights up to the layer that is read, as 16 hexadecimal digits."""
         digest = hashlib.sha256()
+        above = tuple(f"encoder.layer.{i}." for i in range(self._layer, self._model.config.num_hidden_layers))
         for key, tensor in sorted(self._model.state_dict().items()):
+            if key.startswith(above):
+                continue
             digest.update(key.encode())
             digest.update(tensor.cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()[:16]
@@ -116,9 +125,9 @@ class TextEncoder:
             return known
         encoded = self._encode(text)
         self._cache[text] = encoded
-        self._cached_bytes += encoded.features.nbytes
+        self._cached_bytes += encoded.nbytes
         while self._cached_bytes > _CACHE_BYTES and len(self._cache) > 1:
-            self._cached_bytes -= self._cache.popitem(last=False)[1].features.nbytes
+            self._cached_bytes -= self._cache.popitem(last=False)[1].nbytes
         return encoded
 
     def token_ids(self, text: str) -> list[int]:
@@ -144,7 +153,8 @@ class TextEncoder:
         hidden = self._model(ids, output_hidden_states=True).hidden_states
         features = torch.cat([hidden[self._layer][0, real], hidden[0][0, real]], -1)
         offsets = torch.tensor([tokens["offset_mapping"][i] for i in real])
-        return EncodedText(features.to("cpu", torch.float16), offsets, ids[0, real].cpu())
+        meanings = hidden[-1][0, real].to("cpu", torch.float16)
+        return EncodedText(features.to("cpu", torch.float16), offsets, ids[0, real].cpu(), meanings)
 
     def __deepcopy__(self, memo: dict[int, object]) -> TextEncoder:
         """Itself: copies of a planner share the encoder, which never changes, and its cache."""
@@ -159,13 +169,6 @@ def open_encoder(name: str, max_tokens: int, layer: int | None = None) -> TextEn
         UserError: as `TextEncoder`.
     """
     return TextEncoder(name, max_tokens, layer)
-
-
-def _drop_layers_after(model: torch.nn.Module, layer: int) -> None:
-    """Drop layers whose output is not read, in models that keep them as `encoder.layer` (BERT and its variants)."""
-    layers = getattr(getattr(model, "encoder", None), "layer", None)
-    if isinstance(layers, torch.nn.ModuleList):
-        del layers[layer:]
 
 
 def _minilm_path() -> Path:

@@ -9,7 +9,31 @@ from torch import Tensor, nn
 
 from orchestai.planner.slots.decisions import IMPOSSIBLE
 from orchestai.planner.slots.layers import DistanceBias, EncoderLayer, masked_softmax
+from orchestai.planner.slots.phrase_matcher import PhraseMatcher
 from orchestai.planner.slots.reader import InstructionMemory
+
+
+class Boundaries(nn.Module):
+    """Says of every token whether the words of some step begin there, or end, whatever is decided about others.
+
+    Every token of every instruction teaches it, where the pointer learns one choice per step. It adds to the pointer's
+    logits, and as long as words may still begin somewhere it speaks for another step.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.side = nn.Linear(width, 2)
+        self.any_left = nn.Parameter(torch.ones(()))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(b, t, d) tokens give (b, t, 2) logits of a beginning and of an end."""
+        logits: Tensor = self.side(tokens)
+        return logits
+
+    def more(self, boundaries: Tensor, free: Tensor) -> Tensor:
+        """(b, n) logits that words begin at some of the tokens that are (b, n, t) free; 0 where none is."""
+        begin = boundaries[:, None, :, 0].masked_fill(~free, IMPOSSIBLE).logsumexp(-1)
+        return self.any_left * begin.masked_fill(~free.any(-1), 0.0)
 
 
 class SpanPointer(nn.Module):
@@ -46,7 +70,7 @@ class SpanPointer(nn.Module):
 
 
 class ReferenceMatcher(nn.Module):
-    """Looks in the words before a step for a reference to an earlier one ("with the words and the vowel count, ...").
+    """Looks near a step for a reference to another ("with the words and the vowel count, ...", "take that from ...").
 
     For each ordered pair of steps it attends to the tokens that fit the first step, and weighs how well they fit it,
     and how much better than they fit the other steps.
@@ -88,16 +112,18 @@ class EdgeScorer(nn.Module):
     """Says for each ordered pair of steps whether the second takes the first one's output.
 
     Steps are referred to by what they are ("the vowel count") or by their place ("step 2"): one matcher compares words
-    with words, the other has everything that is known of a step and of the tokens. Then the pairs with the same second
-    step see each other: most steps take a certain number of outputs, so what speaks for one parent speaks against
-    another.
+    with words, another has everything that is known of a step and of the tokens. Both look at what is said before the
+    step's words, a third at these words themselves. Then the pairs with the same second step see each other: most steps
+    take a certain number of outputs, so what speaks for one parent speaks against another.
     """
 
-    def __init__(self, width: int, heads: int, max_subtasks: int, dropout: float) -> None:
+    def __init__(self, width: int, meaning_width: int, heads: int, max_subtasks: int, dropout: float) -> None:
         super().__init__()
         self.max_subtasks = max_subtasks
         self.by_words = ReferenceMatcher(width, width, heads)
         self.by_part = ReferenceMatcher(2 * width, width, heads)
+        self.within = ReferenceMatcher(2 * width, width, heads)
+        self.meant = PhraseMatcher(meaning_width, width, places=2)
         self.parent = nn.Linear(width, width)
         self.child = nn.Linear(width, width)
         self.distance = nn.Embedding(2 * max_subtasks - 1, width)
@@ -105,7 +131,7 @@ class EdgeScorer(nn.Module):
         self.out = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 1))
 
     def forward(
-        self, steps: Tensor, content: Tensor, exists: Tensor, memory: InstructionMemory, near: Tensor
+        self, steps: Tensor, content: Tensor, exists: Tensor, memory: InstructionMemory, before: Tensor, own: Tensor
     ) -> Tensor:
         """(b, n, n) logits.
 
@@ -113,14 +139,18 @@ class EdgeScorer(nn.Module):
             steps: (b, n, d) what was decided for each step.
             content: (b, n, d) its words.
             exists: (b, n) bool.
-            near: (b, n, t) bool; the tokens before each step's words that may say what it takes.
+            before: (b, n, t) bool; the tokens before each step's words that may say what it takes.
+            own: (b, n, t) bool; the tokens of its words.
         """
         n = steps.shape[1]
         index = torch.arange(n, device=steps.device)
         distance = self.distance(index - index[:, None] + self.max_subtasks - 1)
         pairs = self.parent(steps)[:, :, None] + self.child(steps)[:, None] + distance
-        pairs = pairs + self.by_words(content, exists, memory.words, near)
-        pairs = pairs + self.by_part(torch.cat([steps, content], -1), exists, memory.tokens, near)
+        pairs = pairs + self.by_words(content, exists, memory.words, before)
+        known = torch.cat([steps, content], -1)
+        pairs = pairs + self.by_part(known, exists, memory.tokens, before)
+        pairs = pairs + self.within(known, exists, memory.tokens, own)
+        pairs = pairs + self.meant(memory.meanings, own, exists, (before, own))
         rivals = pairs.transpose(1, 2).flatten(0, 1)
         present = exists.repeat_interleave(n, 0)[:, None, None]
         return self.out(self.rivals(rivals, present))[..., 0].unflatten(0, (-1, n)).transpose(1, 2)

@@ -24,6 +24,7 @@ class PlannerOutputs(TypedDict):
         parent_counts: (b, n, m) logits of having 0, 1, ... parents.
         go_on: (b, m) logits that there is a step number 0, 1, ...; m is n or n + 1.
         span_starts, span_ends: (b, n, t) logits over tokens.
+        boundaries: (b, t, 2) logits that the words of some step begin, and end, at a token.
         fallback: (b, n, F, W + 1) logits; the last one is that of no further worker.
         token_offsets: (b, t, 2) [start, end) character offsets of the tokens; zeros where there is none.
     """
@@ -37,6 +38,7 @@ class PlannerOutputs(TypedDict):
     go_on: Tensor
     span_starts: Tensor
     span_ends: Tensor
+    boundaries: Tensor
     fallback: Tensor
     token_offsets: Tensor
 
@@ -71,6 +73,8 @@ def supervised_loss(outputs: PlannerOutputs, targets: PlanTargets, lambda_dag: f
     losses = {name: cross_entropy(logits, target) for name, (logits, target) in choices(outputs, targets).items()}
     if "lengths" in targets:
         losses["stop_loss"] = stop_cross_entropy(outputs["go_on"], targets["lengths"])
+    if "lengths" in targets and "spans" in targets:
+        losses["boundary_loss"] = boundary_cross_entropy(outputs, targets["spans"][:, :n], steps)
     if "dependencies" in targets:
         losses["edge_loss"] = edge_cross_entropy(outputs["edge_logits"], targets["dependencies"], steps)
     ce_loss = torch.stack(list(losses.values())).sum()
@@ -84,6 +88,22 @@ def edge_cross_entropy(logits: Tensor, dependencies: Tensor, steps: Tensor) -> T
     pairs = steps[:, :, None] & steps[:, None]
     wrong = F.binary_cross_entropy_with_logits(logits[:, :n, :n], dependencies[:, :n, :n].float(), reduction="none")
     return (wrong * pairs).sum() / steps.sum()
+
+
+def boundary_cross_entropy(outputs: PlannerOutputs, spans: Tensor, steps: Tensor) -> Tensor:
+    """Mean over steps of the sum over tokens, of plans of which the words of all steps are known.
+
+    Args:
+        spans: (b, n, 2) [start, end) character offsets, or `IGNORE`; steps: (b, n) bool, those that exist.
+    """
+    logits, offsets = outputs["boundaries"], outputs["token_offsets"]
+    places = token_spans(spans, offsets)
+    known = ((places != IGNORE).all(-1) | ~steps).all(-1)
+    at = F.one_hot(places.clamp(min=0), logits.shape[1]) * steps[..., None, None]
+    wanted = at.amax(1).transpose(1, 2).to(logits.dtype)
+    wrong = F.binary_cross_entropy_with_logits(logits, wanted, reduction="none").sum(-1)
+    counted = (offsets[..., 1] > 0) & known[:, None]
+    return (wrong * counted).sum() / steps.sum()
 
 
 def choices(outputs: PlannerOutputs, targets: PlanTargets) -> dict[str, tuple[Tensor, Tensor]]:

@@ -33,6 +33,16 @@ from orchestai.types import AnyDecisions, DecisionKind, Decisions, SampleSpec, S
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import Subtask, Workflow
 
+_ADDED = ("decoder.boundaries.", "decoder.edges.within.", "decoder.edges.meant.", "linker.references.")
+_LAST_LAYERS = (
+    "decoder.boundaries.",
+    "decoder.edges.within.agreement.",
+    "decoder.edges.within.fits.",
+    "decoder.edges.meant.fits.",
+    "linker.references.out.",
+)
+"""Of the parts that planners of earlier versions lack."""
+
 
 class PlannerModel(nn.Module):
     """Turns instructions into workflows for the workers that `cards` describe.
@@ -62,7 +72,7 @@ class PlannerModel(nn.Module):
         self.card_features: Tensor
         self.register_buffer("card_features", features, persistent=False)
         self.reader = InstructionReader(self.encoder.width, config)
-        self.decoder = StructureDecoder(config)
+        self.decoder = StructureDecoder(self.encoder.width // 2, config)
         self.selector = WorkerSelector(features.shape[1], config)
         self.confidence = PlanConfidence()
         self.linker = None
@@ -98,6 +108,7 @@ class PlannerModel(nn.Module):
             span_starts=logits.start,
             span_ends=logits.end,
             fallback=selection.fallbacks,
+            boundaries=logits.boundaries,
             token_offsets=memory.offsets,
         )
 
@@ -115,10 +126,14 @@ class PlannerModel(nn.Module):
         return self.linker
 
     def added_since(self) -> dict[str, Tensor]:
-        """State of the parts that planners of earlier versions lack, such that these plan as they did."""
-        added = ("linker.references.",)
-        silent = {name: torch.zeros_like(value) for name, value in self.state_dict().items() if name.startswith(added)}
-        return silent | self.confidence.state_dict(prefix="confidence.")
+        """State of the parts that planners of earlier versions lack, such that these plan as they did, and can learn.
+
+        What a part adds goes through its last layer; zero there keeps it silent, and the rest is as at the beginning of
+        a training.
+        """
+        added = {name: value for name, value in self.state_dict().items() if name.startswith(_ADDED)}
+        silent = {name: torch.zeros_like(value) for name, value in added.items() if name.startswith(_LAST_LAYERS)}
+        return added | silent | self.confidence.state_dict(prefix="confidence.")
 
     def compute_supervised_loss(
         self, outputs: PlannerOutputs, targets: PlanTargets, lambda_dag: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor, nn
@@ -20,12 +20,14 @@ class InstructionMemory:
 
     Attributes:
         words: (b, t, d) the encoder's features, projected: what the words mean, with little of what is around them.
+        meanings: (b, t, encoder's width) its last layer's output.
         tokens: (b, t, d) the same after tokens saw each other: what part each plays in the instruction.
         mask: (b, t) bool; the tokens that exist.
         offsets: (b, t, 2) [start, end) character offsets of the tokens; zeros where there is none.
     """
 
     words: Tensor
+    meanings: Tensor
     tokens: Tensor
     mask: Tensor
     offsets: Tensor
@@ -46,7 +48,7 @@ class InstructionMemory:
         return (first <= self.positions) & (self.positions <= last)
 
     def __getitem__(self, rows: Tensor) -> InstructionMemory:
-        return InstructionMemory(self.words[rows], self.tokens[rows], self.mask[rows], self.offsets[rows])
+        return InstructionMemory(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 class InstructionReader(nn.Module):
@@ -68,4 +70,5 @@ class InstructionReader(nn.Module):
         for layer in self.layers:
             tokens = layer(tokens, mask[:, None, None])
         offsets = pad_sequence([text.offsets.to(device) for text in texts], batch_first=True)
-        return InstructionMemory(words, self.norm(tokens), mask, offsets)
+        meanings = pad_sequence([text.meanings.to(device, torch.float32) for text in texts], batch_first=True)
+        return InstructionMemory(words, meanings, self.norm(tokens), mask, offsets)

@@ -23,7 +23,7 @@ class References(nn.Module):
 
     Which step a number is of is not learned, so that one which no training plan had is understood. Whether it is a
     reference ("#2") or counts something ("2 cups") is learned, from the encoder's output there and at the tokens
-    beside it. With zero weights, as a planner that learned without it has them, it adds nothing.
+    beside it.
 
     Args:
         text_encoder: of the instructions.

@@ -1,0 +1,70 @@
+"""Which steps a phrase speaks of, by what the encoder takes both to mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+_LONGEST = 4
+"""Tokens of the longest phrase that is compared as one."""
+_SCALE = 8.0
+"""Cosines differ by little; scaled, they matter from the start."""
+_NOWHERE = -1.0
+
+
+class PhraseMatcher(nn.Module):
+    """Compares what steps mean with what phrases near another step mean: "the reversed text", "spell it backwards".
+
+    A text encoder that was trained on sentences knows that these two belong together, and a planner of a few thousand
+    instructions would have to learn it anew. So it begins with the cosines of the encoder's own means (over the tokens
+    of a step, and over phrases of one to four tokens) and learns from there where in the encoder's space a step's
+    result is spoken of. Of each step counts how well the phrase that fits best fits it, and how much better than it
+    fits any other step.
+
+    Args:
+        meaning_width: width of the encoder's output; out: that of the features of pairs; places: regions in which
+            phrases are looked for.
+    """
+
+    def __init__(self, meaning_width: int, out: int, places: int) -> None:
+        super().__init__()
+        self.spoken_of = nn.Linear(meaning_width, meaning_width, bias=False)
+        nn.init.eye_(self.spoken_of.weight)
+        self.fits = nn.Linear(2 * _LONGEST * places, out, bias=False)
+
+    def forward(self, meanings: Tensor, inside: Tensor, exists: Tensor, near: Sequence[Tensor]) -> Tensor:
+        """(b, n, n, out) features of every ordered pair of steps.
+
+        Args:
+            meanings: (b, t, meaning_width) the encoder's output at the tokens.
+            inside: (b, n, t) bool; the tokens of the steps' words. exists: (b, n) bool, the steps that exist.
+            near: for each place (b, n, t) bool; where phrases that speak of others are looked for, for each step.
+        """
+        steps = F.normalize(self.spoken_of(_mean(inside, meanings)), dim=-1)
+        fit = [steps @ phrases.transpose(1, 2) for phrases in _phrases(meanings)]
+        fits = torch.stack([_best(one, place) for place in near for one in fit], -1)
+        apart = exists[:, :, None] & ~torch.eye(steps.shape[1], dtype=torch.bool, device=steps.device)
+        best = fits.masked_fill(~apart[..., None], _NOWHERE).topk(min(2, fits.shape[1]), dim=1).values
+        rival = torch.where(fits == best[:, :1], best[:, -1:], best[:, :1])
+        features: Tensor = self.fits(_SCALE * torch.cat([fits, fits - rival], -1))
+        return features
+
+
+def _phrases(meanings: Tensor) -> list[Tensor]:
+    """For each length, (b, t, width) unit vectors of the phrases that end at the tokens."""
+    sums = F.pad(meanings.cumsum(1), (0, 0, _LONGEST, 0))
+    ends = sums[:, _LONGEST:]
+    return [F.normalize(ends - sums[:, _LONGEST - length : -length], dim=-1) for length in range(1, _LONGEST + 1)]
+
+
+def _best(fit: Tensor, near: Tensor) -> Tensor:
+    """(b, n, n) of the row's step and the phrase near the column's that fits it best, given (b, n, t) fits."""
+    return fit[:, :, None].masked_fill(~near[:, None], _NOWHERE).amax(-1)
+
+
+def _mean(inside: Tensor, tokens: Tensor) -> Tensor:
+    share = inside.to(tokens.dtype) / inside.sum(-1, keepdim=True).clamp(min=1)
+    return share @ tokens

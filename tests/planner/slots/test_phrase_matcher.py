@@ -1,0 +1,71 @@
+"""Steps and the phrases that speak of them meet by meaning before anything is learned, and only where one may look."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from orchestai.planner.slots.phrase_matcher import PhraseMatcher
+
+WIDTH = 6
+REVERSED, COUNTED, SORTED = F.one_hot(torch.tensor([0, 1, 2]), WIDTH).float()
+SMALL_WORD = F.one_hot(torch.tensor(5), WIDTH).float()
+MEANINGS = torch.stack([REVERSED, COUNTED, SMALL_WORD, REVERSED, SORTED])[None]
+"""Two steps of a word each, then "the reversed", and the words of a third step."""
+INSIDE = torch.eye(5, dtype=torch.bool)[[0, 1, 4]][None]
+BEFORE = torch.tensor([[[0, 0, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 1, 1, 0]]]).bool()
+EXISTS = torch.ones(1, 3, dtype=torch.bool)
+
+
+def fits(near: Tensor, *, exists: Tensor = EXISTS) -> Tensor:
+    """(3, 3) cosines of single words: `fits` hands them through, unscaled."""
+    matcher = PhraseMatcher(WIDTH, out=1, places=1)
+    torch.nn.init.zeros_(matcher.fits.weight)
+    matcher.fits.weight.data[0, 0] = 1 / 8
+    return matcher(MEANINGS, INSIDE, exists, [near])[0, ..., 0].detach()
+
+
+def test_a_phrase_is_of_the_step_that_means_the_same_from_the_start() -> None:
+    found = fits(BEFORE)[:, 2]
+    assert found.argmax() == 0
+    torch.testing.assert_close(found, torch.tensor([1.0, 0.0, 0.0]))
+
+
+def test_what_stands_elsewhere_does_not_count() -> None:
+    nowhere = fits(torch.zeros_like(BEFORE))
+    assert nowhere.unique().tolist() == [-1.0]
+
+
+def test_a_longer_phrase_is_its_tokens_together() -> None:
+    matcher = PhraseMatcher(WIDTH, out=1, places=1)
+    torch.nn.init.zeros_(matcher.fits.weight)
+    matcher.fits.weight.data[0, 1] = 1 / 8  # two tokens
+    found = matcher(MEANINGS, INSIDE, EXISTS, [BEFORE])[0, 0, 2, 0]
+    torch.testing.assert_close(found, torch.tensor(0.5**0.5))
+
+
+def test_the_lead_over_the_best_other_step_is_a_feature_of_its_own() -> None:
+    matcher = PhraseMatcher(WIDTH, out=1, places=1)
+    torch.nn.init.zeros_(matcher.fits.weight)
+    matcher.fits.weight.data[0, 4] = 1 / 8
+    leads = matcher(MEANINGS, INSIDE, EXISTS, [BEFORE])[0, :, 2, 0]
+    torch.testing.assert_close(leads[:2], torch.tensor([1.0, -1.0]))
+
+
+def test_padding_is_no_rival() -> None:
+    """A plan of two steps beside one of three has the same features as alone."""
+    matcher = PhraseMatcher(WIDTH, out=4, places=2)
+    exists = torch.tensor([[True, True, False]])
+    near = torch.zeros(1, 3, 5, dtype=torch.bool)
+    near[0, 1, 2:4] = True
+    padded = matcher(MEANINGS, INSIDE, exists, [near, INSIDE])[:, :2, :2]
+    alone = matcher(MEANINGS, INSIDE[:, :2], exists[:, :2], [near[:, :2], INSIDE[:, :2]])
+    torch.testing.assert_close(padded, alone)
+
+
+def test_one_step_alone_has_no_rival_and_finite_features() -> None:
+    matcher = PhraseMatcher(WIDTH, out=4, places=1)
+    found = matcher(MEANINGS, INSIDE[:, :1], EXISTS[:, :1], [BEFORE[:, 2:]])
+    assert found.shape == (1, 1, 1, 4)
+    assert found.isfinite().all()
