@@ -7,6 +7,7 @@ from typing import Literal
 
 from orchestai.execution.assembler import hands_on_texts
 from orchestai.execution.signature import entry_point, step_signature
+from orchestai.execution.step_context import step_context
 from orchestai.rewards.scorers import answer_format
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import Example, parse_calls, parse_examples
@@ -51,12 +52,14 @@ def build_request(
         )
     whole = len(workflow) == 1
     examples = visible_examples(task, workflow, subtask)
+    signature = step_signature(task, workflow, subtask, examples)
     return Request(
         instruction=subtask.instruction,
-        signature=step_signature(task, workflow, subtask, examples),
+        signature=signature,
         examples=examples,
         task_type=subtask.task_type,
         role=subtask.role,
+        context=step_context(task, workflow, subtask, signature),
         sample=sample,
         head=task.complete_prompt if whole else "",
     )

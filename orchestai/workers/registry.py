@@ -68,7 +68,7 @@ def _model(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Wor
     from orchestai.workers.model_worker import ModelWorker
 
     assert config.model is not None
-    prompting = strategy(config.strategy, config.examples, config.template)
+    prompting = strategy(config.strategy, config.examples, config.template, reads_task=config.reads == "task")
     return ModelWorker(
         card,
         context.generators[config.model],

@@ -40,9 +40,13 @@ class Complete:
     """The reply begins with the function's head; the model writes the body. `shots` come before, as earlier turns.
 
     Where text is wanted instead of a function, this is `Chat`; the last step of several is asked as `Chat` asks it.
+
+    Attributes:
+        reads_task: whether the question holds the request's context.
     """
 
     shots: tuple[worked_examples.Shot, ...] = ()
+    reads_task: bool = False
     stop: tuple[str, ...] = _END_OF_FUNCTION
 
     def prompt(self, request: Request) -> Prompt:
@@ -57,7 +61,7 @@ class Complete:
         if request.task:
             turns = [*_system(request.role), *turns, ("user", _step(request))]
         else:
-            turns.append(("user", _question(head.name, head.instruction)))
+            turns.append(("user", _question(head.name, head.instruction) + _context(request, self.reads_task)))
         return Prompt(tuple(turns), _FENCE + head.code + _INDENT)
 
     def answer(self, request: Request, reply: str) -> str:
@@ -76,6 +80,7 @@ class Complete:
 class Chat:
     """A plain question; the code is taken from the reply's fence. The role instruction becomes the system message."""
 
+    reads_task: bool = False
     stop: tuple[str, ...] = ()
 
     def prompt(self, request: Request) -> Prompt:
@@ -88,9 +93,8 @@ class Chat:
                 f"\n{call(request.signature.name, example)} == {example.result}" for example in request.examples
             )
             examples = f"\n\nExamples:{examples}" if examples else ""
-            question = (
-                f"{_question(str(request.signature), request.instruction)}{examples}\n\nAnswer with the code alone."
-            )
+            asked = _question(str(request.signature), request.instruction)
+            question = f"{asked}{_context(request, self.reads_task)}{examples}\n\nAnswer with the code alone."
         system = request.role or (_SYSTEM if request.signature else "")
         return Prompt((*_system(system), ("user", question)))
 
@@ -137,9 +141,16 @@ class Templated:
 
 
 def strategy(
-    name: Literal["direct", "few_shot", "chat", "template"], examples: str | None, template: Path | None = None
+    name: Literal["direct", "few_shot", "chat", "template"],
+    examples: str | None = None,
+    template: Path | None = None,
+    *,
+    reads_task: bool = False,
 ) -> Strategy:
     """The strategy of a worker's configuration.
+
+    Args:
+        reads_task: whether questions hold the request's context.
 
     Raises:
         UserError: there is no such set of worked examples, or the template is none.
@@ -147,12 +158,16 @@ def strategy(
     if template is not None:
         return Templated.of_file(template)
     if name == "chat":
-        return Chat()
-    return Complete(worked_examples.shots(examples or "general") if name == "few_shot" else ())
+        return Chat(reads_task)
+    return Complete(worked_examples.shots(examples or "general") if name == "few_shot" else (), reads_task)
 
 
 def _system(text: str) -> list[tuple[str, str]]:
     return [("system", text)] if text else []
+
+
+def _context(request: Request, reads_task: bool) -> str:
+    return f"\n\n{request.context}" if reads_task and request.context else ""
 
 
 def _step(request: Request) -> str:
