@@ -8,7 +8,7 @@ from orchestai.tasks.visible_examples import parse_calls, parse_examples
 from orchestai.workers.base import Signature
 from orchestai.workflow import Subtask, Workflow
 
-_OPEN, _CLOSE = "[[", "]]"
+_OPEN, _CLOSE = "<step>", "</step>"
 
 
 def step_context(task: Task, workflow: Workflow, subtask: Subtask, signature: Signature) -> str:
@@ -19,9 +19,13 @@ def step_context(task: Task, workflow: Workflow, subtask: Subtask, signature: Si
     """
     if len(workflow) == 1:
         return ""
-    marked = f"In square brackets stands the step to write:\n\n{_marked(task.instruction, subtask)}"
-    known = _parents(workflow, subtask) or _parameters(task)
-    arguments = [f"- `{name}` is {what}" for name, what in zip(signature.parameters, known, strict=False)]
+    marked = f"Between {_OPEN} and {_CLOSE} stands the step to write:\n\n{_marked(task.instruction, subtask)}"
+    given, parents = _parameters(task), _parents(workflow, subtask)
+    arguments = [f"- `{name}` is {what}" for name, what in zip(signature.parameters, parents or given, strict=False)]
+    if parents:
+        arguments += [
+            f"- `{name}`, if you add it, is {what}" for name, what in zip(task.parameters, given, strict=True)
+        ]
     return "\n".join([marked, *(["", "Arguments:", *arguments] if arguments else [])])
 
 
@@ -34,9 +38,8 @@ def _marked(instruction: str, subtask: Subtask) -> str:
 
 def _parents(workflow: Workflow, subtask: Subtask) -> list[str]:
     """What each parent gives, in the order in which their values are handed on."""
-    parents = [parent for parent in workflow.subtasks if parent.id in subtask.depends_on]
     found = []
-    for parent in parents:
+    for parent in (workflow[id] for id in subtask.depends_on):
         shown = parse_examples(parent.instruction)
         found.append(f"the result of {parent.instruction!r}{_such_as(shown[0].result) if shown else ''}")
     return found

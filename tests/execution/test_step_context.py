@@ -43,9 +43,16 @@ def asked(prompting: Strategy, subtask: Subtask, steps: Workflow = STEPS) -> str
 def test_the_step_is_marked_in_the_task_and_its_argument_is_its_parents_result(prompting: Strategy) -> None:
     question = asked(prompting, ADD)
     assert "Take the prices" in question
-    assert "[[add all of them]]" in question
+    assert "<step>add all of them</step>" in question
     assert "`x` is the result of" in question
     assert "list such as [5]" in question
+
+
+def test_arguments_are_told_in_the_order_in_which_values_are_handed_on() -> None:
+    both = Subtask(id="3", instruction="subtract them", depends_on=("2", "1"))
+    question = asked(READERS[0], both, Workflow([DROP, ADD, both]))
+    assert question.index("`a` is the result of 'add all of them'") < question.index("`b` is the result of 'drop")
+    assert "`prices`, if you add it, is `prices` of the task" in question
 
 
 def test_a_first_step_is_told_of_the_tasks_parameters() -> None:
@@ -54,7 +61,7 @@ def test_a_first_step_is_told_of_the_tasks_parameters() -> None:
 
 def test_words_that_the_planner_chose_itself_stand_behind_the_task() -> None:
     own = ADD.model_copy(update={"span": None, "instruction": "sum the prices that are left"})
-    assert f"{TOLD}\n\n[[sum the prices that are left]]" in asked(READERS[0], own, Workflow([DROP, own]))
+    assert f"{TOLD}\n\n<step>sum the prices that are left</step>" in asked(READERS[0], own, Workflow([DROP, own]))
 
 
 def test_a_task_asked_whole_has_no_context_beside_itself() -> None:
