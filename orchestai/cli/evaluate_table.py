@@ -94,7 +94,9 @@ def _run_replies(outcomes: OutcomeTable, config: Config, progress: Callable[[str
     from orchestai.tasks.suites import open_suite
 
     suite = open_suite(config.tasks)
-    tasks = matching_tasks(outcomes, [task for split in suite.splits for task in suite.split(split)])
+    tasks, ambiguous = matching_tasks(outcomes, [task for split in suite.splits for task in suite.split(split)])
+    if ambiguous:
+        console.print(f"left out: {ambiguous} x several tasks begin with the query", highlight=False)
     with Sandbox.from_config(config.sandbox) as sandbox:
         replies = run_replies(outcomes, tasks, sandbox, config.workers.models_dir, progress)
     return replies.named(f"{suite.name}_replies")

@@ -165,6 +165,19 @@ def test_routerbench_in_its_published_columns(tmp_path):
     assert wide.digest == read_outcome_table([write(tmp_path / "r.jsonl", [ROUTERBENCH])], "routerbench").digest
 
 
+def test_a_cost_that_cannot_be_read_does_not_cost_the_score(tmp_path):
+    path = write(tmp_path / "t.jsonl", [LONG[0] | {"usd": "a dime"}])
+    found = read_outcome_table([path], "jsonl", COLUMNS)
+    assert (found.score[0, 0], found.priced) == (1, False)
+    assert sum(found.unusable.values()) == 1
+
+
+def test_columns_of_routellm_that_are_about_the_query_are_no_workers(tmp_path):
+    rows = [{"Unnamed: 0": 0, "id": "7", "prompt": "A or B?", "subject": "law", "weak": False, "strong": True}]
+    table = read_outcome_table([write(tmp_path / "t.csv", rows)], "routellm")
+    assert (table.ids, table.task_types, table.workers) == (("7",), ("law",), ("weak", "strong"))
+
+
 def test_routellm_takes_the_subject_from_the_files_name(tmp_path):
     rows = [{"prompt": "A or B?", "weak": False, "strong": True}]
     table = read_outcome_table([write(tmp_path / "mmlu_world_history.csv", rows)], "routellm")
@@ -249,6 +262,15 @@ def test_the_digest_follows_the_content():
     assert table([[0.0, 1.0]]).digest != table([[0.0, 1.0]], reply="r").digest
 
 
+def test_the_first_outcome_with_a_score_counts():
+    scores = (None, 0.25, 0.75)
+    whole = table_of("t", [TableOutcome("", "q", "w", score) for score in scores])
+    assert whole.score.tolist() == [[0.25]]
+    assert sum(whole.unusable.values()) == 2
+
+
 def test_an_outcome_needs_a_query_and_a_worker():
+    with pytest.raises(UnusableOutcomeError, match="surrogate"):
+        TableOutcome("", "a \ud83d b", "w", 1.0)
     with pytest.raises(UnusableOutcomeError, match="words"):
         TableOutcome("", " \n", "w", 1.0)

@@ -26,6 +26,7 @@ TWINS = (
 
 def test_twins_are_one_group_and_shared_wording_makes_none():
     others = [f"How many {thing} does a farmer need who {doing} {thing} all year long?" for thing, doing in OTHERS]
+    others += [f"{doing} w{number} x{number} y{number} z{number}?" for number, (_, doing) in enumerate(OTHERS * 4)]
     groups = near_duplicate_groups([EXAMPLES + text for text in (*TWINS, *others)])
     assert groups[0] == groups[1]
     assert len(set(groups)) == len(groups) - 1
@@ -75,11 +76,17 @@ def test_prefix_filtering_finds_what_comparing_all_pairs_finds(texts):
 
 
 def test_lines_that_many_queries_have_are_shared_wording():
-    texts = [f"{EXAMPLES}question {number}\nAnswer:" for number in range(20)]
+    texts = [f"{EXAMPLES}question {number}\nAnswer:" for number in range(60)]
     lines = shared_lines(texts)
     assert without_lines(texts[3], lines) == "question 3"
     assert without_lines("Answer:", lines) == "Answer:"
-    assert not shared_lines(texts[:10])
+    assert not shared_lines(texts[:50])
+
+
+def test_characters_are_words_where_no_spaces_are_set():
+    texts = [f"请用一句话回答：中国南方最大的那个城市在{year}年的人口是多少？" for year in ("去", "今")]
+    texts.append("他昨天为什么没有来学校上课呢？")
+    assert near_duplicate_groups(texts).tolist() == [0, 0, 1]
 
 
 def test_a_split_keeps_groups_whole_and_every_type_in_proportion():
@@ -101,6 +108,11 @@ def test_a_type_with_one_group_is_learned_from():
     split = split_by_groups(np.array([0, 0, *range(1, 11)]), ["rare", "rare", *["usual"] * 10], seed=3)
     assert {0, 1} <= set(split.train.tolist())
     assert len(split.test) == 2
+
+
+def test_types_of_one_or_two_queries_are_tested_together():
+    split = split_by_groups(np.arange(100), [str(row // 2) for row in range(100)], seed=0)
+    assert len(split.test) == 20
 
 
 def test_a_large_group_does_not_fill_the_test_part():

@@ -41,6 +41,9 @@ def double(source: str | None, argument: int = 4) -> int:
         "```python\ndef add(a, b):\n    return a + b\ndef twice(x):\n    return add(x, x)\nprint(input())\n```",
         "```python\ndef half(x):\n    return x / 2\ndef double(x):\n    return 2 * x\n```",
         "```python\ndef main():\n    pass\ndef twice(x, by=2):\n    return by * x\nresult = twice(undefined)\n```",
+        "```python\nT = []\nfor n in range(3):\n    T.append(n)\ndef f(x):\n    return T[2] * x\n```",
+        "```python\ndef two():\n    return 2\nCACHE = two()\ndef twice(x):\n    return CACHE * x\nx = twice(y)\n```",
+        "```python\ntry:\n    import nowhere\nexcept ImportError:\n    TWO = 2\ndef twice(x):\n    return TWO * x\n```",
         "```python\nTWO = 2\ndef twice(x):\n    return TWO * x\nassert twice(1) == 3\n```",
     ],
 )
@@ -79,8 +82,9 @@ def test_replies_are_run_against_all_tests_and_verdicts_are_kept(tmp_path):
         for worker, reply in REPLIES.items()
     ]
     table = table_of("t", [*outcomes, TableOutcome("", "Another.", "right", 1.0, reply="")])
-    tasks = matching_tasks(table, [task()])
-    assert list(tasks) == [0]
+    tasks, ambiguous = matching_tasks(table, [task()])
+    assert (list(tasks), ambiguous) == ([0], 0)
+    assert matching_tasks(table, [task(), task().model_copy(update={"test": TESTS + "\n"})]) == ({}, 1)
     with Sandbox(workers=1, strictness="auto") as sandbox:
         found = run_replies(table, tasks, sandbox, tmp_path)
     np.testing.assert_array_equal(found.table.score, [[1, 0, 0, 0]])

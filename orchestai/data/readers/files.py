@@ -12,7 +12,7 @@ from orchestai.errors import UserError
 
 
 def files(path: Path, *patterns: str) -> list[Path]:
-    """The file itself, or the files of a folder that fit one of the patterns, as they are or with gzip (.gz), by name.
+    """The file itself, or the files of a folder that fit one of the patterns, by name; JSON also with gzip (.gz).
 
     What this program writes beside its training files (.meta.json, .run.json) is left out of a folder.
 
@@ -21,11 +21,15 @@ def files(path: Path, *patterns: str) -> list[Path]:
     """
     found = [path]
     if path.is_dir():
-        fits = {file for pattern in patterns for end in ("", ".gz") for file in path.glob(pattern + end)}
+        fits = {file for pattern in patterns for end in _ends(pattern) for file in path.glob(pattern + end)}
         found = sorted(file for file in fits if not file.name.endswith((".meta.json", ".run.json")))
     if not found or not found[0].exists():
         raise UserError(f"{path}: no such file, or a folder without any of {', '.join(patterns)}")
     return found
+
+
+def _ends(pattern: str) -> tuple[str, ...]:
+    return ("", ".gz") if pattern.endswith((".json", ".jsonl")) else ("",)
 
 
 def load(file: Path) -> Any:

@@ -45,7 +45,7 @@ def _read(path: Path, *, in_words: bool) -> Iterator[ReadPlan]:
 
 def _table(file: Path) -> list[dict[str, Any]]:
     try:
-        with file.open(newline="", encoding="utf-8") as lines:
+        with file.open(newline="", encoding="utf-8-sig") as lines:
             table = csv.DictReader(lines)
             rows = list(table)
     except (OSError, ValueError, csv.Error) as error:

@@ -11,13 +11,10 @@ import hashlib
 import re
 from collections.abc import Sequence
 
+from orchestai.ordinals import ORDINALS
+
 REFERENCE = re.compile(r"#(\d+)")
-_PAIR = re.compile(r"(?:both\s+)?#(\d+)\s*(?:,\s*and|,|and|or)\s*#(\d+)")
-_ORDINALS = (
-    *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
-    *("eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth"),
-    *("nineteenth", "twentieth"),
-)
+_PAIR = re.compile(r"(?:both\s+)?#(\d+)\s*(?:,\s*and|,|and)\s*#(\d+)")
 _ARTICLES = frozenset({"the", "a", "an", "different", "distinct"})
 _QUESTIONS = frozenset(
     (
@@ -74,9 +71,9 @@ def _wording(k: int, number: int, names: _Names, key: tuple[object, ...]) -> str
     if kind == "pronoun":
         forms = _MANY if head is not None and head.endswith("s") else _ONE
         return _one_of([form for form in forms if head or "{head}" not in form], *key).format(head=head)
-    forms = (*_BY_NUMBER, *(_BY_ORDINAL if k <= len(_ORDINALS) else ()))
+    forms = (*_BY_NUMBER, *(_BY_ORDINAL if k <= len(ORDINALS) else ()))
     forms += (*(_JUST_BEFORE if before else ()), *(_WITH_NAME if head else ()))
-    return _one_of(forms, *key).format(k=k, head=head, nth=_ORDINALS[min(k, len(_ORDINALS)) - 1])
+    return _one_of(forms, *key).format(k=k, head=head, nth=ORDINALS[min(k, len(ORDINALS)) - 1])
 
 
 class _Names:

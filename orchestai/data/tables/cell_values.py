@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from orchestai.data.tables.outcome_table import TableOutcome, UnusableOutcomeError
@@ -27,6 +27,20 @@ def number(value: Any, name: str) -> float | None:
     except ValueError:
         raise UnusableOutcomeError(f"{name} is no number") from None
     return None if math.isnan(found) else found
+
+
+def measures(cells: Mapping[str, Any]) -> dict[str, Any]:
+    """What the cells say of an outcome beside its score, by field, with the names of those that are no numbers.
+
+    A score is not lost because its cost cannot be read.
+    """
+    found: dict[str, Any] = {"unread": ()}
+    for name, value in cells.items():
+        try:
+            found[name] = number(value, name)
+        except UnusableOutcomeError:
+            found["unread"] += (name,)
+    return found
 
 
 def text(value: Any) -> str:

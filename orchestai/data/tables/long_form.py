@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from orchestai.data.readers.files import files
-from orchestai.data.tables.cell_values import number, outcomes_of, text
+from orchestai.data.tables.cell_values import measures, number, outcomes_of, text
 from orchestai.data.tables.outcome_table import TableOutcome, UnusableOutcomeError
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
@@ -100,10 +100,8 @@ def outcome(where: str, row: Mapping[str, Any], named: Columns) -> TableOutcome:
         score=number(cells["score"], "score"),
         id=text(cells.get("id")),
         task_type=text(cells.get("task_type")),
-        cost_usd=number(cells.get("cost_usd"), "cost_usd"),
-        latency_s=number(cells.get("latency_s"), "latency_s"),
-        tokens=number(cells.get("tokens"), "tokens"),
         reply=None if cells.get("reply") is None else text(cells["reply"]),
+        **measures({name: cells.get(name) for name in ("cost_usd", "latency_s", "tokens")}),
     )
 
 

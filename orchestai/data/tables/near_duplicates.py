@@ -18,7 +18,11 @@ from orchestai.data.tables.shared_wording import shared_lines, without_lines
 SIMILAR: Final = 0.5
 """From this weighted Jaccard similarity on, two texts are near-duplicates."""
 _SHINGLE_WORDS = 3
-_WORD = re.compile(r"\w+")
+_UNSPACED = (
+    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+"""Thai, Lao, Burmese, Khmer, Japanese and Chinese, which set no space between words: each character counts as one."""
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
 
 
 def near_duplicate_groups(texts: Sequence[str], threshold: float = SIMILAR) -> Rows:

@@ -39,6 +39,7 @@ class TableOutcome:
         latency_s: in seconds.
         tokens: that were generated.
         reply: what the worker wrote.
+        unread: names of measures that the source has, but not as numbers.
     """
 
     where: str
@@ -51,10 +52,13 @@ class TableOutcome:
     latency_s: float | None = None
     tokens: float | None = None
     reply: str | None = None
+    unread: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.query.strip():
             raise UnusableOutcomeError("a query without words")
+        if any("\ud800" <= character <= "\udfff" for character in self.query):
+            raise UnusableOutcomeError("a query with half of a surrogate pair, which is no character")
         if not self.worker.strip():
             raise UnusableOutcomeError("no worker")
         if self.score is not None and not 0 <= self.score <= 1:
@@ -167,6 +171,8 @@ class OutcomeTable:
 def table_of(source: str, records: Iterable[TableOutcome | UnusableOutcomeError]) -> OutcomeTable:
     """The table of outcomes in any order; queries and workers stand in the order in which they first occur.
 
+    Of several outcomes of one worker on one query the first that has a score counts.
+
     Raises:
         UserError: there is no outcome with a score, or two texts have the same id.
     """
@@ -179,6 +185,7 @@ def table_of(source: str, records: Iterable[TableOutcome | UnusableOutcomeError]
         if isinstance(record, UnusableOutcomeError):
             unusable[str(record)] += 1
             continue
+        unusable.update(f"{name} is no number, so that it is missing" for name in record.unread)
         key = record.id or _content_id(record)
         row = rows.setdefault(key, len(rows))
         if row == len(first):
@@ -191,7 +198,8 @@ def table_of(source: str, records: Iterable[TableOutcome | UnusableOutcomeError]
         cell = row, columns.setdefault(record.worker, len(columns))
         if cell in cells:
             unusable[_TWICE] += 1
-        cells.setdefault(cell, record)
+        if cell not in cells or (cells[cell].score is None and record.score is not None):
+            cells[cell] = record
     if all(record.score is None for record in cells.values()):
         reasons = "; ".join(f"{count} x {reason}" for reason, count in unusable.most_common())
         raise UserError(f"{source}: no outcome with a score{f' ({reasons})' if reasons else ''}")

@@ -12,6 +12,8 @@ from orchestai.data.tables.outcome_table import TableOutcome, UnusableOutcomeErr
 from orchestai.errors import UserError
 from orchestai.tasks.table_files import read_table
 
+_OTHER_COLUMNS = frozenset({"prompt", "id", "task_type", "subject", ""})
+
 
 def read(path: Path) -> Iterator[TableOutcome | UnusableOutcomeError]:
     """Rows of a file, or of all such files of a folder.
@@ -28,11 +30,16 @@ def read(path: Path) -> Iterator[TableOutcome | UnusableOutcomeError]:
 def _cells(where: str, row: Mapping[str, Any], subject: str) -> Iterator[tuple[Any, ...]]:
     scores = row.get("score")
     if not isinstance(scores, dict):
-        scores = {column: value for column, value in row.items() if column not in ("prompt", "")}
+        scores = {column: value for column, value in row.items() if not _no_model(column)}
     if "prompt" not in row or not scores:
         raise UserError(f"{where}: not a row of RouteLLM, which has `prompt` and a column or a `score` per model")
-    task_type = row.get("task_type", subject)
+    task_type = row.get("task_type", row.get("subject", subject))
     return ((where, row, task_type, worker, score) for worker, score in scores.items())
+
+
+def _no_model(column: str) -> bool:
+    """Whether it is about the query, or what pandas calls a column of row numbers."""
+    return column in _OTHER_COLUMNS or column.startswith("Unnamed")
 
 
 def _outcome(where: str, row: Mapping[str, Any], task_type: Any, worker: str, score: Any) -> TableOutcome:

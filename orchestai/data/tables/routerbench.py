@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestai.data.readers.files import files
-from orchestai.data.tables.cell_values import number, outcomes_of, printed_list, text
+from orchestai.data.tables.cell_values import measures, number, outcomes_of, printed_list, text
 from orchestai.data.tables.outcome_table import TableOutcome, UnusableOutcomeError
 from orchestai.errors import UserError
 from orchestai.tasks.table_files import read_table
@@ -55,6 +55,6 @@ def _outcome(
         task_type=text(task_type),
         worker=worker,
         score=number(score, "score"),
-        cost_usd=number(cost, "cost_usd"),
         reply=None if reply is None else printed_list(reply),
+        **measures({"cost_usd": cost}),
     )

@@ -8,12 +8,12 @@ from typing import Final
 
 SHARED: Final = 0.02
 """A line is shared wording where more than this share of all queries have it ..."""
-_FEWEST = 10
-"""... and more than so many."""
+_FEWEST = 50
+"""... and more than so many: fewer may be questions about one passage."""
 
 
 def shared_lines(texts: Sequence[str]) -> frozenset[str]:
-    """The lines, without space around them, that more than 2 % of the texts (and more than ten) have."""
+    """The lines, without space around them, that more than 2 % of the texts (and more than fifty) have."""
     counts = Counter(line for text in texts for line in {line.strip() for line in text.splitlines()})
     limit = max(_FEWEST, SHARED * len(texts))
     return frozenset(line for line, count in counts.items() if line and count > limit)

@@ -27,7 +27,8 @@ def split_by_groups(
 ) -> TableSplit:
     """Draw whole groups into the test part until it has its share of every task type's rows, up to one group's size.
 
-    A group counts as of the type of most of its rows. A type of which a single group exists stays in the training part.
+    A group counts as of the type of most of its rows. Types so small that none of their rows would be tested count as
+    one. A type of which a single group exists stays in the training part.
 
     Args:
         groups: (queries,) the number of each query's group.
@@ -48,7 +49,9 @@ def split_by_groups(
         of_type.setdefault(task_type, []).append(rows)
     rng = np.random.default_rng(seed)
     test: list[int] = []
-    for _, own in sorted(of_type.items()):
+    small = {name for name, own in of_type.items() if test_share * sum(map(len, own)) < 0.5}
+    pooled = [rows for name in sorted(small) for rows in of_type[name]]
+    for own in [*(of_type[name] for name in sorted(of_type.keys() - small)), pooled]:
         wanted = test_share * sum(map(len, own))
         drawn = 0
         for place in rng.permutation(len(own)) if len(own) > 1 else ():

@@ -11,7 +11,7 @@ from orchestai.evaluation.tables.baselines import TASK_PRIOR
 from orchestai.evaluation.tables.router_metrics import COST
 from orchestai.evaluation.tables.table_evaluation import TableEvaluation
 
-_COLUMNS = ("success", COST, "aiq", "hypervolume", "apgr", "cpt_50", "cpt_80")
+_COLUMNS = ("success", COST, "aiq", "apgr", "cpt_50", "cpt_80")
 _MAIN = ("aiq", "apgr")
 """Metrics whose differences are given."""
 
@@ -48,27 +48,24 @@ def to_dict(evaluation: TableEvaluation) -> dict[str, Any]:
 
 
 def to_table(evaluation: TableEvaluation) -> Table:
-    """A row per router; the main metric with its interval, and with its paired difference to the task prior."""
+    """A row per router, and the main metric's paired difference to the task prior; readable in 80 columns."""
     columns = [column for column in _COLUMNS if evaluation.routers(column)]
     main = next((metric for metric in _MAIN if evaluation.routers(metric)), "")
     printed = Table(title=f"{evaluation.table.source}: {len(evaluation.table)} queries, test parts of 20 %")
-    printed.add_column("router", no_wrap=True)
+    printed.add_column("router", overflow="fold")
     for column in (*columns, f"{main} - {TASK_PRIOR}") if main else columns:
-        printed.add_column(column, justify="right")
+        printed.add_column(column, justify="right", no_wrap=True)
     for router in evaluation.routers("success"):
-        cells = [_cell(evaluation, column, router, interval=column == main) for column in columns]
+        cells = [_cell(evaluation, column, router) for column in columns]
         if {router, TASK_PRIOR} <= set(evaluation.routers(main)) and router != TASK_PRIOR:
-            cells.append(_written(evaluation.difference(main, router, TASK_PRIOR), "+"))
+            cells.append(_written(evaluation.difference(main, router, TASK_PRIOR)))
         printed.add_row(router, *cells)
     return printed
 
 
-def _cell(evaluation: TableEvaluation, metric: str, router: str, *, interval: bool) -> str:
-    if (metric, router) not in evaluation.metrics:
-        return ""
-    found = evaluation.interval(metric, router)
-    return _written(found, "") if interval else f"{found.mean:.3f}"
+def _cell(evaluation: TableEvaluation, metric: str, router: str) -> str:
+    return f"{evaluation.interval(metric, router).mean:.3f}" if (metric, router) in evaluation.metrics else ""
 
 
-def _written(interval: Interval, sign: str) -> str:
-    return f"{interval.mean:{sign}.4f} [{interval.low:{sign}.4f}, {interval.high:{sign}.4f}]"
+def _written(interval: Interval) -> str:
+    return f"{interval.mean:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"

@@ -8,13 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from orchestai.ordinals import ORDINALS
 from orchestai.planner.slots.encoder import TextEncoder
 
-_ORDINALS = (
-    *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
-    *("eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth"),
-    *("nineteenth", "twentieth"),
-)
 _NO_TOKEN = -1
 
 
@@ -61,7 +57,7 @@ class References(nn.Module):
 def _numbers(text_encoder: TextEncoder, count: int) -> Tensor:
     """(count, 2) the tokens of each number as a figure and as an ordinal; `_NO_TOKEN` where it is no single one."""
     figures = [str(number) for number in range(1, count + 1)]
-    spelled = zip_longest(figures, _ORDINALS[:count], fillvalue="")
+    spelled = zip_longest(figures, ORDINALS[:count], fillvalue="")
     single = [[_only(text_encoder.token_ids(word)) for word in words] for words in spelled]
     return torch.tensor(single)
 

@@ -48,14 +48,17 @@ class ProgramReplies:
         return float(self.table.score[right].mean()), float(1 - self.table.score[wrong].mean())
 
 
-def matching_tasks(table: OutcomeTable, tasks: Sequence[Task]) -> dict[int, Task]:
+def matching_tasks(table: OutcomeTable, tasks: Sequence[Task]) -> tuple[dict[int, Task], int]:
     """Row -> the task whose instruction begins with the row's text and goes on in another line, or ends there.
 
-    Rows without such a task are left out.
+    Rows without such a task are left out, and rows with several of different tests, whose number is given.
     """
-    by_beginning = {task.instruct_prompt.split("\n")[0].strip(): task for task in reversed(tasks)}
-    found = {row: by_beginning.get(text.strip()) for row, text in enumerate(table.texts)}
-    return {row: task for row, task in found.items() if task is not None}
+    by_beginning: dict[str, list[Task]] = {}
+    for task in tasks:
+        by_beginning.setdefault(task.instruct_prompt.split("\n")[0].strip(), []).append(task)
+    found = {row: by_beginning.get(text.strip(), []) for row, text in enumerate(table.texts)}
+    clear = {row: own[0] for row, own in found.items() if len({task.test for task in own}) == 1}
+    return clear, sum(len(own) > 0 for own in found.values()) - len(clear)
 
 
 def run_replies(

@@ -11,6 +11,8 @@ from orchestai.tasks.source_code import names, parse
 
 _TAGGED = re.compile(r"\[PYTHON\](.*?)(?:\[/PYTHON\]|\Z)", re.DOTALL)
 """How Code Llama marks programs."""
+_DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_IMPORTS = ast.Import | ast.ImportFrom
 _BEGINS = re.compile(r"^(?:def|class|import|from|@)\b", re.MULTILINE)
 
 
@@ -18,7 +20,8 @@ def reply_program(reply: str, entry_point: str, arity: int) -> str | None:
     """Source that defines `entry_point`: the reply's own function of that name, or else the likeliest under that name.
 
     The likeliest takes `arity` arguments and serves no other function, in this order; of equally likely ones it is the
-    first. Statements that only call something, such as examples of use, are left out. None where no function is found.
+    first. Statements that change nothing which its definitions read, such as examples of use, are left out. None where
+    no function is found.
     """
     source = _source(reply.replace("\r\n", "\n"))
     if source is None:
@@ -27,8 +30,7 @@ def reply_program(reply: str, entry_point: str, arity: int) -> str | None:
     defined = [node for node in body if isinstance(node, ast.FunctionDef)]
     if not defined:
         return None
-    kept = [node for node in body if not _only_calls(node, {node.name for node in defined})]
-    program = "\n".join(ast.unparse(node) for node in kept) + "\n"
+    program = "\n".join(ast.unparse(node) for node in _without_examples(body)) + "\n"
     chosen = max(defined, key=lambda node: _likelihood(node, defined, entry_point, arity)).name
     return program if chosen == entry_point else f"{program}\n{entry_point} = {chosen}\n"
 
@@ -48,11 +50,40 @@ def _source(reply: str) -> str | None:
     return None
 
 
-def _only_calls(node: ast.stmt, functions: set[str]) -> bool:
-    """Whether a statement defines nothing that the functions need: an expression, a check, a result of theirs."""
-    if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef):
-        return False
-    return not isinstance(node, ast.Assign | ast.AnnAssign) or bool(names([node]) & functions)
+def _without_examples(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Imports and definitions, and the other statements that change a name which those that are kept read."""
+    needed = {name for node in body if isinstance(node, _DEFINITIONS) for name in names([node]) - _bound(node)}
+    needed -= {alias.asname or alias.name for node in body if isinstance(node, _IMPORTS) for alias in node.names}
+    kept = []
+    for node in reversed(body):
+        if not isinstance(node, _DEFINITIONS | _IMPORTS):
+            if isinstance(node, ast.Assert) or "__name__" in names([node]) or not _changed(node) & needed:
+                continue
+            needed |= names([node])
+        kept.append(node)
+    return kept[::-1]
+
+
+def _bound(node: ast.stmt) -> set[str]:
+    """Parameters and variables of a definition's own."""
+    below = list(ast.walk(node))
+    shared = {name for one in below if isinstance(one, ast.Global) for name in one.names}
+    stored = {one.id for one in below if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    return (stored | {one.arg for one in below if isinstance(one, ast.arg)}) - shared
+
+
+def _changed(node: ast.stmt) -> set[str]:
+    """Names that a statement sets, or whose items, attributes or methods it sets or calls."""
+    changed = set()
+    for one in ast.walk(node):
+        target = one.func if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) else one
+        if target is one and not isinstance(getattr(one, "ctx", None), ast.Store):
+            continue
+        while isinstance(target, ast.Attribute | ast.Subscript):
+            target = target.value
+        if isinstance(target, ast.Name):
+            changed.add(target.id)
+    return changed
 
 
 def _likelihood(
