@@ -319,12 +319,14 @@ class PlannerModel(nn.Module):
     @contextmanager
     def without_dropout(self) -> Iterator[None]:
         """Evaluation mode; the present one afterwards."""
-        training = self.training
+        if not self.training:
+            yield
+            return
         self.eval()
         try:
             yield
         finally:
-            self.train(training)
+            self.train()
 
 
 def _distinct(encoded: Sequence[EncodedText]) -> tuple[list[EncodedText], Tensor]:
