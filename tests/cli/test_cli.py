@@ -70,4 +70,4 @@ def test_a_flag_of_the_other_command_is_refused_before_anything_runs(words, caps
 def test_a_shell_can_complete_commands():
     environment = {"_ORCHESTAI_COMPLETE": "complete_bash", "COMP_WORDS": "orchestai evaluate", "COMP_CWORD": "1"}
     done = CliRunner().invoke(app, prog_name="orchestai", env=environment)
-    assert done.stdout.split() == ["evaluate", "evaluate-plans"]
+    assert done.stdout.split() == ["evaluate", "evaluate-plans", "evaluate-table"]
