@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import sys
@@ -17,11 +16,11 @@ from orchestai.config import Config, TasksConfig
 from orchestai.data.prepare_plans import prepare_plans
 from orchestai.data.readers import READERS, find_reader
 from orchestai.data.readers.plan import SourcePlan, SourceStep, UnusablePlanError
-from orchestai.data.readers.reference_wording import worded
 from orchestai.data.readers.tools import tool_lines
 from orchestai.data.training_file import load_training_data
 from orchestai.errors import UserError
 from orchestai.tasks.splits import part_of
+from support.plan_files import only, write
 from support.repository import REPOSITORY
 
 POOL = {"calculator": {"kind": "tool", "tool": "calculator", "card": "Adds."}}
@@ -50,16 +49,6 @@ ASYNCHOW = {
         "3": [{"seconds": 2419200.0}, {"seconds": 2678400.0}],
     },
 }
-
-
-def write(path, content) -> None:
-    text = "".join(json.dumps(c) + "\n" for c in content) if ".jsonl" in path.name else json.dumps(content)
-    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
-
-
-def only(name: str, path) -> SourcePlan:
-    [plan] = READERS[name](path)
-    return plan
 
 
 def test_worfbench(tmp_path):
@@ -166,76 +155,6 @@ def test_asynchow_as_its_own_prompts_have_it_states_every_edge(tmp_path):
     assert plan.source == "asynchow_stated"
     assert len(plan.remarks) == 2
     assert all(str(a) in said and "3" in said for a, said in zip((1, 2), sorted(plan.remarks), strict=True))
-
-
-BREAK = {
-    "question_id": "ATIS_7",
-    "question_text": "which flights from denver are cheaper than those from boston ",
-    "decomposition": "return flights ;return #1 from  denver ;return price of #2 ;return #1 where #3 is low",
-    "operators": "[]",
-}
-
-
-@pytest.mark.parametrize("name", ["qdmr.jsonl.gz", "QDMR/dev.csv"])
-def test_break_as_it_is_published_and_as_json_lines(tmp_path, name):
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    if name.endswith(".csv"):
-        with (tmp_path / name).open("w", newline="") as file:
-            table = csv.DictWriter(file, list(BREAK))
-            table.writeheader()
-            table.writerow(BREAK)
-    else:
-        write(tmp_path / name, [BREAK])
-    plan = only("break", tmp_path)
-    assert (plan.id, plan.source, plan.licence) == ("ATIS_7", "break", "MIT")
-    assert plan.task == "which flights from denver are cheaper than those from boston"
-    assert [s.words for s in plan.steps][1] == "return #1 from denver"
-    assert plan.edges == {("1", "2"), ("2", "3"), ("1", "4"), ("3", "4")}
-
-
-@pytest.mark.parametrize(
-    ("decomposition", "reason"), [("return #2 ;return #1", "cycle"), ("return #3 ;return #1", "does not exist")]
-)
-def test_breaks_high_level_plans_are_a_source_and_odd_ones_are_said(tmp_path, decomposition, reason):
-    write(tmp_path / "high_level.jsonl", [BREAK, {**BREAK, "decomposition": decomposition}])
-    plan, odd = READERS["break"](tmp_path)
-    assert plan.source == "break_high_level"
-    assert reason in str(odd)
-
-
-def test_a_table_of_something_else_is_not_of_break(tmp_path):
-    (tmp_path / "words.csv").write_text("source,allowed_tokens\na,b\n")
-    with pytest.raises(UserError, match="question_id"):
-        list(READERS["break"](tmp_path))
-
-
-def test_references_in_words_have_the_same_edges_and_are_the_same_each_time(tmp_path):
-    """In 200 plans, steps differ in wording and in nothing else; no reference is left as it was."""
-    write(tmp_path / "qdmr.jsonl", [{**BREAK, "question_id": f"ATIS_{i}"} for i in range(200)])
-    plans = list(READERS["break-worded"](tmp_path))
-    assert plans == list(READERS["break-worded"](tmp_path))
-    assert {p.source for p in plans} == {"break_worded"}
-    assert {p.edges for p in plans} == {frozenset({("1", "2"), ("2", "3"), ("1", "4"), ("3", "4")})}
-    steps = [[step.words for step in plan.steps] for plan in plans]
-    assert not any("#" in words for one in steps for words in one)
-    assert {one[0] for one in steps} == {"return flights"}
-    assert all(one[1].startswith("return ") and one[1].endswith(" from denver") for one in steps)
-    prices = {one[2].removeprefix("return price of ") for one in steps}
-    assert {"those", "the flights from denver", "step 2", "the second result", "the previous result"} <= prices
-
-
-def test_a_name_is_taken_only_where_it_says_one_step():
-    """Two steps could be "the flights", one is "the price", and "both" are the two right before."""
-    steps = ["return flights", "return #1 to boston", "return price of #2", "return #1 where #3 is 5", "return #2, #4"]
-    said = [worded(steps, str(i)) for i in range(300)]
-    thirds = {one[2].removeprefix("return price of ") for one in said}
-    assert "the flights to boston" in thirds
-    assert "the flights" not in thirds
-    assert any("where the price is 5" in one[3] for one in said)
-    assert not any(both in one[4] for one in said for both in ("both", "the two", "these two"))
-    pairs = {worded(["return a", "return b", "return sum of #1 and #2"], str(i))[2] for i in range(100)}
-    assert "return sum of both" in pairs
-    assert worded(["return #7"], "x") == ["return #7"]
 
 
 def test_langgraph(tmp_path):
