@@ -62,7 +62,7 @@ class TableEvaluation:
         known = np.isfinite(table.score) & (np.isfinite(table.cost_usd) if table.priced else True)
         shares = dict(zip(table.workers, known.mean(axis=0).tolist(), strict=True))
         notes = [f"no outcome of {worker} can be used" for worker, share in shares.items() if share == 0]
-        if sparse := [f"{worker} {share:.0%}" for worker, share in shares.items() if 0 < share < 1]:
+        if sparse := [f"{worker} {share:.0%}" for worker, share in shares.items() if 0 < share < 0.99]:
             notes.append(
                 f"workers were measured on different queries ({', '.join(sparse)} of them), so that their means, "
                 f"{COIN_FLIPS} and the bounds of aiq compare different queries"
