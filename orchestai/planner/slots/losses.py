@@ -103,7 +103,7 @@ def boundary_cross_entropy(outputs: PlannerOutputs, spans: Tensor, steps: Tensor
     wanted = at.amax(1).transpose(1, 2).to(logits.dtype)
     wrong = F.binary_cross_entropy_with_logits(logits, wanted, reduction="none").sum(-1)
     counted = (offsets[..., 1] > 0) & known[:, None]
-    return (wrong * counted).sum() / steps.sum()
+    return (wrong * counted).sum() / (steps & known[:, None]).sum().clamp(min=1)
 
 
 def choices(outputs: PlannerOutputs, targets: PlanTargets) -> dict[str, tuple[Tensor, Tensor]]:

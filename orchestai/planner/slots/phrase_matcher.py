@@ -13,6 +13,7 @@ _LONGEST = 4
 _SCALE = 8.0
 """Cosines differ by little; scaled, they matter from the start."""
 _NOWHERE = -1.0
+"""Below the cosine of any two phrases; what no phrase speaks of, and whoever has no rival, counts 0 instead."""
 
 
 class PhraseMatcher(nn.Module):
@@ -45,11 +46,13 @@ class PhraseMatcher(nn.Module):
         """
         steps = F.normalize(self.spoken_of(_mean(inside, meanings)), dim=-1)
         fit = [steps @ phrases.transpose(1, 2) for phrases in _phrases(meanings)]
-        fits = torch.stack([_best(one, place) for place in near for one in fit], -1)
+        fits = torch.stack([_best(one, _whole(place, k)) for place in near for k, one in enumerate(fit, 1)], -1)
         apart = exists[:, :, None] & ~torch.eye(steps.shape[1], dtype=torch.bool, device=steps.device)
         best = fits.masked_fill(~apart[..., None], _NOWHERE).topk(min(2, fits.shape[1]), dim=1).values
         rival = torch.where(fits == best[:, :1], best[:, -1:], best[:, :1])
-        features: Tensor = self.fits(_SCALE * torch.cat([fits, fits - rival], -1))
+        spoken = fits > _NOWHERE
+        lead = torch.where(spoken & (rival > _NOWHERE), fits - rival, 0.0)
+        features: Tensor = self.fits(_SCALE * torch.cat([fits.where(spoken, 0.0), lead], -1))
         return features
 
 
@@ -58,6 +61,13 @@ def _phrases(meanings: Tensor) -> list[Tensor]:
     sums = F.pad(meanings.cumsum(1), (0, 0, _LONGEST, 0))
     ends = sums[:, _LONGEST:]
     return [F.normalize(ends - sums[:, _LONGEST - length : -length], dim=-1) for length in range(1, _LONGEST + 1)]
+
+
+def _whole(near: Tensor, length: int) -> Tensor:
+    """(b, n, t) bool: where phrases of that length end all of whose tokens are near."""
+    missing = F.pad(~near, (length - 1, 0), value=True).cumsum(-1)
+    before = F.pad(missing, (1, 0))[..., : near.shape[-1]]
+    return missing[..., length - 1 :] == before
 
 
 def _best(fit: Tensor, near: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from orchestai.types import Scores
 
 def score(
     structure: StructureLogits | None,
-    selection: SelectionLogits,
+    selection: SelectionLogits | None,
     given: DecisionBatch,
     explored: Tensor,
     temperature: float,
@@ -23,7 +23,7 @@ def score(
     """Scores of the decisions that the logits were computed along.
 
     Args:
-        structure: None where no decision about steps and edges is scored.
+        structure: None where no decision about steps and edges is scored; selection: None where none about workers is.
         explored: (b, slots) bool; the decisions that are scored.
     """
     rows, n = given.workers.shape
