@@ -44,20 +44,22 @@ class StructureLogits:
     state_values: Tensor
     plan_value: Tensor
 
+    def __getitem__(self, rows: Tensor) -> StructureLogits:
+        return StructureLogits(*(getattr(self, field.name)[rows] for field in fields(self)))
+
 
 @dataclass(frozen=True, eq=False)
 class Structure:
     """Steps and edges of b plans of at most n steps, before anybody is chosen to do them.
 
     Attributes:
-        lengths: (b,); spans: (b, n, 2); types: (b, n); edges: (b, n, n) bool; edge_logits: (b, n, n).
+        lengths: (b,); spans: (b, n, 2); types: (b, n); edges: (b, n, n) bool.
     """
 
     lengths: Tensor
     spans: Tensor
     types: Tensor
     edges: Tensor
-    edge_logits: Tensor
 
     def __getitem__(self, rows: Tensor) -> Structure:
         return Structure(*(getattr(self, field.name)[rows] for field in fields(self)))
@@ -97,69 +99,94 @@ class StructureDecoder(nn.Module):
         chosen = self._chosen(content, given.types)
         all_states = self._states(chosen, end, memory)[:, : self.layout.max_subtasks]
         states = all_states[:, :n]
-        steps = self._steps(states, chosen)
-        exists = given.steps[..., None]
-        before = _before_spans(given.spans, given.steps, memory)
         free = self.free(given.spans, given.steps, memory)
         possible = free.any(-1) | F.pad(given.steps, (0, 1))
         boundaries = self.boundaries(memory.tokens)
-        go_on = self.go_on(all_states)[..., 0] + self.boundaries.more(boundaries, free[:, : all_states.shape[1]])
+        go_on = self._go_on(all_states, boundaries, free[:, : all_states.shape[1]])
         free = free[:, :n] | memory.inside(given.spans)
         return StructureLogits(
             go_on=_possible(go_on, possible[:, : all_states.shape[1]]),
             start=self._start(states, _previous(end)[:, :n], memory, free) + boundaries[:, None, :, 0],
             end=self.pointer.end(states, memory.tokens, free, start) + boundaries[:, None, :, 1],
             types=self.kind(content),
-            edges=self.edges(steps, content, given.steps, memory, before, memory.inside(given.spans)),
-            parent_counts=self.parent_count(steps),
-            steps=steps,
             boundaries=boundaries,
-            state_values=self.state_value(all_states),
-            plan_value=self.plan_value((steps * exists).sum(1) / exists.sum(1))[..., 0],
+            **self._whole(all_states, content, chosen, given.spans, given.steps, memory),
         )
 
-    def decode(self, memory: InstructionMemory, chooser: Chooser, *, stops: bool = True) -> Structure:
-        """Decide steps and edges. Without `stops` every plan has `max_subtasks` steps."""
+    def decode(
+        self, memory: InstructionMemory, chooser: Chooser, *, stops: bool = True
+    ) -> tuple[Structure, StructureLogits]:
+        """Decide steps and edges; also gives the logits by which that was done, as `forward` would along them.
+
+        Without `stops` every plan has `max_subtasks` steps.
+        """
         rows, device, slot = len(memory.mask), memory.mask.device, self.layout.slot
         going = torch.ones(rows, dtype=torch.bool, device=device)
         lengths = torch.zeros(rows, dtype=torch.long, device=device)
         spans = torch.zeros(rows, 0, 2, dtype=torch.long, device=device)
         chosen = memory.tokens.new_zeros(rows, 0, memory.tokens.shape[-1])
         boundaries = self.boundaries(memory.tokens)
-        columns: tuple[list[Tensor], ...] = ([], [], [])
+        states: list[Tensor] = []
+        stopping: list[Tensor] = []
+        columns: tuple[list[Tensor], ...] = ([], [], [], [], [])
         for i in range(self.layout.max_subtasks):
             state = self._states(chosen, spans[..., 1], memory)[:, -1:]
             exists = torch.arange(i, device=device) < lengths[:, None]
             free = self.free(spans, exists, memory)[:, -1:]
+            go_on = _possible(self._go_on(state, boundaries, free), free.any(-1))
+            states.append(state)
+            stopping.append(go_on)
             if i and stops:
-                go_on = self.go_on(state)[..., 0] + self.boundaries.more(boundaries, free)
-                go_on = _possible(go_on, free.any(-1))
                 going = going & chooser.flip("stop", slot(i, 0), go_on[:, 0])
                 if not going.any():
                     break
             lengths = lengths + going
-            logits = self._start(state, _previous(spans[..., 1])[:, -1:], memory, free) + boundaries[:, None, :, 0]
-            start = chooser.choose("span", slot(i, 1), logits[:, 0])[:, None]
-            logits = self.pointer.end(state, memory.tokens, free, start) + boundaries[:, None, :, 1]
-            end = chooser.choose("span", slot(i, 2), logits[:, 0])[:, None]
+            starts = self._start(state, _previous(spans[..., 1])[:, -1:], memory, free) + boundaries[:, None, :, 0]
+            start = chooser.choose("span", slot(i, 1), starts[:, 0])[:, None]
+            ends = self.pointer.end(state, memory.tokens, free, start) + boundaries[:, None, :, 1]
+            end = chooser.choose("span", slot(i, 2), ends[:, 0])[:, None]
             span = torch.stack([start, end], -1)
             content = self._content(span, memory)
-            kind = chooser.choose("type", slot(i, 3), self.kind(content)[:, 0])[:, None]
+            types = self.kind(content)
+            kind = chooser.choose("type", slot(i, 3), types[:, 0])[:, None]
             chosen = torch.cat([chosen, self._chosen(content, kind)], 1)
             spans = torch.cat([spans, span], 1)
-            for column, value in zip(columns, (state, content, kind), strict=True):
+            for column, value in zip(columns, (content, kind, starts, ends, types), strict=True):
                 column.append(value)
-        states, contents, types = (torch.cat(column, 1) for column in columns)
+        content, kind, starts, ends, types = (torch.cat(column, 1) for column in columns)
         exists = torch.arange(spans.shape[1], device=device) < lengths[:, None]
-        before = _before_spans(spans, exists, memory)
-        steps = self._steps(states, chosen)
-        logits = self.edges(steps, contents, exists, memory, before, memory.inside(spans))
-        edges = chooser.flip_pairs(logits, likeliest_edges(logits, self.parent_count(steps), exists))
-        return Structure(lengths, spans, types, edges, logits)
+        logits = StructureLogits(
+            go_on=torch.cat(stopping, 1),
+            start=starts,
+            end=ends,
+            types=types,
+            boundaries=boundaries,
+            **self._whole(torch.cat(states, 1), content, chosen, spans, exists, memory),
+        )
+        edges = chooser.flip_pairs(logits.edges, likeliest_edges(logits.edges, logits.parent_counts, exists))
+        return Structure(lengths, spans, kind, edges), logits
 
     def types(self, spans: Tensor, memory: InstructionMemory) -> Tensor:
         """(b, n, T) logits of the types of steps with (b, n, 2) first and last tokens, whatever stands before them."""
         return self.kind(self._content(spans, memory))
+
+    def _whole(
+        self, states: Tensor, content: Tensor, chosen: Tensor, spans: Tensor, exists: Tensor, memory: InstructionMemory
+    ) -> dict[str, Tensor]:
+        """What `StructureLogits` has beside the choices of single steps, given (b, m, d) states before n steps."""
+        steps = self._steps(states[:, : spans.shape[1]], chosen)
+        before = _before_spans(spans, exists, memory)
+        present = exists[..., None]
+        return {
+            "edges": self.edges(steps, content, exists, memory, before, memory.inside(spans)),
+            "parent_counts": self.parent_count(steps),
+            "steps": steps,
+            "state_values": self.state_value(states),
+            "plan_value": self.plan_value((steps * present).sum(1) / present.sum(1))[..., 0],
+        }
+
+    def _go_on(self, states: Tensor, boundaries: Tensor, free: Tensor) -> Tensor:
+        return self.go_on(states)[..., 0] + self.boundaries.more(boundaries, free)
 
     def _states(self, chosen: Tensor, ends: Tensor, memory: InstructionMemory) -> Tensor:
         """(b, k + 1, d) states before steps 0 .. k, given (b, k, d) what was chosen and (b, k) where its words end."""

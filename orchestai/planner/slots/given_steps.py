@@ -71,7 +71,6 @@ class GivenSteps:
             spans=asked.spans,
             types=planner.decoder.types(asked.spans, memory).argmax(-1),
             edges=best_expected_edges(logits, asked.steps),
-            edge_logits=logits,
         )
         chooser = Chooser(None, len(instructions), planner.decoder.layout, device)
         batch = planner.selector.select(memory, planner.card_features, structure, chooser)

@@ -18,7 +18,7 @@ from orchestai.planner.base import Plan
 from orchestai.planner.slots.confidence import PlanConfidence, sureness
 from orchestai.planner.slots.dag import is_acyclic, repair
 from orchestai.planner.slots.decisions import STRUCTURE, Chooser, DecisionBatch, explored
-from orchestai.planner.slots.decoder import StructureDecoder
+from orchestai.planner.slots.decoder import StructureDecoder, StructureLogits
 from orchestai.planner.slots.edge_predictor import EdgePredictor
 from orchestai.planner.slots.encoder import EncodedText, TextEncoder, UnreadableTextError, open_encoder
 from orchestai.planner.slots.given_steps import GivenSteps
@@ -93,7 +93,7 @@ class PlannerModel(nn.Module):
         else:
             with torch.no_grad():
                 chooser = Chooser(None, len(instructions), self.decoder.layout, memory.mask.device)
-                structure = self.decoder.decode(memory, chooser, stops=False)
+                structure, _ = self.decoder.decode(memory, chooser, stops=False)
                 plans = self.selector.select(memory, self.card_features, structure, chooser)
         logits = self.decoder(memory, plans)
         selection = self.selector(memory, self.card_features, plans)
@@ -228,23 +228,23 @@ class PlannerModel(nn.Module):
         chooser = Chooser(sample, len(encoded), layout, device)
         if sample is not None and sample.explore & STRUCTURE:
             memory = self.read(encoded)
-            structure = self.decoder.decode(memory, chooser)
+            structure, logits = self.decoder.decode(memory, chooser)
         else:
             distinct, place = _distinct(encoded)
             memory = self.read(distinct)
-            structure = self.decoder.decode(memory, Chooser(None, len(distinct), layout, device))[place]
-            memory = memory[place]
+            structure, logits = self.decoder.decode(memory, Chooser(None, len(distinct), layout, device))
+            structure, logits, memory = structure[place], logits[place], memory[place]
         batch = self.selector.select(memory, self.card_features, structure, chooser)
         logp = None
         if sample is None and self.confidence.is_known:
-            chances = self.confidence(self._sureness(memory, batch)).tolist()
-            plans = self.finish(instructions, encoded, batch, structure.edge_logits)
+            chances = self.confidence(self._sureness(logits, memory, batch)).tolist()
+            plans = self.finish(instructions, encoded, batch, logits.edges)
             return [replace(plan, confidence=chance) for plan, chance in zip(plans, chances, strict=True)]
         if sample is not None:
             free = self.decoder.free(batch.spans, batch.steps, memory)
             mask = explored(batch, free, len(self.cards), sample.explore, layout)
             logp = (chooser.logp * mask).cpu()
-        return self.finish(instructions, encoded, batch, structure.edge_logits, logp)
+        return self.finish(instructions, encoded, batch, logits.edges, logp)
 
     @torch.no_grad()
     def sureness(self, instructions: Sequence[str], decisions: Sequence[Decisions]) -> Tensor:
@@ -253,15 +253,15 @@ class PlannerModel(nn.Module):
         with self.without_dropout():
             for instruction, one in zip(instructions, decisions, strict=True):
                 memory = self.read([self.encoder.encode(instruction)])
-                rows.append(self._sureness(memory, DecisionBatch.collate([one], memory.mask.device)))
+                given = DecisionBatch.collate([one], memory.mask.device)
+                rows.append(self._sureness(self.decoder(memory, given), memory, given))
         return torch.cat(rows)
 
-    def _sureness(self, memory: InstructionMemory, given: DecisionBatch) -> Tensor:
+    def _sureness(self, logits: StructureLogits, memory: InstructionMemory, given: DecisionBatch) -> Tensor:
         layout = self.decoder.layout
         free = self.decoder.free(given.spans, given.steps, memory)
         mask = explored(given, free, len(self.cards), frozenset({"stop", "span", "edge"}), layout)
-        logits, selection = self.decoder(memory, given), self.selector(memory, self.card_features, given)
-        return sureness(score(logits, selection, given, mask, 1.0, layout), given.lengths, layout)
+        return sureness(score(logits, None, given, mask, 1.0, layout), given.lengths, layout)
 
     def finish(
         self,

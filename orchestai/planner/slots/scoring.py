@@ -26,13 +26,17 @@ def score(
         structure: None where no decision about steps and edges is scored; selection: None where none about workers is.
         explored: (b, slots) bool; the decisions that are scored.
     """
-    rows, n = given.workers.shape
-    worker = _log_prob(selection.workers, given.workers, temperature)
-    fallback = _log_prob(selection.fallbacks, given.fallbacks, temperature)
-    chosen = [torch.cat([one[..., None], more], -1) for one, more in zip(worker, fallback, strict=True)]
+    rows, n, fallbacks = given.fallbacks.shape
+    if selection is None:
+        chosen = [torch.zeros(rows, n, 1 + fallbacks, device=explored.device)] * 3
+    else:
+        worker = _log_prob(selection.workers, given.workers, temperature)
+        fallback = _log_prob(selection.fallbacks, given.fallbacks, temperature)
+        chosen = [torch.cat([one[..., None], more], -1) for one, more in zip(worker, fallback, strict=True)]
+        chosen.append(selection.values)
     if structure is None:
         nothing = chosen[0].new_zeros(rows, n, 4), chosen[0].new_zeros(rows, n, n)
-        parts = [(nothing[0], more, nothing[1]) for more in (*chosen, selection.values)]
+        parts = [(nothing[0], more, nothing[1]) for more in chosen]
     else:
         going = torch.arange(structure.go_on.shape[1], device=explored.device) < given.lengths[:, None]
         stop = _log_prob_bool(structure.go_on, going, temperature)
@@ -41,7 +45,7 @@ def score(
         kind = _log_prob(structure.types, given.types, temperature)
         edge = _log_prob_bool(structure.edges, given.edges, temperature)
         parts = [(_steps(stop[i], start[i], end[i], kind[i]), chosen[i], edge[i]) for i in (0, 1)]
-        parts.append((structure.state_values, selection.values, structure.plan_value[:, None, None].expand(-1, n, n)))
+        parts.append((structure.state_values, chosen[2], structure.plan_value[:, None, None].expand(-1, n, n)))
     logp, entropy, value = (_place(*part, layout) * explored for part in parts)
     return Scores(logp=logp, entropy=entropy, value=value, mask=explored, step=layout.step)
 

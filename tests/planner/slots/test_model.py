@@ -71,6 +71,16 @@ def test_scoring_gives_the_log_probabilities_of_sampling(planner, explore, tempe
     assert len({plan.decisions.length for plan in plans}) > 1 or "stop" not in explore
 
 
+def test_confidence_while_planning_is_that_of_the_decisions_afterwards(planner):
+    """It is read off the logits that the plan was decoded by, where training computes them along the plan again."""
+    features = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
+    planner.confidence.fit(features, features[:, 0] < 0)
+    tasks = [task("Sort the names, then count the vowels of the first."), task("Reverse it")]
+    plans = planner.plan(tasks)
+    again = planner.sureness([one.instruction for one in tasks], [plan.decisions for plan in plans])
+    torch.testing.assert_close(torch.tensor([plan.confidence for plan in plans]), planner.confidence(again))
+
+
 def test_slots_hold_the_decisions_that_exist(planner):
     """Of a plan of two steps: one decision to go on, one to stop, and per step its own, and four pairs."""
     decisions = Decisions(

@@ -34,7 +34,18 @@ def test_a_phrase_is_of_the_step_that_means_the_same_from_the_start() -> None:
 
 def test_what_stands_elsewhere_does_not_count() -> None:
     nowhere = fits(torch.zeros_like(BEFORE))
-    assert nowhere.unique().tolist() == [-1.0]
+    assert nowhere.unique().tolist() == [0.0]
+
+
+def test_a_phrase_counts_only_if_all_of_its_tokens_are_near() -> None:
+    matcher = PhraseMatcher(WIDTH, out=1, places=1)
+    torch.nn.init.zeros_(matcher.fits.weight)
+    matcher.fits.weight.data[0, 2] = 1 / 8  # three tokens
+    reaching = matcher(MEANINGS, INSIDE, EXISTS, [BEFORE])[0, :, 2, 0]
+    assert reaching.tolist() == [0.0] * 3, "two tokens are near"
+    wider = torch.roll(BEFORE, -1, dims=-1) | BEFORE
+    found = matcher(MEANINGS, INSIDE, EXISTS, [wider])[0, :2, 2, 0]
+    torch.testing.assert_close(found, torch.full((2,), 3**-0.5))
 
 
 def test_a_longer_phrase_is_its_tokens_together() -> None:
@@ -64,8 +75,11 @@ def test_padding_is_no_rival() -> None:
     torch.testing.assert_close(padded, alone)
 
 
-def test_one_step_alone_has_no_rival_and_finite_features() -> None:
-    matcher = PhraseMatcher(WIDTH, out=4, places=1)
-    found = matcher(MEANINGS, INSIDE[:, :1], EXISTS[:, :1], [BEFORE[:, 2:]])
-    assert found.shape == (1, 1, 1, 4)
-    assert found.isfinite().all()
+def test_whoever_has_no_rival_leads_by_nothing() -> None:
+    """Of two steps one alone can be spoken of near the other."""
+    matcher = PhraseMatcher(WIDTH, out=1, places=1)
+    torch.nn.init.zeros_(matcher.fits.weight)
+    matcher.fits.weight.data[0, 4:] = 1 / 8
+    near = BEFORE[:, 1:]
+    assert matcher(MEANINGS, INSIDE[:, :2], EXISTS[:, :2], [near])[0, 0, 1, 0] == 0
+    assert matcher(MEANINGS, INSIDE[:, :1], EXISTS[:, :1], [near[:, 1:]]).tolist() == [[[[0.0]]]]
