@@ -58,6 +58,7 @@ def evaluate_table(
     from orchestai.evaluation.tables.replies.replies_evaluation import evaluate_replies
     from orchestai.evaluation.tables.table_evaluation import evaluate_table as run_evaluation
     from orchestai.evaluation.tables.table_report import to_dict, to_table
+    from orchestai.evaluation.tables.worker_estimate import OURS, estimate
     from orchestai.storage import artifacts
 
     if not run_replies and (cascade or cascade_budget is not None):
@@ -72,11 +73,13 @@ def evaluate_table(
             judged = _run_replies(outcomes, loaded, status.update)
             chains = [one.split(",") for one in cascade or []]
             budget = {} if cascade_budget is None else {"budget": cascade_budget}
-            compared = evaluate_replies(judged, chains, seeds=range(seeds), **budget)
+            features = query_features(judged.table.texts, loaded.workers.models_dir)
+            compared = evaluate_replies(judged, features, chains, seeds=range(seeds), **budget)
             printed, report, notes = compared.to_table(), compared.to_dict(), compared.notes
         else:
             features = query_features(outcomes.texts, loaded.workers.models_dir)
-            evaluation = run_evaluation(outcomes, features, BASELINES, seeds=range(seeds), progress=status.update)
+            estimators = BASELINES | {OURS: estimate}
+            evaluation = run_evaluation(outcomes, features, estimators, seeds=range(seeds), progress=status.update)
             printed, report, notes = to_table(evaluation), to_dict(evaluation), evaluation.notes
     console.print(printed)
     for note in notes:

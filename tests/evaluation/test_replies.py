@@ -137,20 +137,34 @@ def test_chains_are_all_orders_of_different_workers():
     assert list(chains(3, 2)) == [(0,), (1,), (2,), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
 
 
-def test_the_best_cascade_is_chosen_on_training_queries_and_within_its_budget():
+FEATURES = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+
+
+def test_the_best_cascades_are_chosen_on_training_queries_and_within_their_budget():
     """The small worker is right on half the queries, and its visible test says when; the other one is right on all."""
     half = [[float(row % 2), 1.0] for row in range(60)]
-    evaluation = evaluate_replies(replies(half, half, [0.001, 0.1]), [["w0", "w1"]], seeds=(0, 1))
+    evaluation = evaluate_replies(replies(half, half, [0.001, 0.1]), FEATURES, [["w0", "w1"]], seeds=(0, 1))
     success, cost = evaluation.intervals("w0 > w1")
     assert success.mean == 1
     assert cost.mean == pytest.approx(1000 * (0.001 + 0.05), rel=0.3)
-    assert evaluation.chosen == {"best_single": ["w1", "w1"], "cascade": ["w0", "w0"]}
+    assert evaluation.chosen["best_single"] == ["w1", "w1"]
+    assert evaluation.chosen["cascade"] == ["w0", "w0"]
     rows = evaluation.to_dict()["t"]
-    assert set(rows) == {"w0", "w1", "w0 > w1", "best_single", "cascade"}
+    assert set(rows) == {"w0", "w1", "w0 > w1", "best_single", "cascade", "ours", "ours_at_cascade_cost"}
     assert rows["cascade"]["usd_per_1000"]["mean"] == pytest.approx(1)
-    assert evaluation.to_table().row_count == 5
-    without = evaluate_replies(replies(half, half, [0.1, 0.1]), seeds=(0,))
+    assert rows["ours"]["usd_per_1000"]["mean"] == pytest.approx(1)
+    assert evaluation.to_table().row_count == 7
+    without = evaluate_replies(replies(half, half, [0.1, 0.1]), FEATURES, seeds=(0,))
     assert "cascade" not in without.success
     assert without.notes
     with pytest.raises(UserError, match="no worker 'w7'"):
-        evaluate_replies(replies(half, half, [0.001, 0.1]), [["w7"]])
+        evaluate_replies(replies(half, half, [0.001, 0.1]), FEATURES, [["w7"]])
+
+
+def test_a_learned_cascade_asks_the_expensive_worker_after_a_failure_where_the_budget_allows_it():
+    half = [[float(row % 2), 1.0] for row in range(60)]
+    own = replies(half, half, [0.001, 0.1])
+    evaluation = evaluate_replies(own, FEATURES, budget=0.8, seeds=(0, 1))
+    success, cost = evaluation.intervals("ours")
+    assert success.mean == 1
+    assert cost.mean < 80

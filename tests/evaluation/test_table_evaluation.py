@@ -53,7 +53,7 @@ FEATURES = DIRECTIONS[np.arange(QUERIES) % 2]
 @pytest.mark.parametrize("name", [name for name in BASELINES if name != "oracle"])
 def test_every_baseline_learns_which_kind_needs_the_expensive_worker(name):
     outcomes = table(typed=name == "task_prior")
-    fold = Fold(outcomes, np.arange(300), FEATURES, seed=0)
+    fold = Fold(outcomes, np.arange(300), FEATURES, np.arange(QUERIES), seed=0)
     estimates = BASELINES[name](fold)
     assert estimates.score.shape == (QUERIES, 2)
     gain = estimates.score[300:, 1] - estimates.score[300:, 0]
@@ -66,7 +66,7 @@ def test_every_baseline_learns_which_kind_needs_the_expensive_worker(name):
 @pytest.mark.parametrize("name", [name for name in BASELINES if name != "oracle"])
 def test_no_baseline_looks_at_test_queries_or_needs_whole_rows(name):
     outcomes = table()
-    fold = Fold(outcomes, np.arange(300), FEATURES, seed=0)
+    fold = Fold(outcomes, np.arange(300), FEATURES, np.arange(QUERIES), seed=0)
     expected = BASELINES[name](fold)
     outcomes.score[300:] = 1 - outcomes.score[300:]
     outcomes.cost_usd[300:] *= 7
@@ -78,7 +78,7 @@ def test_no_baseline_looks_at_test_queries_or_needs_whole_rows(name):
 
 def test_means_of_a_type_that_was_never_measured_are_those_of_the_worker():
     outcomes = table()
-    fold = Fold(outcomes, np.arange(0, QUERIES, 2), FEATURES, seed=0)
+    fold = Fold(outcomes, np.arange(0, QUERIES, 2), FEATURES, np.arange(QUERIES), seed=0)
     np.testing.assert_array_equal(means_by_task(fold, outcomes.score)[1], [1, 1])
 
 
@@ -185,7 +185,9 @@ def test_a_router_of_random_order_is_no_better_than_tossing_coins():
         preference = np.stack([np.zeros(QUERIES), rng.random(QUERIES)], axis=1)
         estimates = TableEstimates(preference, outcomes.cost_usd)
         train, test = np.arange(QUERIES).reshape(2, -1)
-        part = HeldOutPart(Fold(outcomes, train, FEATURES, seed=0), test, np.ones((QUERIES // 2, 1)))
+        part = HeldOutPart(
+            Fold(outcomes, train, FEATURES, np.arange(QUERIES), seed=0), test, np.ones((QUERIES // 2, 1))
+        )
         metrics = metrics_of_workers(part) | metrics_of_router(part, "random", estimates)
         gains.append(metrics["aiq", "random"][0] - metrics["aiq", "coin_flips"][0])
     assert abs(np.mean(gains)) < 2 * np.std(gains) / np.sqrt(len(gains))

@@ -22,12 +22,14 @@ class Fold:
         table: with all queries.
         train: rows to learn from.
         features: (queries, width) unit vectors of the queries' texts.
+        groups: (queries,) numbers of groups of near-duplicates.
         seed: of whatever an estimator draws.
     """
 
     table: OutcomeTable
     train: Rows
     features: Features
+    groups: Rows
     seed: int
 
 

@@ -24,6 +24,7 @@ class TableFolds:
     Attributes:
         seeds: of the splits.
         splits: with the rows on which some worker's outcome is known.
+        groups: (queries,) numbers of groups of near-duplicates.
         weights: (queries, 1 + draws) how often each query counts: once, then as often as its group of near-duplicates
             was drawn, in all splits alike. Differences of routers are so paired, and queries that several test parts
             share do not count as independent.
@@ -31,6 +32,7 @@ class TableFolds:
 
     seeds: tuple[int, ...]
     splits: tuple[TableSplit, ...]
+    groups: Rows
     weights: Values
 
     @property
@@ -62,7 +64,7 @@ def split_table(table: OutcomeTable, seeds: Sequence[int]) -> TableFolds:
         if not split.train.size or not split.test.size:
             raise UserError(f"{table.source}: {len(table)} queries are too few to learn from some and test on others")
         splits.append(split)
-    return TableFolds(tuple(seeds), tuple(splits), _drawn_weights(groups, [split.test for split in splits]))
+    return TableFolds(tuple(seeds), tuple(splits), groups, _drawn_weights(groups, [split.test for split in splits]))
 
 
 def _drawn_weights(groups: Rows, tests: Sequence[Rows]) -> Values:

@@ -98,10 +98,11 @@ def evaluate_table(
     folds = split_table(table, seeds)
     metrics = []
     for seed, split in zip(folds.seeds, folds.splits, strict=True):
-        part = HeldOutPart(Fold(table, split.train, features, seed), split.test, folds.weights[split.test])
+        fold = Fold(table, split.train, features, folds.groups, seed)
+        part = HeldOutPart(fold, split.test, folds.weights[split.test])
         own = metrics_of_workers(part)
         for name, estimator in estimators.items():
             progress(f"split {seed}: {name}")
-            own |= metrics_of_router(part, name, estimator(part.fold))
+            own |= metrics_of_router(part, name, estimator(fold))
         metrics.append(own)
     return TableEvaluation(table, folds, {key: np.mean([own[key] for own in metrics], axis=0) for key in metrics[0]})

@@ -1,25 +1,29 @@
-"""Single workers and fixed cascades compared on replies that were run."""
+"""Single workers, fixed cascades and learned ones compared on replies that were run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
 from rich.table import Table
 
-from orchestai.data.tables.outcome_table import Values
+from orchestai.data.tables.outcome_table import Rows, Values
 from orchestai.errors import UserError
 from orchestai.evaluation.statistics import Interval
-from orchestai.evaluation.tables.estimates import nan_mean
+from orchestai.evaluation.tables.estimates import Features, nan_mean
 from orchestai.evaluation.tables.folds import TableFolds, split_table
 from orchestai.evaluation.tables.replies.cascades import chain_outcomes, chains
+from orchestai.evaluation.tables.replies.learned_cascades import WEIGHTS, learn_cascades
 from orchestai.evaluation.tables.replies.program_replies import ProgramReplies
 from orchestai.evaluation.tables.report_names import refuse_taken_names
+from orchestai.evaluation.tables.worker_estimate import OURS, queries_of
 
 BEST_SINGLE: Final = "best_single"
 CASCADE: Final = "cascade"
+OURS_AT_CASCADE_COST: Final = "ours_at_cascade_cost"
 _LONGEST = 3
 
 
@@ -46,18 +50,31 @@ class RepliesEvaluation:
         """Success and US dollars per 1,000 queries."""
         return self.folds.interval(self.success[row]), self.folds.interval(self.usd_per_1000[row])
 
+    def difference(self, row: str, other: str) -> tuple[Interval, Interval]:
+        """Row minus other in success and in US dollars per 1,000, over the same queries."""
+        return (
+            self.folds.interval(self.success[row] - self.success[other]),
+            self.folds.interval(self.usd_per_1000[row] - self.usd_per_1000[other]),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """`{source: {row: {success: {mean, low, high, n}, usd_per_1000: ...}}}`, the agreement, and what was chosen."""
         rows = {}
         for row in self.success:
             success, cost = self.intervals(row)
             rows[row] = {"success": success.to_dict(), "usd_per_1000": cost.to_dict()}
+        differences = {}
+        for row, other in product((OURS, OURS_AT_CASCADE_COST), (BEST_SINGLE, CASCADE)):
+            if {row, other} <= self.success.keys():
+                success, cost = self.difference(row, other)
+                differences[f"{row} - {other}"] = {"success": success.to_dict(), "usd_per_1000": cost.to_dict()}
         right, wrong = self.replies.agreement()
         table = self.replies.table
         facts = {
             "agreement": {"recorded_right_that_pass": right, "recorded_wrong_that_fail": wrong},
             "not_judged": int(np.isnan(table.score).sum()),
             "chosen": self.chosen,
+            "differences": differences,
             "notes": self.notes,
             "seeds": list(self.folds.seeds),
             "test_sizes": list(self.folds.test_sizes),
@@ -78,25 +95,27 @@ class RepliesEvaluation:
 
 def evaluate_replies(
     replies: ProgramReplies,
+    features: Features,
     named: Sequence[Sequence[str]] = (),
     *,
     budget: float = 1 / 15,
     seeds: Sequence[int] = (0, 1, 2),
 ) -> RepliesEvaluation:
-    """Compare every single worker, the best one, named cascades, and the best cascade of three at most.
+    """Compare every worker, the best one, named cascades, the best cascade of three at most, and the learned one.
 
-    The best ones are those that have most success on the training queries, where a cascade may only cost so much; if
-    none is so cheap in some split, there is no row of it. All are measured on the test queries.
+    The best ones are those that have most success on the training queries, where a cascade, fixed or learned, may only
+    cost so much; if none is so cheap in some split, there is no row of it. All are measured on the test queries.
 
     Args:
+        features: (queries, width) unit vectors of the queries' texts.
         named: cascades, by their workers' names.
-        budget: of the chosen cascade, as a share of what the best single worker costs on the training queries.
+        budget: of a chosen cascade, as a share of what the best single worker costs on the training queries.
 
     Raises:
         UserError: the table has no costs, no worker of a name, a name that the report needs, or no judged reply.
     """
     table = replies.table
-    refuse_taken_names(table, (BEST_SINGLE, CASCADE))
+    refuse_taken_names(table, (BEST_SINGLE, CASCADE, OURS, OURS_AT_CASCADE_COST))
     if not table.priced:
         raise UserError(f"{table.source}: this table holds no costs, without which all cascades ask everybody")
     for chain in named:
@@ -105,38 +124,78 @@ def evaluate_replies(
         if not 0 < len(chain) == len(set(chain)) <= _LONGEST:
             raise UserError(f"--cascade: {', '.join(chain)}: one to {_LONGEST} different workers are wanted")
     folds = split_table(table, seeds)
-    every = list(chains(len(table.workers), min(_LONGEST, len(table.workers))))
-    scores, costs = map(np.stack, zip(*(chain_outcomes(replies, chain) for chain in every), strict=True))
-    names = [" > ".join(table.workers[worker] for worker in chain) for chain in every]
-    fixed = [*table.workers, *(" > ".join(chain) for chain in named)]
-    picked = {name: [names.index(name)] * len(folds.splits) for name in fixed}
-    for split in folds.splits:
-        success, cost = nan_mean(scores[:, split.train].T), nan_mean(costs[:, split.train].T)
-        if np.isnan(success[: len(table.workers)]).all():
-            raise UserError(f"{table.source}: no reply to the queries to learn from was judged, at a known cost")
-        best = int(np.nanargmax(success[: len(table.workers)]))
-        picked.setdefault(BEST_SINGLE, []).append(best)
-        if (thrifty := np.flatnonzero(cost <= budget * cost[best])).size:
-            picked.setdefault(CASCADE, []).append(int(thrifty[success[thrifty].argmax()]))
+    fixed = _FixedChains.of(replies)
+    names = [*table.workers, *(" > ".join(chain) for chain in named)]
+    outcomes = {name: [fixed.outcome(fixed.names.index(name))] * len(folds.splits) for name in names}
+    chosen: dict[str, list[str]] = {}
+    for seed, split in zip(folds.seeds, folds.splits, strict=True):
+        best, thrifty = fixed.best(split.train, budget)
+        learned = learn_cascades(replies, queries_of(table, split.train, features), folds.groups, split.train, seed)
+        most = {OURS: budget * fixed.cost_of(best, split.train)}
+        picked = {BEST_SINGLE: best}
+        if thrifty is not None:
+            picked[CASCADE] = thrifty
+            most[OURS_AT_CASCADE_COST] = fixed.cost_of(thrifty, split.train)
+        for row, place in picked.items():
+            outcomes.setdefault(row, []).append(fixed.outcome(place))
+            chosen.setdefault(row, []).append(fixed.names[place])
+        for row, most_usd in most.items():
+            if (weight := learned.best(split.train, most_usd)) is not None:
+                outcomes.setdefault(row, []).append((learned.success[weight], learned.cost_usd[weight]))
+                chosen.setdefault(row, []).append(f"cost counts {WEIGHTS[weight]:.3g}")
     notes = []
-    if len(picked.get(CASCADE, ())) < len(folds.splits):
-        picked.pop(CASCADE, None)
-        notes.append(f"no cascade costs {budget:.3g} of the best single worker or less, so that none was chosen")
+    for row in (CASCADE, OURS, OURS_AT_CASCADE_COST):
+        if len(outcomes.get(row, ())) < len(folds.splits):
+            outcomes.pop(row, None)
+            chosen.pop(row, None)
+            notes.append(f"{row}: none costs {budget:.3g} of the best single worker or less in every split")
     return RepliesEvaluation(
         replies,
         folds,
-        {row: _mean(folds, scores, places) for row, places in picked.items()},
-        {row: 1000 * _mean(folds, costs, places) for row, places in picked.items()},
-        {row: [names[place] for place in picked[row]] for row in (BEST_SINGLE, CASCADE) if row in picked},
+        {row: _mean(folds, [success for success, _ in own]) for row, own in outcomes.items()},
+        {row: 1000 * _mean(folds, [cost for _, cost in own]) for row, own in outcomes.items()},
+        chosen,
         notes,
     )
 
 
-def _mean(folds: TableFolds, values: Values, places: Sequence[int]) -> Values:
-    """(1 + draws,) the mean over the splits of the weighted mean over the test queries of the chain of each."""
+@dataclass(frozen=True, eq=False)
+class _FixedChains:
+    """All orders of one to three workers, single ones first: names, and success and cost by (chain, query)."""
+
+    names: list[str]
+    success: Values
+    cost_usd: Values
+    singles: int
+
+    @classmethod
+    def of(cls, replies: ProgramReplies) -> _FixedChains:
+        workers = replies.table.workers
+        every = list(chains(len(workers), min(_LONGEST, len(workers))))
+        success, cost = map(np.stack, zip(*(chain_outcomes(replies, chain) for chain in every), strict=True))
+        return cls([" > ".join(workers[worker] for worker in chain) for chain in every], success, cost, len(workers))
+
+    def outcome(self, place: int) -> tuple[Values, Values]:
+        return self.success[place], self.cost_usd[place]
+
+    def cost_of(self, place: int, rows: Rows) -> float:
+        return float(nan_mean(self.cost_usd[place, rows]))
+
+    def best(self, rows: Rows, budget: float) -> tuple[int, int | None]:
+        """The single worker, and the chain of at most a share of its cost, of most success on these queries."""
+        success, cost = nan_mean(self.success[:, rows].T), nan_mean(self.cost_usd[:, rows].T)
+        if np.isnan(success[: self.singles]).all():
+            raise UserError("no reply to the queries to learn from was judged, at a known cost")
+        best = int(np.nanargmax(success[: self.singles]))
+        thrifty = np.flatnonzero(cost <= budget * cost[best])
+        return best, int(thrifty[success[thrifty].argmax()]) if thrifty.size else None
+
+
+def _mean(folds: TableFolds, values: Sequence[Values]) -> Values:
+    """(1 + draws,) the mean over the splits of the weighted mean over the test queries."""
     means = []
-    for split, place in zip(folds.splits, places, strict=True):
-        own, weights = values[place, split.test], folds.weights[split.test]
-        known = np.isfinite(own)
-        means.append(own[known] @ weights[known] / weights[known].sum(axis=0))
+    for split, own in zip(folds.splits, values, strict=True):
+        tested, weights = own[split.test], folds.weights[split.test]
+        known = np.isfinite(tested)
+        means.append(tested[known] @ weights[known] / weights[known].sum(axis=0))
     return np.mean(means, axis=0)

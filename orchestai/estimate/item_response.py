@@ -1,0 +1,170 @@
+"""Item response theory for workers: queries have hidden traits, by which all workers' outcomes hang together.
+
+p(worker succeeds on query) = sigmoid(b + a . traits), with an intercept b and slopes a per task type and worker, and
+traits ~ N(mean by the query's words, 1). Two-parameter models of tests are of this form (Birnbaum 1968; several traits:
+Reckase 2009); fitted by EM on a grid of traits (Bock and Aitkin 1981).
+
+Coefficients are shrunk in three levels, as far as the outcomes say (empirical Bayes): those of a type and worker to the
+worker's own plus the type's, a worker's to those of workers with similar cards, and these to the mean of all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Final
+
+import numpy as np
+
+from orchestai.estimate.attempts import Rows, Values
+from orchestai.estimate.calibration import logit, sigmoid
+from orchestai.estimate.shrinkage import Shrinkage
+
+_TRAITS = 2
+_AXIS = np.linspace(-3.6, 3.6, 13)
+POINTS: Final = np.array(list(product(*[_AXIS] * _TRAITS)))
+"""(points, traits) at which traits are considered."""
+_DESIGN = np.hstack([np.ones((len(POINTS), 1)), POINTS])
+_SPREAD = -0.5 * (POINTS**2).sum(axis=1)
+_STEPS = 25
+_FURTHER_STEPS = 10
+_FARTHEST = 12.0
+"""Log odds beyond which an outcome is certain."""
+
+
+@dataclass(frozen=True, eq=False)
+class ItemResponse:
+    """A fitted model.
+
+    Attributes:
+        levels: coefficients (intercept, slopes) of types and columns, and how sure they are.
+        directions: (features, traits) by which features give the mean of the traits.
+    """
+
+    levels: Shrinkage
+    directions: Values
+
+    @property
+    def success(self) -> Values:
+        """(types + 1, columns, points) probabilities; the last type is any that is not known.
+
+        Where coefficients are unsure, probabilities are nearer to 1/2: by MacKay's approximation of their mean (1992).
+        """
+        mean = self.levels.coefficients @ _DESIGN.T
+        variance = np.einsum("tjpr,kp,kr->tjk", self.levels.covariance, _DESIGN, _DESIGN, optimize=True)
+        return sigmoid(np.clip(mean, -_FARTHEST, _FARTHEST) / np.sqrt(1 + np.pi / 8 * variance))
+
+    def belief(self, features: Values) -> Values:
+        """(queries, points) the probability of each point, before any outcome is known."""
+        return _normalized(_log_prior(features @ self.directions))
+
+    def after(self, belief: Values, types: Rows, score: Values) -> Values:
+        """(queries, points) the same when outcomes are known.
+
+        Args:
+            score: (queries, columns) in [0, 1], NaN where not known.
+        """
+        success = self.success[types]
+        known = np.isfinite(score)[:, :, None]
+        outcome = np.nan_to_num(score)[:, :, None]
+        likelihood = np.where(known, outcome * np.log(success) + (1 - outcome) * np.log1p(-success), 0.0).sum(axis=1)
+        return _normalized(np.log(np.maximum(belief, 1e-300)) + likelihood)
+
+    def expected(self, belief: Values, types: Rows) -> Values:
+        """(queries, columns) probabilities of success under a belief."""
+        result = np.empty((len(types), self.levels.coefficients.shape[1]))
+        success = self.success
+        for number in np.unique(types):
+            result[types == number] = belief[types == number] @ success[number].T
+        return result
+
+
+def fit_item_response(score: Values, types: Rows, count: int, cards: Values) -> ItemResponse:
+    """Fit the model without words.
+
+    Args:
+        score: (queries, columns) in [0, 1], NaN where not known.
+        types: (queries,) numbers below `count`.
+        cards: (columns, features) of the workers' cards.
+    """
+    levels = Shrinkage.start(_first_guess(score, types, count), cards)
+    model = ItemResponse(levels, np.zeros((0, _TRAITS)))
+    nothing = np.zeros((len(score), 0))
+    for _ in range(_STEPS):
+        model, _ = _step(model, score, types, nothing)
+    return model
+
+
+def add_words(model: ItemResponse, score: Values, types: Rows, features: Values, variance: float) -> ItemResponse:
+    """The model when features may explain so much of the traits' variance, beside the 1 that they do not.
+
+    Args:
+        features: (queries, features) of mean squared length 1.
+        variance: of the part of a trait that features explain, a priori; 0 or more.
+    """
+    if variance == 0:
+        return replace(model, directions=np.zeros((features.shape[1], _TRAITS)))
+    lengths, axes = np.linalg.eigh(features.T @ features)
+    projected = axes.T @ features.T
+    model = replace(model, directions=np.zeros((features.shape[1], _TRAITS)))
+    for _ in range(_FURTHER_STEPS):
+        model, (mean, spread) = _step(model, score, types, features)
+        prior = features @ model.directions
+        known = np.clip(1 - spread, 0.02, 1.0).mean(axis=0)
+        working = prior + (mean - prior) / known
+        penalty = 1 / (variance * known)
+        directions = axes @ ((projected @ working) / (np.maximum(lengths, 0.0)[:, None] + penalty))
+        model = replace(model, directions=directions)
+    return model
+
+
+def _step(
+    model: ItemResponse, score: Values, types: Rows, features: Values
+) -> tuple[ItemResponse, tuple[Values, Values]]:
+    """One step of EM for the coefficients, and mean and variance of each query's traits, (queries, traits)."""
+    logits = np.clip(model.levels.coefficients @ _DESIGN.T, -_FARTHEST, _FARTHEST)
+    won, lost = np.nan_to_num(score), np.where(np.isnan(score), 0.0, 1 - score)
+    prior = _log_prior(features @ model.directions)
+    shape = len(logits) - 1, score.shape[1], len(POINTS)
+    successes, failures = np.zeros(shape), np.zeros(shape)
+    belief = np.empty(prior.shape)
+    for number in range(shape[0]):
+        own = types == number
+        lost_there = np.logaddexp(0, logits[number])
+        log_likelihood = won[own] @ (logits[number] - lost_there) - lost[own] @ lost_there
+        belief[own] = _normalized(prior[own] + log_likelihood)
+        successes[number], failures[number] = won[own].T @ belief[own], lost[own].T @ belief[own]
+    mean = belief @ POINTS
+    levels = model.levels.refit(_DESIGN, successes, failures)
+    return replace(model, levels=levels), (mean, belief @ POINTS**2 - mean**2)
+
+
+def _first_guess(score: Values, types: Rows, count: int) -> Values:
+    """(types, columns, 1 + traits) log odds of shrunk means, and the main directions in which outcomes vary."""
+    known = np.isfinite(score)
+    overall = (np.nansum(score, axis=0) + 1) / (known.sum(axis=0) + 2)
+    means = np.empty((count, score.shape[1]))
+    residuals = np.zeros(score.shape)
+    for number in range(count):
+        own = types == number
+        means[number] = (np.nansum(score[own], axis=0) + 5 * overall) / (known[own].sum(axis=0) + 5)
+        residuals[own] = np.where(known[own], score[own] - means[number], 0.0)
+    _, axes = np.linalg.eigh(residuals.T @ residuals)
+    slopes = np.zeros((score.shape[1], _TRAITS))
+    for trait, axis in enumerate(axes.T[::-1][:_TRAITS]):
+        slopes[:, trait] = axis * (1 if axis.sum() >= 0 else -1) / max(np.abs(axis).mean(), 1e-9)
+    slopes[:, 0] = np.clip(slopes[:, 0], 0.3, 2.0)
+    slopes[:, 1:] = np.clip(0.7 * slopes[:, 1:], -2.0, 2.0)
+    return np.concatenate([logit(means)[..., None], np.broadcast_to(slopes, (*means.shape, _TRAITS))], axis=2)
+
+
+def _log_prior(mean: Values) -> Values:
+    """(queries, points) the logarithm of N(mean, 1) at the points, up to a constant per query."""
+    if not mean.size:
+        return np.broadcast_to(_SPREAD, (len(mean), len(POINTS)))
+    return mean @ POINTS.T + _SPREAD
+
+
+def _normalized(logarithms: Values) -> Values:
+    weights = np.exp(logarithms - logarithms.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)

@@ -1,0 +1,139 @@
+"""p(success) of every worker on a query, and what failures so far make of it; calibrated on attempts held out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+import numpy as np
+
+from orchestai.estimate.attempts import Attempts, Queries, Rows, Values
+from orchestai.estimate.calibration import Calibration, logit, sigmoid
+from orchestai.estimate.item_response import ItemResponse, add_words, fit_item_response
+from orchestai.estimate.query_traits import QueryTraits
+from orchestai.estimate.word_offsets import word_offsets
+
+STRENGTHS: Final = (0.0, 0.02, 0.05, 0.1, 0.2)
+"""A priori variances of what words may say: of traits, beside the 1 that they do not, and of a worker's log odds."""
+_FOLDS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class SuccessEstimate:
+    """A fitted estimate.
+
+    Attributes:
+        traits: how queries are read.
+        model: how workers do on them.
+        offsets: (features, columns) what features add to the log odds of each worker.
+        calibration: of the probabilities.
+        strengths: of the words for all workers and for each alone, as chosen.
+    """
+
+    traits: QueryTraits
+    model: ItemResponse
+    offsets: Values
+    calibration: Calibration
+    strengths: tuple[float, float]
+
+    def belief(self, queries: Queries) -> Values:
+        """(queries, points) what is believed of the queries' hidden traits before anybody is asked."""
+        return self.model.belief(self.traits.features(queries))
+
+    def success(self, queries: Queries) -> Values:
+        """(queries, columns) calibrated probabilities."""
+        return self._success(queries, self.belief(queries))
+
+    def success_given(self, queries: Queries, score: Values) -> Values:
+        """(queries, columns) the same when some outcomes are known: of failures so far, what the next worker may do.
+
+        Args:
+            score: (queries, columns) in [0, 1], NaN where nobody was asked.
+        """
+        return self._success(queries, self.model.after(self.belief(queries), self.traits.types(queries), score))
+
+    def success_at_points(self, queries: Queries) -> Values:
+        """(queries, columns, points) calibrated probabilities if a query's hidden traits were known."""
+        success = self.model.success[self.traits.types(queries)]
+        offsets = self.traits.features(queries) @ self.offsets
+        return self.calibration.apply(sigmoid(logit(success) + offsets[:, :, None]))
+
+    def _success(self, queries: Queries, belief: Values) -> Values:
+        expected = self.model.expected(belief, self.traits.types(queries))
+        return self.calibration.apply(sigmoid(logit(expected) + self.traits.features(queries) @ self.offsets))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedSuccess:
+    """An estimate, and what estimates that did not know them said of the attempts that it was learned from.
+
+    Attributes:
+        estimate: learned from all.
+        held_out: (queries, columns) calibrated probabilities.
+    """
+
+    estimate: SuccessEstimate
+    held_out: Values
+
+
+def fit_success(attempts: Attempts, *, seed: int = 0) -> FittedSuccess:
+    """Learn from attempts.
+
+    How much words may say is chosen by the likelihood of attempts held out (five folds of whole groups); it is nothing
+    where they tell nothing. The chosen one's held-out probabilities give the calibration.
+
+    Args:
+        seed: of the folds.
+    """
+    held_out = np.zeros((len(STRENGTHS), len(STRENGTHS), *attempts.score.shape))
+    folds = group_folds(attempts.groups, seed)
+    for fold in range(_FOLDS):
+        if (test := folds == fold).any() and not test.all():
+            held_out[:, :, test] = _grid(
+                attempts.take(np.flatnonzero(~test)), attempts.queries.take(np.flatnonzero(test))
+            )
+    both = min(product(range(len(STRENGTHS)), repeat=2), key=lambda one: log_loss(held_out[one], attempts.score))
+    shared, alone = (STRENGTHS[place] for place in both)
+    calibration = Calibration.of(held_out[both], attempts.score)
+    estimate = learn(attempts, (shared, alone), calibration)
+    return FittedSuccess(estimate, calibration.apply(held_out[both]))
+
+
+def learn(attempts: Attempts, strengths: tuple[float, float], calibration: Calibration) -> SuccessEstimate:
+    """The estimate from attempts when the strengths and the calibration are known."""
+    traits = QueryTraits.of(attempts.queries)
+    types, features = traits.types(attempts.queries), traits.features(attempts.queries)
+    plain = fit_item_response(attempts.score, types, len(traits.task_types), attempts.cards)
+    model = add_words(plain, attempts.score, types, features, strengths[0])
+    expected = model.expected(model.belief(features), types)
+    (offsets,) = word_offsets(features, expected, attempts.score, [strengths[1]])
+    return SuccessEstimate(traits, model, offsets, calibration, strengths)
+
+
+def group_folds(groups: Rows, seed: int) -> Rows:
+    """(queries,) the number of the fold of each, of five; a group is in one."""
+    _, numbers = np.unique(groups, return_inverse=True)
+    return np.random.default_rng(seed).permutation(int(numbers.max()) + 1)[numbers] % _FOLDS
+
+
+def log_loss(estimated: Values, score: Values) -> float:
+    """Mean cross-entropy of the known scores, in nats."""
+    odds = logit(estimated)
+    return float(np.nanmean(np.logaddexp(0, odds) - score * odds))
+
+
+def _grid(attempts: Attempts, unseen: Queries) -> Values:
+    """(strengths, strengths, queries, columns) probabilities with ever more say of the words."""
+    traits = QueryTraits.of(attempts.queries)
+    types, features = traits.types(attempts.queries), traits.features(attempts.queries)
+    unseen_types, unseen_features = traits.types(unseen), traits.features(unseen)
+    plain = fit_item_response(attempts.score, types, len(traits.task_types), attempts.cards)
+    rows = []
+    for strength in STRENGTHS:
+        model = add_words(plain, attempts.score, types, features, strength)
+        learned = model.expected(model.belief(features), types)
+        base = logit(model.expected(model.belief(unseen_features), unseen_types))
+        every = word_offsets(features, learned, attempts.score, STRENGTHS)
+        rows.append([sigmoid(base + unseen_features @ offsets) for offsets in every])
+    return np.array(rows)

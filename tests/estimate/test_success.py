@@ -1,0 +1,93 @@
+"""The estimate learns from all attempts: words where they tell, track records where not, and failures so far."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from orchestai.estimate.attempts import Attempts, Queries, price_cards
+from orchestai.estimate.calibration import Calibration, sigmoid
+from orchestai.estimate.success import SuccessEstimate, fit_success, group_folds, learn
+
+QUERIES, WORKERS = 300, 4
+INTERCEPTS = np.array([-1.0, 0.0, 0.5, 1.5])
+
+
+def attempts(*, told: float) -> Attempts:
+    """Queries of one hidden difficulty, of which the first feature tells so much; workers differ in ability."""
+    rng = np.random.default_rng(3)
+    words = rng.normal(size=(QUERIES, 6))
+    difficulty = told * words[:, 0] + np.sqrt(1 - told**2) * rng.normal(size=QUERIES)
+    chance = sigmoid(INTERCEPTS + 2 * difficulty[:, None])
+    score = (rng.random((QUERIES, WORKERS)) < chance).astype(float)
+    queries = Queries(("a query",) * QUERIES, ("",) * QUERIES, words)
+    return Attempts(queries, score, np.zeros((WORKERS, 1)), np.arange(QUERIES))
+
+
+@pytest.fixture(scope="module")
+def told() -> SuccessEstimate:
+    return fit_success(attempts(told=0.9)).estimate
+
+
+def test_words_count_where_they_tell_and_hardly_where_they_do_not(told):
+    assert sum(told.strengths) >= 0.1
+    success = told.success(attempts(told=0.9).queries)
+    easy = attempts(told=0.9).queries.embeddings[:, 0] > 0
+    assert success[easy].mean() > success[~easy].mean() + 0.2
+    untold = fit_success(attempts(told=0.0)).estimate
+    assert np.ptp(untold.success(attempts(told=0.0).queries), axis=0).max() < 0.15
+
+
+def test_a_failure_makes_other_workers_success_less_likely_and_a_success_more(told):
+    queries = attempts(told=0.9).queries.take(np.arange(5))
+    score = np.full((5, WORKERS), np.nan)
+    before = told.success(queries)
+    np.testing.assert_allclose(told.success_given(queries, score), before)
+    score[:, 3] = 0
+    failed = told.success_given(queries, score)
+    assert (failed[:, :3] < before[:, :3] - 0.01).all()
+    score[:, 3] = 1
+    assert (told.success_given(queries, score)[:, :3] > before[:, :3]).all()
+
+
+def test_expectations_do_not_depend_on_which_queries_are_asked_together(told):
+    queries = attempts(told=0.9).queries
+    np.testing.assert_allclose(told.success(queries)[7:8], told.success(queries.take(np.array([7]))))
+
+
+def test_a_worker_without_attempts_is_expected_to_do_as_others_do_and_a_few_attempts_move_it():
+    every = attempts(told=0.5)
+    unknown = every.score.copy()
+    unknown[:, 3] = np.nan
+    queries, strengths = every.queries, (0.1, 0.0)
+
+    def expected(score):
+        own = Attempts(queries, score, every.cards, every.groups)
+        return learn(own, strengths, Calibration()).success(queries)[:, 3].mean()
+
+    nothing = expected(unknown)
+    others = np.nanmean(unknown)
+    assert abs(nothing - others) < 0.1
+    unknown[:20, 3] = every.score[:20, 3]
+    assert nothing < expected(unknown) <= every.score[:, 3].mean() + 0.1
+
+
+def test_a_type_that_is_not_known_is_answered_by_what_is_known_of_the_workers():
+    every = attempts(told=0.5)
+    typed = Queries(every.queries.texts, ("x", "y") * (QUERIES // 2), every.queries.embeddings)
+    estimate = learn(Attempts(typed, every.score, every.cards, every.groups), (0.0, 0.0), Calibration())
+    new = Queries(("another",), ("z",), np.zeros((1, 6)))
+    assert (np.diff(estimate.success(new)[0]) > 0).all()
+
+
+def test_groups_are_held_out_together():
+    groups = np.repeat(np.arange(20), 3)
+    folds = group_folds(groups, seed=1).reshape(20, 3)
+    assert (folds == folds[:, :1]).all()
+    assert set(folds[:, 0]) == set(range(5))
+
+
+def test_cards_say_nothing_where_prices_are_not_known():
+    np.testing.assert_array_equal(price_cards(np.array([1.0, np.nan])), [[0], [0]])
+    cards = price_cards(np.array([0.1, 1.0, 10.0, np.nan]))[:, 0]
+    np.testing.assert_allclose(cards, [-np.sqrt(1.5), 0, np.sqrt(1.5), 0], atol=1e-12)
