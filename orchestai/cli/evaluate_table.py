@@ -29,6 +29,9 @@ def evaluate_table(
         flag("columns", "FIELD=COLUMN,... for csv, parquet and jsonl: query=prompt,worker=model,score=correct"),
     ] = None,
     seeds: Annotated[int, flag("seeds", "Number of splits.", minimum=1)] = 3,
+    new_workers: Annotated[
+        bool, flag("new_workers", "Also leave each worker out, of which a card and 0, 20 or 50 outcomes are known.")
+    ] = False,
     run_replies: Annotated[
         bool, flag("run_replies", "Judge replies that are programs by the tests of tasks.suite, and compare cascades.")
     ] = False,
@@ -54,6 +57,7 @@ def evaluate_table(
     from orchestai.data.tables.long_form import parse_columns
     from orchestai.errors import UserError
     from orchestai.evaluation.tables.baselines import BASELINES
+    from orchestai.evaluation.tables.new_worker import leave_one_worker_out
     from orchestai.evaluation.tables.query_features import query_features
     from orchestai.evaluation.tables.replies.replies_evaluation import evaluate_replies
     from orchestai.evaluation.tables.table_evaluation import evaluate_table as run_evaluation
@@ -81,6 +85,9 @@ def evaluate_table(
             estimators = BASELINES | {OURS: estimate}
             evaluation = run_evaluation(outcomes, features, estimators, seeds=range(seeds), progress=status.update)
             printed, report, notes = to_table(evaluation), to_dict(evaluation), evaluation.notes
+            if new_workers:
+                left_out = leave_one_worker_out(outcomes, features, seeds=range(seeds), progress=status.update)
+                report["new_worker"] = left_out.to_dict()
     console.print(printed)
     for note in notes:
         console.print(note, highlight=False)

@@ -99,13 +99,12 @@ def add_words(model: ItemResponse, score: Values, types: Rows, features: Values,
     """The model when features may explain so much of the traits' variance, beside the 1 that they do not.
 
     Args:
-        features: (queries, features) of mean squared length 1.
+        features: (queries, features) of mean squared length 1, of which no two vary together.
         variance: of the part of a trait that features explain, a priori; 0 or more.
     """
     if variance == 0:
         return replace(model, directions=np.zeros((features.shape[1], _TRAITS)))
-    lengths, axes = np.linalg.eigh(features.T @ features)
-    projected = axes.T @ features.T
+    lengths = (features**2).sum(axis=0)[:, None]
     model = replace(model, directions=np.zeros((features.shape[1], _TRAITS)))
     for _ in range(_FURTHER_STEPS):
         model, (mean, spread) = _step(model, score, types, features)
@@ -113,8 +112,7 @@ def add_words(model: ItemResponse, score: Values, types: Rows, features: Values,
         known = np.clip(1 - spread, 0.02, 1.0).mean(axis=0)
         working = prior + (mean - prior) / known
         penalty = 1 / (variance * known)
-        directions = axes @ ((projected @ working) / (np.maximum(lengths, 0.0)[:, None] + penalty))
-        model = replace(model, directions=directions)
+        model = replace(model, directions=(features.T @ working) / (lengths + penalty))
     return model
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -24,12 +26,14 @@ class QueryTraits:
         form: (2, 4) mean and standard deviation of each measure of the form.
         centers: (types + 1, features) of each type, last of all, which serves unknown types.
         scale: (features,) by which distances from the center are multiplied.
+        axes: (features, features) onto which they are turned: the principal ones of the queries learned from.
     """
 
     task_types: tuple[str, ...]
     form: Values
     centers: Values
     scale: Values
+    axes: Values
 
     @classmethod
     def of(cls, queries: Queries) -> QueryTraits:
@@ -40,20 +44,27 @@ class QueryTraits:
         form = np.stack([measured.mean(axis=0), np.maximum(measured.std(axis=0), 1e-9)])
         values = _values(queries, form)
         centers = _centers(values, types, len(names))
-        square = ((values - centers[types]) ** 2).mean(axis=0)
+        distance = values - centers[types]
+        square = (distance**2).mean(axis=0)
         words = queries.embeddings.shape[1]
         # directions of an embedding mean nothing alone, so that they share one scale
         square[:words] = square[:words].mean()
         width = np.where(np.arange(len(square)) < words, words, len(square) - words)
-        return cls(names, form, centers, 1 / np.sqrt(2 * width * np.maximum(square, 1e-12)))
+        scale = 1 / np.sqrt(2 * width * np.maximum(square, 1e-12))
+        scaled = distance * scale
+        return cls(names, form, centers, scale, np.linalg.eigh(scaled.T @ scaled)[1].astype(np.float64))
 
     def types(self, queries: Queries) -> Rows:
         """(queries,) the number of each query's type; for a type that is not known, the number of types."""
         return _numbers(self.task_types, queries.task_types)
 
     def features(self, queries: Queries) -> Values:
-        """(queries, features) whose mean squared length is 1, one half by the words and one by the form."""
-        return (_values(queries, self.form) - self.centers[self.types(queries)]) * self.scale
+        """(queries, features) whose mean squared length is 1, one half by the words and one by the form.
+
+        Over the queries learned from, no two features vary together.
+        """
+        distance = _values(queries, self.form) - self.centers[self.types(queries)]
+        return np.matmul(distance * self.scale, self.axes)
 
 
 def _numbers(names: Sequence[str], task_types: Sequence[str]) -> Rows:
@@ -76,14 +87,13 @@ def _centers(values: Values, types: Rows, count: int) -> Values:
 
 
 def _form(texts: Sequence[str]) -> Values:
-    """(texts, 4) logarithms of the length in characters and in words, shares of digits and of other signs."""
-    measures = [
-        (
-            np.log1p(len(text)),
-            np.log1p(len(text.split())),
-            sum(map(str.isdigit, text)) / max(len(text), 1),
-            sum(not (sign.isalnum() or sign.isspace()) for sign in text) / max(len(text), 1),
-        )
-        for text in texts
-    ]
-    return np.array(measures).reshape(len(texts), 4)
+    """(texts, 4)"""
+    return np.array([_form_of(text) for text in texts]).reshape(len(texts), 4)
+
+
+@lru_cache(maxsize=1 << 15)
+def _form_of(text: str) -> tuple[float, float, float, float]:
+    """Logarithms of the length in characters and in words, shares of digits and of other signs."""
+    signs = sum(not (sign.isalnum() or sign.isspace()) for sign in text)
+    length = max(len(text), 1)
+    return math.log1p(len(text)), math.log1p(len(text.split())), sum(map(str.isdigit, text)) / length, signs / length

@@ -14,11 +14,14 @@ from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, tabl
 from orchestai.errors import UserError
 from orchestai.evaluation.tables.baselines import BASELINES
 from orchestai.evaluation.tables.baselines.cluster_means import k_means
+from orchestai.evaluation.tables.estimate_metrics import calibration_errors, cost_errors
 from orchestai.evaluation.tables.estimates import Fold, TableEstimates, means_by_task
+from orchestai.evaluation.tables.new_worker import leave_one_worker_out
 from orchestai.evaluation.tables.preference_sweep import single_workers, sweep, usable_rows
 from orchestai.evaluation.tables.router_metrics import HeldOutPart, metrics_of_router, metrics_of_workers
 from orchestai.evaluation.tables.table_evaluation import evaluate_table
 from orchestai.evaluation.tables.table_report import to_dict, to_table
+from orchestai.evaluation.tables.worker_estimate import estimate
 
 RNG = np.random.default_rng(0)
 QUERIES = 400
@@ -229,8 +232,57 @@ def test_the_command_reads_embeds_and_writes(tmp_path, monkeypatch):
     )
     assert result.exit_code == 0
     report = json.loads((tmp_path / "t.json").read_text())
-    assert set(report["t"]["aiq"]) == {"coin_flips", *BASELINES}
+    assert set(report["t"]["aiq"]) == {"coin_flips", "ours", *BASELINES}
     assert report["reader"] == "jsonl"
     assert len(list((tmp_path / "embeddings").rglob("*"))) > 12
     refused = CliRunner().invoke(app, [*words, "--cascade", "cheap,expensive"])
     assert isinstance(refused.exception, UserError)
+
+
+def test_errors_of_estimates_are_those_of_probabilities_and_of_mean_costs():
+    outcomes = table()
+    rows = np.arange(100)
+    score = np.full_like(outcomes.score, 0.75)
+    expected = TableEstimates(score, outcomes.cost_usd * [1.5, 1.0])
+    weights = np.ones((100, 1))
+    assert calibration_errors(outcomes, rows, weights, TableEstimates(outcomes.score, score)) == 0
+    assert cost_errors(outcomes, rows, weights, expected) == pytest.approx(0.25)
+    even = rows[::2]
+    assert calibration_errors(outcomes, even, weights[even], expected) == pytest.approx(0.25)
+
+
+def test_our_estimate_says_of_training_queries_what_it_would_without_them():
+    outcomes = table(typed=False)
+    noise = np.random.default_rng(1).random(outcomes.score.shape).round()
+    fold = Fold(replace(outcomes, score=noise), np.arange(300), FEATURES, np.arange(QUERIES), seed=0)
+    estimates = estimate(fold)
+    error = np.abs(estimates.score - noise)
+    assert error[:300].mean() == pytest.approx(error[300:].mean(), abs=0.02)
+
+
+def test_our_estimate_learns_which_kind_needs_the_expensive_worker():
+    fold = Fold(table(typed=False), np.arange(300), FEATURES, np.arange(QUERIES), seed=0)
+    estimates = estimate(fold)
+    gain = estimates.score[300:, 1] - estimates.score[300:, 0]
+    assert gain[1::2].min() > gain[0::2].max()
+
+
+def test_a_new_worker_is_chosen_better_the_more_of_its_outcomes_are_known():
+    found = leave_one_worker_out(three_workers(), FEATURES, seeds=(0,)).to_dict()
+    assert set(found["aiq"]) == {"full", "without", "0", "20", "50"}
+    assert found["aiq"]["without"]["mean"] < found["aiq"]["50"]["mean"] <= found["aiq"]["full"]["mean"] + 0.02
+    assert found["differences"]["50 - full"]["mean"] == pytest.approx(0, abs=0.05)
+
+
+def three_workers() -> OutcomeTable:
+    """A third worker can do the odd queries alone, at the price of the cheap one, so that nobody else is needed."""
+    outcomes = table(typed=False)
+    odd = (np.arange(QUERIES) % 2).astype(float)[:, None]
+    return replace(
+        outcomes,
+        workers=(*outcomes.workers, "odd"),
+        score=np.hstack([outcomes.score, odd]),
+        cost_usd=np.hstack([outcomes.cost_usd, outcomes.cost_usd[:, :1] * 1.1]),
+        latency_s=np.hstack([outcomes.latency_s, outcomes.latency_s[:, :1]]),
+        tokens=np.hstack([outcomes.tokens, outcomes.tokens[:, :1]]),
+    )

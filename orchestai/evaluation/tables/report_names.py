@@ -8,7 +8,7 @@ from typing import Final
 from orchestai.data.tables.outcome_table import OutcomeTable
 from orchestai.errors import UserError
 
-FACTS: Final = ("paths", "reader", "replies", "table", "versions")
+FACTS: Final = ("new_worker", "paths", "reader", "replies", "table", "versions")
 """Keys of a report that stand beside the figures, which are under the table's name."""
 
 

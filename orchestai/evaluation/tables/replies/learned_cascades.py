@@ -35,7 +35,7 @@ class LearnedCascades:
     def best(self, rows: Rows, most_usd: float) -> int | None:
         """The weight of most success on these queries at no more than a mean cost; of equals the cheapest."""
         success, cost = nan_mean(self.success[:, rows].T), nan_mean(self.cost_usd[:, rows].T)
-        thrifty = np.flatnonzero(cost <= most_usd)
+        thrifty = np.flatnonzero(cost <= most_usd * (1 + 1e-9))
         if not thrifty.size:
             return None
         return int(thrifty[np.lexsort((cost[thrifty], -success[thrifty]))[0]])

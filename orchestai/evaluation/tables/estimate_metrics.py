@@ -1,0 +1,32 @@
+"""Whether estimates come true: the calibration of probabilities, and the error of expected costs in the mean."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values
+from orchestai.estimate.calibration import BINS
+from orchestai.evaluation.tables.estimates import TableEstimates
+
+
+def calibration_errors(table: OutcomeTable, rows: Rows, weights: Values, estimates: TableEstimates) -> Values:
+    """(draws,) expected calibration error over 15 bins of equal numbers of outcomes.
+
+    Args:
+        rows: that are tested.
+        weights: (queries, draws) how often each of them counts.
+    """
+    query, worker = np.nonzero(np.isfinite(table.score[rows]))
+    excess = estimates.score[rows][query, worker] - table.score[rows][query, worker]
+    order = np.argsort(estimates.score[rows][query, worker], kind="stable")
+    errors = [np.abs(excess[part] @ weights[query[part]]) for part in np.array_split(order, BINS)]
+    return np.asarray(np.sum(errors, axis=0) / weights[query].sum(axis=0))
+
+
+def cost_errors(table: OutcomeTable, rows: Rows, weights: Values, estimates: TableEstimates) -> Values:
+    """(draws,) |expected - true| / true mean cost, averaged over workers; those that cost nothing are left out."""
+    known = np.isfinite(table.cost_usd[rows])
+    true = np.where(known, table.cost_usd[rows], 0.0).T @ weights
+    expected = np.where(known, estimates.cost_usd[rows], 0.0).T @ weights
+    paid = true.min(axis=1) > 0
+    return np.asarray(np.abs(expected[paid] / true[paid] - 1).mean(axis=0))
