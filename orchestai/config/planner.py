@@ -149,6 +149,9 @@ class PlannerConfig(Section):
     overlapping_spans: bool = False
     """heads: words of the instruction may belong to several steps, as in "the height of the taller of the two". Then
     steps are found in the order in which they are done; else in that of their words."""
+    num_beams: int = Field(1, ge=1)
+    """heads: beginnings of a plan that are followed side by side to find the plan that is likeliest as a whole; with 1,
+    each step is the likeliest next one."""
     max_fallbacks: int = Field(2, ge=0, le=4)
     """Most fallback workers per subtask."""
     d_model: int = Field(128, ge=16)

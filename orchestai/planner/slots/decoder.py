@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from orchestai.config import PlannerConfig
 from orchestai.lm.value_head import ValueHead
+from orchestai.planner.slots.beam_search import Beams
 from orchestai.planner.slots.dag import likeliest_edges
 from orchestai.planner.slots.decisions import IMPOSSIBLE, Chooser, DecisionBatch, SlotLayout
 from orchestai.planner.slots.heads import Boundaries, EdgeScorer, SpanPointer, mlp
@@ -166,9 +167,71 @@ class StructureDecoder(nn.Module):
         edges = chooser.flip_pairs(logits.edges, likeliest_edges(logits.edges, logits.parent_counts, exists))
         return Structure(lengths, spans, kind, edges), logits
 
+    def search(self, memory: InstructionMemory, beams: int) -> tuple[Structure, StructureLogits]:
+        """`decode` without chance, for plans that are likely as a whole: the likeliest next step may lead astray.
+
+        Args:
+            beams: beginnings of each plan that are followed side by side, and whole plans that are compared with their
+                edges.
+        """
+        rows, device = len(memory.mask), memory.mask.device
+        found = Beams.begin(rows, beams, memory.tokens)
+        boundaries = self.boundaries(memory.tokens)
+        for i in range(self.layout.max_subtasks):
+            width = found.logp.shape[1]
+            place = torch.arange(rows, device=device).repeat_interleave(width)
+            held, bounds = memory[place], boundaries[place]
+            spans = found.spans.flatten(0, 1)
+            state = self._states(found.chosen.flatten(0, 1), spans[..., 1], held)[:, -1:]
+            free = self.free(spans, torch.ones_like(spans[..., 0], dtype=torch.bool), held)[:, -1:]
+            if i:
+                go_on = _possible(self._go_on(state, bounds, free), free.any(-1)).view(rows, width)
+                found.stop(F.logsigmoid(-go_on), F.logsigmoid(go_on))
+                if found.settled:
+                    break
+            starts = self._start(state, _previous(spans[..., 1])[:, -1:], held, free) + bounds[:, None, :, 0]
+            start_logp, start = starts[:, 0].log_softmax(-1).topk(min(beams, starts.shape[-1]))
+            apart = start.shape[1]
+            ends = self.pointer.end(state.expand(-1, apart, -1), held.tokens, free.expand(-1, apart, -1), start)
+            ends = ends + bounds[:, None, :, 1]
+            end_logp, end = ends.log_softmax(-1).topk(min(beams, ends.shape[-1]))
+            logp = (start_logp[..., None] + end_logp).view(rows, width, -1)
+            steps = torch.stack([start[..., None].expand_as(end), end], -1).view(rows, width, -1, 2)
+            found.extend(logp, steps)
+            place = torch.arange(rows, device=device).repeat_interleave(found.logp.shape[1])
+            content = self._content(found.spans[:, :, -1:].flatten(0, 1), memory[place])
+            chosen = self._chosen(content, self.kind(content).argmax(-1)).unflatten(0, (rows, -1))
+            found.chosen = torch.cat([found.chosen, chosen], 2)
+        else:
+            found.stop(torch.zeros_like(found.logp), torch.zeros_like(found.logp))
+        return self._likeliest(memory, *found.whole())
+
     def types(self, spans: Tensor, memory: InstructionMemory) -> Tensor:
         """(b, n, T) logits of the types of steps with (b, n, 2) first and last tokens, whatever stands before them."""
         return self.kind(self._content(spans, memory))
+
+    def _likeliest(
+        self, memory: InstructionMemory, logp: Tensor, lengths: Tensor, spans: Tensor
+    ) -> tuple[Structure, StructureLogits]:
+        """Of (b, w) plans with (b, w, n, 2) spans those that are likeliest with their edges."""
+        rows, width, n, _ = spans.shape
+        held = memory[torch.arange(rows, device=logp.device).repeat_interleave(width)]
+        spans = spans.flatten(0, 1)
+        nobody = torch.zeros_like(spans[..., 0])
+        given = DecisionBatch(
+            lengths=lengths.flatten(),
+            spans=spans,
+            types=self.types(spans, held).argmax(-1),
+            workers=nobody,
+            fallbacks=nobody[..., None].expand(-1, -1, self.layout.max_fallbacks),
+            edges=nobody[..., None].expand(-1, -1, n).bool(),
+        )
+        logits, exists = self(held, given), given.steps
+        edges = likeliest_edges(logits.edges, logits.parent_counts, exists)
+        pairs = exists[:, :, None] & exists[:, None]
+        edge_logp = (F.logsigmoid(torch.where(edges, logits.edges, -logits.edges)) * pairs).sum((1, 2))
+        best = (logp + edge_logp.view(rows, width)).argmax(1) + torch.arange(rows, device=logp.device) * width
+        return Structure(given.lengths, spans, given.types, edges)[best], logits[best]
 
     def _whole(
         self, states: Tensor, content: Tensor, chosen: Tensor, spans: Tensor, exists: Tensor, memory: InstructionMemory

@@ -232,7 +232,10 @@ class PlannerModel(nn.Module):
         else:
             distinct, place = _distinct(encoded)
             memory = self.read(distinct)
-            structure, logits = self.decoder.decode(memory, Chooser(None, len(distinct), layout, device))
+            if self.config.num_beams > 1:
+                structure, logits = self.decoder.search(memory, self.config.num_beams)
+            else:
+                structure, logits = self.decoder.decode(memory, Chooser(None, len(distinct), layout, device))
             structure, logits, memory = structure[place], logits[place], memory[place]
         batch = self.selector.select(memory, self.card_features, structure, chooser)
         logp = None
