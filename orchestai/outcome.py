@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeAlias
 
 from orchestai.errors import LASTING, FaultKind, InfrastructureError, UserError
 
-_QUOTED = re.compile(r"""(?<!\w)(['"]).*?\1(?!\w)""", re.DOTALL)
-_NUMBERED = re.compile(r"[\w-]*\d[\w-]*(?:[.:,][\w-]*\d[\w-]*)*")
+_QUOTED = re.compile(r"""(?<!\w)(['"]).{0,1000}?\1(?!\w)""", re.DOTALL)
+_NUMBERED = re.compile(r"(?<![\w-])[\w-]*\d[\w-]*(?:[.:,][\w-]*\d[\w-]*)*")
 """Numbers, times, ports, addresses, ids: words with a digit in them."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from orchestai.delimited import enclosed
 from orchestai.sandbox.fences import fenced
 from orchestai.workers.prompting import source
 
@@ -18,7 +19,8 @@ def tagged(text: str, tag: str) -> str | None:
 
 def all_tagged(text: str, tag: str) -> list[str]:
     """What stands in each `<tag>...</tag>`, stripped, in order."""
-    return [content.strip() for content in re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL | re.IGNORECASE)]
+    opening, closing = (re.compile(f"<{slash}{tag}>", re.IGNORECASE) for slash in ("", "/"))
+    return [content.strip() for content in enclosed(text, opening, closing)]
 
 
 def verdict(text: str, yes: str, no: str) -> bool | None:

@@ -15,6 +15,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from orchestai.delimited import enclosed
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
@@ -23,7 +24,7 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _TRIVIAQA_PUNCTUATION = string.punctuation + "‘’´`"
 _WHOLE = ("yes", "no", "noanswer")
 _WORD = re.compile(r"[^\W_]+")
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_TAG = re.compile("<answer>"), re.compile("</answer>")
 
 
 def normalize_answer(text: str, suite: str = "squad") -> str:
@@ -67,7 +68,7 @@ def _f1(prediction: str, answer: str, suite: str) -> float:
 
 def tagged_answer(text: str) -> str | None:
     """What the last `<answer>...</answer>` says; None where there is none."""
-    found = _ANSWER.findall(text)
+    found = list(enclosed(text, *_TAG))
     return found[-1].strip() if found else None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from orchestai.delimited import enclosed
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.sandbox import Program, Sandbox
 from orchestai.tasks.task import Task
@@ -18,8 +19,10 @@ _DECIMAL = re.compile(r"[-+]?(\d{1,100}|\d{1,3}(,\d{3}){1,30})(\.\d{1,100})?")
 _BETWEEN_VALUES = re.compile(r"=|\\vee|\\lor|\\text|[;{}]|\b(?:or|and)\b|,(?!\d{3}(?!\d))")
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{\s*(-?\d{1,100})\s*\}\s*\{\s*(\d{1,100})\s*\}")
 _QUOTIENT = re.compile(r"-?\d{1,100}/0*[1-9]\d{0,99}", re.ASCII)
+_BRACE = re.compile(r"(?<!\\)[{}]")
 _HASHES = re.compile(r"####[ \t]*([^\n]+)")
-_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_BOXED = re.compile(r"\\f?boxed\s*\{")
+_TAG = re.compile("<answer>", re.IGNORECASE), re.compile("</answer>", re.IGNORECASE)
 _JUDGE = """\
 from math_verify import parse, verify
 
@@ -77,7 +80,7 @@ def marked_answer(text: str) -> str | None:
     """What is boxed, tagged or behind `####`, as `final_answer` chooses; None where nothing is."""
     if boxed := last_boxed(text):
         return boxed[:_LONGEST]
-    marked = _TAG.findall(text) or _HASHES.findall(text)
+    marked = list(enclosed(text, *_TAG)) or _HASHES.findall(text)
     return marked[-1].strip()[:_LONGEST] if marked else None
 
 
@@ -100,10 +103,14 @@ def _number(text: str) -> Fraction | None:
 
 def last_boxed(text: str) -> str | None:
     r"""What the last `\boxed{...}` holds whose braces close; None where there is none."""
-    for start in reversed([match.end() for match in re.finditer(r"\\f?boxed\s*\{", text)]):
-        depth = 1
-        for end in range(start, len(text)):
-            depth += {"{": 1, "}": -1}.get(text[end], 0) * (text[end - 1] != "\\")
-            if depth == 0:
-                return text[start:end].strip()
-    return None
+    starts = [match.end() for match in _BOXED.finditer(text)]
+    if not starts:
+        return None
+    ends: dict[int, int] = {}
+    opened: list[int] = []
+    for brace in _BRACE.finditer(text, starts[0] - 1):
+        if brace[0] == "{":
+            opened.append(brace.end())
+        elif opened:
+            ends[opened.pop()] = brace.start()
+    return next((text[start : ends[start]].strip() for start in reversed(starts) if start in ends), None)

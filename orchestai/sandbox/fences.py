@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 
+from orchestai.delimited import enclosed
 from orchestai.syntax import parse_python
 
-_FENCE = re.compile(r"```[^\n`]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
+_OPENING = re.compile(r"```[^\n`]*\n")
+_CLOSING = re.compile(r"\n[ \t]*```")
+_FUNCTION = re.compile(r"^[^\S\n]*def ", re.MULTILINE)
 
 
 def fenced(text: str) -> str | None:
     """Content of the first Markdown code fence that defines a function, else of the first one, or None."""
-    blocks: list[str] = _FENCE.findall(text)
-    return next(
-        (block for block in blocks if re.search(r"^\s*def ", block, re.MULTILINE)), blocks[0] if blocks else None
-    )
+    blocks = list(enclosed(text, _OPENING, _CLOSING, to_end=True))
+    return next(filter(_FUNCTION.search, blocks), blocks[0] if blocks else None)
 
 
 def parses(code: str) -> bool:

@@ -18,7 +18,7 @@ _CALL_RESULT = re.compile(
 )
 _DOCTEST_RESULT = re.compile(r"[ \t]*\n[ \t]*")
 _CONTINUES = re.compile(r"\w|\s*[-+*/%=<>]")
-_OPENING = re.compile(r"^(?:(?:and|then)\b\s*)+", re.IGNORECASE)
+_OPENING = re.compile(r"(?:(?:and|then)\b\s*)+", re.IGNORECASE)
 _QUOTED = re.compile(r"`[^`]*`")
 _SPACE = re.compile(r"`[^`]*`|\s+")
 _PUNCTUATION = " \t\r\n,;:.!-–—"
@@ -67,19 +67,24 @@ def clean(text: str) -> str:
     what is still open is closed.
     """
     text = _SPACE.sub(lambda match: match[0] if match[0].startswith("`") else " ", text)
-    previous = None
-    while text != previous:
-        previous = text
-        text = _OPENING.sub("", text.strip(_PUNCTUATION))
-        partners = _partners(text)
-        last = len(text) - 1
-        if 0 in partners and partners[0] == last:
-            text = text[1:-1]
-        elif 0 in partners and partners[0] is None:
-            text = text[1:]
-        elif last in partners and partners[last] is None:
-            text = text[:-1]
-    return text + ")" * sum(partner is None and text[i] == "(" for i, partner in _partners(text).items())
+    partners = _partners(text)
+    previous, start, end = (-1, -1), 0, len(text)
+    while (start, end) != previous:
+        previous = start, end
+        while start < end and text[start] in _PUNCTUATION:
+            start += 1
+        while start < end and text[end - 1] in _PUNCTUATION:
+            end -= 1
+        if opening := _OPENING.match(text, start, end):
+            start = opening.end()
+        if start < end and partners.get(start) == end - 1:
+            start, end = start + 1, end - 1
+        elif start < end and partners.get(start, start) is None:
+            start += 1
+        elif start < end and partners.get(end - 1, end) is None:
+            end -= 1
+    opened = (i for i, partner in partners.items() if start <= i < end and partner is None and text[i] == "(")
+    return text[start:end] + ")" * sum(1 for _ in opened)
 
 
 def _partners(text: str) -> dict[int, int | None]:

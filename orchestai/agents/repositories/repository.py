@@ -1,14 +1,7 @@
 """A commit of a git repository as files in memory, and patches applied to them. The repository is never written to.
 
 Two kinds of patch are understood. A *unified diff* is applied by `git apply` in a scratch folder. *Search and replace
-blocks* name a file, the exact lines to find and those to put there:
-
-    path/to/file.py
-    <<<<<<< SEARCH
-    old lines
-    =======
-    new lines
-    >>>>>>> REPLACE
+blocks* (`edit_blocks`) name a file, the exact lines to find and those to put there.
 """
 
 from __future__ import annotations
@@ -24,16 +17,12 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
+from orchestai.agents.repositories.edit_blocks import find_blocks
 from orchestai.errors import UserError
 
 Files: TypeAlias = Mapping[str, bytes]
 """Content by path, relative to the repository's root, with forward slashes."""
 
-_BLOCK = re.compile(
-    r"^[`*# \t]*(?P<path>[^\s`*<>][^\n`*<>]*?)[`*: \t]*\n(?:```[^\n]*\n)?"
-    r"<{5,9} SEARCH[ \t]*\n(?P<old>.*?)^={5,9}[ \t]*\n(?P<new>.*?)^>{5,9} REPLACE",
-    re.DOTALL | re.MULTILINE,
-)
 _DIFF_HEAD = re.compile(r"^(?:diff --git |--- \S)", re.MULTILINE)
 _TOUCHED = re.compile(r"^(?:\+\+\+ (?:b/)?|--- (?:a/)?|rename (?:from|to) )([^\t\n]+)", re.MULTILINE)
 _NEXT_FILE = re.compile(
@@ -79,10 +68,10 @@ def apply_patch(files: Files, patch: str) -> Files:
     Raises:
         PatchError: it is no patch, does not fit the files, or reaches out of the repository.
     """
-    if blocks := [match.groupdict() for match in _BLOCK.finditer(patch)]:
+    if blocks := list(find_blocks(patch)):
         changed = dict(files)
         for block in blocks:
-            _replace(changed, block["path"].strip(), block["old"], block["new"])
+            _replace(changed, block.path, block.old, block.new)
         return changed
     head = _DIFF_HEAD.search(patch)
     if head is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,14 +66,25 @@ def find_calls(text: str, tools: Sequence[Tool]) -> list[ToolCall]:
     """The calls in what a model wrote, in their order; those that it only thought about (`<think>`) are none."""
     spoken = text.rpartition(_THOUGHTS)[2]
     only = {tool.name: name for tool in tools if (name := _only(tool))}
-    names = "|".join(map(re.escape, ["tool_call", *only]))
-    found = re.finditer(rf"<({names})>(.*?)</\1>", spoken, re.DOTALL)
     return [
-        _read(match[2])
-        if match[1] == "tool_call"
-        else ToolCall(match[1], {only[match[1]]: match[2].strip()}, short=True)
-        for match in found
+        _read(content) if name == "tool_call" else ToolCall(name, {only[name]: content.strip()}, short=True)
+        for name, content in _elements(spoken, ["tool_call", *only])
     ]
+
+
+def _elements(text: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each `<name>...</name>` of these names: its name and what it holds. Each end is sought in vain once."""
+    opening = re.compile(f"<({'|'.join(map(re.escape, names))})>")
+    position = 0
+    unclosed: set[str] = set()
+    while (begin := opening.search(text, position)) is not None:
+        name, position = begin[1], begin.end()
+        end = -1 if name in unclosed else text.find(f"</{name}>", position)
+        if end < 0:
+            unclosed.add(name)
+        else:
+            yield name, text[position:end]
+            position = end + len(f"</{name}>")
 
 
 def _read(text: str) -> ToolCall:

@@ -34,7 +34,10 @@ _FEWEST_WORDS = 3
 _FIELDS = frozenset(Subtask.model_fields) - {"span"}
 _ASSIGNMENT = frozenset({"task_type", "worker", "fallback"})
 _DECODER = json.JSONDecoder()
-_FENCE = re.compile(r"\A\s*```\w*\s*(.*?)\s*```\s*\Z", re.DOTALL)
+_FENCE = "```"
+_LANGUAGE = re.compile(r"\w*")
+_MOST_UNREADABLE = 100
+"""Braces that begin no JSON object, after which no further one is sought: each may be read far in vain."""
 _SHIELDED = re.compile(r"`[^`]*`|\([^()`]*(?:`[^`]*`[^()`]*)*\)")
 _NUMBER = re.compile(r"\[(\d{1,4})\]")
 _BEGINNING = re.compile(
@@ -233,8 +236,9 @@ def _clause_end(instruction: str, start: int) -> int:
 
 
 def _is_whole(text: str) -> bool:
-    if fenced := _FENCE.match(text):
-        text = fenced[1]
+    text = text.strip()
+    if len(text) >= 2 * len(_FENCE) and text.startswith(_FENCE) and text.endswith(_FENCE):
+        text = _LANGUAGE.sub("", text[len(_FENCE) : -len(_FENCE)], count=1)
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -244,12 +248,12 @@ def _is_whole(text: str) -> bool:
 
 def _subtasks(text: str) -> Iterator[dict[str, Any]]:
     """Every complete JSON object with an `instruction`, in order, whatever surrounds it."""
-    position = text.find("{")
-    while position >= 0:
+    position, unreadable = text.find("{"), 0
+    while position >= 0 and unreadable < _MOST_UNREADABLE:
         try:
             value, end = _DECODER.raw_decode(text, position)
         except (ValueError, RecursionError):  # the former also for numbers that are too long to be read
-            end = position + 1
+            end, unreadable = position + 1, unreadable + 1
         else:
             entries = value.get("subtasks")
             for entry in entries if isinstance(entries, list) else [value]:

@@ -29,7 +29,7 @@ _WORDS_IN_NAME = 4
 _LONGEST_STEP = 200
 """Longer instructions (a whole task) keep the function's name, their own words and the examples among them."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_TRAILING_EXAMPLE = re.compile(r"\s*\([^()`]*`.*\)\s*$", re.DOTALL)
+_EXAMPLE = re.compile(r"\([^()`]*`")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,9 @@ def make_head(signature: Signature, instruction: str, examples: Sequence[Example
 
 def without_example(instruction: str) -> str:
     """The instruction without the example in brackets at its end."""
-    return _TRAILING_EXAMPLE.sub("", instruction)
+    stripped = instruction.rstrip()
+    begin = _EXAMPLE.search(stripped) if stripped.endswith(")") else None
+    return stripped[: begin.start()].rstrip() if begin else instruction
 
 
 def call(name: str, example: Example) -> str:

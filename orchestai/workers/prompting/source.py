@@ -38,16 +38,37 @@ IMPORTS: dict[str, str] = {
 }
 """Names that programs use without importing them, and the import that they mean."""
 
+_MOST_PARSED = 1_000_000
+"""Characters, over all ends of a program that are tried: about half a second."""
 _DATETIME_MODULE = re.compile(r"\bdatetime\.(datetime|date|timedelta|time)\b")
 
 
 def longest_prefix(head: str, body: str) -> str:
     """`head` and as many lines of `body` as form a program; `head` alone if none do (and it does)."""
-    lines = body.split("\n")
-    for end in range(len(lines), -1, -1):
-        if parses(code := head + "\n".join(lines[:end])):
+    return longest_program(head, body) or head + body
+
+
+def longest_program(head: str, body: str) -> str | None:
+    """`head` and as many lines of `body` as form a program; None where none do, or too much would have to be read.
+
+    No line at which parsing fails, or at which what is never closed was opened, is in any program that begins so: the
+    next end to try is before it.
+    """
+    lines, above = body.split("\n"), head.count("\n")
+    end, left = len(lines), _MOST_PARSED
+    while end >= 0:
+        code = head + "\n".join(lines[:end])
+        try:
+            parse_python(code)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            line = error.lineno if isinstance(error, SyntaxError) else None
+            left -= len(code)
+            if left < 0:
+                return None
+            end = min(end, max(line - above, 1) if line else end) - 1
+        else:
             return code
-    return head + body
+    return None
 
 
 def named(code: str, name: str) -> str:

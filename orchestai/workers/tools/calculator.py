@@ -71,7 +71,7 @@ _TWO: tuple[tuple[str, str], ...] = (
 _FILLER = re.compile(
     r"(?:[\s,;.:]|\b(?:and|then|finally|next|the result|take|compute|find|calculate|return|give|get|choose|pick)\b)+"
 )
-_EXPRESSION = re.compile(r"[-+(]*\s*\d[\d\s.+\-*/%()]*")
+_EXPRESSION = re.compile(r"(?:(?<![-+(])[-+(]+\s*|(?<![-+(\s])\s*)\d[\d\s.+\-*/%()]*")
 
 _OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
     ast.Add: operator.add,

@@ -6,10 +6,12 @@ import ast
 import re
 from collections.abc import Sequence
 
+from orchestai.delimited import enclosed
 from orchestai.sandbox.fences import fenced, parses
 from orchestai.tasks.source_code import names, parse
+from orchestai.workers.prompting.source import longest_program
 
-_TAGGED = re.compile(r"\[PYTHON\](.*?)(?:\[/PYTHON\]|\Z)", re.DOTALL)
+_TAGS = re.compile(r"\[PYTHON\]"), re.compile(r"\[/PYTHON\]")
 """How Code Llama marks programs."""
 _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _IMPORTS = ast.Import | ast.ImportFrom
@@ -37,16 +39,14 @@ def reply_program(reply: str, entry_point: str, arity: int) -> str | None:
 
 def _source(reply: str) -> str | None:
     """The first of: what a fence or Code Llama's tags hold, the reply, the longest part from its first definition."""
-    tagged = _TAGGED.search(reply)
-    for text in (fenced(reply), tagged and tagged[1], reply):
+    texts = [fenced(reply), next(enclosed(reply, *_TAGS, to_end=True), None), reply]
+    for text in texts:
         if text and parses(text) and "def " in text:
             return text
-    for text in (fenced(reply), tagged and tagged[1], reply):
-        if text and (found := _BEGINS.search(text)):
-            lines = text[found.start() :].split("\n")
-            for end in range(len(lines), 0, -1):
-                if parses(part := "\n".join(lines[:end])):
-                    return part
+    for text in texts:
+        begins = _BEGINS.search(text) if text else None
+        if text and begins and (program := longest_program("", text[begins.start() :])):
+            return program
     return None
 
 
