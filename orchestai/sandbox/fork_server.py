@@ -63,6 +63,7 @@ _ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "LC_ALL": "C.UTF-8",
     "TZ": "UTC",
+    "MALLOC_ARENA_MAX": "2",  # every further one reserves 64 MB of addresses: forty idle threads would exceed the limit
     "MPLBACKEND": "Agg",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from typing import Any
 
-from orchestai.sandbox.inside.judge.loading import MAX_MESSAGE
+from orchestai.sandbox.inside.ipc.exceptions import MAX_MESSAGE
 from orchestai.sandbox.inside.judge.testing import MAX_OUTPUT
 
 _MAX_BYTES = 1 << 15
 """Of a test: each of its characters may take twelve."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _Facts = dict[str, Any]
 
 
@@ -53,7 +55,12 @@ def _read(descriptor: int, tests: int) -> tuple[str, dict[int, _Facts]]:
 
 def _text(facts: _Facts, name: str, longest: int) -> str:
     value = facts.get(name)
-    return value[:longest] if isinstance(value, str) else ""
+    return printable(value[:longest]) if isinstance(value, str) else ""
+
+
+def printable(text: str) -> str:
+    """`text` without what a terminal obeys: control characters but tabs and line ends appear as `\\x1b`."""
+    return _CONTROL.sub(lambda match: rf"\x{ord(match[0]):02x}", text)
 
 
 def _figure(facts: _Facts, name: str) -> float:

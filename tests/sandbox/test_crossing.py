@@ -5,6 +5,7 @@ import textwrap
 import pytest
 
 from orchestai.sandbox import Limits, Program, Sandbox
+from orchestai.sandbox.inside.ipc import randomness
 from orchestai.sandbox.inside.judge.proxy import _exception
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -113,3 +114,132 @@ def test_hostile_facts_of_an_exception_make_no_other(attributes):
     error = _exception({"classes": [["builtins", "ValueError"]], "args": ["no"], "attributes": attributes})
     assert type(error).__name__ in ("ValueError", "NotPlainError")
     assert error.__class__ is type(error)
+
+
+def test_values_of_the_standard_library_arrive_as_what_they_are(sandbox):
+    code = """
+import datetime, enum, http, ipaddress, time, typing, uuid
+from urllib.parse import urlparse
+from zoneinfo import ZoneInfo
+class Status(str, enum.Enum): OPEN = "open"
+class Level(enum.IntEnum): LOW, HIGH = 1, 2
+class Point(typing.NamedTuple):
+    x: int
+    def twice(self): return 2 * self.x
+def task_func(expression): return eval(expression)
+"""
+    expressions = {
+        "Status.OPEN": "value == 'open' and value.name == 'OPEN' and value is task_func('Status.OPEN')",
+        "Level.HIGH": "value == 2 and value > 1 and value.name == 'HIGH'",
+        "http.HTTPStatus(404)": "value == 404 and value.phrase == 'Not Found'",
+        "Point(3)": "value == (3,) and value.x == 3 and value.twice() == 6",
+        "time.gmtime(0)": "value.tm_year == value[0] == 1970",
+        "urlparse('http://a.b/c')": "value.netloc == 'a.b' and value.geturl() == 'http://a.b/c'",
+        "uuid.UUID(int=1)": "value.int == 1",
+        "ipaddress.ip_network('10.0.0.0/8')": "value.num_addresses == 2 ** 24",
+        "datetime.datetime(2024, 1, 1, tzinfo=ZoneInfo('Europe/Berlin'))": "value.utcoffset().seconds == 3600",
+        "type(None)": "value is type(None)",
+        "ValueError('no')": "type(value) is ValueError and value.args == ('no',)",
+    }
+    bodies = [f"value = task_func({name!r}); self.assertTrue({check})" for name, check in expressions.items()]
+    assert judge(sandbox, code, *bodies) == ["passed"] * len(bodies)
+
+
+def test_no_value_arrives_with_comparisons_that_the_program_wrote(sandbox):
+    code = """
+import enum, unittest.mock
+class Text(str, enum.Enum):
+    A = "a"
+    def __eq__(self, other): return True
+    __hash__ = str.__hash__
+class Forged(str, enum.Enum):
+    A = "a"
+    _x = "x"
+    def __eq__(self, other): return True
+    __hash__ = str.__hash__
+class Fault(Exception):
+    def __eq__(self, other): return True
+    __hash__ = None
+Fault.__module__ = "builtins"
+def task_func(expression):
+    value = eval(expression)
+    return value
+"""
+    lies = ("Text.A", "Forged.A", "Fault()", "unittest.mock.ANY", "unittest.mock.call(1)", "unittest.mock.sentinel.a")
+    said = judge(sandbox, code, *(f"self.assertEqual(task_func({lie!r}), 5)" for lie in lies))
+    assert "passed" not in said
+    made = "made = task_func('type(unittest.mock.ANY)'); self.assertEqual(made(), 5)"
+    assert judge(sandbox, code, made) != ["passed"]
+    assert judge(sandbox, f"{code}    ", "task_func('exec(\"raise unittest.case._ShouldStop\")')") != ["passed"]
+
+
+def test_exceptions_arrive_of_the_class_that_the_tests_have_and_with_their_cause(sandbox):
+    imports = "import csv, ipaddress, queue, tomllib"
+    code = f"""{imports}
+def task_func(what):
+    if what == "queue": queue.Queue().get_nowait()
+    if what == "csv": list(csv.reader(['"x"y'], strict=True))
+    if what == "ip": ipaddress.IPv4Address("1")
+    if what == "toml": tomllib.loads("= 1")
+    if what == "group": raise ExceptionGroup("many", [ValueError("a"), TypeError("b")])
+    try: int("x")
+    except ValueError as error: raise RuntimeError("outer") from error
+"""
+    classes = {"queue": "queue.Empty", "csv": "csv.Error", "ip": "ipaddress.AddressValueError"}
+    bodies = [
+        *(f"{imports}\nwith self.assertRaises({cls}): task_func({name!r})" for name, cls in classes.items()),
+        f"{imports}\nwith self.assertRaises(tomllib.TOMLDecodeError): task_func('toml')",
+        "with self.assertRaises(ExceptionGroup) as c: task_func('group')\n"
+        "self.assertEqual([type(e) for e in c.exception.exceptions], [ValueError, TypeError])",
+        "with self.assertRaises(RuntimeError) as c: task_func('')\n"
+        "self.assertIsInstance(c.exception.__cause__, ValueError)",
+    ]
+    assert judge(sandbox, code, *bodies) == ["passed"] * len(bodies)
+
+
+def test_arguments_have_any_names_and_forty_threads_may_sleep(sandbox):
+    code = """
+import threading, time
+def task_func(**named):
+    threads = [threading.Thread(target=time.sleep, args=(0.05,)) for _ in range(40)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    return sorted(named)
+"""
+    names = ["args", "function", "kwargs", "operation", "self"]
+    call = f"task_func({', '.join(f'{name}=1' for name in names)})"
+    assert judge(sandbox, code, f"self.assertEqual({call}, {names})") == ["passed"]
+
+
+def test_random_states_that_numpy_would_read_beyond_are_refused():
+    numpy = pytest.importorskip("numpy")
+    numpy.random.seed(1)
+    states = randomness.get_states()
+    name, words, _, has_spare, spare = states["numpy.random"]
+    hostile = [
+        {**states, "numpy.random": (name, words, 100_000, has_spare, spare)},
+        {**states, "numpy.random": (name, words, -5, has_spare, spare)},
+        {**states, "numpy.random": (name, words[:-4], 3, has_spare, spare)},
+        {**states, "numpy.random": ("PCG64", words, 3, has_spare, spare)},
+        {**states, "numpy.random": {"bit_generator": name, "state": {"key": [0] * 624, "pos": 100_000}}},
+        {**states, "random": (3, b"1234", None)},
+        {**states, "random": (3, b"\xff" * 2500, None)},
+        {**states, "random": (*states["random"][:2], "1")},
+    ]
+    for state in hostile:
+        with pytest.raises((ValueError, TypeError)):
+            randomness.set_states(state)
+    drawn = numpy.random.rand()
+    randomness.set_states(states)
+    assert numpy.random.rand() == drawn
+
+
+def test_what_a_program_says_cannot_steer_the_terminal_that_shows_its_report(sandbox):
+    report = sandbox.run(
+        Program(
+            "def task_func():\n    print('\\x1b[2Jout')\n    raise ValueError('\\x1b]0;title\\x07\\x9b1m')",
+            _tests(["task_func()"]),
+        )
+    )
+    texts = report.reason + "".join(test.message + test.output for test in report.tests)
+    assert {word for word in ("out", "title", "\x1b", "\x9b") if word in texts} == {"out", "title"}

@@ -53,7 +53,7 @@ def equality(value: Any) -> tuple[str, Any]:
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    "call": lambda function, *args, **kwargs: function(*args, **kwargs),
+    "call": lambda function, /, *args, **kwargs: function(*args, **kwargs),
     "get": getattr,
     "set": setattr,
     "item": lambda value, key: value[key],
@@ -152,7 +152,7 @@ class RemoteFunction(Remote):
 
     __slots__ = ()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self._ask("call", self, *args, **kwargs)
 
     def __instancecheck__(self, instance: Any) -> bool:

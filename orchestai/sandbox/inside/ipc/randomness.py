@@ -1,6 +1,8 @@
 """The states of the global random number generators, which tests set and programs draw from.
 
 They cross between processes with every call, so they are packed: hundreds of numbers are slow to decode one by one.
+A program may send anything for them. numpy believes what it is told and reads where a wrong position points, so
+only states of its usual generator, the Mersenne Twister (Matsumoto and Nishimura 1998), cross, each part checked.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from array import array
 from typing import Any
 
 _NUMPY = "numpy.random"
+_WORDS = 624
+_TWISTER = "MT19937"
 
 
 def get_states() -> dict[str, Any]:
@@ -20,7 +24,8 @@ def get_states() -> dict[str, Any]:
     states: dict[str, Any] = {"random": (version, array("I", words).tobytes(), spare)}
     if _NUMPY in sys.modules:
         state = sys.modules[_NUMPY].get_state(legacy=True)
-        states[_NUMPY] = (state[0], state[1].tobytes(), *state[2:]) if type(state) is tuple else state
+        if type(state) is tuple:
+            states[_NUMPY] = (state[0], state[1].tobytes(), *state[2:])
     return states
 
 
@@ -30,9 +35,20 @@ def set_states(states: dict[str, Any]) -> None:
     Raises:
         Exception: these are no states.
     """
-    version, words, spare = states["random"]
-    random.setstate((version, tuple(array("I", words)), spare))
+    version, packed, spare = states["random"]
+    words = array("I", packed)
+    if not (type(version) is int and len(words) == _WORDS + 1 and words[-1] <= _WORDS and _is_spare(spare)):
+        raise ValueError("no state of the standard library's generator")
+    random.setstate((version, tuple(words), spare))
     if _NUMPY in states:
-        state = states[_NUMPY]
-        unpacked = (state[0], array("I", state[1]), *state[2:]) if type(state) is tuple else state
-        importlib.import_module(_NUMPY).set_state(unpacked)
+        name, packed, position, has_spare, spare = states[_NUMPY]
+        words = array("I", packed)
+        if not (name == _TWISTER and len(words) == _WORDS and type(position) is int and 0 <= position <= _WORDS):
+            raise ValueError("no state of numpy's generator")
+        if not (type(has_spare) is int and has_spare in (0, 1) and type(spare) is float):
+            raise ValueError("no spare number of numpy's generator")
+        importlib.import_module(_NUMPY).set_state((name, words, position, has_spare, spare))
+
+
+def _is_spare(value: Any) -> bool:
+    return value is None or type(value) is float

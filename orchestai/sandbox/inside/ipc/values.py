@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 from types import GeneratorType
 from typing import Any, ClassVar
 
-from . import arrays
+from . import arrays, exceptions, library
 
 _CLASSES = {
     "builtins": (
@@ -40,7 +40,7 @@ _REFUSED_OPCODES = frozenset(
         *(pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER),
     )
 )
-_OBJECT, _NAMED_TUPLE, _PATH = "object", "namedtuple", "path"
+_OBJECT, _NAMED_TUPLE, _PATH, _EXCEPTION = "object", "namedtuple", "path", "exception"
 
 
 class NotPlainError(BaseException):
@@ -116,15 +116,42 @@ class _Pickler(pickle.Pickler):
             return NotImplemented
         if (parts := arrays.take_apart(value)) is not None:
             return rebuild, parts
+        if (parts := library.take_apart(value)) is not None:
+            return rebuild, parts
+        if exceptions.is_known(value):
+            return rebuild, (_EXCEPTION, exceptions.take_apart(value, is_plain))
         cls = type(value)
         if isinstance(value, PurePath):
             return rebuild, (_PATH, isinstance(value, Path), str(value))
         if isinstance(value, tuple) and isinstance(fields := getattr(cls, "_fields", None), tuple):
-            return rebuild, (_NAMED_TUPLE, cls.__name__, fields, tuple.__getitem__(value, slice(None)))
+            content = tuple.__getitem__(value, slice(None))
+            more = (self._number(value),) if _has_more(cls) else ()
+            return rebuild, (_NAMED_TUPLE, cls.__name__, fields, content, *more)
         for base in _BASES:
             if isinstance(value, base):
                 return rebuild, ("plain", _content(value, base))
         return rebuild, (_OBJECT, self._number(value), _kind(value))
+
+
+def is_plain(value: Any) -> bool:
+    """Whether all of a value can leave this process as a copy."""
+    try:
+        decode(encode(value, _at_home))
+    except (Exception, NotPlainError):
+        return False
+    return True
+
+
+def _at_home(value: Any) -> int:
+    raise NotPlainError(f"an object of {type(value)}")
+
+
+def _has_more(cls: type) -> bool:
+    """Whether a class of named tuples has methods or attributes of its own beside its fields."""
+    from collections import namedtuple
+
+    plain = set(dir(namedtuple("plain", "")))
+    return any(name not in plain and not name.startswith("__") for name in set(dir(cls)) - set(cls._fields))  # type: ignore[attr-defined]
 
 
 def _content(value: Any, base: Any) -> Any:
@@ -175,22 +202,34 @@ class _Careful(_PythonUnpickler):
         if kind == "plain":
             return parts[0]
         if kind == _NAMED_TUPLE:
-            return _named_tuple(*parts)
+            return self._named_tuple(*parts)
         if kind == _PATH:
             return (Path if parts[0] else PurePath)(str(parts[1]))
-        if kind != _OBJECT:
-            return arrays.put_together(kind, *parts)
+        if kind == _EXCEPTION:
+            if (error := exceptions.put_together(*parts)) is None:
+                raise NotPlainError("an exception of no known class")
+            return error
+        if kind in library.BUILDERS:
+            return library.put_together(kind, *parts)
+        return self._object(*parts) if kind == _OBJECT else arrays.put_together(kind, *parts)
+
+    def _object(self, number: int, kind: str) -> Any:
         if self._remote is None:
             raise NotPlainError("an object that is not a plain value")
-        return self._remote(int(parts[0]), str(parts[1]))
+        return self._remote(int(number), str(kind))
+
+    def _named_tuple(self, name: str, fields: tuple[str, ...], values: tuple[Any, ...], number: int = -1) -> Any:
+        """A tuple with its fields; what else its class has is asked of the object of this number."""
+        from collections import namedtuple
+
+        cls = namedtuple(name, fields)  # type: ignore[misc]
+        if number < 0:
+            return cls(*values)
+        ask = self._object(number, _OBJECT)
+        more = {"__slots__": (), "__getattr__": lambda _, attribute: getattr(ask, attribute)}
+        return type(str(name), (cls,), more)(*values)
 
     dispatch: ClassVar = {
         **{code: load for code, load in _PythonUnpickler.dispatch.items() if code not in _REFUSED_OPCODES},
         pickle.REDUCE[0]: load_reduce,
     }
-
-
-def _named_tuple(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    from collections import namedtuple
-
-    return namedtuple(name, fields)(*values)  # type: ignore[misc]

@@ -19,13 +19,14 @@ from collections.abc import Iterable
 from types import BuiltinFunctionType, CoroutineType, FunctionType, ModuleType
 from typing import Any
 
-from ..ipc import arrays, objects, randomness
+from ..ipc import arrays, exceptions, objects, randomness
+from ..ipc.exceptions import describe
 from ..ipc.objects import OPERATIONS, Objects
 from ..ipc.output import Captured
-from ..ipc.values import NotPlainError, decode, encode
+from ..ipc.values import NotPlainError, encode, is_plain
 from ..ipc.wire import ChannelClosedError, receive_frame, send_frame
 from ..jail.meter import Meter
-from .loading import MODULE, LoadError, describe, load_candidate, new_module
+from .loading import MODULE, LoadError, load_candidate, new_module
 
 _MUTABLE = (list, dict, set, bytearray, deque, Counter, OrderedDict, defaultdict, tuple)
 _CO_COROUTINE = 0x80
@@ -87,7 +88,7 @@ class _Host:
             same = next((i for i in before if given[i] is value), None)
             answer: dict[str, Any] = {"value": value} if same is None else {"same": same}
         except BaseException as error:
-            answer = {"error": self._exception(error)}
+            answer = {"error": exceptions.take_apart(error, is_plain)}
         answer["changed"] = {i: given[i] for i, pickled in before.items() if pickled != self._pickled(given[i])}
         if "random" in request:
             answer["random"] = randomness.get_states()
@@ -101,23 +102,6 @@ class _Host:
             reason = f"the answer cannot leave the candidate's process: {describe(error)}"
             kept = {name: answer[name] for name in ("stdout", "stderr", "used")}
             return pickle.dumps({"refused": reason, **kept})
-
-    def _exception(self, error: BaseException) -> dict[str, Any]:
-        attributes = dict(vars(error))
-        if isinstance(error, OSError):
-            attributes |= {"filename": error.filename, "filename2": error.filename2}
-        return {
-            "classes": [(cls.__module__, cls.__qualname__) for cls in type(error).__mro__],
-            "args": error.args if self._is_plain(error.args) else (describe(error),),
-            "attributes": {name: value for name, value in attributes.items() if self._is_plain(value)},
-        }
-
-    def _is_plain(self, value: Any) -> bool:
-        try:
-            decode(encode(value, self.objects.number))
-        except (Exception, NotPlainError):
-            return False
-        return True
 
     @staticmethod
     def _pickled(value: Any) -> bytes:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import linecache
 import sys
-import traceback
 from collections.abc import Callable
 from types import CodeType, ModuleType
 from typing import Any
 
+from ..ipc.exceptions import describe
+
 MODULE = "__test__"
-MAX_MESSAGE = 300
 
 
 class LoadError(Exception):
@@ -57,13 +57,3 @@ def load_candidate(source: str, entry_point: str, module: ModuleType) -> Callabl
     if not callable(function):
         raise LoadError("no_entry_point", f"the program defines no function {entry_point}")
     return function
-
-
-def describe(error: BaseException) -> str:
-    """The exception's last line, cut to MAX_MESSAGE characters; never raises."""
-    try:
-        text = "".join(traceback.format_exception_only(type(error), error)).strip()
-        text = text.splitlines()[-1] if isinstance(error, SyntaxError) else text
-    except Exception:
-        text = type(error).__name__
-    return text[:MAX_MESSAGE]

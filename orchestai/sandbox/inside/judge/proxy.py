@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import importlib
 import json
 import os
@@ -15,7 +14,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from ..ipc import arrays, randomness
+from ..ipc import arrays, exceptions, randomness
 from ..ipc.objects import stand_in
 from ..ipc.values import NamesClassError, NotPlainError, decode, decode_primitive
 from ..ipc.wire import ChannelClosedError, receive_frame, send_frame
@@ -29,24 +28,6 @@ _NEVER_IMPORTED = frozenset(
 )
 _CONTAINERS = (list, deque, dict, set, bytearray, tuple)
 _LOAD_FAULTS = ("syntax_error", "import_error", "no_entry_point", "memory")
-_EXCEPTION_MODULES = frozenset(
-    (
-        *(
-            "asyncio.exceptions",
-            "binascii",
-            "configparser",
-            "csv",
-            "decimal",
-            "http.client",
-            "json.decoder",
-            "queue",
-            "re",
-        ),
-        *("shutil", "socket", "sqlite3", "ssl", "statistics", "struct", "subprocess", "tarfile", "urllib.error"),
-        *("xml.etree.ElementTree", "xml.parsers.expat", "zipfile", "zlib"),
-        *("numpy.exceptions", "numpy.linalg", "pandas.errors"),
-    )
-)
 
 
 def connect(channel: socket.socket, name: str, *, follow_random: bool) -> Candidate:
@@ -80,7 +61,7 @@ class Candidate:
         self.is_plain = not is_async
         self.entry_point = self._entry_point(name, is_async)
 
-    def ask(self, operation: str, *args: Any, **kwargs: Any) -> Any:
+    def ask(self, operation: str, /, *args: Any, **kwargs: Any) -> Any:
         """The result of an operation on the candidate's side, or the exception that it raised."""
         request = {"operation": operation, "args": args, "kwargs": kwargs}
         with self._one_at_a_time:
@@ -99,10 +80,17 @@ class Candidate:
         if type(answer) is not dict:
             raise NotPlainError("unreadable answer")
         if self._follow_random and "random" in answer:
-            randomness.set_states(answer["random"])
+            self._follow(answer["random"])
         self.used = _figures(answer.get("used")) or self.used
         self.raised = self.raised or "error" in answer
         return _taken(answer, (*args, *kwargs.values()))
+
+    @staticmethod
+    def _follow(states: Any) -> None:
+        try:
+            randomness.set_states(states)
+        except Exception as error:
+            raise NotPlainError(f"random states that are none: {error}") from None
 
     def names(self, wanted: Sequence[str]) -> dict[str, Any]:
         """Those of the names that the program has defined.
@@ -205,39 +193,8 @@ def _merged(old: Any, new: Any) -> Any:
 
 
 def _exception(facts: Any) -> BaseException:
-    """The first of the exception's classes that is a builtin or an allowed module's, with the same content."""
-    args, attributes = tuple(facts["args"]), facts["attributes"]
-    for module, name in facts["classes"]:
-        if module != "builtins" and module not in _EXCEPTION_MODULES:
-            continue
-        if module not in sys.modules and module.partition(".")[0] not in sys.stdlib_module_names:
-            continue
-        cls = getattr(builtins if module == "builtins" else importlib.import_module(module), name, None)
-        if isinstance(cls, type) and issubclass(cls, BaseException):
-            try:
-                error = _instance(cls, args)
-            except Exception:
-                continue
-            error.args = args
-            for name, value in attributes.items() if type(attributes) is dict else ():
-                _set_attribute(error, str(name), value)
-            return error
-    return NotPlainError("the function raised something that is no exception")
-
-
-def _instance(cls: type[BaseException], args: tuple[Any, ...]) -> BaseException:
-    try:
-        return cls(*args)
-    except Exception:  # its constructor wants something else than what it keeps
-        return cls.__new__(cls, *args)
-
-
-def _set_attribute(error: BaseException, name: str, value: Any) -> None:
-    if isinstance(error, OSError) and name in ("filename", "filename2"):
-        if value is not None:  # None would be shown as a name
-            setattr(error, name, value)
-    elif not name.startswith("_"):
-        error.__dict__[name] = value
+    error = exceptions.put_together(facts)
+    return error if error is not None else NotPlainError("the function raised something that is no exception")
 
 
 def _may_be_imported(module: str) -> bool:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
 
+from ..ipc.exceptions import MAX_MESSAGE, describe
 from ..ipc.output import Captured
 from ..ipc.wire import VerdictWriter
-from .loading import MAX_MESSAGE, describe
 
 Spent: TypeAlias = Callable[[], tuple[float, int]]
 """CPU seconds and peak of bytes of the processes that run the tests, so far; see `Meter`."""
