@@ -20,6 +20,8 @@ OUTCOMES: Final = (0, 20, 50)
 WITHOUT: Final = "without"
 FULL: Final = "full"
 _DRAWS = 201
+_NEVER = -1e9
+"""A score that no saving makes up for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +76,7 @@ def leave_one_worker_out(
             found.setdefault(FULL, []).append(full)
             if len(table.workers) > 2:
                 score = expected.score.copy()
-                score[:, worker] = -np.inf
+                score[:, worker] = _NEVER
                 never = replace(expected, score=score)
                 found.setdefault(WITHOUT, []).append(_metric(fold, split.test, weights, never))
             known = np.random.default_rng(seed).permutation(split.train[np.isfinite(table.score[split.train, worker])])
