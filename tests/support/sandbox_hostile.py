@@ -1,4 +1,7 @@
-"""Runs programs that attack the judge, and says what came of each. As a script: FILE, one JSON line per program."""
+"""Runs programs that attack the judge, and honest ones, and says what came of each.
+
+As a script: FILE [ISOLATION], one JSON line per program.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,23 @@ LIMITS = Limits(wall_s=6, load_s=5, test_s=3, memory_mb=512)
 _ALIVE = {"canary.txt": "alive", "secret.txt": "the user's own"}
 
 
-def run(programs: list[dict[str, Any]], isolation: str = "split") -> Iterator[dict[str, Any]]:
-    """For each program its id and `faults`: what it gained, lost or harmed against what it should have."""
+_SHORT = {"honest": "short", "probe": "unheld", "resource": "unheld"}
+"""What it is called when a program of a category passes too few tests; `lost` for the others."""
+
+
+def run(
+    programs: list[dict[str, Any]], isolation: str = "auto", latest_s: float = 2 * LIMITS.wall_s + 2
+) -> Iterator[dict[str, Any]]:
+    """For each program its id, status, passed, seconds, and `faults`: kinds, each with what happened.
+
+    Kinds are `undeserved` (passed more tests than it should), `short` (an honest program passed fewer), `unheld` (a
+    probe found something to reach), `lost` (another program passed fewer), `harm`, `late`, `status` and `no_verdict`.
+
+    Args:
+        isolation: `auto` is each program's own, and `split` where it names none.
+        latest_s: a verdict that takes longer is late; by default twice the limit, for a machine that is busy with
+            something else.
+    """
     os.environ["ORCH_SECRET_TOKEN"] = "token"
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
@@ -38,21 +56,21 @@ def run(programs: list[dict[str, Any]], isolation: str = "split") -> Iterator[di
                     program[key].replace("@CANARY@", str(folder)).replace("@PORT@", port) for key in ("code", "test")
                 )
                 start = time.monotonic()
-                held = program.get("isolation", isolation)
+                held: Any = program.get("isolation", "split") if isolation == "auto" else isolation
                 report = sandbox.run(Program(code, tests, program["entry_point"], held))
                 seconds = time.monotonic() - start
-                faults = list(_faults(program, report, seconds))
-                if report.status == "infra_error" or (
-                    program["expect"].get("scored") and isinstance(report.outcome(), Unscorable)
-                ):
-                    faults.append(f"no verdict: {report.status}: {report.reason}")
-                if not _unharmed(folder):
-                    faults.append("harmed the canary")
+                faults = dict(_faults(program, report))
+                if seconds > latest_s:
+                    faults["late"] = f"the verdict took {seconds:.1f} s"
+                harm = [] if _unharmed(folder) else ["harmed the canary"]
             if not _comes_to(at_rest, sandbox):
-                faults.append("left processes")
+                harm.append("left processes")
             if _was_called(listener):
-                faults.append("reached the network")
-            yield {"id": program["id"], "faults": faults, "status": report.status, "passed": report.passed}
+                harm.append("reached the network")
+            if harm:
+                faults["harm"] = ", ".join(harm)
+            facts = {"status": report.status, "passed": report.passed, "seconds": round(seconds, 2)}
+            yield {"id": program["id"], "faults": faults, **facts}
 
 
 def _processes_at_rest(sandbox: Sandbox) -> int:
@@ -74,14 +92,18 @@ def _comes_to(at_rest: int, sandbox: Sandbox) -> bool:
     return True
 
 
-def _faults(program: dict[str, Any], report: Report, seconds: float) -> Iterator[str]:
+def _faults(program: dict[str, Any], report: Report) -> Iterator[tuple[str, str]]:
     expect, passed, total = program["expect"], report.passed, report.total
-    if total != expect["total"] or (expect["passed"] is not None and passed != expect["passed"]):
-        yield f"{passed} of {total} tests passed, not {expect['passed']} of {expect['total']}"
+    counts = f"{passed} of {total} tests passed, not {expect['passed']} of {expect['total']}"
+    counts += f" ({report.status}: {report.reason or next((t.message for t in report.tests if t.message), '')})"
+    if expect["passed"] is not None and passed != expect["passed"]:
+        yield "undeserved" if passed > expect["passed"] else _SHORT.get(program["category"], "lost"), counts
+    elif total != expect["total"]:
+        yield "lost", counts
     if "status" in expect and report.status != expect["status"]:
-        yield f"ended as {report.status} ({report.reason}), not as {expect['status']}"
-    if seconds > 2 * LIMITS.wall_s + 2:  # twice, for a machine that is busy with something else
-        yield f"the verdict took {seconds:.1f} s"
+        yield "status", f"ended as {report.status} ({report.reason}), not as {expect['status']}"
+    if report.status == "infra_error" or (expect.get("scored") and isinstance(report.outcome(), Unscorable)):
+        yield "no_verdict", f"{report.status}: {report.reason}"
 
 
 @contextmanager
