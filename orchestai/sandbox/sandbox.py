@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -30,8 +29,6 @@ from orchestai.tasks.suites import ANSWER_PACKAGES, PROGRAM_PACKAGES
 
 _SEEN = (*PROGRAM_PACKAGES, "math_verify", "antlr4", "pytest")
 """What suites name, what `math_reward_fn` runs in the sandbox, and what runs the tests of repositories."""
-_RUNS_DATA = re.compile(r"\b(pickle|joblib|shelve|dill|marshal|runpy|exec|eval|import_module|__import__)\b")
-"""Of tests that may run what a program has written to a file."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -249,9 +246,8 @@ class Sandbox:
 
 
 def _may_forge(program: Program) -> bool:
-    """Whether code of the program may run where its tests do, or they call functions of it besides the entry point."""
-    names = set(free_names(program.tests)) - {program.entry_point}
-    return program.isolation == "shared" or bool(names) or bool(_RUNS_DATA.search(program.tests))
+    """Whether code of the program runs where its tests do, or they call functions of it besides the entry point."""
+    return program.isolation == "shared" or bool(set(free_names(program.tests)) - {program.entry_point})
 
 
 def _passed(names: Sequence[str], verdict: dict[str, Any]) -> set[str]:

@@ -63,7 +63,7 @@ class _Host:
 
     def __init__(self, module: ModuleType) -> None:
         self.objects = Objects()
-        self._operations = OPERATIONS | {"names": lambda names: _named(module, names)}
+        self._operations = OPERATIONS | {"names": lambda names: _named(module, names), "unpickle": _unpickle}
 
     def answer(self, payload: bytes) -> dict[str, Any]:
         try:
@@ -109,6 +109,12 @@ class _Host:
             return pickle.dumps(value)
         except Exception:
             return b""
+
+
+def _unpickle(data: bytes, options: dict[str, Any]) -> tuple[Any, int]:
+    """What the first pickle in `data` holds, and how long it is."""
+    file = io.BytesIO(data)
+    return pickle.load(file, **options), file.tell()
 
 
 def _is_async(function: Any) -> bool:

@@ -18,6 +18,7 @@ from ..ipc.suite import Suite
 from ..ipc.wire import ChannelClosedError, LineReader, VerdictWriter, framed, read_whole, send_line
 from ..jail.meter import Meter
 from . import candidate as candidate_process
+from .guard import Guard
 from .loading import MODULE, LoadError, load_candidate, new_module, run_code
 from .proxy import connect
 from .testing import run_tests
@@ -32,12 +33,12 @@ def tests(orders: socket.socket) -> None:
     With `stay` in an order, it says when it is done and how much memory it has held, and waits for the next order.
     """
     _be_forkable()
-    reader, meter, modules = LineReader(orders), Meter(), set(sys.modules)
+    reader, meter, guard, modules = LineReader(orders), Meter(), Guard(), set(sys.modules)
     with suppress(ChannelClosedError):
         while True:
             order, (channel, *files) = reader.read()
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=channel) as connection:
-                had_plain_answers = _test(connection, order, files, meter)
+                had_plain_answers = _test(connection, order, files, meter, guard)
             for file in files:
                 os.close(file)
             sys.modules.pop(MODULE, None)
@@ -50,14 +51,14 @@ def tests(orders: socket.socket) -> None:
             send_line(orders, {"peak_bytes": peak_bytes})
 
 
-def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], own: Meter) -> bool:
+def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], own: Meter, guard: Guard) -> bool:
     """Run the tests of an order; whether nothing is left of them, and the candidate answered but plain values."""
     tests_file, verdicts, report = files
     out = VerdictWriter(verdicts, order["nonce"], report)
     suite = Suite(*marshal.loads(read_whole(tests_file)))
     module = new_module()
     try:
-        candidate = connect(channel, order["entry_point"], follow_random="seed" in suite.source)
+        candidate = connect(channel, order["entry_point"], guard, follow_random="seed" in suite.source)
         module.__dict__.update(candidate.names(suite.free), **{order["entry_point"]: candidate.entry_point})
     except LoadError as error:
         out.unloadable(error.status, error.reason)

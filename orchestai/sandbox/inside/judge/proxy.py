@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import pickle
@@ -18,6 +17,7 @@ from ..ipc import arrays, exceptions, randomness
 from ..ipc.objects import stand_in
 from ..ipc.values import NamesClassError, NotPlainError, decode, decode_primitive
 from ..ipc.wire import ChannelClosedError, receive_frame, send_frame
+from .guard import Guard
 from .loading import MODULE, LoadError
 
 CANDIDATE_GONE = 71
@@ -30,13 +30,13 @@ _CONTAINERS = (list, deque, dict, set, bytearray, tuple)
 _LOAD_FAULTS = ("syntax_error", "import_error", "no_entry_point", "memory")
 
 
-def connect(channel: socket.socket, name: str, *, follow_random: bool) -> Candidate:
+def connect(channel: socket.socket, name: str, guard: Guard, *, follow_random: bool) -> Candidate:
     """Wait until the candidate is loaded. Raises LoadError."""
     kind, payload = _receive(channel)
     if kind == b"f":
         status, reason = json.loads(payload)
         raise LoadError(status if status in _LOAD_FAULTS else "import_error", str(reason))
-    return Candidate(channel, name, is_async=payload == b"1", follow_random=follow_random)
+    return Candidate(channel, name, guard, is_async=payload == b"1", follow_random=follow_random)
 
 
 class Candidate:
@@ -51,11 +51,15 @@ class Candidate:
         is_plain: whether it answers at once, and all answers could be decoded, and named no class.
     """
 
-    def __init__(self, channel: socket.socket, name: str, *, is_async: bool, follow_random: bool) -> None:
+    def __init__(
+        self, channel: socket.socket, name: str, guard: Guard, *, is_async: bool, follow_random: bool
+    ) -> None:
         self._channel = channel
+        self._guard = guard
         self._follow_random = follow_random
         self._one_at_a_time = threading.Lock()
         self._remote = stand_in(self.ask)
+        guard.unpickle_by(self.ask)
         self.used = (0.0, 0)
         self.raised = False
         self.is_plain = not is_async
@@ -108,7 +112,7 @@ class Candidate:
             if kind == "value":
                 values[name] = value
             elif _may_be_imported(str(value)):
-                module = importlib.import_module(str(value))
+                module = self._guard.import_module(str(value))
                 values[name] = module if kind == "module" else getattr(module, name, None)
         return values
 
