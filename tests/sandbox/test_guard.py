@@ -1,4 +1,4 @@
-"""Tests load files that the program wrote. What is in them must not act where verdicts are made; what is honest loads."""
+"""Tests load files that the program wrote: those must not act where verdicts are made, and honest ones must load."""
 
 import textwrap
 
@@ -71,7 +71,7 @@ HONEST = {
     "one pickle after the other": (
         "import collections, pickle\ndef task_func(path):\n"
         "    with open(path, 'wb') as f: pickle.dump(collections.Counter('aab'), f); pickle.dump({4}, f)",
-        "import pickle; f = open(path, 'rb'); self.assertEqual([pickle.load(f), pickle.load(f)], [{'a': 2, 'b': 1}, {4}])",
+        "import pickle; f = open(path, 'rb'); self.assertEqual([pickle.load(f)['a'], pickle.load(f)], [2, {4}])",
     ),
     "an object": (
         "import pickle\nclass Model: weight = 3\ndef task_func(path): pickle.dump(Model(), open(path, 'wb'))",

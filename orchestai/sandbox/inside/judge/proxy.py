@@ -51,9 +51,7 @@ class Candidate:
         is_plain: whether it answers at once, and all answers could be decoded, and named no class.
     """
 
-    def __init__(
-        self, channel: socket.socket, name: str, guard: Guard, *, is_async: bool, follow_random: bool
-    ) -> None:
+    def __init__(self, channel: socket.socket, name: str, guard: Guard, *, is_async: bool, follow_random: bool) -> None:
         self._channel = channel
         self._guard = guard
         self._follow_random = follow_random
