@@ -30,10 +30,11 @@ from orchestai.data.prepare_plans import prepare_plans
 from orchestai.data.readers import READERS
 from orchestai.data.training_file import data_fingerprint, load_training_data, save_training_data
 from orchestai.evaluation.plans.evaluate import evaluate_plans
-from orchestai.evaluation.plans.metrics import SAME_STEP, sentence_embedder
+from orchestai.evaluation.plans.metrics import SAME_STEP
 from orchestai.evaluation.plans.plans_evaluation import PlansEvaluation
 from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.slots.encoder import MINILM, open_encoder
+from orchestai.planner.slots.sentences import sentence_embedder
 from orchestai.storage import artifacts
 from orchestai.training.supervised.run import LAST
 from orchestai.training.supervised.train import train

@@ -32,11 +32,12 @@ def evaluate_plans(
     from orchestai.config import load_config
     from orchestai.data.training_file import data_fingerprint, load_training_data
     from orchestai.evaluation.plans.evaluate import evaluate_plans as run_evaluation
-    from orchestai.evaluation.plans.metrics import SAME_STEP, sentence_embedder
+    from orchestai.evaluation.plans.metrics import SAME_STEP
     from orchestai.evaluation.plans.scored_plans import NamedPlans, choose_plans
     from orchestai.planner.checkpoint import load_planner, seen_by
     from orchestai.planner.checkpoint_files import is_checkpoint
     from orchestai.planner.slots.encoder import MINILM, open_encoder
+    from orchestai.planner.slots.sentences import sentence_embedder
     from orchestai.storage import artifacts
 
     loaded = load_config(config, overrides or [])

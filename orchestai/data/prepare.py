@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,6 +12,7 @@ from rich.table import Table
 
 from orchestai.config import Config, TasksConfig
 from orchestai.data.augment import augment
+from orchestai.data.fit_estimate import fit_estimate
 from orchestai.data.hindsight import TargetsError, targets_of
 from orchestai.data.prepare_plans import read_plans
 from orchestai.data.readers import READERS
@@ -20,6 +21,7 @@ from orchestai.errors import UserError
 from orchestai.execution.log import read_log
 from orchestai.execution.record import ExecutionRecord, measured_in
 from orchestai.names import did_you_mean
+from orchestai.planner.stored_estimate import estimate_path, write_estimate
 from orchestai.tasks.handwritten.suite import NAME, folder
 from orchestai.tasks.splits import divide, place
 
@@ -40,6 +42,7 @@ class PrepareReport:
         train, validation: examples by split.
         dropped: reason -> number of executions, and of tasks where the reason says so.
         problems: log lines that could not be read.
+        subtasks: different ones that the estimate of the workers was learned from; 0 where there is no estimate.
     """
 
     executions: int
@@ -51,12 +54,14 @@ class PrepareReport:
     validation: int
     dropped: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    subtasks: int = 0
 
     def table(self) -> Table:
         """For the terminal."""
         table = Table("prepare", "number", title_justify="left")
         for name in ("executions", "tasks", "kept", "augmented", "mixture", "train", "validation"):
             table.add_row(name, str(getattr(self, name)))
+        table.add_row("subtasks estimated", str(self.subtasks) if self.subtasks else "none: too few executions")
         if self.problems:
             table.add_row("unreadable lines", str(len(self.problems)))
         for reason, count in self.dropped.items():
@@ -65,7 +70,7 @@ class PrepareReport:
 
 
 def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Path | str) -> PrepareReport:
-    """Write the training file and its sidecar.
+    """Write the training file, its sidecar, and the estimate of the workers by all attempts.
 
     For each task the best execution is kept: the highest score, then the cheapest, then fastest; whether tasks that
     none solved are kept is for `phase1_supervised.keep` to say. Targets name the workers whose answers counted. At most
@@ -113,8 +118,10 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
     )
     counts = {"train": report.train, "validation": report.validation, "augmented": report.augmented}
     reference = measured_in(contents.records)
+    estimate = fit_estimate(_not_for_tests(contents.records, config.tasks), config)
     save_training_data(output, written, config, counts=counts, dropped=report.dropped, reference=reference)
-    return report
+    write_estimate(estimate_path(output), estimate)
+    return replace(report, subtasks=0 if estimate is None else len(estimate.known))
 
 
 def check_mixture(config: Config) -> None:
@@ -186,8 +193,7 @@ def _divided(candidates: Sequence[Candidate], tasks: TasksConfig, dropped: Count
     `collect` logs the part of each task. Tasks of a log without parts are divided as those of a suite are. Where none
     is for validation, a share of those to learn from is.
     """
-    unmarked = iter(divide([record.instruction for record, _ in candidates if not record.split], tasks))
-    parts = [record.split or next(unmarked) for record, _ in candidates]
+    parts = _parts([record for record, _ in candidates], tasks)
     if "validation" not in parts:
         known = [record.instruction for (record, _), part in zip(candidates, parts, strict=True) if part == "train"]
         learned = iter(divide(known, tasks, ("train", "validation")))
@@ -200,6 +206,16 @@ def _divided(candidates: Sequence[Candidate], tasks: TasksConfig, dropped: Count
     if len(kept) < len(candidates):
         dropped[FOR_TESTS] = len(candidates) - len(kept)
     return kept
+
+
+def _not_for_tests(records: Sequence[ExecutionRecord], tasks: TasksConfig) -> list[ExecutionRecord]:
+    return [r for r, part in zip(records, _parts(records, tasks), strict=True) if part in ("train", "validation")]
+
+
+def _parts(records: Sequence[ExecutionRecord], tasks: TasksConfig) -> list[str]:
+    """The part of each record's task, as logged or else as a suite would be divided."""
+    unmarked = iter(divide([record.instruction for record in records if not record.split], tasks))
+    return [record.split or next(unmarked) for record in records]
 
 
 def _shown(logs: Path | str | Sequence[Path | str]) -> str:

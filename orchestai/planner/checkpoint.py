@@ -18,6 +18,7 @@ from orchestai.errors import UserError
 from orchestai.execution.reward_reference import Reference
 from orchestai.planner.checkpoint_files import locate, without_suffix
 from orchestai.planner.language.checkpoint import (
+    ESTIMATE,
     load_language_planner,
     open_language_planner,
     other_version,
@@ -28,6 +29,7 @@ from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.slots.encoder import TextEncoder
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.step_encoder import StepEncoder
+from orchestai.planner.stored_estimate import STATE_KEY, read_state
 from orchestai.storage import artifacts, digests
 from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks
 from orchestai.workers.base import WorkerCard
@@ -175,6 +177,18 @@ def reference_of(path: Path | str) -> Reference | None:
         return None if found is None else Reference(**found)
     except TypeError as error:
         raise other_version(path, error) from None
+
+
+def estimate_state_of(path: Path | str) -> dict[str, Any] | None:
+    """What a checkpoint keeps of its pool's estimate (`stored_estimate.of_state`); None of `base`, or without any.
+
+    Raises:
+        UserError: the checkpoint cannot be read.
+    """
+    if str(path) == BASE:
+        return None
+    path = locate(path)
+    return read_state(path / ESTIMATE) if path.is_dir() else read_checkpoint(path).get(STATE_KEY)
 
 
 def _frozen(planner: PlannerModel) -> dict[str, TextEncoder | StepEncoder]:

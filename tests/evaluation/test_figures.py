@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 
+from orchestai.estimate.culprits import infer_right
 from orchestai.evaluation.statistics import bootstrap_mean, mean_over_groups, paired_difference, proportion
 from orchestai.evaluation.systems.assignments import NearestAssignment, PriorAssignment
 from orchestai.evaluation.systems.oracle import best_of
@@ -15,7 +16,7 @@ from orchestai.evaluation.systems.plot import frontier
 from orchestai.evaluation.systems.results import Result, SystemRow, rank_invalid
 from orchestai.evaluation.systems.row_summaries import Difference, conclusion, difference, oracle_share, summarize
 from orchestai.evaluation.systems.sample_k import next_k
-from orchestai.evaluation.systems.worker_accuracy import Trial, infer_right
+from orchestai.evaluation.systems.worker_accuracy import Trial
 from orchestai.planner.plan_metrics import compare
 from orchestai.workflow import Subtask, Workflow
 

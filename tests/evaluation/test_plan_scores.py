@@ -13,10 +13,11 @@ from rich.console import Console
 
 from orchestai.data.readers.plan import SourcePlan, SourceStep
 from orchestai.evaluation.plans.evaluate import evaluate_plans
-from orchestai.evaluation.plans.metrics import METRICS, score_plan, sentence_embedder
+from orchestai.evaluation.plans.metrics import METRICS, score_plan
 from orchestai.planner import plan_metrics
 from orchestai.planner.base import Plan
 from orchestai.planner.slots.encoder import MINILM, open_encoder
+from orchestai.planner.slots.sentences import sentence_embedder
 from orchestai.workflow import Subtask, Workflow
 
 

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestai.data.training_file import TrainingExample
 from orchestai.planner import plan_metrics
-from orchestai.planner.slots.encoder import TextEncoder, UnreadableTextError
+from orchestai.planner.slots.sentences import EmbedSentences
 from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Workflow
 
 SAME_STEP = 0.6
 """Steps in other words are the same from this cosine of their sentence embeddings on; WorFEval's program has it too."""
-
-EmbedSentences: TypeAlias = Callable[[Sequence[str]], NDArray[np.float32]]
-"""Sentences give (sentences, width) unit vectors, and 0 for one that says nothing or is too long."""
 
 
 @dataclass(frozen=True)
@@ -91,22 +87,6 @@ def score_plan(made: Workflow | None, example: TrainingExample, embed: EmbedSent
         decoded_validity=1.0,
         critical_path_error=_critical_path_error(made, example, exact) if example.given else math.nan,
     )
-
-
-def sentence_embedder(encoder: TextEncoder) -> EmbedSentences:
-    """Mean of the encoder's last layer over the tokens, as all-MiniLM-L6-v2 was trained to be compared."""
-
-    def embed(sentences: Sequence[str]) -> NDArray[np.float32]:
-        return np.stack([vector(sentence) for sentence in sentences])
-
-    def vector(sentence: str) -> NDArray[np.float32]:
-        try:
-            mean = encoder.encode(sentence).hidden.float().mean(0).numpy()
-        except UnreadableTextError:
-            return np.zeros(encoder.width // 2, np.float32)
-        return mean / np.linalg.norm(mean)
-
-    return embed
 
 
 def _equal(made: Sequence[str], wanted: Sequence[str]) -> NDArray[np.float64]:

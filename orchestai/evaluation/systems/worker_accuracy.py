@@ -6,16 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from orchestai.evaluation.statistics import Values
+from orchestai.estimate.culprits import infer_right
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import Attempt
 from orchestai.execution.reward import RewardForm
-
-_ITERATIONS = 50
-_PRIOR_RIGHT = _PRIOR_WRONG = 1.0
-"""One imagined right and one wrong attempt per worker and type."""
 
 
 @dataclass(frozen=True)
@@ -80,41 +75,6 @@ def trials(records: Sequence[ExecutionRecord], reward: RewardForm) -> list[Trial
         )
         for a, p in zip(attempted, right, strict=True)
     ]
-
-
-def infer_right(
-    *,
-    cell: NDArray[np.int_],
-    execution: NDArray[np.int_],
-    suspect: NDArray[np.bool_],
-    succeeded: NDArray[np.bool_],
-    complete: NDArray[np.bool_],
-) -> Values:
-    """(attempts,) probability that each attempt was right, by expectation maximization of a noisy AND.
-
-    The model: an attempt of a cell (worker and type) is right with the cell's own probability q, and an execution
-    succeeds if and only if every subtask has a right answer. So where one failed, an answer of cell c is right with
-    probability (q_c - P) / (1 - P), P being the product of q over the execution's answers; where a subtask is known to
-    have none (not `complete`), the failure is explained and says nothing about the others (P = 0).
-
-    Args:
-        cell: (attempts,) index of the worker and type.
-        execution: (attempts,) index of the execution.
-        suspect: (attempts,) whether the attempt may have been right.
-        succeeded: (executions,) whether the answer has the full score.
-        complete: (executions,) whether every subtask has an attempt that may have been right.
-    """
-    tried = np.bincount(cell)
-    known = suspect & succeeded[execution]
-    open_ = suspect & ~succeeded[execution]
-    right = np.where(known, 1.0, np.where(open_, 0.5, 0.0))
-    for _ in range(_ITERATIONS):
-        rates = (np.bincount(cell, right) + _PRIOR_RIGHT) / (tried + _PRIOR_RIGHT + _PRIOR_WRONG)
-        rate = rates[cell]
-        logs = np.bincount(execution[suspect], np.log(rate[suspect]), minlength=len(succeeded))
-        product = np.where(complete, np.exp(logs), 0.0)[execution]
-        right = np.where(open_, (rate - product) / (1 - product), right)
-    return right
 
 
 def _may_be_right(attempt: Attempt) -> bool:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from orchestai.evaluation.plans.metrics import EmbedSentences, sentence_embedder
 from orchestai.evaluation.tables.estimates import Features
 from orchestai.planner.slots.encoder import MINILM, open_encoder
+from orchestai.planner.slots.sentences import EmbedSentences, sentence_embedder
 from orchestai.storage.byte_store import ByteStore
 
 _MAX_TOKENS = 512

@@ -24,13 +24,14 @@ from orchestai.lm.model_keys import PLANNER
 from orchestai.planner.checkpoint_files import METADATA
 from orchestai.planner.language.open_model import open_model, source
 from orchestai.planner.language.planner import LanguagePlanner
+from orchestai.planner.stored_estimate import STATE_KEY
 from orchestai.storage import artifacts, digests
 from orchestai.workers.pool import worker_cards
 
 FORMAT = "orchestai.language-planner/1"
 """Says what the folder is; the number grows when older programs could not read it."""
 _REMEDY = "pass another checkpoint, or train again"
-STATE, _VALUE_HEAD = "training_state.pt", "value_head.safetensors"
+STATE, ESTIMATE, _VALUE_HEAD = "training_state.pt", "worker_estimate.pt", "value_head.safetensors"
 _OF_THE_WEIGHTS = frozenset(
     {"model", "tiny", "describe", "quote", "few_shot", "lora", "max_prompt_tokens", "max_new_tokens"}
 )
@@ -41,12 +42,14 @@ def save_language_planner(path: Path | str, planner: LanguagePlanner, config: Ro
     """Write a planner with its tokenizer, its configuration and the pool that it was trained for.
 
     Args:
-        facts: what else is known (`epoch`, `val_loss`, ...): plain values go to `orchestai.json`, the others (states of
-            optimizers, ...) to `training_state.pt`, which is there only where there are some.
+        facts: what else is known (`epoch`, `val_loss`, ...): plain values go to `orchestai.json`, the estimate of the
+            workers to `worker_estimate.pt`, the others (states of optimizers, ...) to `training_state.pt`; a file is
+            there only where it holds something.
 
     Raises:
         UserError: the folder cannot be written.
     """
+    estimate = facts.pop(STATE_KEY, None)
     plain = {key: value for key, value in facts.items() if _is_plain(value)}
     state = {key: value for key, value in facts.items() if key not in plain}
     metadata = {
@@ -64,6 +67,8 @@ def save_language_planner(path: Path | str, planner: LanguagePlanner, config: Ro
         planner.tokenizer.save_pretrained(folder)
         if planner.policy.value_head is not None:
             save_file(planner.policy.value_head.state_dict(), folder / _VALUE_HEAD)
+        if estimate is not None:
+            digests.save_torch(folder / ESTIMATE, estimate)
         if state:
             digests.save_torch(folder / STATE, state)
         artifacts.write_json(folder / METADATA, metadata)

@@ -13,12 +13,13 @@ from rich.console import Console
 from orchestai.config import Config, ExecutionConfig, Phase2Config, RewardsConfig, TasksConfig
 from orchestai.errors import UserError
 from orchestai.execution.runtime import open_runtime
-from orchestai.planner.checkpoint import load_planner, reference_of, save_planner, seen_by
+from orchestai.planner.checkpoint import estimate_state_of, load_planner, reference_of, save_planner, seen_by
 from orchestai.planner.checkpoint_files import LAST, fingerprint_of, locate
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.slots.confidence import FEWEST
 from orchestai.planner.slots.decisions import STRUCTURE
 from orchestai.planner.slots.model import PlannerModel
+from orchestai.planner.stored_estimate import STATE_KEY
 from orchestai.rewards.scorers import refuse_unscorable
 from orchestai.rewards.unit_tests import not_installed
 from orchestai.storage import artifacts
@@ -101,6 +102,7 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
 
     named = config.rewards.reward_weights
     sections = config.model_dump(mode="json", include={"planner", "workers", "execution", "rewards"})
+    of_workers = {STATE_KEY: estimate_state_of(checkpoint)}
     same = {**identity(sections, phase2, tasks, eval_tasks), "checkpoint": fingerprint_of(checkpoint)}
     async with (
         open_runtime(config.workers, config.execution, config.sandbox, rewards=named) as runtime,
@@ -124,7 +126,7 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
                 calibrate_anew(restructured, eval_tasks)
             of_run = {"seed": phase2.seed, "data_fingerprint": data_fingerprint(tasks), **seen.facts()}
             reference = None if reward.reference is None else asdict(reward.reference)
-            save_planner(path, planner, config, **of_run, reward_reference=reference, **about)
+            save_planner(path, planner, config, **of_run, reward_reference=reference, **of_workers, **about)
 
         trainer = Trainer(
             accelerator,

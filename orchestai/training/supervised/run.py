@@ -17,6 +17,7 @@ from orchestai.config import OF_SERVING, Config, Phase1Config, TasksConfig
 from orchestai.data.training_file import TrainingExample, data_fingerprint, logged_reference
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint_files import without_suffix
+from orchestai.planner.stored_estimate import STATE_KEY, estimate_path, read_state
 from orchestai.progress import open_progress
 from orchestai.storage import artifacts
 from orchestai.tasks.seen_tasks import SeenTasks
@@ -101,6 +102,7 @@ def run(setup: Setup, state: RunState) -> Summary:
         "seed": settings.seed,
         "identity": identity,
         "reward_reference": None if reference is None else asdict(reference),
+        STATE_KEY: read_state(estimate_path(setup.data)),
         **state.seen.facts(),
     }
     info = partial(artifacts.save_run_info, setup.output_dir, setup.config, command="phase1", seed=settings.seed)

@@ -1,0 +1,142 @@
+"""Whom to ask for each step of a plan: all choices that no other beats in price and success at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import permutations
+
+import numpy as np
+
+from orchestai.estimate.attempts import Rows, Values
+
+_MOST_WORKERS = 12
+"""Workers that are weighed for a step; of more, those that are likeliest right."""
+_APART = 1e-4
+"""Options of a whole plan are kept apart where they differ by so much in success, in shares of the higher."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepEstimate:
+    """What workers may do for one step, for each point of its hidden traits.
+
+    Attributes:
+        passes: (workers, points) probability that there is an answer that the step's own check does not refuse.
+        right: (workers, points) probability that such an answer is right.
+        spending: (3, workers) expected US dollars, seconds and tokens of asking.
+        belief: (points,) the probability of each point.
+    """
+
+    passes: Values
+    right: Values
+    spending: Values
+    belief: Values
+
+    def asking(self, order: Sequence[int]) -> tuple[float, Values]:
+        """Probability that the step is right, and (3,) expected spending, of asking in this order.
+
+        Whoever passes ends the search; given the traits, workers fail independently.
+        """
+        failing, right, spent = self.belief, 0.0, np.zeros(3)
+        for worker in order:
+            spent = spent + failing.sum() * self.spending[:, worker]
+            right += float(failing @ (self.passes[worker] * self.right[worker]))
+            failing = failing * (1 - self.passes[worker])
+        return right, spent
+
+    def answered(self, order: Sequence[int]) -> float:
+        """Probability that the answer of the last of these is right: it passed, those before it did not."""
+        belief = self.belief
+        for worker in order[:-1]:
+            belief = belief * (1 - self.passes[worker])
+        belief = belief * self.passes[order[-1]]
+        total = belief.sum()
+        return float(belief @ self.right[order[-1]] / total) if total > 0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class PlanOptions:
+    """Choices of workers for the steps of a plan, by ascending price and success.
+
+    Attributes:
+        price: (options,) US dollars, the price of time included.
+        success: (options,) probability that all steps are right.
+        spending: (options, 3) expected US dollars, seconds and tokens of all steps.
+        workers: for each option and step, whom to ask in which order.
+    """
+
+    price: Values
+    success: Values
+    spending: Values
+    workers: tuple[tuple[tuple[int, ...], ...], ...]
+
+
+def plan_options(
+    steps: Sequence[StepEstimate], allowed: Sequence[int], longest: int, usd_per_second: float = 0.0
+) -> PlanOptions:
+    """All choices that no other beats: none is cheaper and as likely right.
+
+    A plan is right where all of its steps are, and costs what they do, so that what is beaten for one step is beaten in
+    any plan, and options can be combined step by step.
+
+    Args:
+        steps: at least one.
+        allowed: workers by index, at least one.
+        longest: most workers to ask for one step.
+        usd_per_second: what a second of work is worth.
+    """
+    whole: PlanOptions | None = None
+    for step in steps:
+        options = _step_options(step, allowed, longest, usd_per_second)
+        whole = options if whole is None else _combined(whole, options)
+    assert whole is not None
+    return whole
+
+
+def _step_options(step: StepEstimate, allowed: Sequence[int], longest: int, usd_per_second: float) -> PlanOptions:
+    chance = (step.passes * step.right) @ step.belief
+    considered = sorted(sorted(allowed, key=lambda worker: -chance[worker])[:_MOST_WORKERS])
+    passes, right = step.passes[considered], step.passes[considered] * step.right[considered]
+    spending = step.spending[:, considered]
+    parts = []
+    for length in range(1, min(longest, len(considered)) + 1):
+        orders = _orders(len(considered), length)
+        failing = np.broadcast_to(step.belief, (len(orders), len(step.belief)))
+        success, spent = np.zeros(len(orders)), np.zeros((len(orders), 3))
+        for worker in orders.T:
+            spent = spent + failing.sum(axis=1)[:, None] * spending[:, worker].T
+            success = success + (failing * right[worker]).sum(axis=1)
+            failing = failing * (1 - passes[worker])
+        parts.append((success, spent, [tuple(considered[place] for place in order) for order in orders.tolist()]))
+    success, spent = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+    names = [order for part in parts for order in part[2]]
+    price = spent[:, 0] + usd_per_second * spent[:, 1]
+    kept = _unbeaten(price, success, 0.0)
+    return PlanOptions(price[kept], success[kept], spent[kept], tuple((names[one],) for one in kept.tolist()))
+
+
+def _combined(one: PlanOptions, other: PlanOptions) -> PlanOptions:
+    price = (one.price[:, None] + other.price).ravel()
+    success = (one.success[:, None] * other.success).ravel()
+    kept = _unbeaten(price, success, _APART)
+    first, second = np.divmod(kept, len(other.price))
+    workers = tuple(one.workers[i] + other.workers[j] for i, j in zip(first.tolist(), second.tolist(), strict=True))
+    return PlanOptions(price[kept], success[kept], one.spending[first] + other.spending[second], workers)
+
+
+def _unbeaten(price: Values, success: Values, apart: float) -> Rows:
+    """Those that are likelier right than all that cost no more, by ascending price."""
+    order = np.lexsort((-success, price))
+    best, kept = -1.0, []
+    for place, value in zip(order.tolist(), success[order].tolist(), strict=True):
+        if value > best * (1 + apart):
+            kept.append(place)
+            best = value
+    return np.array(kept, dtype=np.intp)
+
+
+@lru_cache(maxsize=64)
+def _orders(workers: int, length: int) -> Rows:
+    """(orders, length) all orders of so many different workers."""
+    return np.array(list(permutations(range(workers), length)), dtype=np.intp)

@@ -1,0 +1,165 @@
+"""What a pool's workers will probably achieve and take on a subtask, learned from all logged attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestai.estimate.attempts import Attempts, Queries, Values, price_cards
+from orchestai.estimate.calibration import Calibration
+from orchestai.estimate.plan_options import StepEstimate
+from orchestai.estimate.spending import SpendingEstimate
+from orchestai.estimate.step_attempts import StepAttempts
+from orchestai.estimate.success import SuccessEstimate, fit_success
+from orchestai.estimate.track_record import Kernel, choose_kernel
+
+FEWEST: Final = 20
+"""Executions below which no estimate is learned, and attempts of a type below which nobody knows a worker's chances."""
+_FOLDS = 5
+_SPENDING_STRENGTH = 2.0
+"""Attempts that expected costs and times count as beside those that were measured on the same subtask."""
+
+
+@dataclass(frozen=True, eq=False)
+class PoolEstimate:
+    """A fitted estimate. Columns are workers; of `tried` and `won`, first passing a check, then being right.
+
+    Attributes:
+        workers: of the pool that it was learned from.
+        success: what words and type say.
+        spending: of US dollars, seconds and tokens.
+        kernel: by which attempts at similar subtasks count.
+        known: texts, types and embeddings of the subtasks that were attempted.
+        tried, won: (subtasks, 2 * workers), see `StepAttempts.counts`.
+        asked: (subtasks, workers) how often each was asked.
+        spent: (3, subtasks, workers) what that took in all.
+        before, after: corrections of a plan's probability, as it is before anybody is asked, and when it is known who
+            answered.
+        typical_usd, typical_seconds: what an execution took, the median.
+    """
+
+    workers: tuple[str, ...]
+    success: SuccessEstimate
+    spending: tuple[SpendingEstimate, ...]
+    kernel: Kernel
+    known: Queries
+    tried: Values
+    won: Values
+    asked: Values
+    spent: Values
+    before: Calibration
+    after: Calibration
+    typical_usd: float
+    typical_seconds: float
+
+    def steps(self, queries: Queries) -> list[StepEstimate]:
+        """What is expected of each query's workers."""
+        return self._steps(queries, self.tried, self.won)
+
+    def attempts_at(self, task_type: str) -> Values:
+        """(workers,) how often each was asked for a subtask of a type."""
+        return np.asarray(self.asked[[one == task_type for one in self.known.task_types]].sum(axis=0))
+
+    def _steps(self, queries: Queries, tried: Values, won: Values) -> list[StepEstimate]:
+        count = len(self.workers)
+        weights = self.kernel.weights(queries.embeddings, self.known.embeddings)
+        weights = weights * (np.array(queries.task_types)[:, None] == np.array(self.known.task_types))
+        expected = self.success.success_at_points(queries)
+        beliefs = self.success.belief(queries)
+        chances = self.kernel.blend(expected, (weights @ tried)[..., None], (weights @ won)[..., None])
+        asked = weights @ self.asked
+        usual = (np.nan_to_num(estimate.expected(queries)) for estimate in self.spending)
+        taken = np.array(
+            [
+                (_SPENDING_STRENGTH * expected_taken + weights @ total) / (_SPENDING_STRENGTH + asked)
+                for expected_taken, total in zip(usual, self.spent, strict=True)
+            ]
+        )
+        return [
+            StepEstimate(chances[row, :count], chances[row, count:], taken[:, row], beliefs[row])
+            for row in range(len(queries))
+        ]
+
+
+def fit_pool_estimate(
+    attempts: StepAttempts, embeddings: NDArray[np.floating], *, seed: int = 0
+) -> PoolEstimate | None:
+    """Learn from logged attempts; None where there are too few.
+
+    Args:
+        embeddings: (subtasks, width) unit vectors of the texts.
+        seed: of the folds.
+    """
+    if len(attempts.succeeded) < FEWEST:
+        return None
+    queries = Queries(attempts.texts, attempts.task_types, embeddings.astype(np.float32))
+    tried, won = attempts.counts()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        score = won / tried
+    cards = price_cards(attempts.prices)
+    fitted = fit_success(Attempts(queries, score, np.vstack([cards, cards]), attempts.groups), seed=seed)
+    asked, spent = attempts.spent()
+    typical = np.where(attempts.prices > 0, attempts.prices, np.nan), *2 * [np.full(len(attempts.workers), np.nan)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        spending = tuple(
+            replace(SpendingEstimate.fit(queries, total / asked, usual), traits=fitted.estimate.traits)
+            for total, usual in zip(spent, typical, strict=True)
+        )
+    fold_of = np.random.default_rng(seed).integers(_FOLDS, size=len(attempts.succeeded))
+    folds = [attempts.counts(fold_of[attempts.execution] == fold) for fold in range(_FOLDS)]
+    estimate = PoolEstimate(
+        attempts.workers,
+        fitted.estimate,
+        spending,
+        choose_kernel(queries.embeddings, fitted.held_out, folds, seed),
+        queries,
+        tried,
+        won,
+        asked,
+        spent,
+        Calibration(),
+        Calibration(),
+        float(np.median(attempts.spent_usd)),
+        float(np.median(attempts.seconds)),
+    )
+    return _calibrated(estimate, attempts, folds, fold_of)
+
+
+def _calibrated(
+    estimate: PoolEstimate, attempts: StepAttempts, folds: Sequence[tuple[Values, Values]], fold_of: NDArray[np.int_]
+) -> PoolEstimate:
+    """Correct the probabilities of plans by executions whose attempts were held out."""
+    before, after = np.zeros(len(fold_of)), np.zeros(len(fold_of))
+    answered = answering(attempts)
+    for fold, (tried, won) in enumerate(folds):
+        steps = estimate._steps(estimate.known, estimate.tried - tried, estimate.won - won)
+        for number in np.flatnonzero(fold_of == fold).tolist():
+            planned = attempts.planned[number]
+            before[number] = np.prod([steps[row].asking(order)[0] for row, order in planned])
+            after[number] = np.prod(
+                [
+                    steps[row].answered(order[: order.index(who) + 1]) if who is not None else 0.0
+                    for (row, order), who in zip(planned, answered[number], strict=True)
+                ]
+            )
+    known = after > 0
+    return replace(
+        estimate,
+        before=Calibration.of(before, attempts.succeeded),
+        after=Calibration.of(after[known], attempts.succeeded[known]),
+    )
+
+
+def answering(attempts: StepAttempts) -> list[list[int | None]]:
+    """For each execution and step the worker whose answer passed; None where nobody's did."""
+    passed: dict[tuple[int, int], int] = {}
+    for execution, row, worker, won in zip(
+        attempts.execution.tolist(), attempts.row.tolist(), attempts.worker.tolist(), attempts.passed, strict=True
+    ):
+        if won:
+            passed.setdefault((execution, row), worker)
+    return [[passed.get((number, row)) for row, _ in planned] for number, planned in enumerate(attempts.planned)]
