@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from orchestai.lm.value_head import ValueHead
 from orchestai.planner.slots.beam_search import Beams
 from orchestai.planner.slots.dag import likeliest_edges
 from orchestai.planner.slots.decisions import IMPOSSIBLE, Chooser, DecisionBatch, SlotLayout
+from orchestai.planner.slots.decoder_memory import DecoderMemory
 from orchestai.planner.slots.heads import Boundaries, EdgeScorer, SpanPointer, mlp
 from orchestai.planner.slots.layers import DecoderLayer, DistanceBias, SpanPool
 from orchestai.planner.slots.reader import InstructionMemory
@@ -94,23 +96,25 @@ class StructureDecoder(nn.Module):
 
     def forward(self, memory: InstructionMemory, given: DecisionBatch) -> StructureLogits:
         """Logits along given decisions, which are possible even where steps of theirs share words."""
-        n = given.spans.shape[1]
+        return self._along(given, self._project(memory))
+
+    def _along(self, given: DecisionBatch, held: DecoderMemory) -> StructureLogits:
+        n, memory = given.spans.shape[1], held.memory
         start, end = given.spans.unbind(-1)
-        content = self._content(given.spans, memory)
+        content = self._content(given.spans, held)
         chosen = self._chosen(content, given.types)
-        all_states = self._states(chosen, end, memory)[:, : self.layout.max_subtasks]
+        all_states = self._states(chosen, end, held)[:, : self.layout.max_subtasks]
         states = all_states[:, :n]
         free = self.free(given.spans, given.steps, memory)
         possible = free.any(-1) | F.pad(given.steps, (0, 1))
-        boundaries = self.boundaries(memory.tokens)
-        go_on = self._go_on(all_states, boundaries, free[:, : all_states.shape[1]])
+        go_on = self._go_on(all_states, held.boundaries, free[:, : all_states.shape[1]])
         free = free[:, :n] | memory.inside(given.spans)
         return StructureLogits(
             go_on=_possible(go_on, possible[:, : all_states.shape[1]]),
-            start=self._start(states, _previous(end)[:, :n], memory, free) + boundaries[:, None, :, 0],
-            end=self.pointer.end(states, memory.tokens, free, start) + boundaries[:, None, :, 1],
+            start=self._starts(states, _previous(end)[:, :n], held, free),
+            end=self._ends(states, held, free, start),
             types=self.kind(content),
-            boundaries=boundaries,
+            boundaries=held.boundaries,
             **self._whole(all_states, content, chosen, given.spans, given.steps, memory),
         )
 
@@ -126,15 +130,15 @@ class StructureDecoder(nn.Module):
         lengths = torch.zeros(rows, dtype=torch.long, device=device)
         spans = torch.zeros(rows, 0, 2, dtype=torch.long, device=device)
         chosen = memory.tokens.new_zeros(rows, 0, memory.tokens.shape[-1])
-        boundaries = self.boundaries(memory.tokens)
+        held = self._project(memory)
         states: list[Tensor] = []
         stopping: list[Tensor] = []
         columns: tuple[list[Tensor], ...] = ([], [], [], [], [])
         for i in range(self.layout.max_subtasks):
-            state = self._states(chosen, spans[..., 1], memory)[:, -1:]
+            state = self._states(chosen, spans[..., 1], held)[:, -1:]
             exists = torch.arange(i, device=device) < lengths[:, None]
             free = self.free(spans, exists, memory)[:, -1:]
-            go_on = _possible(self._go_on(state, boundaries, free), free.any(-1))
+            go_on = _possible(self._go_on(state, held.boundaries, free), free.any(-1))
             states.append(state)
             stopping.append(go_on)
             if i and stops:
@@ -142,12 +146,12 @@ class StructureDecoder(nn.Module):
                 if not going.any():
                     break
             lengths = lengths + going
-            starts = self._start(state, _previous(spans[..., 1])[:, -1:], memory, free) + boundaries[:, None, :, 0]
+            starts = self._starts(state, _previous(spans[..., 1])[:, -1:], held, free)
             start = chooser.choose("span", slot(i, 1), starts[:, 0])[:, None]
-            ends = self.pointer.end(state, memory.tokens, free, start) + boundaries[:, None, :, 1]
+            ends = self._ends(state, held, free, start)
             end = chooser.choose("span", slot(i, 2), ends[:, 0])[:, None]
             span = torch.stack([start, end], -1)
-            content = self._content(span, memory)
+            content = self._content(span, held)
             types = self.kind(content)
             kind = chooser.choose("type", slot(i, 3), types[:, 0])[:, None]
             chosen = torch.cat([chosen, self._chosen(content, kind)], 1)
@@ -161,7 +165,7 @@ class StructureDecoder(nn.Module):
             start=starts,
             end=ends,
             types=types,
-            boundaries=boundaries,
+            boundaries=held.boundaries,
             **self._whole(torch.cat(states, 1), content, chosen, spans, exists, memory),
         )
         edges = chooser.flip_pairs(logits.edges, likeliest_edges(logits.edges, logits.parent_counts, exists))
@@ -176,57 +180,55 @@ class StructureDecoder(nn.Module):
         """
         rows, device = len(memory.mask), memory.mask.device
         found = Beams.begin(rows, beams, memory.tokens)
-        boundaries = self.boundaries(memory.tokens)
+        each = held = self._project(memory)
         for i in range(self.layout.max_subtasks):
             width = found.logp.shape[1]
-            place = torch.arange(rows, device=device).repeat_interleave(width)
-            held, bounds = memory[place], boundaries[place]
             spans = found.spans.flatten(0, 1)
             state = self._states(found.chosen.flatten(0, 1), spans[..., 1], held)[:, -1:]
-            free = self.free(spans, torch.ones_like(spans[..., 0], dtype=torch.bool), held)[:, -1:]
+            free = self.free(spans, torch.ones_like(spans[..., 0], dtype=torch.bool), held.memory)[:, -1:]
             if i:
-                go_on = _possible(self._go_on(state, bounds, free), free.any(-1)).view(rows, width)
+                go_on = _possible(self._go_on(state, held.boundaries, free), free.any(-1)).view(rows, width)
                 found.stop(F.logsigmoid(-go_on), F.logsigmoid(go_on))
                 if found.settled:
                     break
-            starts = self._start(state, _previous(spans[..., 1])[:, -1:], held, free) + bounds[:, None, :, 0]
+            starts = self._starts(state, _previous(spans[..., 1])[:, -1:], held, free)
             start_logp, start = starts[:, 0].log_softmax(-1).topk(min(beams, starts.shape[-1]))
             apart = start.shape[1]
-            ends = self.pointer.end(state.expand(-1, apart, -1), held.tokens, free.expand(-1, apart, -1), start)
-            ends = ends + bounds[:, None, :, 1]
+            ends = self._ends(state.expand(-1, apart, -1), held, free.expand(-1, apart, -1), start)
             end_logp, end = ends.log_softmax(-1).topk(min(beams, ends.shape[-1]))
             logp = (start_logp[..., None] + end_logp).view(rows, width, -1)
             steps = torch.stack([start[..., None].expand_as(end), end], -1).view(rows, width, -1, 2)
             found.extend(logp, steps)
-            place = torch.arange(rows, device=device).repeat_interleave(found.logp.shape[1])
-            content = self._content(found.spans[:, :, -1:].flatten(0, 1), memory[place])
+            if found.logp.shape[1] != width:
+                held = each[torch.arange(rows, device=device).repeat_interleave(found.logp.shape[1])]
+            content = self._content(found.spans[:, :, -1:].flatten(0, 1), held)
             chosen = self._chosen(content, self.kind(content).argmax(-1)).unflatten(0, (rows, -1))
             found.chosen = torch.cat([found.chosen, chosen], 2)
         else:
             found.stop(torch.zeros_like(found.logp), torch.zeros_like(found.logp))
-        return self._likeliest(memory, *found.whole())
+        return self._likeliest(each, *found.whole())
 
     def types(self, spans: Tensor, memory: InstructionMemory) -> Tensor:
         """(b, n, T) logits of the types of steps with (b, n, 2) first and last tokens, whatever stands before them."""
-        return self.kind(self._content(spans, memory))
+        return self.kind(self.pool(memory.words, memory.inside(spans)))
 
     def _likeliest(
-        self, memory: InstructionMemory, logp: Tensor, lengths: Tensor, spans: Tensor
+        self, each: DecoderMemory, logp: Tensor, lengths: Tensor, spans: Tensor
     ) -> tuple[Structure, StructureLogits]:
         """Of (b, w) plans with (b, w, n, 2) spans those that are likeliest with their edges."""
         rows, width, n, _ = spans.shape
-        held = memory[torch.arange(rows, device=logp.device).repeat_interleave(width)]
+        held = each[torch.arange(rows, device=logp.device).repeat_interleave(width)]
         spans = spans.flatten(0, 1)
         nobody = torch.zeros_like(spans[..., 0])
         given = DecisionBatch(
             lengths=lengths.flatten(),
             spans=spans,
-            types=self.types(spans, held).argmax(-1),
+            types=self.kind(self._content(spans, held)).argmax(-1),
             workers=nobody,
             fallbacks=nobody[..., None].expand(-1, -1, self.layout.max_fallbacks),
             edges=nobody[..., None].expand(-1, -1, n).bool(),
         )
-        logits, exists = self(held, given), given.steps
+        logits, exists = self._along(given, held), given.steps
         edges = likeliest_edges(logits.edges, logits.parent_counts, exists)
         pairs = exists[:, :, None] & exists[:, None]
         edge_logp = (F.logsigmoid(torch.where(edges, logits.edges, -logits.edges)) * pairs).sum((1, 2))
@@ -251,13 +253,22 @@ class StructureDecoder(nn.Module):
     def _go_on(self, states: Tensor, boundaries: Tensor, free: Tensor) -> Tensor:
         return self.go_on(states)[..., 0] + self.boundaries.more(boundaries, free)
 
-    def _states(self, chosen: Tensor, ends: Tensor, memory: InstructionMemory) -> Tensor:
+    def _project(self, memory: InstructionMemory) -> DecoderMemory:
+        return DecoderMemory(
+            memory=memory,
+            attended=tuple(cast(DecoderLayer, layer).attend_memory.keys(memory.tokens) for layer in self.layers),
+            pointed=self.pointer.keys(memory.tokens),
+            pooled=self.pool.values(memory.words),
+            boundaries=self.boundaries(memory.tokens),
+        )
+
+    def _states(self, chosen: Tensor, ends: Tensor, held: DecoderMemory) -> Tensor:
         """(b, k + 1, d) states before steps 0 .. k, given (b, k, d) what was chosen and (b, k) where its words end."""
         x = torch.cat([self.first.expand(len(chosen), 1, -1), chosen], 1)
-        bias = self.distance(_distance(_previous(ends), memory)).permute(0, 3, 1, 2)
-        bias = bias.masked_fill(~memory.mask[:, None, None], IMPOSSIBLE)
-        for layer in self.layers:
-            x = layer(x, memory.tokens, bias)
+        bias = self.distance(_distance(_previous(ends), held.memory)).permute(0, 3, 1, 2)
+        bias = bias.masked_fill(~held.memory.mask[:, None, None], IMPOSSIBLE)
+        for layer, attended in zip(self.layers, held.attended, strict=True):
+            x = layer(x, attended, bias)
         return self.norm(x)
 
     def free(self, spans: Tensor, exists: Tensor, memory: InstructionMemory) -> Tensor:
@@ -272,11 +283,16 @@ class StructureDecoder(nn.Module):
         last = F.pad(ends, (1, 0), value=-1).cummax(1).values
         return memory.mask[:, None] & (memory.positions > last[..., None])
 
-    def _start(self, states: Tensor, previous: Tensor, memory: InstructionMemory, free: Tensor) -> Tensor:
-        return self.pointer.start(states, memory.tokens, free, _distance(previous, memory))
+    def _starts(self, states: Tensor, previous: Tensor, held: DecoderMemory, free: Tensor) -> Tensor:
+        logits = self.pointer.start(states, held.pointed[0], free, _distance(previous, held.memory))
+        return logits + held.boundaries[:, None, :, 0]
 
-    def _content(self, spans: Tensor, memory: InstructionMemory) -> Tensor:
-        return self.pool(memory.words, memory.inside(spans))
+    def _ends(self, states: Tensor, held: DecoderMemory, free: Tensor, start: Tensor) -> Tensor:
+        logits = self.pointer.end(states, held.memory.tokens, held.pointed[1], free, start)
+        return logits + held.boundaries[:, None, :, 1]
+
+    def _content(self, spans: Tensor, held: DecoderMemory) -> Tensor:
+        return self.pool.pool(held.pooled, held.memory.inside(spans))
 
     def _steps(self, states: Tensor, chosen: Tensor) -> Tensor:
         return self.step(torch.cat([states, chosen], -1)) + self.number.weight[: states.shape[1]]

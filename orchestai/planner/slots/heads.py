@@ -48,21 +48,30 @@ class SpanPointer(nn.Module):
         self.end_key = nn.Linear(width, width)
         self.end_distance = DistanceBias(1)
 
-    def start(self, state: Tensor, tokens: Tensor, free: Tensor, distance: Tensor) -> Tensor:
+    def keys(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """What (b, t, d) tokens offer as the first and as the last one, each (b, t, d)."""
+        return self.start_key(tokens), self.end_key(tokens)
+
+    def start(self, state: Tensor, keys: Tensor, free: Tensor, distance: Tensor) -> Tensor:
         """(b, n, t) logits from (b, n, d) states.
 
         Args:
+            keys: the first of what `keys` gave.
             free: (b, n, t) bool; the tokens that the step may have.
             distance: (b, n, t) from the previous step's last token.
         """
-        logits = match(self.start_query(state), self.start_key(tokens)) + self.start_distance(distance)[..., 0]
+        logits = match(self.start_query(state), keys) + self.start_distance(distance)[..., 0]
         return logits.masked_fill(~free, IMPOSSIBLE)
 
-    def end(self, state: Tensor, tokens: Tensor, free: Tensor, start: Tensor) -> Tensor:
-        """(b, n, t) logits given (b, n) starts; nothing ends before it starts, or beyond a token that is not free."""
+    def end(self, state: Tensor, tokens: Tensor, keys: Tensor, free: Tensor, start: Tensor) -> Tensor:
+        """(b, n, t) logits given (b, n) starts; nothing ends before it starts, or beyond a token that is not free.
+
+        Args:
+            keys: the second of what `keys` gave.
+        """
         at_start = tokens.gather(1, start[..., None].expand(-1, -1, tokens.shape[-1]))
         distance = torch.arange(tokens.shape[1], device=tokens.device) - start[..., None]
-        logits = match(self.end_query(torch.cat([state, at_start], -1)), self.end_key(tokens))
+        logits = match(self.end_query(torch.cat([state, at_start], -1)), keys)
         logits = logits + self.end_distance(distance)[..., 0]
         taken = (~free).cumsum(-1)
         unbroken = free & (taken == taken.gather(-1, start[..., None]))

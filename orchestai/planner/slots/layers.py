@@ -30,8 +30,16 @@ class Attention(nn.Module):
 
         `mask` broadcasts to (b, heads, n, t): bool, True where attention is allowed, or a float that is added.
         """
-        query = self._split(self.query(x))
-        key, value = map(self._split, self.key_value(memory).chunk(2, -1))
+        return self.attend(x, self.keys(memory), mask)
+
+    def keys(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of (b, t, width) memory, each (b, heads, t, width / heads)."""
+        key, value = self.key_value(memory).chunk(2, -1)
+        return self._split(key), self._split(value)
+
+    def attend(self, x: Tensor, keys: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
+        """`forward` on what `keys` gave."""
+        query, (key, value) = self._split(self.query(x)), keys
         if self.rotary:
             angles = _angles(x.shape[1], query.shape[-1], x.device)
             query, key = _rotate(query, angles), _rotate(key, angles)
@@ -70,12 +78,13 @@ class DecoderLayer(nn.Module):
         self.feed_forward = _feed_forward(width)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, memory: Tensor, memory_bias: Tensor) -> Tensor:
+    def forward(self, x: Tensor, memory: tuple[Tensor, Tensor], memory_bias: Tensor) -> Tensor:
+        """`memory` is what `attend_memory.keys` gave."""
         n = x.shape[1]
         causal = torch.ones(n, n, dtype=torch.bool, device=x.device).tril()
         normed = self.norm_self(x)
         x = x + self.dropout(self.attend_self(normed, normed, causal))
-        x = x + self.dropout(self.attend_memory(self.norm_memory(x), memory, memory_bias))
+        x = x + self.dropout(self.attend_memory.attend(self.norm_memory(x), memory, memory_bias))
         return x + self.dropout(self.feed_forward(x))
 
 
@@ -116,10 +125,17 @@ class SpanPool(nn.Module):
 
     def forward(self, tokens: Tensor, inside: Tensor) -> Tensor:
         """(b, t, width) tokens and (b, n, t) bool spans give (b, n, width); an empty span gives zeros."""
-        weight = self.weight(tokens).transpose(1, 2)[:, :, None]
-        attention = masked_softmax(weight, inside[:, None])
+        return self.pool(self.values(tokens), inside)
+
+    def values(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """How much each token counts, (b, heads, 1, t), and what it gives, (b, heads, t, width / heads)."""
         value = self.value(tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        return (attention @ value).transpose(1, 2).flatten(-2)
+        return self.weight(tokens).transpose(1, 2)[:, :, None], value
+
+    def pool(self, values: tuple[Tensor, Tensor], inside: Tensor) -> Tensor:
+        """`forward` on what `values` gave."""
+        weight, value = values
+        return (masked_softmax(weight, inside[:, None]) @ value).transpose(1, 2).flatten(-2)
 
 
 def masked_softmax(logits: Tensor, mask: Tensor, dim: int = -1) -> Tensor:
