@@ -9,6 +9,7 @@ import json
 import math
 import multiprocessing
 import os
+import platform
 import re
 import shutil
 import sys
@@ -40,8 +41,18 @@ def environment() -> dict[str, str]:
     return {
         "torch": torch.__version__,
         "transformers": transformers.__version__,
-        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "cpu": f"{torch.backends.cpu.get_cpu_capability()}, {_processor()}",
     }
+
+
+def _processor() -> str:
+    """Maker, family and model: libraries choose their loops by these too, among the same instructions."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+    except OSError:
+        return platform.processor()
+    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    return " ".join(facts.get(key, "?") for key in ("vendor_id", "cpu family", "model"))
 
 
 def record(family: str, folder: Path) -> list[dict[str, float]]:
