@@ -19,12 +19,14 @@ from orchestai.config import SandboxConfig
 from orchestai.errors import InfrastructureError
 from orchestai.sandbox.fences import unfenced
 from orchestai.sandbox.fork_server import SlotLostError
+from orchestai.sandbox.helper_checks import find_unearned
 from orchestai.sandbox.levels import Level, Strictness, choose_level
 from orchestai.sandbox.packages import find_packages
 from orchestai.sandbox.pool import ServerPool
 from orchestai.sandbox.program import Limits, Program, Report, TestVerdict
+from orchestai.sandbox.static.helper_tests import find_helper_tests
 from orchestai.sandbox.static.negated_tests import in_likeness, make_negated
-from orchestai.sandbox.static.test_discovery import free_names, list_tests, packed
+from orchestai.sandbox.static.test_discovery import list_tests, packed
 from orchestai.tasks.suites import ANSWER_PACKAGES, PROGRAM_PACKAGES
 
 _SEEN = (*PROGRAM_PACKAGES, "math_verify", "antlr4", "pytest")
@@ -215,12 +217,16 @@ class Sandbox:
             return Report("broken", reason="the tests define no unittest.TestCase with a test", **held)
         program = replace(program, code=unfenced(program.code))
         try:
-            if _may_forge(program):
+            if program.isolation == "shared":
                 verdict = self._pool.judge(replace(program, tests=in_likeness(program.tests)), names)
                 if forged := self._forged(program, names, verdict):
                     verdict = _tampered(verdict, forged)
             else:
                 verdict = self._pool.judge(program, names)
+                if helper_tests := find_helper_tests(program.tests, program.entry_point):
+                    rewarded = _passed(names, verdict)
+                    forged, fickle = find_unearned(self._pool.judge, program, helper_tests, rewarded)
+                    verdict = _tampered(verdict, forged) if forged else _without(verdict, names, fickle)
         except SlotLostError as error:
             unfinished = [{"outcome": "died"}] * len(names)
             verdict = {"status": "died", "reason": f"ended the sandbox twice: {error}", "tests": unfinished}
@@ -245,11 +251,6 @@ class Sandbox:
         return forged
 
 
-def _may_forge(program: Program) -> bool:
-    """Whether code of the program runs where its tests do, or they call functions of it besides the entry point."""
-    return program.isolation == "shared" or bool(set(free_names(program.tests)) - {program.entry_point})
-
-
 def _passed(names: Sequence[str], verdict: dict[str, Any]) -> set[str]:
     tests = zip(names, verdict.get("tests", ()), strict=False)
     return {name for name, test in tests if test["outcome"] == "passed"}
@@ -260,3 +261,9 @@ def _tampered(verdict: dict[str, Any], forged: set[str]) -> dict[str, Any]:
     failed = {"outcome": "failed", "message": "the program tampers with its tests"}
     tests = [test | failed if test["outcome"] == "passed" else test for test in verdict["tests"]]
     return verdict | {"status": "tampered", "reason": reason, "tests": tests}
+
+
+def _without(verdict: dict[str, Any], names: Sequence[str], fickle: set[str]) -> dict[str, Any]:
+    failed = {"outcome": "failed", "message": "rests on a function of the program's that does not always say the same"}
+    tests = zip(names, verdict.get("tests", ()), strict=False)
+    return verdict | {"tests": [test | failed if name in fickle else test for name, test in tests]}

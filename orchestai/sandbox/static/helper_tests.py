@@ -1,0 +1,269 @@
+"""Tests that ask a function of the program for their verdict, and the same tests with it asked about something else.
+
+`assertTrue(is_close(task_func(1, 2), 3))` says nothing where `is_close` is the program's own and always agrees. In
+variants of the test it is given other values than 3, or, where it is given nothing but what `task_func` returned,
+other values than that. A helper that agrees with all of them judges nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from orchestai.sandbox.static.test_discovery import free_names, list_tests
+from orchestai.syntax import parse_python
+
+KINDS = 3
+"""Other values that a helper is given; see `asked_otherwise.py`."""
+_PRELUDE = (Path(__file__).parent / "asked_otherwise.py").read_text()
+_ASKED, _ASKED_RESULTS, _PASSED_ON = "_asking_otherwise", "_asking_about_results", "_passed_on"
+_TEST = "_test_asking_otherwise"
+_VERDICTS = frozenset(("assertTrue", "assertFalse"))
+_ORDERS = frozenset(("assertLess", "assertLessEqual", "assertGreater", "assertGreaterEqual"))
+_EQUALITIES = frozenset(
+    (
+        *("assertEqual", "assertNotEqual", "assertAlmostEqual", "assertNotAlmostEqual", "assertIs", "assertIsNot"),
+        *("assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual", "assertCountEqual"),
+    )
+)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+class Variant(NamedTuple):
+    """A test (`Class.method`) in which one call of a helper is asked otherwise, and the test that it was made from."""
+
+    name: str
+    original: str
+
+
+@dataclass(frozen=True)
+class HelperTests:
+    """Variants of tests, one for each test and call of a helper.
+
+    Attributes:
+        variants: in an order in which those of one test follow each other.
+    """
+
+    variants: tuple[Variant, ...]
+    _head: str
+    _body: str
+
+    def source(self, kind: int, salt: int) -> str:
+        """Tests that define all variants, with other values of a kind; `salt` chooses among these."""
+        return f"{self._head}\n{_PRELUDE}\n_KIND, _SALT = {kind}, {salt}\n{self._body}"
+
+
+@lru_cache(maxsize=512)
+def find_helper_tests(source: str, entry_point: str) -> HelperTests | None:
+    """The variants of a source of tests; None if none of its tests rests on the program's helpers.
+
+    Raises:
+        SyntaxError, ValueError: `source` is not Python.
+    """
+    helpers = frozenset(free_names(source)) - {entry_point}
+    if not helpers:
+        return None
+    tree = parse_python(source)
+    sites: dict[ast.AST, range] = {}
+    count = 0
+    for function in _functions(tree):
+        before = count
+        for mark in _Finder(function, helpers, entry_point).sites():
+            mark(count)
+            count += 1
+        sites[function] = range(before, count)
+    variants = _add_variants(tree, sites, list_tests(source))
+    if not variants:
+        return None
+    begin = next((i for i, node in enumerate(tree.body) if not _must_be_first(node)), 0)
+    head, body = (ast.unparse(ast.fix_missing_locations(ast.Module(part, []))) for part in _cut(tree.body, begin))
+    return HelperTests(tuple(variants), head, body)
+
+
+def _must_be_first(node: ast.stmt) -> bool:
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return is_text or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
+
+
+def _cut(body: list[ast.stmt], begin: int) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    return body[:begin], body[begin:]
+
+
+def _functions(tree: ast.Module) -> Iterator[Any]:
+    """Functions of the module, and methods of its classes."""
+    for node in tree.body:
+        if isinstance(node, _FUNCTIONS):
+            yield node
+        elif isinstance(node, ast.ClassDef):
+            yield from (item for item in node.body if isinstance(item, _FUNCTIONS))
+
+
+def _add_variants(tree: ast.Module, sites: dict[ast.AST, range], tests: tuple[str, ...]) -> list[Variant]:
+    """Define in each class, for each of its tests, a variant for each call in the test or in what is no test."""
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    elsewhere = [i for function, own in sites.items() if not _is_test(function) for i in own]
+    made: dict[tuple[str, str], list[str]] = {}
+    for cls, node in classes.items():
+        for function in [item for item in node.body if item in sites and _is_test(item)]:
+            if not any("expectedFailure" in ast.unparse(mark) for mark in function.decorator_list):  # type: ignore[attr-defined]
+                method = function.name  # type: ignore[attr-defined]
+                own = made[cls, method] = [f"{method}__{i}" for i in (*sites[function], *elsewhere)]
+                for i, name in zip((*sites[function], *elsewhere), own, strict=True):
+                    node.body += parse_python(f"{name} = {_TEST}({i}, {method})").body
+    return [
+        Variant(f"{cls}.{name}", test)
+        for test in tests
+        for cls, _, method in [test.partition(".")]
+        for name in _inherited(made, classes, cls, method)
+    ]
+
+
+def _inherited(
+    made: dict[tuple[str, str], list[str]], classes: dict[str, ast.ClassDef], cls: str, method: str
+) -> list[str]:
+    if (cls, method) in made or cls not in classes:
+        return made.get((cls, method), [])
+    bases = (base.id for base in classes[cls].bases if isinstance(base, ast.Name) and base.id != cls)
+    return next((names for base in bases if (names := _inherited(made, classes, base, method))), [])
+
+
+def _is_test(function: Any) -> bool:
+    return str(function.name).startswith("test")
+
+
+class _Finder:
+    """Finds in a function the calls of helpers that its assertions rest on."""
+
+    def __init__(self, function: ast.AST, helpers: frozenset[str], entry_point: str) -> None:
+        self._nodes = list(ast.walk(function))
+        self._helpers = helpers
+        self._entry_point = entry_point
+        self._bindings = [binding for node in self._nodes for binding in _bindings(node)]
+        self._results = {entry_point}
+        """Names that stand for the entry point, or for what was made of its results."""
+        self._inputs = {
+            name.id
+            for node in self._nodes
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == entry_point
+            for arg in (*node.args, *(keyword.value for keyword in node.keywords))
+            for name in ast.walk(arg)
+            if isinstance(name, ast.Name)
+        }
+        """Names of what the entry point is given: another of these is no other expectation."""
+        for _ in self._bindings:
+            more = {name for names, value in self._bindings if self._is_result(value) for name in names}
+            if more <= self._results:
+                break
+            self._results |= more
+
+    def sites(self) -> list[Callable[[int], None]]:
+        """What makes each call one that can be asked otherwise, given its number."""
+        found: dict[int, Callable[[int], None]] = {}
+        waiting = [expression for node in self._nodes for expression in _deciding(node)]
+        seen: set[str] = set()
+        while waiting:
+            expression = waiting.pop(0)
+            self._find(expression, found)
+            names = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)} - seen - self._inputs
+            seen |= names
+            waiting += [value for bound, value in self._bindings if names & bound]
+        return list(found.values())
+
+    def _is_result(self, node: ast.AST) -> bool:
+        return any(isinstance(name, ast.Name) and name.id in self._results for name in ast.walk(node))
+
+    def _find(self, node: ast.AST, found: dict[int, Callable[[int], None]]) -> None:
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name) and node.func.id == self._entry_point:
+                return
+            if self._is_helper(node.func):
+                if (mark := self._asked(node)) is not None:
+                    found[id(node)] = mark
+                return
+            for i, arg in enumerate(node.args):
+                if self._is_helper(arg):
+                    found[id(arg)] = partial(_mark_passed_on, node, i)
+        for child in ast.iter_child_nodes(node):
+            self._find(child, found)
+
+    def _is_helper(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Name) and node.id in self._helpers
+
+    def _asked(self, call: ast.Call) -> Callable[[int], None] | None:
+        given: dict[int | str, ast.expr] = dict(enumerate(call.args))
+        given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
+        if not given or any(isinstance(value, ast.Starred) for value in given.values()):
+            return None
+        results = [place for place, value in given.items() if self._is_result(value)]
+        expected = [place for place in given if place not in results]
+        if not expected:
+            return partial(_mark, call, _ASKED_RESULTS, results[0])
+        value = getattr(given[expected[0]], "value", None)
+        may_be_mode = isinstance(value, str) and value.isidentifier() and bool(results)
+        return partial(_mark, call, _ASKED, (expected[0], *(results[:1] if may_be_mode else ())))
+
+
+def _mark(call: ast.Call, by: str, places: Any, number: int) -> None:
+    call.args = [ast.Constant(number), _literal(places), call.func, *call.args]
+    call.func = ast.Name(by, ast.Load())
+
+
+def _literal(value: Any) -> ast.expr:
+    return parse_python(repr(value), "eval").body
+
+
+def _mark_passed_on(call: ast.Call, place: int, number: int) -> None:
+    call.args[place] = ast.Call(ast.Name(_PASSED_ON, ast.Load()), [ast.Constant(number), call.args[place]], [])
+
+
+def _bindings(node: ast.AST) -> Iterator[tuple[set[str], ast.expr]]:
+    """Names that a node binds, and what to."""
+    targets: list[ast.AST] = []
+    if isinstance(node, ast.Assign):
+        targets = list(node.targets)
+    elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension)):
+        targets = [node.target]
+    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+        targets = [node.optional_vars]
+    value = next((found for name in ("value", "iter", "context_expr") if (found := getattr(node, name, None))), None)
+    if targets and value is not None:
+        names = {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+        yield names, value
+
+
+def _deciding(node: ast.AST) -> list[ast.expr]:
+    """The expressions that an assertion rests on, but for comparisons with a value that only right programs know."""
+    if isinstance(node, ast.Assert):
+        return _parts(node.test)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return []
+    if node.func.attr in _VERDICTS:
+        return [part for arg in node.args[:1] for part in _parts(arg)]
+    if node.func.attr in _ORDERS or (node.func.attr in _EQUALITIES and not any(map(_is_telling, node.args[:2]))):
+        return node.args[:2]
+    return []
+
+
+def _parts(claim: ast.expr) -> list[ast.expr]:
+    if isinstance(claim, ast.BoolOp):
+        return [part for value in claim.values for part in _parts(value)]
+    if isinstance(claim, ast.UnaryOp):
+        return _parts(claim.operand)
+    if isinstance(claim, ast.Compare):
+        sides = [claim.left, *claim.comparators]
+        ordered = any(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for op in claim.ops)
+        return sides if ordered or not any(map(_is_telling, sides)) else []
+    return [claim]
+
+
+def _is_telling(node: ast.expr) -> bool:
+    """Whether it is a literal that a helper which always says the same is not likely to say."""
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return bool(value) and value != 1
