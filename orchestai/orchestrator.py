@@ -30,6 +30,7 @@ from orchestai.execution.runtime import Runtime, open_runtime
 from orchestai.execution.trimming import ContractError, FittedPlan, Fitter
 from orchestai.names import as_utf8
 from orchestai.planner.base import Plan
+from orchestai.planner.contracted_plan import ContractedPlan, PlanContractor
 from orchestai.planner.planning_queue import PlanningQueue, QueuedTask
 from orchestai.planner.serving import import_planner, open_planner
 from orchestai.storage import artifacts
@@ -139,8 +140,8 @@ class Orchestrator:
         contract = contract or self.config.contract
         task = self._task(instruction, answer)
         with self._reserve_planning(task, contract) as reservation:
-            plan, fitted = await self._plan_in_time(task, contract, Clock(contract.deadline_s), reservation)
-        return self._planned(plan, fitted)
+            plan, contracted = await self._plan_in_time(task, contract, Clock(contract.deadline_s), reservation)
+        return self._planned(plan, contracted)
 
     async def run(
         self,
@@ -272,9 +273,10 @@ class Orchestrator:
         return self._runtime
 
     @property
-    def _fitter(self) -> Fitter:
+    def _contractor(self) -> PlanContractor:
         pool = self._require_open().pool
-        return Fitter(pool.names, pool, self.config.execution.assembler, self.config.workers.cascade)
+        fitter = Fitter(pool.names, pool, self.config.execution.assembler, self.config.workers.cascade)
+        return PlanContractor(fitter, self._planning.planner.outlook, 1 + self.config.planner.max_fallbacks)
 
     def _task(self, instruction: str, answer: AnswerKind | None) -> Task:
         if not isinstance(instruction, str):
@@ -288,11 +290,13 @@ class Orchestrator:
         scorer = UNIT_TESTS if program else EXACT
         return Task(task_id=uuid.uuid4().hex[:12], suite="run", instruct_prompt=instruction, scorer=scorer)
 
-    def _planned(self, plan: Plan, fitted: FittedPlan) -> PlanReady:
+    def _planned(self, plan: Plan, contracted: ContractedPlan) -> PlanReady:
+        fitted = contracted.fitted
         return PlanReady(
             workflow=fitted.workflow,
             planner=plan.planned_by or self._planning.planner.name,
             confidence=plan.confidence,
+            forecast=contracted.forecast,
             reserved_usd=fitted.bounds.cost_usd,
             changes=fitted.changes,
         )
@@ -302,14 +306,15 @@ class Orchestrator:
         begun = self._begun(contract)
         with self._reserve_planning(task, contract) as reservation:
             try:
-                plan, fitted = await self._plan_in_time(task, contract, clock, reservation)
+                plan, contracted = await self._plan_in_time(task, contract, clock, reservation)
             except asyncio.CancelledError:
                 cut_off = begun.unplanned(reservation, clock.milliseconds())
                 await self._append(ExecutionRecord.from_interrupted_planning(task, cut_off, runtime.pool.names))
                 raise
             planning_ms = clock.milliseconds()
+            fitted = contracted.fitted
             self._reserve(reservation, fitted)
-            planned = self._planned(plan, fitted)
+            planned = self._planned(plan, contracted)
             listen(planned)
             budget = RunBudget(contract, reservation, fitted.bounds)
             running = runtime.executor.begin(task, fitted.workflow, terms=Terms(budget, clock.deadline, listen))
@@ -317,6 +322,8 @@ class Orchestrator:
                 update={
                     "planner": planned.planner,
                     "confidence": planned.confidence,
+                    "forecast": planned.forecast,
+                    "best_single": contracted.best_single,
                     "planning": plan.usage,
                     "planning_ms": planning_ms,
                     "changes": planned.changes,
@@ -333,6 +340,8 @@ class Orchestrator:
                 raise
             finally:
                 budget.close()
+        if contracted.outlook is not None:
+            begun = begun.model_copy(update={"success": contracted.outlook.afterwards(execution)})
         receipt = begun.ended(execution, budget, clock.milliseconds())
         await self._append(ExecutionRecord.from_run(execution, task, receipt, runtime.pool.names))
         _require_whole(execution, contract)
@@ -350,7 +359,7 @@ class Orchestrator:
 
     async def _plan_in_time(
         self, task: Task, contract: Contract, clock: Clock, reservation: Reservation
-    ) -> tuple[Plan, FittedPlan]:
+    ) -> tuple[Plan, ContractedPlan]:
         queued = QueuedTask(task)
         try:
             plan = await self._planning.plan(queued, clock.deadline)
@@ -366,7 +375,10 @@ class Orchestrator:
             raise
         if plan.usage is not None:
             reservation.spend(min(pico(plan.usage.cost_usd), reservation.amount))
-        return plan, self._fitter.fit(task, _workflow(plan), contract.less(reservation.spent_usd))
+        contractor, left = self._contractor, contract.less(reservation.spent_usd)
+        if contractor.pool is None:
+            return plan, contractor.fit(task, plan, left)
+        return plan, await asyncio.to_thread(contractor.fit, task, plan, left)
 
     def _reserve_planning(self, task: Task, contract: Contract) -> Reservation:
         most = pico(self._planning.planner.most_usd(task))
@@ -406,9 +418,3 @@ def _require_whole(execution: Execution, contract: Contract) -> None:
             f"deadline_s={contract.deadline_s:g}: {done} of {len(execution.workflow)} steps were done; "
             "allow more time, or take what there is with on_deadline=partial"
         )
-
-
-def _workflow(plan: Plan) -> Workflow:
-    if plan.workflow is None:
-        raise UserError(f"no plan: {plan.error}")
-    return plan.workflow

@@ -42,6 +42,12 @@ def run(
     deadline_s: Annotated[float | None, flag("deadline_s", "Seconds after which there is an answer.")] = None,
     max_calls: Annotated[int | None, flag("max_calls", "Most requests to models and tools.")] = None,
     allow: Annotated[str | None, flag("allow", "Workers that may be asked, separated by commas.")] = None,
+    min_success: Annotated[
+        float | None, flag("min_success", "Least probability, 0 to 1, that the answer is right; else nobody is asked.")
+    ] = None,
+    prefer: Annotated[
+        float | None, flag("prefer", "From 0, the least price, to 1, the most success; else as the planner chooses.")
+    ] = None,
     answer: Annotated[
         str | None, flag("answer", "`program` or `text`; without it, what the configured suite's tasks want.")
     ] = None,
@@ -61,6 +67,8 @@ def run(
         *override("contract.max_cost_usd", max_cost_usd),
         *override("contract.deadline_s", deadline_s),
         *override("contract.max_calls", max_calls),
+        *override("contract.min_success", min_success),
+        *override("contract.prefer", prefer),
         *override("contract.allow", None if allow is None else [name.strip() for name in allow.split(",")]),
     ]
     if replay is not None:

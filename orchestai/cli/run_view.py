@@ -47,7 +47,8 @@ class RunView:
             self._workflow = event.workflow
             steps = "1 step" if len(event.workflow) == 1 else f"{len(event.workflow)} steps"
             sure = "" if event.confidence is None else f", right with a chance of {event.confidence:.2f}"
-            plan = f"plan by {event.planner}: {steps}{sure}, at most {event.reserved_usd:.6g} USD"
+            expected = "" if event.forecast is None else f", probably {event.forecast.cost_usd:.3g}"
+            plan = f"plan by {event.planner}: {steps}{sure}{expected}, at most {event.reserved_usd:.6g} USD"
             console.print("; ".join([plan, *event.changes]), highlight=False, markup=False, soft_wrap=True)
         elif isinstance(event, NodeStarted):
             self._set(event.node, "ready")
@@ -98,9 +99,29 @@ def show_receipt(receipt: Receipt) -> None:
     lines = [
         f"{receipt.status}: {spent}",
         f"{times}; planning {receipt.planning_ms:.0f} ms; all in all {receipt.wall_ms:.0f} ms",
+        *chances(receipt),
         *([f"again: {receipt.replay}"] if receipt.replay else []),
     ]
     console.print(Group(table, *(Text(line) for line in lines)), soft_wrap=True)
+
+
+def chances(receipt: Receipt) -> list[str]:
+    """Lines that say how probably the answer is right, and what the best single worker would have given."""
+    before, after, single = receipt.forecast, receipt.success, receipt.best_single
+    lines = ["nobody knows how probably the answer is right"]
+    if before is not None and after is not None:
+        lines = [
+            f"the answer is right with a chance of {after:.2f}; expected before: {before.success:.2f}, "
+            f"{before.cost_usd:.3g} USD, {before.seconds:.3g} s of work"
+        ]
+    if single is None:
+        return [*lines, "nobody knows what a single worker would have made of the whole"]
+    success, usd = single.success, single.cost_usd
+    return [
+        *lines,
+        f"{single.worker} asked for the whole: right with a chance of {success.mean:.2f} ({success.low:.2f} to "
+        f"{success.high:.2f}), {usd.mean:.3g} USD ({usd.low:.3g} to {usd.high:.3g})",
+    ]
 
 
 def as_json(result: RunResult) -> str:

@@ -20,6 +20,12 @@ class Contract(Section):
     """Requests that may be sent to models and tools, samples and repeated tries included."""
     allow: tuple[str, ...] = ()
     """Workers that may be asked; empty allows the whole pool."""
+    min_success: float | None = Field(None, ge=0, le=1)
+    """The least probability that the answer is right; where no choice of workers reaches it, nobody is asked."""
+    prefer: float | None = Field(None, ge=0, le=1)
+    """From 0, the least price, to 1, the most success. null leaves the choice of workers to the planner."""
+    hour_usd: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """US dollars that an hour of a worker's time is worth beside its price, where `prefer` or `min_success` choose."""
     on_deadline: Literal["partial", "error"] = "partial"
     """`partial`: the best answer so far is returned and marked as such. `error`: there is none."""
 

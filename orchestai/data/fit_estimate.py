@@ -9,11 +9,8 @@ from orchestai.data.step_attempts import step_attempts
 from orchestai.estimate.pool_estimate import FEWEST, PoolEstimate, fit_pool_estimate
 from orchestai.execution.record import ExecutionRecord
 from orchestai.planner.slots.encoder import MINILM, open_encoder
-from orchestai.planner.slots.sentences import sentence_embedder
+from orchestai.planner.slots.sentences import MAX_SENTENCE_TOKENS, sentence_embedder
 from orchestai.workers.pool import worker_cards
-
-MAX_TOKENS = 512
-"""Longest text whose meaning is told; longer ones count by their type and form."""
 
 
 def fit_estimate(records: Sequence[ExecutionRecord], config: Config) -> PoolEstimate | None:
@@ -21,4 +18,4 @@ def fit_estimate(records: Sequence[ExecutionRecord], config: Config) -> PoolEsti
     attempts = step_attempts(records, worker_cards(config.workers))
     if len(attempts.succeeded) < FEWEST:
         return None
-    return fit_pool_estimate(attempts, sentence_embedder(open_encoder(MINILM, MAX_TOKENS))(attempts.texts))
+    return fit_pool_estimate(attempts, sentence_embedder(open_encoder(MINILM, MAX_SENTENCE_TOKENS))(attempts.texts))

@@ -15,6 +15,9 @@ from orchestai.execution.record import ExecutionRecord, SubtaskRecord
 from orchestai.execution.result import Attempt
 from orchestai.workers.base import WorkerCard
 
+_IMAGINED = 0.5
+"""Attempts at a subtask that a worker's record on its type counts as."""
+
 
 def step_attempts(records: Sequence[ExecutionRecord], cards: Sequence[WorkerCard]) -> StepAttempts:
     """What the executions that were judged say of each worker of a pool on each subtask.
@@ -91,17 +94,22 @@ def _right(
     number = {name: i for i, name in enumerate(dict.fromkeys(types))}
     type_number = np.array([number[name] for name in types])
 
-    def inferred(cell: Rows, usual: Values | float) -> Values:
-        every = np.ones(len(cell), dtype=bool)
+    def inferred(cell: Rows, usual: Values | float, imagined: float) -> Values:
         return infer_right(
-            cell=cell, execution=execution, suspect=every, succeeded=succeeded, complete=complete, usual=usual
+            cell=cell,
+            execution=execution,
+            suspect=np.ones(len(cell), dtype=bool),
+            succeeded=succeeded,
+            complete=complete,
+            usual=usual,
+            imagined=imagined,
         )
 
     by_type, cell_of_type = np.unique(worker * len(number) + type_number[row], return_inverse=True)
-    rates = np.bincount(cell_of_type, inferred(cell_of_type, 0.5)) / np.bincount(cell_of_type)
+    rates = np.bincount(cell_of_type, inferred(cell_of_type, 0.5, 2.0)) / np.bincount(cell_of_type)
     cells, cell = np.unique(worker * len(types) + row, return_inverse=True)
     parents = np.searchsorted(by_type, cells // len(types) * len(number) + type_number[cells % len(types)])
-    right[telling] = inferred(cell, rates[parents])
+    right[telling] = inferred(cell, rates[parents], _IMAGINED)
     return right
 
 

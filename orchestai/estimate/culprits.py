@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from orchestai.estimate.attempts import Values
 
 _ITERATIONS = 50
-_IMAGINED = 2.0
-"""Attempts of each cell that are imagined beside those that were made."""
 
 
 def infer_right(
@@ -20,6 +18,7 @@ def infer_right(
     succeeded: NDArray[np.bool_],
     complete: NDArray[np.bool_],
     usual: Values | float = 0.5,
+    imagined: float = 2.0,
 ) -> Values:
     """(attempts,) probability that each attempt was right, by expectation maximization of a noisy AND.
 
@@ -35,15 +34,16 @@ def infer_right(
         succeeded: (executions,) whether the answer has the full score.
         complete: (executions,) whether every subtask has an attempt that may have been right.
         usual: (cells,) share of right attempts that is expected of a cell before any is seen.
+        imagined: attempts that this counts as.
     """
     tried = np.bincount(cell)
     known = suspect & succeeded[execution]
     open_ = suspect & ~succeeded[execution]
     right = np.where(known, 1.0, np.where(open_, 0.5, 0.0))
     for _ in range(_ITERATIONS):
-        rates = (np.bincount(cell, right) + _IMAGINED * np.asarray(usual)) / (tried + _IMAGINED)
+        rates = (np.bincount(cell, right) + imagined * np.asarray(usual)) / (tried + imagined)
         rate = rates[cell]
-        logs = np.bincount(execution[suspect], np.log(rate[suspect]), minlength=len(succeeded))
+        logs = np.bincount(execution[suspect], np.log(np.maximum(rate[suspect], 1e-9)), minlength=len(succeeded))
         product = np.where(complete, np.exp(logs), 0.0)[execution]
-        right = np.where(open_, (rate - product) / np.maximum(1 - product, 1e-9), right)
+        right = np.where(open_, np.maximum(rate - product, 0.0) / np.maximum(1 - product, 1e-9), right)
     return right

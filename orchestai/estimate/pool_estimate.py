@@ -13,7 +13,7 @@ from orchestai.estimate.attempts import Attempts, Queries, Values, price_cards
 from orchestai.estimate.calibration import Calibration
 from orchestai.estimate.plan_options import StepEstimate
 from orchestai.estimate.spending import SpendingEstimate
-from orchestai.estimate.step_attempts import StepAttempts
+from orchestai.estimate.step_attempts import WHOLE, StepAttempts
 from orchestai.estimate.success import SuccessEstimate, fit_success
 from orchestai.estimate.track_record import Kernel, choose_kernel
 
@@ -39,6 +39,8 @@ class PoolEstimate:
         spent: (3, subtasks, workers) what that took in all.
         before, after: corrections of a plan's probability, as it is before anybody is asked, and when it is known who
             answered.
+        whole_usd: (workers, 2) US dollars that one of twenty requests for a whole task cost less than, and one more
+            than; NaN where nobody asked.
         typical_usd, typical_seconds: what an execution took, the median.
     """
 
@@ -53,6 +55,7 @@ class PoolEstimate:
     spent: Values
     before: Calibration
     after: Calibration
+    whole_usd: Values
     typical_usd: float
     typical_seconds: float
 
@@ -123,6 +126,7 @@ def fit_pool_estimate(
         spent,
         Calibration(),
         Calibration(),
+        _whole_usd(attempts),
         float(np.median(attempts.spent_usd)),
         float(np.median(attempts.seconds)),
     )
@@ -152,6 +156,14 @@ def _calibrated(
         before=Calibration.of(before, attempts.succeeded),
         after=Calibration.of(after[known], attempts.succeeded[known]),
     )
+
+
+def _whole_usd(attempts: StepAttempts) -> Values:
+    usd = np.full((len(attempts.workers), 2), np.nan)
+    whole = np.array([task_type == WHOLE for task_type in attempts.task_types])[attempts.row]
+    for worker in np.unique(attempts.worker[whole]):
+        usd[worker] = np.quantile(attempts.spending[whole & (attempts.worker == worker), 0], (0.05, 0.95))
+    return usd
 
 
 def answering(attempts: StepAttempts) -> list[list[int | None]]:

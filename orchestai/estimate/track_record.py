@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from orchestai.estimate.attempts import Rows, Values
 
-_STRENGTHS: Final = (0.3, 1.0, 3.0, 10.0, 30.0)
+_STRENGTHS: Final = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 _WIDTHS: Final = (0.0, 0.01, 0.03, 0.1)
 _MOST_ROWS = 3000
 """Subtasks by which strength and width are chosen; of more, so many drawn at random."""

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
+from orchestai.execution.forecast import Forecast
 from orchestai.execution.receipt import Receipt
 from orchestai.execution.result import Attempt, SubtaskResult
 from orchestai.workflow import Workflow
@@ -22,6 +23,7 @@ class PlanReady(_Event):
     Attributes:
         planner: who made it; where another was not sure of its own, also why.
         confidence: the chance that its steps and edges are right; None where nobody knows.
+        forecast: what is expected of it; None where nobody knows.
         reserved_usd: its worst case, which is set aside.
         changes: what was changed of it to keep the contract.
     """
@@ -30,6 +32,7 @@ class PlanReady(_Event):
     workflow: Workflow
     planner: str
     confidence: float | None = None
+    forecast: Forecast | None = None
     reserved_usd: float
     changes: tuple[str, ...] = ()
 

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from orchestai.config.contract import Contract
+from orchestai.execution.forecast import Forecast, WholeForecast
 from orchestai.execution.ledger import Reservation
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
 from orchestai.execution.run_budget import RunBudget
@@ -61,6 +62,11 @@ class Receipt(_Part):
             there is no answer.
         planner: who made the plan; where another was not sure of its own, also why.
         confidence: the chance that its steps and edges are right; None where nobody knows.
+        forecast: what was expected of the plan and its workers before anybody was asked; None where nobody knows.
+        success: the probability that the answer is right, now that it is known who answered and what the checks said;
+            None where nobody knows.
+        best_single: what the best single worker asked for the whole would probably have achieved and cost; None where
+            nobody knows.
         planning: what models were paid to make it; None where the planner computes for itself.
         planning_ms: how long that took.
         changes: what was changed of the plan to keep the contract.
@@ -80,6 +86,9 @@ class Receipt(_Part):
     contract: Contract
     planner: str
     confidence: float | None = None
+    forecast: Forecast | None = None
+    success: float | None = None
+    best_single: WholeForecast | None = None
     planning: Usage | None = None
     planning_ms: float = 0.0
     changes: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from orchestai.config import PlannerConfig, WorkersConfig
 from orchestai.errors import UserError
@@ -20,6 +21,9 @@ from orchestai.planner.fallback import FallbackPlanner
 from orchestai.planner.registry import planner_for
 from orchestai.tasks.task import Task
 from orchestai.workers.pool import WorkerPool
+
+if TYPE_CHECKING:
+    from orchestai.planner.outlook import PoolOutlook
 
 logger = logging.getLogger(__name__)
 WHOLE = "whole"
@@ -41,6 +45,7 @@ class ServedPlanner:
         most_usd: what planning a task may cost.
         at_a_time: how often it may be called at once.
         together: with how many tasks it is called where as many wait.
+        outlook: what the estimate in its checkpoint says of the pool; None where there is none.
         versions: of its weights.
     """
 
@@ -49,6 +54,7 @@ class ServedPlanner:
     most_usd: Callable[[Task], float] = _nothing
     at_a_time: int = 1
     together: int = 8
+    outlook: PoolOutlook | None = None
     versions: dict[str, str] = field(default_factory=dict)
 
 
@@ -88,7 +94,9 @@ async def open_planner(
             _warn_if_unfitted(checkpoint, loaded)
         others = {name: _fallback(name, settings, workers, pool) for name in settings.fallback if name != checkpoint}
         planner = FallbackPlanner({checkpoint: loaded, **others}, settings.min_confidence)
-        return ServedPlanner(checkpoint, planner.plan, versions={"checkpoint": fingerprint_of(checkpoint)})
+        versions = {"checkpoint": fingerprint_of(checkpoint)}
+        outlook = await asyncio.to_thread(_outlook, checkpoint)
+        return ServedPlanner(checkpoint, planner.plan, outlook=outlook, versions=versions)
     try:
         named = planner_for(checkpoint, settings, workers, pool, 0)(0)
     except UserError as error:
@@ -96,6 +104,15 @@ async def open_planner(
     if isinstance(named, FewShotPlanner):
         return ServedPlanner(checkpoint, named.plan, named.most_usd, at_a_time=64, together=1)
     return ServedPlanner(checkpoint, named.plan)
+
+
+def _outlook(checkpoint: str) -> PoolOutlook | None:
+    from orchestai.planner.checkpoint import estimate_state_of
+    from orchestai.planner.outlook import PoolOutlook
+    from orchestai.planner.stored_estimate import of_state
+
+    state = estimate_state_of(checkpoint)
+    return None if state is None else PoolOutlook(of_state(state, checkpoint))
 
 
 def _warn_if_unfitted(checkpoint: str, loaded: Planner) -> None:

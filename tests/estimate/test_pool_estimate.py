@@ -107,7 +107,7 @@ def test_an_estimate_is_the_same_after_it_was_stored(estimate, tmp_path):
 
 
 def test_a_state_of_another_version_is_refused_in_words(estimate):
-    with pytest.raises(Exception, match="here: its estimate of the workers is of format 'older'"):
+    with pytest.raises(Exception, match=r"here: its estimate of the workers is of format 'older'"):
         of_state({**to_state(estimate), "format": "older"}, "here")
 
 

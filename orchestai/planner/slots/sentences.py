@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestai.planner.slots.encoder import TextEncoder, UnreadableTextError
 
+MAX_SENTENCE_TOKENS: Final = 512
+"""Longest text whose meaning is told where workers are estimated."""
 EmbedSentences: TypeAlias = Callable[[Sequence[str]], NDArray[np.float32]]
 """Sentences give (sentences, width) unit vectors, and 0 for one that says nothing or is too long."""
 

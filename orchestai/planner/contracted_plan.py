@@ -1,0 +1,117 @@
+"""The workers of a plan under a contract: whom it prefers, how sure it wants to be, and what it may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from orchestai.config.contract import Contract
+from orchestai.errors import UserError
+from orchestai.estimate.plan_options import PlanOptions
+from orchestai.estimate.preference import by_preference
+from orchestai.execution.forecast import Forecast, WholeForecast
+from orchestai.execution.trimming import ContractError, FittedPlan, Fitter
+from orchestai.planner.base import Plan
+from orchestai.planner.outlook import PlanOutlook, PoolOutlook
+from orchestai.tasks.task import Task
+from orchestai.workflow import Workflow
+
+KEPT = "prefer: nobody knows what workers would achieve on this plan, whose own workers are asked"
+
+
+@dataclass(frozen=True, eq=False)
+class ContractedPlan:
+    """A plan that keeps its contract, and what is expected of it and of the best single worker; None: nobody knows."""
+
+    fitted: FittedPlan
+    outlook: PlanOutlook | None = None
+    forecast: Forecast | None = None
+    best_single: WholeForecast | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PlanContractor:
+    """Fits plans to contracts.
+
+    Args:
+        fitter: knows worst cases.
+        pool: what is known of the pool's workers; None where nothing is.
+        longest: most workers to ask for one step.
+    """
+
+    fitter: Fitter
+    pool: PoolOutlook | None
+    longest: int
+
+    def fit(self, task: Task, plan: Plan, contract: Contract) -> ContractedPlan:
+        """The plan with its own workers, or those that the contract's `prefer` and `min_success` ask for.
+
+        With `min_success` alone these are the cheapest that reach it.
+
+        Raises:
+            ContractError: no choice of workers is sure enough, or keeps the contract, or nobody knows how sure one is.
+            UserError: there is no plan, or the contract names workers that the pool does not have.
+        """
+        if plan.workflow is None:
+            raise UserError(f"no plan: {plan.error}")
+        allowed = self.fitter.allowed(contract)
+        if self.pool is None or not set(allowed) & self.pool.place.keys():
+            return self._kept(task, plan.workflow, contract, None)
+        outlook = self.pool.of(plan, task.instruction)
+        chooses = contract.prefer is not None or contract.min_success is not None
+        if not chooses or outlook is None:
+            planned = self._kept(task, plan.workflow, contract, outlook)
+        else:
+            planned = self._chosen(task, plan.workflow, contract, outlook)
+        return replace(planned, best_single=self.pool.whole(task.instruction, allowed))
+
+    def _kept(self, task: Task, workflow: Workflow, contract: Contract, outlook: PlanOutlook | None) -> ContractedPlan:
+        """The plan with its own workers, as far as the contract's limits allow."""
+        if outlook is None:
+            self._refuse_unknown(contract)
+        fitted = self.fitter.fit(task, workflow, contract)
+        if outlook is None:
+            unmet = (KEPT,) if contract.prefer is not None else ()
+            return ContractedPlan(replace(fitted, changes=(*fitted.changes, *unmet)))
+        return ContractedPlan(fitted, outlook, outlook.forecast(fitted.workflow))
+
+    def _refuse_unknown(self, contract: Contract) -> None:
+        if contract.min_success is not None:
+            reason = (
+                "this planner has no estimate of its workers, which prepare and train-phase1 learn from logs"
+                if self.pool is None
+                else "nobody knows how sure this plan is, or what workers do on steps like its own"
+            )
+            raise ContractError(f"min_success={contract.min_success:g}: {reason}; leave it out, or collect and train")
+        if contract.prefer is not None and self.pool is None:
+            raise ContractError(
+                f"prefer={contract.prefer:g}: this planner has no estimate of its workers to choose them by; run "
+                "prepare and train-phase1, or leave it out"
+            )
+
+    def _chosen(self, task: Task, workflow: Workflow, contract: Contract, outlook: PlanOutlook) -> ContractedPlan:
+        allowed = self.fitter.allowed(contract)
+        options = outlook.options(allowed, self.longest, contract.hour_usd)
+        least, reached = contract.min_success or 0.0, 0.0
+        for place in self._ranked(options, contract, outlook):
+            fitted = self.fitter.fit(task, outlook.with_workers(options.workers[place]), contract)
+            forecast = outlook.forecast(fitted.workflow)
+            success = 0.0 if forecast is None else forecast.success
+            if success >= least:
+                return ContractedPlan(fitted, outlook, forecast)
+            reached = max(reached, success)
+        likeliest = float(options.success.max())
+        beyond = "" if likeliest < least else " within the other limits of the contract"
+        raise ContractError(
+            f"min_success={least:g}: no choice of workers for this plan reaches it{beyond}; the likeliest is right "
+            f"with a chance of {reached if beyond else likeliest:.2f}, the plan itself with {outlook.confidence:.2f}; "
+            "ask for less, or allow more workers or money"
+        )
+
+    def _ranked(self, options: PlanOptions, contract: Contract, outlook: PlanOutlook) -> Iterator[int]:
+        """The options that are sure enough, best first; the cheapest is best where nothing is preferred."""
+        pool = outlook.pool.estimate
+        typical = pool.typical_usd + contract.hour_usd / 3600 * pool.typical_seconds
+        sure = options.success >= (contract.min_success or 0.0)
+        order = by_preference(options.success, options.price / max(typical, 1e-12), contract.prefer or 0.0)
+        yield from (int(place) for place in order if sure[place])

@@ -1,0 +1,167 @@
+"""What the pool's estimate says of plans: how probably they succeed, what they take, and which choices there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestai.estimate.attempts import Queries
+from orchestai.estimate.plan_options import PlanOptions, StepEstimate, plan_options
+from orchestai.estimate.pool_estimate import FEWEST, PoolEstimate
+from orchestai.estimate.step_attempts import WHOLE
+from orchestai.execution.forecast import Forecast, Likely, WholeForecast
+from orchestai.execution.result import Execution
+from orchestai.planner.base import Plan
+from orchestai.planner.slots.encoder import MINILM, open_encoder
+from orchestai.planner.slots.sentences import MAX_SENTENCE_TOKENS, EmbedSentences, sentence_embedder
+from orchestai.workflow import Workflow
+
+_NORMAL = NormalDist().inv_cdf(0.975)
+
+
+@dataclass(frozen=True, eq=False)
+class PlanOutlook:
+    """What is expected of one plan's workers.
+
+    Attributes:
+        pool: whose workers they are.
+        workflow: the plan.
+        steps: an estimate for each of its subtasks.
+        confidence: the chance that the plan itself is right.
+    """
+
+    pool: PoolOutlook
+    workflow: Workflow
+    steps: Sequence[StepEstimate]
+    confidence: float
+
+    def options(self, allowed: Sequence[str], longest: int, hour_usd: float) -> PlanOptions:
+        """All choices of workers that no other beats; `success` is that of the answer.
+
+        Args:
+            longest: most workers to ask for one step.
+            hour_usd: what an hour of work is worth.
+        """
+        places = [self.pool.estimate.workers.index(name) for name in allowed if name in self.pool.estimate.workers]
+        options = plan_options(self.steps, places, longest, hour_usd / 3600)
+        success = self.confidence * self.pool.estimate.before.apply(options.success)
+        return PlanOptions(options.price, success, options.spending, options.workers)
+
+    def with_workers(self, option: tuple[tuple[int, ...], ...]) -> Workflow:
+        """The plan with the workers of an option."""
+        names = [[self.pool.estimate.workers[place] for place in order] for order in option]
+        steps = zip(self.workflow.subtasks, names, strict=True)
+        return self.workflow.replace(
+            {subtask.id: {"worker": own[0], "fallback": tuple(own[1:])} for subtask, own in steps}
+        )
+
+    def forecast(self, workflow: Workflow) -> Forecast | None:
+        """What the same plan with these workers will probably give; None where one of them is not known."""
+        orders = self._orders(workflow)
+        if orders is None:
+            return None
+        asked = [step.asking(order) for step, order in zip(self.steps, orders, strict=True)]
+        spending = np.sum([spent for _, spent in asked], axis=0)
+        right = np.array([np.prod([right for right, _ in asked])])
+        success = self.confidence * float(self.pool.estimate.before.apply(right)[0])
+        return Forecast(success=success, cost_usd=float(spending[0]), seconds=float(spending[1]))
+
+    def afterwards(self, execution: Execution) -> float | None:
+        """The probability that the answer is right, now that it is known who answered and what the checks said."""
+        orders = self._orders(execution.workflow)
+        if orders is None or execution.fault is not None:
+            return None
+        right = 1.0
+        for step, order, result in zip(self.steps, orders, execution.results, strict=True):
+            if result.failed:
+                return 0.0
+            right *= step.answered(order[: result.kept + 1])
+        return self.confidence * float(self.pool.estimate.after.apply(np.array([right]))[0])
+
+    def _orders(self, workflow: Workflow) -> list[tuple[int, ...]] | None:
+        place = self.pool.place
+        if any(name not in place for subtask in workflow.subtasks for name in subtask.workers):
+            return None
+        return [tuple(place[name] for name in subtask.workers) for subtask in workflow.subtasks]
+
+
+class PoolOutlook:
+    """Looks ahead by a pool's estimate. The encoder is opened for the first subtask that was never logged."""
+
+    def __init__(self, estimate: PoolEstimate) -> None:
+        self.estimate = estimate
+        self.place = {name: place for place, name in enumerate(estimate.workers)}
+
+    def of(self, plan: Plan, instruction: str) -> PlanOutlook | None:
+        """What is expected of a plan; None where nobody knows how sure it is, or what workers do on such steps.
+
+        A task that is asked for as it stands is planned right.
+        """
+        if plan.workflow is None:
+            return None
+        subtasks = plan.workflow.subtasks
+        whole = len(subtasks) == 1 and _plain(subtasks[0].instruction) == _plain(instruction)
+        confidence = 1.0 if whole else plan.confidence
+        types = (WHOLE,) if whole else tuple(subtask.task_type for subtask in subtasks)
+        if confidence is None or not self._known_types.issuperset(types):
+            return None
+        steps = self.estimate.steps(self._queries([subtask.instruction for subtask in subtasks], types))
+        return PlanOutlook(self, plan.workflow, steps, confidence)
+
+    def whole(self, instruction: str, allowed: Sequence[str]) -> WholeForecast | None:
+        """The best single worker, asked for the whole; None where too few whole tasks were attempted by any."""
+        attempts = self.estimate.attempts_at(WHOLE)
+        known = [self.place[name] for name in allowed if name in self.place]
+        known = [place for place in known if attempts[place] >= FEWEST]
+        if not known:
+            return None
+        [step] = self.estimate.steps(self._queries([instruction], (WHOLE,)))
+        expected = {place: step.asking((place,)) for place in known}
+        best = max(known, key=lambda place: (expected[place][0], -expected[place][1][0]))
+        right, spending = expected[best]
+        success = float(self.estimate.before.apply(np.array([right]))[0])
+        low, high = self.estimate.whole_usd[best]
+        usd = float(spending[0])
+        return WholeForecast(
+            worker=self.estimate.workers[best],
+            success=_wilson(success, attempts[best]),
+            cost_usd=Likely(mean=usd, low=min(usd, float(low)), high=max(usd, float(high))),
+            attempts=int(attempts[best]),
+        )
+
+    @cached_property
+    def _known_types(self) -> frozenset[str]:
+        types = set(self.estimate.known.task_types)
+        return frozenset(one for one in types if self.estimate.attempts_at(one).sum() >= FEWEST)
+
+    @cached_property
+    def _embed(self) -> EmbedSentences:
+        return sentence_embedder(open_encoder(MINILM, MAX_SENTENCE_TOKENS))
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {text: row for row, text in enumerate(self.estimate.known.texts)}
+
+    def _queries(self, texts: Sequence[str], types: tuple[str, ...]) -> Queries:
+        known = self.estimate.known.embeddings
+        new = list(dict.fromkeys(text for text in texts if text not in self._rows))
+        vectors: dict[str, NDArray[np.floating]] = dict(zip(new, self._embed(new), strict=True)) if new else {}
+        rows = [known[self._rows[text]] if text in self._rows else vectors[text] for text in texts]
+        return Queries(tuple(texts), types, np.stack(rows))
+
+
+def _wilson(share: float, count: float) -> Likely:
+    """Wilson's interval around a probability that so many attempts speak for."""
+    square = _NORMAL**2 / count
+    center, half = share + square / 2, _NORMAL * np.sqrt(share * (1 - share) / count + square / (4 * count))
+    low, high = (center - half) / (1 + square), (center + half) / (1 + square)
+    return Likely(mean=share, low=float(max(low, 0.0)), high=float(min(high, 1.0)))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,176 @@
+"""`prefer` and `min_success` choose workers by what logs taught, or refuse in words; receipts say what to expect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from orchestai import Contract, Orchestrator
+from orchestai.cli.run_view import chances
+from orchestai.config import Config
+from orchestai.data.fit_estimate import fit_estimate
+from orchestai.estimate.pool_estimate import PoolEstimate
+from orchestai.execution.record import ExecutionRecord, PlanOutputs, RunOutputs, SubtaskRecord
+from orchestai.execution.result import Attempt
+from orchestai.execution.trimming import ContractError
+from orchestai.planner.base import Plan
+from orchestai.planner.outlook import PoolOutlook
+from orchestai.planner.planning_queue import PlanningQueue
+from orchestai.planner.serving import ServedPlanner
+from orchestai.tasks.task import Task
+from orchestai.workflow import Subtask, Workflow
+
+INSTRUCTION = "Look up the town. Then say how many live there."
+STEPS = ("Look up the town", "say how many live there")
+USD = {"cheap": 0.001, "dear": 0.01}
+
+
+def settings(**contract: object) -> Config:
+    pool = {
+        name: {
+            "kind": "function",
+            "function": "support.contract_workers:good",
+            "card": name,
+            "price_per_call_usd": 10 * usd,
+        }
+        for name, usd in USD.items()
+    }
+    return Config(
+        planner={"task_types": ["string"]},
+        workers={"pool": pool, "cascade": ["cheap", "dear"], "cache_dir": None},
+        execution={"assembler": "sink"},
+        sandbox={"level": "process"},
+        contract=contract,
+    )
+
+
+def subtask(number: int, words: str, worker: str, task_type: str = "string") -> SubtaskRecord:
+    attempt = Attempt(worker=worker, cost_usd=USD[worker], latency_ms=500, completion_tokens=3)
+    return SubtaskRecord(
+        id=str(number), instruction=words, task_type=task_type, worker=worker, status="done", attempts=(attempt,)
+    )
+
+
+def record(subtasks: Sequence[SubtaskRecord], success: bool, instruction: str = INSTRUCTION) -> ExecutionRecord:
+    cost = sum(attempt.cost_usd for one in subtasks for attempt in one.attempts)
+    return ExecutionRecord(
+        instruction=instruction,
+        split="train",
+        success=success,
+        cost=cost,
+        latency_ms=1000,
+        planner_outputs=PlanOutputs(),
+        execution_result=RunOutputs(success=success, total_cost=cost, total_latency_ms=1000),
+        subtasks=tuple(subtasks),
+    )
+
+
+def logs(whole: int) -> list[ExecutionRecord]:
+    """`dear` is always right, `cheap` in two of three cases; of the whole, `dear` is right every fourth time."""
+    rng = np.random.default_rng(0)
+    records = []
+    for _ in range(400):
+        workers = rng.choice(["cheap", "dear"], 2).tolist()
+        right = all(worker == "dear" or rng.random() < 2 / 3 for worker in workers)
+        records.append(record([subtask(i, *one) for i, one in enumerate(zip(STEPS, workers, strict=True))], right))
+    for number in range(whole):
+        text = f"Look up town {number}. Then say how many live there."
+        records.append(record([subtask(1, text, "dear", "")], number % 4 == 0, text))
+        records.append(record([subtask(1, text, "cheap", "")], False, text))
+    return records
+
+
+@pytest.fixture(scope="module")
+def estimate() -> PoolEstimate:
+    fitted = fit_estimate(logs(whole=100), settings())
+    assert fitted is not None
+    return fitted
+
+
+def plan(confidence: float | None = 0.9) -> Plan:
+    first, second = (
+        Subtask(id=str(i + 1), instruction=words, task_type="string", worker="cheap", depends_on=("1",) * i)
+        for i, words in enumerate(STEPS)
+    )
+    return Plan(Workflow([first, second]), raw_valid=True, confidence=confidence)
+
+
+async def answer(estimate: PoolEstimate | None, contract: Contract, made: Plan | None = None):
+    """The result of a run whose planner makes this plan."""
+    made = made or plan()
+
+    def planner(tasks: Sequence[Task]) -> list[Plan]:
+        return [made] * len(tasks)
+
+    outlook = None if estimate is None else PoolOutlook(estimate)
+    async with Orchestrator.open(None, settings(), log=None) as o:
+        o._planning = PlanningQueue(ServedPlanner("drawn", planner, outlook=outlook))
+        return await o.run(INSTRUCTION, contract, answer="text")
+
+
+def asked(result) -> list[tuple[str, ...]]:
+    return [one.workers for one in result.workflow.subtasks]
+
+
+async def test_without_a_preference_the_plan_keeps_its_workers_and_the_receipt_says_what_to_expect(estimate):
+    result = await answer(estimate, Contract())
+    assert asked(result) == [("cheap",), ("cheap",)]
+    receipt = result.receipt
+    assert receipt.forecast.success == pytest.approx(0.9 * 4 / 9, abs=0.1)
+    assert receipt.success == pytest.approx(receipt.forecast.success, abs=0.08)
+    assert receipt.forecast.cost_usd == pytest.approx(2 * USD["cheap"], rel=0.05)
+    assert receipt.best_single.worker == "dear"
+    assert receipt.best_single.success.low < 0.25 < receipt.best_single.success.high
+    assert receipt.best_single.cost_usd.mean == pytest.approx(USD["dear"], rel=0.05)
+    assert any("dear asked for the whole" in line for line in chances(receipt))
+
+
+async def test_the_more_success_is_preferred_the_more_a_plan_costs(estimate):
+    forecasts = [
+        (await answer(estimate, Contract(prefer=prefer))).receipt.forecast for prefer in (0.0, 0.3, 0.6, 0.8, 1.0)
+    ]
+    costs, success = [one.cost_usd for one in forecasts], [one.success for one in forecasts]
+    assert costs == sorted(costs)
+    assert costs[0] < costs[-1]
+    assert success == sorted(success)
+
+
+async def test_min_success_takes_the_cheapest_choice_that_reaches_it_or_asks_nobody(estimate):
+    result = await answer(estimate, Contract(min_success=0.5))
+    assert sorted(asked(result)) == [("cheap",), ("dear",)]
+    assert result.receipt.forecast.success >= 0.5
+    with pytest.raises(ContractError, match=r"min_success=0\.95: no choice of workers .* the plan itself with 0\.90"):
+        await answer(estimate, Contract(min_success=0.95))
+    with pytest.raises(ContractError, match=r"within the other limits of the contract"):
+        await answer(estimate, Contract(min_success=0.8, max_cost_usd=0.03))
+    only = await answer(estimate, Contract(min_success=0.0, allow=("dear",)))
+    assert asked(only) == [("dear",), ("dear",)]
+
+
+async def test_where_nobody_knows_the_receipt_says_so_and_promises_are_refused(estimate):
+    unknown = await answer(None, Contract())
+    assert "nobody knows" in " ".join(chances(unknown.receipt))
+    with pytest.raises(ContractError, match=r"min_success=0\.5: this planner has no estimate"):
+        await answer(None, Contract(min_success=0.5))
+    with pytest.raises(ContractError, match=r"prefer=0\.5: this planner has no estimate"):
+        await answer(None, Contract(prefer=0.5))
+    with pytest.raises(ContractError, match=r"nobody knows how sure this plan is"):
+        await answer(estimate, Contract(min_success=0.5), plan(confidence=None))
+    kept = await answer(estimate, Contract(prefer=0.5), plan(confidence=None))
+    assert asked(kept) == [("cheap",), ("cheap",)]
+    assert "nobody knows" in kept.receipt.changes[-1]
+    never_whole = replace(
+        estimate, known=replace(estimate.known, task_types=("string",) * len(estimate.known.task_types))
+    )
+    assert (await answer(never_whole, Contract())).receipt.best_single is None
+
+
+async def test_a_step_of_an_unknown_kind_is_nobodys_guess(estimate):
+    made = plan()
+    workflow = made.workflow.replace({"2": {"task_type": "date"}})
+    result = await answer(estimate, Contract(), replace(made, workflow=workflow))
+    assert result.receipt.forecast is None
+    assert result.receipt.success is None
