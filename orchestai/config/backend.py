@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from orchestai.config.rl import RlConfig
+from orchestai.config.secrets import refuse_secret_url
 from orchestai.config.section import Section
 
 R = TypeVar("R", bound=RlConfig)
@@ -32,6 +33,8 @@ class VllmConfig(Section):
     canary_tolerance: float = Field(0.1, gt=0)
     """Nats per token by which engine and policy may differ on what the engine writes after a fixed prompt, on average,
     checked whenever it has taken over weights."""
+
+    _no_secret_url = field_validator("base_url")(refuse_secret_url)
 
 
 class BackendConfig(Section):

@@ -14,6 +14,7 @@ from yaml import YAMLError
 
 from orchestai.config.deprecated_keys import MOVED
 from orchestai.config.root import Config
+from orchestai.config.secrets import SECRET, secret_variables
 from orchestai.config.section import Section
 from orchestai.config.workers import WorkersConfig
 from orchestai.errors import UserError
@@ -76,6 +77,11 @@ def read(path: Path | None, overrides: Sequence[str] = ()) -> dict[str, Any]:
             loaded = OmegaConf.merge(loaded, OmegaConf.from_dotlist([override]))
         except (YAMLError, OmegaConfBaseException, ValueError, IndexError) as error:
             raise UserError(f"override {override!r}: {' '.join(str(error).split())}") from None
+    if name := next(secret_variables(OmegaConf.to_container(loaded, resolve=False)), None):
+        raise UserError(
+            f"{path or 'the configuration'}: ${{oc.env:{name}}} would be written into every saved configuration; write "
+            "the variable's name (api_key_env), or send it as a header (Authorization: Bearer $NAME)"
+        )
     try:
         raw: Any = OmegaConf.to_container(loaded, resolve=True)
     except OmegaConfBaseException as error:
@@ -103,6 +109,8 @@ def _explain(section: type[Section], error: ValidationError, raw: Any) -> str:
         allowed = first["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
         return f"{key}: {first['input']!r} is not one of {', '.join(allowed)}{_nearest(str(first['input']), allowed)}"
     message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == SECRET:
+        return f"{key}: {message}"
     if isinstance(first["input"], dict):  # several keys that do not go together; the message names them
         return f"{key}: {message}" if key else message
     return f"{key}: {message} (got {first['input']!r})"

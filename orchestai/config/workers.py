@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from orchestai.config.found_path import FoundPath
 from orchestai.config.planner import CACHE_DIR
-from orchestai.config.secret_headers import refuse_secrets
+from orchestai.config.secrets import refuse_secret_url, refuse_secrets
 from orchestai.config.section import Section
 
 
@@ -45,6 +45,7 @@ class ModelConfig(Section):
     """The same per million tokens that it writes."""
 
     _no_secrets = field_validator("headers")(refuse_secrets)
+    _no_secret_url = field_validator("base_url")(refuse_secret_url)
 
 
 ToolName: TypeAlias = Literal["stdlib_search", "calculator", "text", "python"]
@@ -70,6 +71,7 @@ class McpServerConfig(Section):
     """Seconds before a request counts as failed."""
 
     _no_secrets = field_validator("headers")(refuse_secrets)
+    _no_secret_url = field_validator("url")(refuse_secret_url)
 
     @model_validator(mode="after")
     def _one_way_in(self) -> McpServerConfig:

@@ -134,3 +134,36 @@ def test_no_override_text_ever_crashes(repository, text):
         load_config(repository / "config.yaml", [text])
     except UserError as error:
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://me:pass-word@host/v1",
+        "https://pass-word@host",
+        "https://host/v1?api_key=pass-word",
+        "http://[pass-word",
+    ],
+)
+@pytest.mark.parametrize(
+    "where",
+    [
+        "workers.models.m.base_url",
+        "workers.mcp_servers.s.url",
+        "planner.language.vllm.base_url",
+    ],
+)
+def test_no_url_holds_a_secret_since_urls_are_saved_and_logged(path, where, url):
+    model = ["workers.models.m.kind=openai_api", "workers.models.m.name=n"] if "models" in where else []
+    with pytest.raises(UserError, match="URL") as refused:
+        load_config(path, [*model, f"{where}={url}"])
+    assert "pass-word" not in str(refused.value)
+
+
+def test_no_secret_of_the_environment_is_written_into_saved_configurations(path, monkeypatch):
+    monkeypatch.setenv("TEAM_API_KEY", "pass-word")
+    monkeypatch.setenv("DATA", "elsewhere")
+    with pytest.raises(UserError, match=r"oc.env:TEAM_API_KEY.*saved") as refused:
+        load_config(path, ["workers.pool.sums.card=${oc.env:TEAM_API_KEY}"])
+    assert "pass-word" not in str(refused.value)
+    assert load_config(path, ["workers.pool.sums.card=${oc.env:DATA}"]).workers.pool["sums"].card == "elsewhere"
