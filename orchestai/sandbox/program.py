@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from orchestai.errors import FaultKind
 from orchestai.outcome import Outcome, Scored, Unscorable
 
-Isolation: TypeAlias = Literal["split", "shared"]
+Isolation: TypeAlias = Literal["split", "shared", "in_process"]
 Status: TypeAlias = Literal[
     "ok",
     "syntax_error",
@@ -53,8 +53,10 @@ class Program:
     """A candidate's source and the source of its tests (`unittest.TestCase` classes that call `entry_point`).
 
     Code that is no Python but holds a Markdown fence is what the fence holds. `split` isolation runs the tests in
-    another process than the candidate: values go as copies, and the candidate cannot touch the verdict. `shared` runs
-    both in one process, for tests that mock parts of the candidate's world or plot.
+    another process than the candidate: values go as copies, and the candidate cannot touch the verdict. `shared` does
+    so, too, and has the candidate share the tests' world: their patches, functions, mocks, files and environment.
+    `in_process` runs both in one process, for tests that import the program; what forges there is detected by twins, at
+    best.
     """
 
     code: str
@@ -97,8 +99,8 @@ class Report:
     Attributes:
         status: `ok` if every test ran to its end; else the first thing that went wrong: the program could not be
             loaded (`syntax_error`, `import_error`, `no_entry_point`), it took too long (`timeout`), ended its process
-            (`died`) or ran out of memory (`memory`). `tampered`: in `shared` isolation it passed tests that contradict
-            each other (see `twins`), so none is credited. `broken`: there are no tests, or they cannot be loaded.
+            (`died`) or ran out of memory (`memory`). `tampered`: it passed tests that contradict each other (see
+            `negated_tests`), so none is credited. `broken`: there are no tests, or they cannot be loaded.
             `infra_error`: the sandbox itself failed.
         passed: tests passed; a skipped, missing or unfinished one is not.
         total: tests that the source of the tests defines.

@@ -217,7 +217,7 @@ class Sandbox:
             return Report("broken", reason="the tests define no unittest.TestCase with a test", **held)
         program = replace(program, code=unfenced(program.code))
         try:
-            if program.isolation == "shared":
+            if program.isolation == "in_process":
                 verdict = self._pool.judge(replace(program, tests=in_likeness(program.tests)), names)
                 if forged := self._forged(program, names, verdict):
                     verdict = _tampered(verdict, forged)

@@ -110,7 +110,7 @@ exec(marshal.loads(packed("assert 1 == 2", (), "f"))[1])
 )
 def test_no_report_of_a_test_keeps_the_verdict_from_coming(sandbox, facts):
     code = FIND_WRITER + f"def task_func(): writer().end(0, 'passed', {facts})"
-    report = sandbox.run(Program(code, case("self.assertEqual(task_func(), 1)"), isolation="shared"))
+    report = sandbox.run(Program(code, case("self.assertEqual(task_func(), 1)"), isolation="in_process"))
     assert (report.status, report.outcome()) == ("tampered", Scored(0.0))
 
 

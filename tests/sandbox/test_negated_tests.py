@@ -84,10 +84,10 @@ TESTS = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n    
 @pytest.mark.parametrize("cheat", CHEATS)
 def test_in_one_process_cheats_get_nothing(cheat):
     with Sandbox(workers=1, limits=Limits(wall_s=10, test_s=5)) as sandbox:
-        report = sandbox.run(Program(CHEATS[cheat], TESTS, "f", "shared"))
+        report = sandbox.run(Program(CHEATS[cheat], TESTS, "f", "in_process"))
         assert (report.status, report.passed, report.total) == ("tampered", 0, 1), report
         assert "T.test" in report.reason
-        honest = sandbox.run(Program("def f(x): return 30 * x\n", TESTS, "f", "shared"))
+        honest = sandbox.run(Program("def f(x): return 30 * x\n", TESTS, "f", "in_process"))
         assert honest.success
 
 

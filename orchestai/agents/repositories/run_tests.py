@@ -106,7 +106,7 @@ async def run_tests(sandbox: Sandbox, files: Files, tests: Iterable[str]) -> dic
             (f"import pytest\n{code}", _pytest_source(nodes), numbered),
         ):
             if wanted:
-                report = await sandbox.arun(Program(head, run, "repository", "shared"))
+                report = await sandbox.arun(Program(head, run, "repository", "in_process"))
                 results |= _results(report, wanted)
     return results
 

@@ -63,7 +63,7 @@ def _take_apart_pandas(pandas: Any, value: Any) -> tuple[Any, ...] | None:
     cls = type(value)
     if cls is pandas.DataFrame:
         columns = [_values(value.iloc[:, i].array) for i in range(value.shape[1])]
-        return "frame", value.index, value.columns, columns
+        return "frame", value.index, value.columns, columns, dict(value.attrs)
     if cls is pandas.Series:
         return "series", _values(value.array), value.index, value.name
     if isinstance(value, pandas.Index):
@@ -129,11 +129,12 @@ def _objects(shape: Any, values: list[Any]) -> Any:
     return array.reshape(shape)
 
 
-def _frame(index: Any, columns: Any, values: list[Any]) -> Any:
+def _frame(index: Any, columns: Any, values: list[Any], attrs: dict[str, Any]) -> Any:
     pandas = _pandas()
     series = [pandas.Series(put_together(*column), index=index) for column in values]
     frame = pandas.concat(series, axis=1) if series else pandas.DataFrame(index=index)
     frame.columns = columns
+    frame.attrs.update(attrs)
     return frame
 
 
@@ -169,3 +170,17 @@ _BUILDERS: dict[str, Any] = {
     "interval": lambda left, right, closed: _pandas().Interval(left, right, closed),
     "period": lambda ordinal, freq: _pandas().Period(ordinal=ordinal, freq=freq),
 }
+
+
+def is_array_class(cls: type) -> bool:
+    """Whether values of a class are taken apart here."""
+    numpy, pandas = sys.modules.get("numpy"), sys.modules.get("pandas")
+    return issubclass(
+        cls,
+        tuple(
+            one
+            for library, names in ((numpy, ("ndarray", "generic")), (pandas, ("DataFrame", "Series", "Index")))
+            for name in names
+            if isinstance(one := getattr(library, name, None), type)
+        ),
+    )

@@ -51,6 +51,10 @@ def take_apart(value: Any) -> tuple[Any, ...] | None:
     if isinstance(value, type):
         return _take_apart_class(value)
     cls = type(value)
+    if value is ...:
+        return ("ellipsis",)
+    if cls is types.ModuleType and is_library(value.__name__):
+        return "module", value.__name__
     where = cls.__module__, cls.__qualname__
     if where in _BY_TEXT and member(*where) is cls:
         return "text", *where, str(value)
@@ -113,6 +117,12 @@ def _class(module: str, name: str) -> type:
     return cls
 
 
+def _module(name: str) -> types.ModuleType:
+    if not is_library(name):
+        raise ValueError(name)
+    return sys.modules[name]
+
+
 def _by_text(module: str, name: str, text: str) -> Any:
     if (module, name) not in _BY_TEXT:
         raise ValueError(name)
@@ -168,6 +178,8 @@ def _enum(kind: str, mixed: str, name: str, members: list[tuple[str, Any]], valu
 
 BUILDERS: dict[str, Any] = {
     "class": _class,
+    "ellipsis": lambda: ...,
+    "module": _module,
     "text": _by_text,
     "zone": _zone,
     "structure": _structure,

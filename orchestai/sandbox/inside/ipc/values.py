@@ -121,14 +121,14 @@ class _Pickler(pickle.Pickler):
         if exceptions.is_known(value):
             return rebuild, (_EXCEPTION, exceptions.take_apart(value, is_plain))
         cls = type(value)
-        if isinstance(value, PurePath):
+        if issubclass(cls, PurePath):
             return rebuild, (_PATH, isinstance(value, Path), str(value))
-        if isinstance(value, tuple) and isinstance(fields := getattr(cls, "_fields", None), tuple):
+        if issubclass(cls, tuple) and isinstance(fields := getattr(cls, "_fields", None), tuple):
             content = tuple.__getitem__(value, slice(None))
             more = (self._number(value),) if _has_more(cls) else ()
             return rebuild, (_NAMED_TUPLE, cls.__name__, fields, content, *more)
         for base in _BASES:
-            if isinstance(value, base):
+            if issubclass(cls, base):
                 return rebuild, ("plain", _content(value, base))
         return rebuild, (_OBJECT, self._number(value), _kind(value))
 

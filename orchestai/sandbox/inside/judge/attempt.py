@@ -21,10 +21,7 @@ from .test_process import TestProcess
 
 _COUNT_EVERY_S = 0.1
 _NEGLIGIBLE_S = 0.02
-_UNLOADABLE = {
-    "split": ("syntax_error", "import_error", "no_entry_point", "memory", "broken"),
-    "shared": ("syntax_error", "import_error", "no_entry_point", "memory"),  # the program could say `broken` itself
-}
+_UNLOADABLE = ("syntax_error", "import_error", "no_entry_point", "memory")
 _Verdict: TypeAlias = dict[str, Any]
 _OUTCOMES = ("passed", "failed", "error", "skipped", "memory", "not_run")
 
@@ -66,7 +63,7 @@ class Attempt:
     """The processes of one attempt: C, which runs the candidate, and T, which runs the tests.
 
     They are forked and confined before there is a program, which hides half of what an attempt takes, and wait for
-    orders. In `shared` isolation C runs the tests too, and T goes on waiting.
+    orders. With isolation `in_process` C runs the tests too, and T goes on waiting.
 
     Args:
         tests: T; it is left to the next attempt where it can be kept.
@@ -114,26 +111,27 @@ class Attempt:
         """Give the processes their orders: the program, and the numbers of the tests to run."""
         self._job = job
         self._todo = todo
-        keeps = job.self_contained and self._jail.keeps_tests
-        if job.isolation == "split" and not keeps and not self._tests.is_new:
+        in_process = job.isolation == "in_process"
+        keeps = job.self_contained and self._jail.keeps_tests and job.isolation == "split"
+        if not in_process and not keeps and not self._tests.is_new:
             self._jail.check()
             self._tests.end()
             self._pids[1] = self._tests.be_ready()
         self._prepared_s = sum(map(processes.cpu_s, self._pids))
         self._before = processes.scheduled(self._pids)
-        candidate = {"entry_point": job.entry_point, "isolation": job.isolation}
-        if job.isolation == "split":
-            send_line(self._orders, candidate, (job.code,))  # at once: T has to wait for it
+        facts = {"entry_point": job.entry_point, "isolation": job.isolation}
+        if not in_process:
+            send_line(self._orders, facts, (job.code,))  # at once: T has to wait for it
         nonce = os.urandom(16).hex()  # made now, so that the candidate's memory does not hold it
         read, write = open_verdict_pipe()
         self._reader = VerdictReader(read, nonce, len(todo))
-        tests = {"entry_point": job.entry_point, "todo": todo, "nonce": nonce}
+        order = facts | {"todo": todo, "nonce": nonce}
         try:
-            if job.isolation == "split":
-                self._tests.give(tests | {"stay": keeps}, (self._channel.fileno(), job.tests, write, job.report))
-                self._channel.close()
+            if in_process:
+                send_line(self._orders, order, (job.code, job.tests, write, job.report))
             else:
-                send_line(self._orders, candidate | tests, (job.code, job.tests, write, job.report))
+                self._tests.give(order | {"stay": keeps}, (self._channel.fileno(), job.tests, write, job.report))
+                self._channel.close()
         finally:
             os.close(write)
         if hasattr(os, "pidfd_open"):
@@ -246,7 +244,7 @@ class Attempt:
         kind, test = event.get("event"), event.get("test")
         if kind == "loaded":
             self._loaded = True
-        elif kind == "unloadable" and not self._loaded and event.get("status") in _UNLOADABLE[self._job.isolation]:
+        elif kind == "unloadable" and not self._loaded and self._may_say(event.get("status")):
             self._ending = Ending(event["status"])
         elif kind == "start" and test in self._todo:
             self._current = test
@@ -255,6 +253,10 @@ class Attempt:
             self._current = None
         elif kind == "done":
             self._ending = Ending("done")
+
+    def _may_say(self, status: Any) -> bool:
+        """Whether a program can have this status; with `in_process` it could say `broken` itself."""
+        return status in _UNLOADABLE or (status == "broken" and self._job.isolation != "in_process")
 
     def _fault(self, kind: str, reason: str) -> Ending:
         """A fault of the test that runs, or of the next one when none does (a class fixture, a thread)."""

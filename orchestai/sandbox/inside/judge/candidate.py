@@ -15,9 +15,10 @@ import pickle
 import socket
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import BuiltinFunctionType, CoroutineType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..ipc import arrays, exceptions, objects, randomness
 from ..ipc.exceptions import describe
@@ -26,48 +27,74 @@ from ..ipc.output import Captured
 from ..ipc.values import NotPlainError, encode, is_plain
 from ..ipc.wire import ChannelClosedError, receive_frame, send_frame
 from ..jail.meter import Meter
-from .loading import MODULE, LoadError, load_candidate, new_module
+from .loading import MODULE, LoadError, load_candidate
 
 _MUTABLE = (list, dict, set, bytearray, deque, Counter, OrderedDict, defaultdict, tuple)
 _CO_COROUTINE = 0x80
 _IMPORTED = (type, FunctionType, BuiltinFunctionType)
 
 
-def serve(channel: socket.socket, source: str, entry_point: str) -> None:
+MakeHost: TypeAlias = "Callable[[ModuleType, socket.socket, Callable[[], dict[str, Any]]], Host]"
+
+
+def serve(channel: socket.socket, source: str, entry_point: str, module: ModuleType, make_host: MakeHost) -> None:
     """Load the program and answer until the other end goes away."""
     stdout, stderr, meter = Captured("stdout"), Captured("stderr"), Meter()
-    module = new_module()
     try:
         function = load_candidate(source, entry_point, module)
     except LoadError as error:
         send_frame(channel, b"f", json.dumps([error.status, error.reason]).encode())
         channel.recv(1)
         return
-    host = _Host(module)
+    host = make_host(module, channel, lambda: {"stdout": stdout.take(), "stderr": stderr.take(), "used": meter()})
     host.objects.number(function)
     send_frame(channel, b"l", b"1" if _is_async(function) else b"0")
     stdout.take()
     stderr.take()
-    while True:
-        try:
-            _, payload = receive_frame(channel)
-        except ChannelClosedError:
-            return
-        answer = host.answer(payload)
-        answer |= {"stdout": stdout.take(), "stderr": stderr.take(), "used": meter()}
-        send_frame(channel, b"a", host.pickle(answer))
+    with suppress(ChannelClosedError):
+        while True:
+            host.serve_next()
 
 
-class _Host:
-    """Does what is asked of the candidate's objects. Its entry point is object 0."""
+class Host:
+    """Does what is asked of the candidate's objects. Its entry point is object 0.
 
-    def __init__(self, module: ModuleType) -> None:
+    Args:
+        facts: gives what every answer says besides: what was printed and used.
+    """
+
+    def __init__(self, module: ModuleType, channel: socket.socket, facts: Callable[[], dict[str, Any]]) -> None:
         self.objects = Objects()
-        self._operations = OPERATIONS | {"names": lambda names: _named(module, names), "unpickle": _unpickle}
+        self._channel = channel
+        self._facts = facts
+        names = {"names": lambda names: _named(module, names), "unpickle": _unpickle}
+        self._operations: dict[str, Any] = OPERATIONS | names
 
-    def answer(self, payload: bytes) -> dict[str, Any]:
+    def serve_next(self) -> None:
+        """Wait for a request and answer it. Raises ChannelClosedError when the other end is gone."""
+        self.respond(receive_frame(self._channel)[1])
+
+    def respond(self, payload: bytes) -> None:
+        answer = self._answer(payload) | self._facts()
+        self._send(b"a", self._pickle(answer))
+
+    def _send(self, kind: bytes, payload: bytes) -> None:
+        send_frame(self._channel, kind, payload)
+
+    def _request(self, payload: bytes) -> dict[str, Any]:
+        request: dict[str, Any] = Request(io.BytesIO(payload), self.objects).load()
+        return request
+
+    def _in_world(self, request: dict[str, Any], answer: dict[str, Any]) -> AbstractContextManager[None]:
+        """What holds while the program is asked something."""
+        return nullcontext()
+
+    def _failed(self, error: BaseException) -> dict[str, Any]:
+        return {"error": exceptions.take_apart(error, is_plain)}
+
+    def _answer(self, payload: bytes) -> dict[str, Any]:
         try:
-            request = _Request(io.BytesIO(payload), self.objects).load()
+            request = self._request(payload)
         except (Exception, NotPlainError) as error:
             return {"refused": f"the arguments cannot enter the candidate's process: {describe(error)}"}
         args, kwargs = request["args"], request["kwargs"]
@@ -79,22 +106,24 @@ class _Host:
         }
         if "random" in request:
             randomness.set_states(request["random"])
+        answer: dict[str, Any] = {}
         try:
-            value = self._operations[request["operation"]](*args, **kwargs)
-            if isinstance(value, CoroutineType):
-                import asyncio  # heavy, and seldom needed
+            with self._in_world(request, answer):
+                value = self._operations[request["operation"]](*args, **kwargs)
+                if isinstance(value, CoroutineType):
+                    import asyncio  # heavy, and seldom needed
 
-                value = asyncio.run(value)
+                    value = asyncio.run(value)
             same = next((i for i in before if given[i] is value), None)
-            answer: dict[str, Any] = {"value": value} if same is None else {"same": same}
+            answer |= {"value": value} if same is None else {"same": same}
         except BaseException as error:
-            answer = {"error": exceptions.take_apart(error, is_plain)}
+            answer |= self._failed(error)
         answer["changed"] = {i: given[i] for i, pickled in before.items() if pickled != self._pickled(given[i])}
         if "random" in request:
             answer["random"] = randomness.get_states()
         return answer
 
-    def pickle(self, answer: dict[str, Any]) -> bytes:
+    def _pickle(self, answer: dict[str, Any]) -> bytes:
         """`answer`, or why it cannot be sent."""
         try:
             return encode(answer, self.objects.number)
@@ -121,7 +150,7 @@ def _is_async(function: Any) -> bool:
     return bool(getattr(getattr(function, "__code__", None), "co_flags", 0) & _CO_COROUTINE)
 
 
-class _Request(pickle.Unpickler):
+class Request(pickle.Unpickler):
     def __init__(self, file: io.BytesIO, known: Objects) -> None:
         super().__init__(file)
         self._known = known

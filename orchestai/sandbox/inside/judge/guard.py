@@ -47,6 +47,7 @@ _PICKLED = {
 """What a pickle may name: classes written in C, which nothing can change, of values that are no more than they hold.
 None of NumPy's: the state of a data type can claim that bytes are pointers."""
 _SYSTEM = ("/usr/lib", "/lib")
+_open, _close, _chdir, _fchdir, _mkdir = os.open, os.close, os.chdir, os.fchdir, os.mkdir  # tests may patch them
 _FIRST = 1
 """Process id in a namespace of its own, where what is left behind goes with the attempt."""
 
@@ -150,24 +151,24 @@ class Guard:
     @contextmanager
     def _away_from_home(self) -> Iterator[None]:
         """Be where no file of the program is, as far as modules look for settings."""
-        folder, home = os.open(".", os.O_RDONLY), os.environ.get("HOME", "")
+        folder, home = _open(".", os.O_RDONLY), os.environ.get("HOME", "")
         self._away = True
         try:
-            os.chdir("/")
+            _chdir("/")
             os.environ["HOME"] = self._empty_home(home)
             yield
         finally:
             self._away = False
             os.environ["HOME"] = home
-            os.fchdir(folder)
-            os.close(folder)
+            _fchdir(folder)
+            _close(folder)
 
     def _empty_home(self, home: str) -> str:
         if os.getpid() != _FIRST:
             return home
         if not self._home:
             self._home = f"/dev/shm/{os.urandom(16).hex()}"
-            os.mkdir(self._home, 0o700)
+            _mkdir(self._home, 0o700)
         return self._home
 
 
@@ -176,4 +177,4 @@ def _module(frame: FrameType) -> str:
 
 
 def _refuse(what: str) -> NoReturn:
-    raise NotPlainError(f"the tests would {what}, which the program may have written; they need shared isolation")
+    raise NotPlainError(f"the tests would {what}, which the program may have written; they cannot be judged")

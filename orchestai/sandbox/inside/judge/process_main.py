@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import linecache
 import marshal
 import os
@@ -11,18 +12,23 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from .. import AT_FORK
 from ..ipc.suite import Suite
 from ..ipc.wire import ChannelClosedError, LineReader, VerdictWriter, framed, read_whole, send_line
 from ..jail.meter import Meter
-from . import candidate as candidate_process
+from .candidate import Host, MakeHost, serve
 from .guard import Guard
 from .loading import MODULE, LoadError, load_candidate, new_module, run_code
-from .proxy import connect
+from .proxy import Candidate, connect
+from .shared_candidate import SharedHost
+from .shared_proxy import SharedCandidate
 from .testing import run_tests
 
+_WORLD = {"os": os, "sys": sys, "environ": os.environ}
+"""What tests and programs find in their module where they share a world, as with BigCodeBench's own judge."""
 _MOST_CPU_S, _MOST_BYTES = 0.5, 4 << 20
 """CPU time that T has used, and memory that it has held beyond what it was forked with, when it is given up."""
 
@@ -58,8 +64,16 @@ def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], o
     suite = Suite(*marshal.loads(read_whole(tests_file)))
     module = new_module()
     try:
-        candidate = connect(channel, order["entry_point"], guard, follow_random="seed" in suite.source)
+        kind_of: type[Candidate] = Candidate
+        if order["isolation"] == "shared":
+            kind_of = SharedCandidate
+            if "mock" in suite.source:
+                importlib.import_module("unittest.mock")  # whose patches are followed from now on
+            module.__dict__.update(_WORLD)
+        candidate = connect(channel, order["entry_point"], guard, kind_of, follow_random="seed" in suite.source)
         module.__dict__.update(candidate.names(suite.free), **{order["entry_point"]: candidate.entry_point})
+        if isinstance(candidate, SharedCandidate):
+            module.__dict__["__getattr__"] = candidate.module_name
     except LoadError as error:
         out.unloadable(error.status, error.reason)
         return True
@@ -80,7 +94,7 @@ def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], o
 
 
 def candidate(orders: socket.socket, channel: socket.socket) -> None:
-    """C: holds the candidate and answers T's calls; or, in `shared` isolation, runs the tests itself."""
+    """C: holds the candidate and answers T's calls; or, with isolation `in_process`, runs the tests itself."""
     _be_forkable()
     rehearse()
     try:
@@ -89,19 +103,24 @@ def candidate(orders: socket.socket, channel: socket.socket) -> None:
         return
     finally:
         orders.close()
-    if order["isolation"] == "split":
-        candidate_process.serve(channel, read_whole(*files).decode("utf-8", "surrogatepass"), order["entry_point"])
-    else:
+    if order["isolation"] == "in_process":
         channel.close()
-        _shared(order, *files)
+        _in_process(order, *files)
+        return
+    source, module = read_whole(*files).decode("utf-8", "surrogatepass"), new_module()
+    make_host: MakeHost = Host
+    if order["isolation"] == "shared":
+        make_host = partial(SharedHost, file=files[0])
+        module.__dict__.update(_WORLD)
+    serve(channel, source, order["entry_point"], module, make_host)
 
 
-def _shared(order: dict[str, Any], code_file: int, tests_file: int, verdicts: int, report: int) -> None:
-    """The candidate and the tests in one module, as BigCodeBench's own judge has them."""
+def _in_process(order: dict[str, Any], code_file: int, tests_file: int, verdicts: int, report: int) -> None:
+    """The candidate and the tests in one module."""
     suite = Suite(*marshal.loads(read_whole(tests_file)))
     out = VerdictWriter(verdicts, order["nonce"], report)
     module = new_module()
-    module.__dict__.update(os=os, sys=sys, environ=os.environ)
+    module.__dict__.update(_WORLD)
     try:
         load_candidate(read_whole(code_file).decode("utf-8", "surrogatepass"), order["entry_point"], module)
         run_code(suite.code, suite.source, module, "tests.py")
@@ -122,10 +141,10 @@ def rehearse() -> None:
     tests, own = socket.socketpair()
     with tests, own:
         tests.sendall(_ORDER)
-        order, _ = LineReader(own).read()
+        LineReader(own).read()
         tests.sendall(_CALL)
         tests.shutdown(socket.SHUT_WR)
-        candidate_process.serve(own, "def f(numbers): return [n + 1 for n in numbers]", order["entry_point"])
+        serve(own, "def f(numbers): return [n + 1 for n in numbers]", "f", new_module(), Host)
     sys.stdout, sys.stderr = streams
     del sys.modules[MODULE]
     linecache.cache.pop("solution.py", None)

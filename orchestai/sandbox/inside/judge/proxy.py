@@ -30,13 +30,15 @@ _CONTAINERS = (list, deque, dict, set, bytearray, tuple)
 _LOAD_FAULTS = ("syntax_error", "import_error", "no_entry_point", "memory")
 
 
-def connect(channel: socket.socket, name: str, guard: Guard, *, follow_random: bool) -> Candidate:
+def connect(
+    channel: socket.socket, name: str, guard: Guard, kind_of: type[Candidate], *, follow_random: bool
+) -> Candidate:
     """Wait until the candidate is loaded. Raises LoadError."""
-    kind, payload = _receive(channel)
+    kind, payload = receive(channel)
     if kind == b"f":
         status, reason = json.loads(payload)
         raise LoadError(status if status in _LOAD_FAULTS else "import_error", str(reason))
-    return Candidate(channel, name, guard, is_async=payload == b"1", follow_random=follow_random)
+    return kind_of(channel, name, guard, is_async=payload == b"1", follow_random=follow_random)
 
 
 class Candidate:
@@ -55,8 +57,8 @@ class Candidate:
         self._channel = channel
         self._guard = guard
         self._follow_random = follow_random
-        self._one_at_a_time = threading.Lock()
-        self._remote = stand_in(self.ask)
+        self._one_at_a_time: Any = threading.Lock()
+        self._remote = self._stand_in()
         guard.unpickle_by(self.ask)
         self.used = (0.0, 0)
         self.raised = False
@@ -69,8 +71,8 @@ class Candidate:
         with self._one_at_a_time:
             if self._follow_random:
                 request["random"] = randomness.get_states()
-            send_frame(self._channel, b"c", _pickled(request))
-            payload = _receive(self._channel)[1]
+            send_frame(self._channel, b"c", self._pickled(request))
+            payload = self._receive()
         try:
             answer = decode_primitive(payload)
         except NamesClassError:
@@ -85,7 +87,24 @@ class Candidate:
             self._follow(answer["random"])
         self.used = _figures(answer.get("used")) or self.used
         self.raised = self.raised or "error" in answer
-        return _taken(answer, (*args, *kwargs.values()))
+        return self._taken(answer, (*args, *kwargs.values()))
+
+    def _stand_in(self) -> Callable[[int, str], Any]:
+        return stand_in(self.ask)
+
+    def _pickled(self, request: dict[str, Any]) -> bytes:
+        try:
+            return pickle.dumps(request)
+        except Exception as error:
+            raise NotPlainError(f"the arguments cannot leave the tests' process: {error}") from None
+
+    def _receive(self) -> bytes:
+        """The payload of the answer."""
+        return receive(self._channel)[1]
+
+    def _taken(self, answer: dict[str, Any], arguments: tuple[Any, ...]) -> Any:
+        """The value in an answer, after its other effects have been repeated here."""
+        return _taken(answer, arguments)
 
     @staticmethod
     def _follow(states: Any) -> None:
@@ -128,7 +147,7 @@ class Candidate:
         return proxy
 
 
-def _receive(channel: socket.socket) -> tuple[bytes, bytes]:
+def receive(channel: socket.socket) -> tuple[bytes, bytes]:
     """The candidate's next frame. Ends this process when the candidate is gone: no test can catch that."""
     try:
         return receive_frame(channel)
@@ -208,10 +227,3 @@ def _may_be_imported(module: str) -> bool:
     if parts[0] in _NEVER_IMPORTED or any(not part.isidentifier() or part.startswith("_") for part in parts):
         return False
     return module in sys.modules or find_spec(parts[0]) is not None
-
-
-def _pickled(request: dict[str, Any]) -> bytes:
-    try:
-        return pickle.dumps(request)
-    except Exception as error:
-        raise NotPlainError(f"the arguments cannot leave the tests' process: {error}") from None

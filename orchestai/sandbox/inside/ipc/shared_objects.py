@@ -1,0 +1,202 @@
+"""Objects of the candidate as the tests see them in `shared` isolation: more may be asked of them than in `split`.
+
+Methods and operators may be given arguments, and an object says of which library's class it is. Still no answer of the
+candidate decides by itself: what an argument could have told it (a yes or no, a number that a tolerance would accept)
+is refused, equality is that of what the objects hold, which is compared here, and no failure of the tests is swallowed.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Any
+
+from .arrays import is_array_class
+from .objects import Ask, Remote, RemoteFunction
+from .values import ALLOWED, NotPlainError
+
+_BUILTIN = {
+    cls.__name__: cls
+    for cls in (
+        *(map, filter, zip, enumerate, reversed, type),
+        *(types.GeneratorType, types.FunctionType, types.BuiltinFunctionType, types.MethodType),
+    )
+}
+_READABLE = frozenset(
+    (
+        *(
+            "__name__",
+            "__qualname__",
+            "__doc__",
+            "__module__",
+            "__dict__",
+            "__code__",
+            "__annotations__",
+            "__defaults__",
+        ),
+        *("__kwdefaults__", "__signature__", "__wrapped__"),
+    )
+)
+_NEVER = frozenset(("builtins", "unittest", "__test__"))
+
+
+def _state(value: Any) -> list[Any]:
+    """What an object is and holds, as `copy` would take it."""
+    cls = type(value)
+    _, args, *more = value.__reduce_ex__(2)
+    args = [arg for arg in args if not isinstance(arg, type)]
+    return [
+        (cls.__module__, cls.__qualname__),
+        args,
+        *(list(part) if hasattr(part, "__next__") else part for part in more),
+    ]
+
+
+def _special(value: Any, name: str, *args: Any) -> Any:
+    if not hasattr(type(value), name):
+        raise TypeError(f"{type(value).__name__!r} object does not support {name}")
+    return getattr(value, name)(*args)
+
+
+SHARED_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "special": _special,
+    "classes": lambda value: [(cls.__module__, cls.__qualname__) for cls in type(value).__mro__],
+    "bases": lambda cls: [(base.__module__, base.__qualname__) for base in cls.__mro__],
+    "state": _state,
+}
+
+
+def _unguessed(value: Any) -> Any:
+    """An answer that says more than that it pleases: no yes or no, no number within the usual tolerances."""
+    if isinstance(value, (bool, type(NotImplemented))) or (isinstance(value, (int, float)) and -1 < value < 1):
+        raise NotPlainError(f"the program's own code says {value!r} of what it was given, which tests cannot trust")
+    return value
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    def method(self: Any, /, *args: Any) -> Any:
+        return _unguessed(self._ask("special", self, name, *args))
+
+    return method
+
+
+def _question(name: str) -> Callable[..., Any]:
+    return lambda self: self._ask("special", self, name)
+
+
+class SharedRemote(Remote):
+    """An object that stayed with the candidate."""
+
+    __slots__ = ("_class",)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # type: ignore[override]
+        try:
+            return self._class
+        except AttributeError:
+            object.__setattr__(self, "_class", SharedRemote)
+            object.__setattr__(self, "_class", _library_class(self._ask("classes", self)) or SharedRemote)
+            return self._class
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_class":
+            raise AttributeError(name)
+        if name.startswith("__") and name not in _READABLE:
+            raise AttributeError(name)
+        value = self._ask("get", self, name)
+        return SharedMethod(value) if issubclass(type(value), RemoteFunction) else value
+
+    def __delattr__(self, name: str) -> None:
+        self._ask("special", self, "__delattr__", name)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        kind, content = self._ask("equality", self)
+        if kind == "own":
+            if issubclass(type(other), Remote):
+                return bool(self._ask("state", self) == self._ask("state", other))
+            if self.__class__ is type(other):
+                return bool(self._ask("state", self) == _state(other))
+            raise NotPlainError("its class has an __eq__ of its own, which tests in another process cannot trust")
+        if not issubclass(type(other), Remote):
+            return False
+        return bool(kind == "fields" and self._ask("equality", other) == (kind, content))
+
+    __hash__ = Remote.__hash__
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        """What the candidate answers is not heard: it could swallow a failed assertion."""
+        self._ask("special", self, "__exit__", None if error is None else type(error), error, None)
+
+    __enter__ = _question("__enter__")
+    __abs__, __neg__, __float__, __int__ = map(_question, ("__abs__", "__neg__", "__float__", "__int__"))
+    __index__, __round__, __complex__ = map(_question, ("__index__", "__round__", "__complex__"))
+    __setitem__, __delitem__ = map(_operator, ("__setitem__", "__delitem__"))
+    __add__, __sub__, __mul__, __truediv__ = map(_operator, ("__add__", "__sub__", "__mul__", "__truediv__"))
+    __radd__, __rsub__, __rmul__, __rtruediv__ = map(_operator, ("__radd__", "__rsub__", "__rmul__", "__rtruediv__"))
+    __matmul__, __floordiv__, __mod__, __pow__ = map(_operator, ("__matmul__", "__floordiv__", "__mod__", "__pow__"))
+    __and__, __or__, __xor__ = map(_operator, ("__and__", "__or__", "__xor__"))
+
+
+class SharedFunction(SharedRemote, RemoteFunction):
+    """A function or a class of the candidate."""
+
+    __slots__ = ()
+
+    __doc__ = property(lambda self: self._ask("get", self, "__doc__"))  # type: ignore[assignment]
+
+    @property
+    def __bases__(self) -> tuple[type, ...]:
+        cls = _library_class(self._ask("bases", self))
+        return () if cls is None else (cls,)
+
+
+class SharedMethod:
+    """A method of an object of the candidate."""
+
+    def __init__(self, function: RemoteFunction) -> None:
+        self._function = function
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        value = self._function(*args, **kwargs)
+        return _unguessed(value) if args or kwargs else value
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
+
+    def __reduce__(self) -> Any:
+        return self._function.__reduce__()
+
+
+def shared_stand_in(ask: Ask, own: Callable[[int], Any]) -> Callable[[int, str], Any]:
+    """What stands for the object of a number, always the same for the same number.
+
+    Args:
+        own: the thing of the tests that the program has a stand-in for; asked for by -1 - its number.
+    """
+    known: dict[int, Remote] = {}
+
+    def remote(number: int, kind: str) -> Any:
+        if number < 0:
+            return own(-1 - number)
+        if number not in known:
+            known[number] = (SharedFunction if kind == "callable" else SharedRemote)(ask, number)
+        return known[number]
+
+    return remote
+
+
+def _library_class(classes: Any) -> type | None:
+    """The first of an object's classes that is a library's, and none whose values cross as copies."""
+    for module, name in classes if type(classes) is list else ():
+        if module == "builtins" and name in _BUILTIN:
+            return _BUILTIN[name]
+        cls = None if str(module).partition(".")[0] in _NEVER else sys.modules.get(module)
+        for part in str(name).split("."):
+            cls = getattr(cls, part, None)
+        if isinstance(cls, type) and not (cls in ALLOWED.values() or is_array_class(cls) or issubclass(cls, PurePath)):
+            return cls
+    return None
