@@ -17,7 +17,7 @@ from orchestai.sandbox.inside.ipc.values import NotPlainError, decode
 from support.sandbox_programs import ADD, ADD_TESTS, case
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and Linux's process controls")
-both = pytest.mark.parametrize("isolation", ["split", "shared"])
+both = pytest.mark.parametrize("isolation", ["split", "shared", "in_process"])
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +189,7 @@ def task_func(a, b):
 """
     assert sandbox.run(Program(code, ADD_TESTS, isolation=isolation)).success
     pids = [int(pid) for pid in (tmp_path / "pid").read_text().split()]
-    assert len(pids) == (4 if isolation == "split" else 12), (
+    assert len(pids) == (12 if isolation == "in_process" else 4), (
         "in one process with its tests, it meets their twins as well"
     )
     for pid in pids:

@@ -22,7 +22,7 @@ import sys
 def task_func():
     frame = sys._getframe()
     while "host" not in frame.f_locals: frame = frame.f_back
-    frame.f_locals["host"].pickle = lambda answer: b"no pickle"
+    frame.f_locals["host"]._pickle = lambda answer: b"no pickle"
 """
 SLOTS = 2
 """Of a server for one worker; programs take turns on them."""
@@ -130,7 +130,7 @@ def test_one_process_runs_the_self_contained_tests_of_many_programs(sandbox):
     assert len(kept) == SLOTS
     for code in (ADD, "def task_func(a, b): return 0", "def task_func(a, b): raise ValueError(a)", "1 +"):
         run_on_all_slots(sandbox, Program(code, ADD_TESTS))
-    run_on_all_slots(sandbox, Program(ADD, ADD_TESTS, isolation="shared"))
+    run_on_all_slots(sandbox, Program(ADD, ADD_TESTS, isolation="in_process"))
     assert waiting_processes(sandbox) == kept
 
 
@@ -268,5 +268,5 @@ def task_func(): return streams
 """
     with Sandbox(workers=1, strictness="process") as sandbox:
         tests = case("self.assertEqual(task_func(), (True, True))")
-        report = sandbox.run(Program(code, tests, isolation="shared"))
+        report = sandbox.run(Program(code, tests, isolation="in_process"))
     assert report.success, report
