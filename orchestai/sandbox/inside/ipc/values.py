@@ -40,7 +40,7 @@ _REFUSED_OPCODES = frozenset(
         *(pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER),
     )
 )
-_OBJECT, _NAMED_TUPLE, _PATH, _EXCEPTION = "object", "namedtuple", "path", "exception"
+_OBJECT, _NAMED_TUPLE, _PATH, _EXCEPTION, _PACKED = "object", "namedtuple", "path", "exception", "packed"
 
 
 class NotPlainError(BaseException):
@@ -114,6 +114,8 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if value is rebuild or type(value) in _CONSTRUCTORS or (isinstance(value, type) and value in _CONSTRUCTORS):
             return NotImplemented
+        if type(value) is arrays.Packed:
+            return rebuild, (_PACKED, value.data)
         if (parts := arrays.take_apart(value)) is not None:
             return rebuild, parts
         if (parts := library.take_apart(value)) is not None:
@@ -201,6 +203,8 @@ class _Careful(_PythonUnpickler):
     def _rebuild(self, kind: str, *parts: Any) -> Any:
         if kind == "plain":
             return parts[0]
+        if kind == _PACKED:
+            return decode_primitive(parts[0])
         if kind == _NAMED_TUPLE:
             return self._named_tuple(*parts)
         if kind == _PATH:
