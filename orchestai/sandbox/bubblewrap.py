@@ -40,11 +40,17 @@ class Bubblewrap:
 
     Attributes:
         path: the program.
-        user_namespace: needed where we are not root; where we are, programs run under user ids that own nothing.
+        user_namespace: needed where we are not root, or may not do what root may; otherwise programs run under user ids
+            that own nothing.
     """
 
     path: str
     user_namespace: bool
+
+    @property
+    def runs_as(self) -> int | None:
+        """Who starts it, where we must not: root in a user namespace is root for the files outside."""
+        return NOBODY if self.user_namespace and os.geteuid() == 0 else None
 
     def command(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from typing import Any
 
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox.bubblewrap import INSIDE, NOBODY, SCRATCH, Bubblewrap
+from orchestai.sandbox.home import Home
 from orchestai.sandbox.inside.ipc.wire import ChannelClosedError, LineReader, send_line
 from orchestai.sandbox.packages import Packages
 from orchestai.sandbox.program import Limits, Program
@@ -104,42 +104,16 @@ class ForkServer:
         packages: Packages | None = None,
     ) -> None:
         self._limits = limits
-        self._home = tempfile.mkdtemp(prefix="sandbox-")
+        self._home = Home()
         pairs = [socket.socketpair() for _ in range(slots)]
         self._channels = [ours for ours, _ in pairs]
         theirs = [channel for _, channel in pairs]
         descriptors = [channel.fileno() for channel in theirs]
-        home = SCRATCH if bubblewrap else self._home
-        level = "namespaces" if bubblewrap else "process"
-        first_uid = secrets.choice(_UIDS[: -slots - 1])
-        settings = {
-            "channels": descriptors,
-            "preload": list(preload),
-            "home": home,
-            "level": level,
-            "limits": asdict(limits),
-            "first_uid": first_uid,
-        }
-        inside = INSIDE if bubblewrap else str(_INSIDE)
-        command = [os.path.abspath(sys.executable), "-s", "-c", _BOOT, inside, json.dumps(settings)]
-        environment = _ENVIRONMENT | {"HOME": home, "TMPDIR": home}
-        if bubblewrap:
-            own = Path(self._home)
-            etc, empty = _write_etc(own, range(first_uid, first_uid + slots)), own / "empty"
-            empty.mkdir(mode=0o755)
-            mounts = [(_INSIDE, Path(INSIDE)), *(packages or Packages()).stage(own)]
-            command = bubblewrap.command(command, mounts, etc, empty, environment)
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=self._complaints,
-            cwd=self._home,
-            env=environment,
-            pass_fds=descriptors,
-            start_new_session=True,
-        )
+        try:
+            self._process = self._start(descriptors, preload, bubblewrap, packages or Packages())
+        except BaseException:
+            self._home.remove()
+            raise
         for channel in theirs:
             channel.close()
         self._in_use = [threading.Lock() for _ in self._channels]
@@ -201,6 +175,47 @@ class ForkServer:
         """End the server with all it runs, and remove its files. Whoever waits in `judge` gets SlotLostError."""
         self._finalizer()
 
+    def _start(
+        self, channels: Sequence[int], preload: Sequence[str], bubblewrap: Bubblewrap | None, packages: Packages
+    ) -> subprocess.Popen[bytes]:
+        home = SCRATCH if bubblewrap else str(self._home.path)
+        level = "namespaces" if bubblewrap else "process"
+        first_uid = secrets.choice(_UIDS[: -len(channels) - 1])
+        settings = {
+            "channels": list(channels),
+            "preload": list(preload),
+            "home": home,
+            "level": level,
+            "limits": asdict(self._limits),
+            "first_uid": first_uid,
+        }
+        inside = INSIDE if bubblewrap else str(_INSIDE)
+        command = [os.path.abspath(sys.executable), "-s", "-c", _BOOT, inside, json.dumps(settings)]
+        environment = _ENVIRONMENT | {"HOME": home, "TMPDIR": home}
+        if bubblewrap:
+            own = self._home.path
+            etc, empty = _write_etc(own, range(first_uid, first_uid + len(channels))), own / "empty"
+            empty.mkdir(mode=0o755)
+            mounts = [(_INSIDE, Path(INSIDE)), *packages.stage(own)]
+            command = bubblewrap.command(command, mounts, etc, empty, environment)
+        user = bubblewrap.runs_as if bubblewrap else None
+        if user is not None:
+            os.chown(self._home.path, user, user)
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._complaints,
+            cwd=self._home.path,
+            env=environment,
+            pass_fds=channels,
+            start_new_session=True,
+            user=user,
+            group=user,
+            extra_groups=None if user is None else (),
+        )
+
     def _await_slots(self) -> None:
         try:
             for channel, reader in zip(self._channels, self._readers, strict=True):
@@ -218,7 +233,7 @@ class ForkServer:
 
 
 def _end(
-    process: subprocess.Popen[bytes], channels: Sequence[socket.socket], in_use: Sequence[threading.Lock], home: str
+    process: subprocess.Popen[bytes], channels: Sequence[socket.socket], in_use: Sequence[threading.Lock], home: Home
 ) -> None:
     for channel in channels:
         with suppress(OSError):
@@ -231,7 +246,7 @@ def _end(
     for channel, lock in zip(channels, in_use, strict=True):
         with lock:  # who waits for a descriptor that is closed may wake with another's of the same number
             channel.close()
-    shutil.rmtree(home, ignore_errors=True)
+    home.remove()
 
 
 def _write_etc(home: Path, uids: Sequence[int]) -> Path:

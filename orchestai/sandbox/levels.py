@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import warnings
 from functools import cache
@@ -36,6 +37,10 @@ def task_func(what):
         return [os.getppid(), [pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) > 1]]
     if what == "network":
         return [name for _, name in socket.if_nameindex() if name != "lo"]
+    if what == "user":
+        with open("/proc/self/uid_map") as file:
+            maps = [map(int, line.split()) for line in file]
+        return [outer + os.getuid() - inner for inner, outer, count in maps if inner <= os.getuid() < inner + count]
     if what == "calls":
         libc = ctypes.CDLL(None)
         return [libc.unshare(0x10000000), libc.ptrace(0, 0, 0, 0), libc.mount(b"x", b"/proc", b"tmpfs", 0, None)]
@@ -47,6 +52,7 @@ class Probes(unittest.TestCase):
     def test_scratch(self): self.assertEqual(task_func("scratch"), [True, True])
     def test_processes(self): self.assertEqual(task_func("processes"), [0, []])
     def test_network(self): self.assertEqual(task_func("network"), [])
+    def test_user(self): self.assertNotIn(0, task_func("user"))
     def test_calls(self): self.assertEqual(task_func("calls"), [-1, -1, -1])
 """,
 )
@@ -95,8 +101,8 @@ def find_namespaces() -> Bubblewrap | str:
             if not (leaks := _leaks(bubblewrap)):
                 return bubblewrap
             reasons.append(f"programs are not isolated: {', '.join(leaks)}")
-        except (InfrastructureError, SlotLostError, OSError) as error:
-            reasons.append(str(error))
+        except (InfrastructureError, SlotLostError, OSError, subprocess.SubprocessError) as error:
+            reasons.append(f"without root's powers: {error}" if bubblewrap.runs_as else str(error))
     return "; ".join(dict.fromkeys(reasons))
 
 
