@@ -31,7 +31,7 @@ class TasksConfig(Section):
     """A suite by name, such as `composition`, `humaneval`, `gsm8k` or `hotpotqa`; `file` for tasks of your own."""
     path: FoundName | None = None
     """A file (in the working directory or beside this configuration) or Hugging Face dataset name instead of the
-    suite's default source: .jsonl, .json, either with .gz; for `file` also .csv, .tsv or .parquet."""
+    suite's default source: .jsonl, .json, for `file` also .csv, .tsv, all with .gz or without, and .parquet."""
     columns: dict[TaskField, str] = Field(default={})
     """suite `file`: the file's columns, e.g. {instruction: question, answers: answer}; a field that is not named here
     has its own name there."""

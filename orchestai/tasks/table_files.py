@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import zlib
 from pathlib import Path
 
 from orchestai.errors import UserError
@@ -12,7 +14,7 @@ _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
 def read_table(path: Path, what: str = "task") -> list[tuple[str, Record]]:
-    """The rows of a .jsonl, .json (either with .gz), .csv, .tsv or .parquet file by column name.
+    """The rows of a .jsonl, .json, .csv, .tsv (each also with .gz) or .parquet file by column name.
 
     Args:
         what: what messages call a row.
@@ -22,10 +24,11 @@ def read_table(path: Path, what: str = "task") -> list[tuple[str, Record]]:
     """
     if not path.is_file():
         raise UserError(f"{path}: no such {what} file; a path is looked up here, then beside the configuration")
+    kind = Path(path.name.removesuffix(".gz")).suffix
     if path.suffix == ".parquet":
         rows = _read_parquet(path)
-    elif path.suffix in _SEPARATORS:
-        rows = _read_csv(path, _SEPARATORS[path.suffix])
+    elif kind in _SEPARATORS:
+        rows = _read_csv(path, _SEPARATORS[kind])
     else:
         return read_file(path, what)
     if not rows:
@@ -35,8 +38,9 @@ def read_table(path: Path, what: str = "task") -> list[tuple[str, Record]]:
 
 def _read_csv(path: Path, separator: str) -> list[tuple[str, Record]]:
     rows: list[tuple[str, Record]] = []
+    opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, delimiter=separator, strict=True)
             header = next(reader, [])
             line = reader.line_num + 1
@@ -49,7 +53,7 @@ def _read_csv(path: Path, separator: str) -> list[tuple[str, Record]]:
                     )
                 if cells:
                     rows.append((where, dict(zip(header, cells, strict=True))))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{path}: cannot be read as CSV: {error}") from None
     return rows
 

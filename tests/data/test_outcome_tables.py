@@ -24,8 +24,8 @@ COLUMNS = parse_columns(["query=prompt,worker=model", "score=correct,cost=usd", 
 
 
 def write(path: Path, rows: list[dict]) -> Path:
-    if path.suffix == ".csv":
-        with path.open("w", newline="") as file:
+    if ".csv" in path.suffixes:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "wt", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()
             writer.writerows(rows)
@@ -50,7 +50,7 @@ def check_long(table: OutcomeTable) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reader", "name"), [("csv", "t.csv"), ("parquet", "t.parquet"), ("jsonl", "t.jsonl"), ("jsonl", "t.jsonl.gz")]
+    ("reader", "name"), [("csv", "t.csv"), ("csv", "t.csv.gz"), ("parquet", "t.parquet"), ("jsonl", "t.jsonl"), ("jsonl", "t.jsonl.gz")]
 )
 def test_every_long_form_gives_the_same_table(tmp_path, reader, name):
     table = read_outcome_table([write(tmp_path / name, LONG)], reader, COLUMNS)

@@ -12,7 +12,7 @@ from orchestai.errors import UserError
 
 
 def files(path: Path, *patterns: str) -> list[Path]:
-    """The file itself, or the files of a folder that fit one of the patterns, by name; JSON also with gzip (.gz).
+    """The file itself, or the files of a folder that fit one of the patterns, by name; all but Parquet also with gzip (.gz).
 
     What this program writes beside its training files (.meta.json, .run.json) is left out of a folder.
 
@@ -29,7 +29,7 @@ def files(path: Path, *patterns: str) -> list[Path]:
 
 
 def _ends(pattern: str) -> tuple[str, ...]:
-    return ("", ".gz") if pattern.endswith((".json", ".jsonl")) else ("",)
+    return ("",) if pattern.endswith(".parquet") else ("", ".gz")
 
 
 def load(file: Path) -> Any:

@@ -6,7 +6,6 @@ where the references are put into words.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from orchestai.data.readers.files import files, records
 from orchestai.data.readers.plan import ReadPlan, SourcePlan, SourceStep, one_line, plans_of
 from orchestai.data.readers.reference_wording import REFERENCE, worded
 from orchestai.errors import UserError
+from orchestai.tasks.table_files import read_table
 
 LICENCE = "MIT"
 _COLUMNS = ("question_id", "question_text", "decomposition")
@@ -37,20 +37,15 @@ def read_worded(path: Path) -> Iterator[ReadPlan]:
 
 def _read(path: Path, *, in_words: bool) -> Iterator[ReadPlan]:
     for file in files(path, *_PATTERNS):
-        rows = _table(file) if file.suffix == ".csv" else records(file, "Break", *_COLUMNS)
+        rows = _table(file) if ".csv" in file.suffixes else records(file, "Break", *_COLUMNS)
         high = any("high" in name for name in (file.name, file.parent.name))
         source = "_".join(["break", *(["high_level"] if high else []), *(["worded"] if in_words else [])])
         yield from plans_of(partial(_plan, source, in_words=in_words), rows)
 
 
 def _table(file: Path) -> list[dict[str, Any]]:
-    try:
-        with file.open(newline="", encoding="utf-8-sig") as lines:
-            table = csv.DictReader(lines)
-            rows = list(table)
-    except (OSError, ValueError, csv.Error) as error:
-        raise UserError(f"{file}: cannot be read: {one_line(str(error))}") from None
-    if not set(_COLUMNS) <= set(table.fieldnames or ()):
+    rows = [row for _, row in read_table(file, "plan")]
+    if not set(_COLUMNS) <= rows[0].keys():
         raise UserError(f"{file}: not a file of Break, whose columns are {', '.join(_COLUMNS)}")
     return rows
 

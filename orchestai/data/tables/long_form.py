@@ -42,7 +42,7 @@ def parse_columns(words: Iterable[str]) -> dict[str, str]:
 
 
 def read_csv(path: Path, columns: Columns) -> Iterator[TableOutcome | UnusableOutcomeError]:
-    """Rows of a .csv or .tsv file; of a folder, of all such files."""
+    """Rows of a .csv or .tsv file, with gzip or without; of a folder, of all such files."""
     return _read(files(path, "*.csv", "*.tsv"), columns)
 
 
