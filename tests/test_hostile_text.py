@@ -17,7 +17,6 @@ from orchestai.agents.repositories.edit_blocks import find_blocks
 from orchestai.agents.repositories.repository import PatchError, apply_patch, touched_paths
 from orchestai.agents.tools.calls import find_calls
 from orchestai.config import PlannerConfig
-from orchestai.evaluation.tables.replies.reply_program import reply_program
 from orchestai.outcome import Unscorable
 from orchestai.planner.language.plan_text import read_plan
 from orchestai.rewards import answers, citations, maths, numeric
@@ -26,6 +25,7 @@ from orchestai.tasks.almanac import values
 from orchestai.tasks.visible_examples import clean, parse_examples
 from orchestai.workers.base import WorkerError
 from orchestai.workers.prompting.function_heads import without_example
+from orchestai.workers.prompting.reply_program import reply_program
 from orchestai.workers.tools import calculator
 from orchestai.workflow import WorkflowError
 

@@ -22,7 +22,7 @@ from orchestai.cli.evaluate_table import evaluate_table
 from orchestai.cli.init import init
 from orchestai.cli.options import console
 from orchestai.cli.plan import plan
-from orchestai.cli.prepare import prepare, prepare_plans
+from orchestai.cli.prepare import prepare, prepare_plans, prepare_table
 from orchestai.cli.run import run
 from orchestai.cli.score import score
 from orchestai.cli.train import train, train_phase1, train_phase2
@@ -32,6 +32,8 @@ _INTERRUPTED = 130
 """Exit code after Ctrl-C, by the shells' convention."""
 _FORMER = {
     ("prepare", "--from"): "prepare-plans",
+    ("prepare", "--from-table"): "prepare-table",
+    ("prepare", "--from_table"): "prepare-table",
     ("evaluate", "--plans"): "evaluate-plans",
     ("evaluate", "--table"): "evaluate-table",
 }
@@ -54,6 +56,7 @@ app.command()(doctor)
 app.command()(collect)
 app.command()(prepare)
 app.command()(prepare_plans)
+app.command()(prepare_table)
 app.command()(train_phase1)
 app.command()(train_phase2)
 app.command()(evaluate)

@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from orchestai.cli.options import CONFIG, ConfigFile, JsonFile, Overrides, console, flag
-
-if TYPE_CHECKING:
-    from orchestai.config import Config
-    from orchestai.data.tables.outcome_table import OutcomeTable
-    from orchestai.evaluation.tables.replies.program_replies import ProgramReplies
+from orchestai.cli.table_options import Cards, Columns, Reader, RunReplies, judged_replies, read_table
 
 
 def evaluate_table(
     table: Annotated[list[Path], flag("table", "File or folder of outcomes; may be given several times.")],
-    reader: Annotated[
-        str,
-        flag(
-            "reader",
-            "What it is: csv, parquet, jsonl, routerbench, routellm, llmrouter, or a reader of your own, "
-            "MODULE:FUNCTION.",
-        ),
-    ],
-    columns: Annotated[
-        list[str] | None,
-        flag("columns", "FIELD=COLUMN,... for csv, parquet and jsonl: query=prompt,worker=model,score=correct"),
-    ] = None,
+    reader: Reader,
+    columns: Columns = None,
+    cards: Cards = None,
     seeds: Annotated[int, flag("seeds", "Number of splits.", minimum=1)] = 3,
     new_workers: Annotated[
         bool, flag("new_workers", "Also leave each worker out, of which a card and 0, 20 or 50 outcomes are known.")
     ] = False,
-    run_replies: Annotated[
-        bool, flag("run_replies", "Judge replies that are programs by the tests of tasks.suite, and compare cascades.")
-    ] = False,
+    run_replies: RunReplies = False,
     cascade: Annotated[
         list[str] | None,
         flag("cascade", "With --run_replies: WORKER,WORKER,... to ask in turn until the first test passes."),
@@ -53,8 +37,6 @@ def evaluate_table(
 ) -> None:
     """Compare routers on an outcome table: AIQ, APGR and more, with intervals, on queries that nothing learned from."""
     from orchestai.config import load_config
-    from orchestai.data.tables import read_outcome_table
-    from orchestai.data.tables.long_form import parse_columns
     from orchestai.errors import UserError
     from orchestai.evaluation.tables.baselines import BASELINES
     from orchestai.evaluation.tables.new_worker import leave_one_worker_out
@@ -68,13 +50,11 @@ def evaluate_table(
     if not run_replies and (cascade or cascade_budget is not None):
         raise UserError("--cascade and --cascade_budget compare replies that are run: add --run_replies")
     loaded = load_config(config, overrides or [])
-    outcomes = read_outcome_table(table, reader, parse_columns(columns or []))
-    for reason, count in outcomes.unusable.items():
-        console.print(f"left out: {count} x {reason}", highlight=False)
+    outcomes = read_table(table, reader, columns, cards)
     report: dict[str, Any]
     with console.status("embedding the queries") as status:
         if run_replies:
-            judged = _run_replies(outcomes, loaded, status.update)
+            judged, _ = judged_replies(outcomes, loaded, status.update)
             chains = [one.split(",") for one in cascade or []]
             budget = {} if cascade_budget is None else {"budget": cascade_budget}
             features = query_features(judged.table.texts, loaded.workers.models_dir)
@@ -95,18 +75,3 @@ def evaluate_table(
         facts = {"paths": [str(path) for path in table], "reader": reader, "versions": artifacts.versions()}
         artifacts.write_json(json_path, report | facts)
         console.print(f"written: {json_path}", highlight=False)
-
-
-def _run_replies(outcomes: OutcomeTable, config: Config, progress: Callable[[str], object]) -> ProgramReplies:
-    """Run the replies to queries that are tasks of the configured suite, in whichever of its splits."""
-    from orchestai.evaluation.tables.replies.program_replies import matching_tasks, run_replies
-    from orchestai.sandbox import Sandbox
-    from orchestai.tasks.suites import open_suite
-
-    suite = open_suite(config.tasks)
-    tasks, ambiguous = matching_tasks(outcomes, [task for split in suite.splits for task in suite.split(split)])
-    if ambiguous:
-        console.print(f"left out: {ambiguous} x several tasks begin with the query", highlight=False)
-    with Sandbox.from_config(config.sandbox) as sandbox:
-        replies = run_replies(outcomes, tasks, sandbox, config.workers.models_dir, progress)
-    return replies.named(f"{suite.name}_replies")

@@ -1,4 +1,4 @@
-"""`orchestai prepare` and `orchestai prepare-plans`: training data from logs, or from plans that others wrote."""
+"""`orchestai prepare`, `prepare-plans` and `prepare-table`: training data from logs, plans of others, or outcomes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from orchestai.cli.options import (
     override,
     say,
 )
+from orchestai.cli.table_options import Cards, Columns, Reader, RunReplies, judged_replies, read_table
 from orchestai.errors import UserError
 
 if TYPE_CHECKING:
@@ -95,3 +96,32 @@ def prepare_plans(
     console.print(report.table())
     facts = {"source": source, "paths": [str(path) for path in paths], "given": not free}
     artifacts.save_run_info(output.parent, loaded, command="prepare-plans", **facts)
+
+
+def prepare_table(
+    table: Annotated[list[Path], flag("from_table", "File or folder of outcomes; may be given several times.")],
+    reader: Reader,
+    columns: Columns = None,
+    cards: Cards = None,
+    run_replies: RunReplies = False,
+    config: ConfigFile = CONFIG,
+    output: TrainingFile = TRAINING_FILE,
+    overrides: Overrides = None,
+) -> None:
+    """Turn a table of outcomes into training data and, with its replies, into a pool that runs without a key."""
+    from orchestai.config import load_config
+    from orchestai.data.prepare_table import prepare_table as run_preparation
+    from orchestai.storage import artifacts
+
+    loaded = load_config(config, overrides or [])
+    outcomes, tasks = read_table(table, reader, columns, cards), None
+    if run_replies:
+        with console.status("running replies") as status:
+            judged, tasks = judged_replies(outcomes, loaded, status.update)
+        outcomes = judged.table.worded([task.instruction for task in tasks])
+    report = run_preparation(outcomes, loaded, output, tasks)
+    console.print(report.table())
+    if report.config is not None:
+        say(f"written: {report.config}, with a pool of recorded workers: train-phase1 --config {report.config}")
+    facts = {"paths": [str(path) for path in table], "reader": reader}
+    artifacts.save_run_info(output.parent, loaded, command="prepare-table", **facts)

@@ -50,7 +50,7 @@ class ModelConfig(Section):
 
 ToolName: TypeAlias = Literal["stdlib_search", "calculator", "text", "python"]
 
-_NAMESAKES = ("model", "tool", "function", "mcp", "agents", "orchestrator")
+_NAMESAKES = ("model", "tool", "function", "mcp", "recorded", "agents", "orchestrator")
 """Kinds that need the key of their own name."""
 
 
@@ -106,12 +106,12 @@ class NestedConfig(Section):
 
 
 class WorkerConfig(Section):
-    """What carries out a subtask: a model under a strategy, a tool, a function, a tool of an MCP server."""
+    """What carries out a subtask: a model under a strategy, a tool, a function, recorded replies, and so on."""
 
     kind: str
-    """`model`, `tool`, `function`, `mcp`, `agents` and `orchestrator` need the key of their own name. Further ones are
-    those that `register` made, those of installed packages, and `MODULE:NAME`, a function or a class (see
-    docs/workers.md)."""
+    """`model`, `tool`, `function`, `mcp`, `recorded`, `agents` and `orchestrator` need the key of their own name.
+    Further ones are those that `register` made, those of installed packages, and `MODULE:NAME`, a function or a class
+    (see docs/workers.md)."""
     card: str
     """What the worker is and does best, in a sentence: the planner chooses workers by matching their cards."""
     model: str | None = None
@@ -138,6 +138,8 @@ class WorkerConfig(Section):
     """`MODULE:FUNCTION`, from the working directory, this file's folder, or what is installed."""
     mcp: McpToolConfig | None = None
     """A tool of an MCP server."""
+    recorded: FoundPath | None = None
+    """A file of recorded replies, as `orchestai prepare --from-table` writes it; nothing else is answered."""
     agents: FoundPath | None = None
     """Trained agents (a folder such as checkpoints/phase2_best), or the YAML file of a configuration of agents."""
     orchestrator: NestedConfig | None = None

@@ -19,6 +19,7 @@ from orchestai.rewards import unit_tests
 from orchestai.rewards.answers import f1_reward_fn, search_reward_fn
 from orchestai.rewards.maths import math_reward_fn
 from orchestai.rewards.numeric import NO_NUMBER, first_number, numeric_reward_fn
+from orchestai.rewards.recorded_scores import RECORDED_SCORES, recorded_reward_fn
 from orchestai.sandbox import Report, Sandbox
 from orchestai.tasks.task import EXACT, UNIT_TESTS, Task
 
@@ -27,7 +28,7 @@ _log = logging.getLogger(__name__)
 Scorer: TypeAlias = Callable[[Task, str, Sandbox], float | Outcome | Awaitable[float | Outcome]]
 """What an answer to a task is worth. It may be a coroutine function, and may say that it cannot be judged."""
 
-F1, NUMERIC, MATHS = "f1", "numeric", "maths"
+F1, NUMERIC, MATHS, RECORDED = "f1", "numeric", "maths", "recorded"
 
 SCORERS: dict[str, Scorer] = {
     UNIT_TESTS: unit_tests.code_reward_fn,
@@ -35,6 +36,7 @@ SCORERS: dict[str, Scorer] = {
     F1: f1_reward_fn,
     NUMERIC: numeric_reward_fn,
     MATHS: math_reward_fn,
+    RECORDED: recorded_reward_fn,
 }
 _EARLIER_NAMES = {
     "code_reward_fn": UNIT_TESTS,
@@ -194,6 +196,8 @@ def _lacks(task: Task) -> str:
         return "" if task.test.strip() else "its scorer is unit_tests, but it has no tests; add some, or remove it"
     if scorer not in SCORERS.values():
         return ""
+    if scorer is recorded_reward_fn:
+        return "" if task.details.get(RECORDED_SCORES) else "its scorer is recorded, but no score was recorded"
     answers = [answer for answer in task.answers if answer.strip()]
     if not answers:
         return f"its scorer is {task.scorer_name}, but it has no answers; add one, or remove it"

@@ -103,6 +103,15 @@ def _mcp(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worke
     return ToolWorker(card, tool, config.price_per_call_usd)
 
 
+def _recorded(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker:
+    from orchestai.workers.kinds.recorded import RecordedReplies, RecordedWorker
+
+    assert config.recorded is not None
+    if config.recorded not in context.recorded:
+        context.recorded[config.recorded] = RecordedReplies.read(config.recorded)
+    return RecordedWorker(card, context.recorded[config.recorded], config.price_per_call_usd)
+
+
 def _from_above(target: str) -> Builder:
     """A builder of a package that imports this one; it is imported when such a worker is built."""
 
@@ -118,6 +127,7 @@ _KINDS: dict[str, WorkerKind] = {
     "tool": WorkerKind(_tool),
     "function": WorkerKind(_function),
     "mcp": WorkerKind(_mcp),
+    "recorded": WorkerKind(_recorded, asks_model=True),
     "agents": WorkerKind(_from_above("orchestai.agents.agents_worker:build_agents"), asks_model=True),
     "orchestrator": WorkerKind(_from_above("orchestai.orchestrator_worker:build_orchestrator"), asks_model=True),
 }

@@ -50,7 +50,8 @@ def check_long(table: OutcomeTable) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reader", "name"), [("csv", "t.csv"), ("csv", "t.csv.gz"), ("parquet", "t.parquet"), ("jsonl", "t.jsonl"), ("jsonl", "t.jsonl.gz")]
+    ("reader", "name"),
+    [("csv", "t.csv"), ("csv", "t.csv.gz"), ("parquet", "t.parquet"), ("jsonl", "t.jsonl"), ("jsonl", "t.jsonl.gz")],
 )
 def test_every_long_form_gives_the_same_table(tmp_path, reader, name):
     table = read_outcome_table([write(tmp_path / name, LONG)], reader, COLUMNS)

@@ -10,9 +10,9 @@ from orchestai.errors import UserError
 from orchestai.evaluation.tables.replies.cascades import chain_outcomes, chains
 from orchestai.evaluation.tables.replies.program_replies import ProgramReplies, matching_tasks, run_replies
 from orchestai.evaluation.tables.replies.replies_evaluation import evaluate_replies
-from orchestai.evaluation.tables.replies.reply_program import reply_program
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
+from orchestai.workers.prompting.reply_program import reply_program
 
 TESTS = """\
 import unittest

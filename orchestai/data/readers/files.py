@@ -12,7 +12,8 @@ from orchestai.errors import UserError
 
 
 def files(path: Path, *patterns: str) -> list[Path]:
-    """The file itself, or the files of a folder that fit one of the patterns, by name; all but Parquet also with gzip (.gz).
+    """The file itself, or the files of a folder that fit one of the patterns, by name; with gzip (.gz), too, but
+    for Parquet.
 
     What this program writes beside its training files (.meta.json, .run.json) is left out of a folder.
 

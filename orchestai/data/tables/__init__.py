@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
+from orchestai.config import read
 from orchestai.data.tables import llmrouter, long_form, routellm, routerbench
 from orchestai.data.tables.long_form import Columns
 from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, UnusableOutcomeError, table_of
@@ -28,6 +29,18 @@ _OWN_FORM: dict[str, TableReader] = {
     "llmrouter": llmrouter.read,
 }
 TABLE_READERS = (*_LONG_FORM, *_OWN_FORM)
+
+
+def read_cards(path: Path) -> dict[str, str]:
+    """Worker -> what it is, in words: a YAML or JSON mapping.
+
+    Raises:
+        UserError: it cannot be read, or is no such mapping.
+    """
+    cards = read(path)
+    if wrong := [name for name, card in cards.items() if not isinstance(card, str) or not card.strip()]:
+        raise UserError(f"{path}: the card of {wrong[0]!r} is no text; write WORKER: what it is, in a sentence")
+    return cards
 
 
 def read_outcome_table(paths: Sequence[Path], reader: str, columns: Columns | None = None) -> OutcomeTable:

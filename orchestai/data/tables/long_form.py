@@ -17,7 +17,7 @@ Columns: TypeAlias = Mapping[str, str]
 """Field of an outcome -> name of the column that holds it."""
 
 REQUIRED: Final = ("query", "worker", "score")
-FIELDS: Final = (*REQUIRED, "id", "task_type", "cost_usd", "latency_s", "tokens", "reply")
+FIELDS: Final = (*REQUIRED, "id", "task_type", "cost_usd", "latency_s", "tokens", "reply", "card")
 _SHORT: Final = {"cost": "cost_usd", "latency": "latency_s"}
 
 
@@ -100,6 +100,7 @@ def outcome(where: str, row: Mapping[str, Any], named: Columns) -> TableOutcome:
         score=number(cells["score"], "score"),
         id=text(cells.get("id")),
         task_type=text(cells.get("task_type")),
+        card=text(cells.get("card")),
         reply=None if cells.get("reply") is None else text(cells["reply"]),
         **measures({name: cells.get(name) for name in ("cost_usd", "latency_s", "tokens")}),
     )

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestai.errors import UserError
+from orchestai.names import did_you_mean
 
 Values: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
@@ -39,6 +40,7 @@ class TableOutcome:
         latency_s: in seconds.
         tokens: that were generated.
         reply: what the worker wrote.
+        card: what the worker is, in words.
         unread: names of measures that the source has, but not as numbers.
     """
 
@@ -52,6 +54,7 @@ class TableOutcome:
     latency_s: float | None = None
     tokens: float | None = None
     reply: str | None = None
+    card: str = ""
     unread: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -89,6 +92,7 @@ class OutcomeTable:
         latency_s: (queries, workers) seconds.
         tokens: (queries, workers) generated.
         replies: (queries, workers) what was answered, or None where the source has no replies.
+        cards: worker -> what it is, in words; of those that the source describes.
         unusable: reason -> number of records that were left out.
     """
 
@@ -102,6 +106,7 @@ class OutcomeTable:
     latency_s: Values
     tokens: Values
     replies: tuple[tuple[str | None, ...], ...] | None = None
+    cards: Mapping[str, str] = field(default_factory=dict)
     unusable: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -121,7 +126,7 @@ class OutcomeTable:
     @cached_property
     def digest(self) -> str:
         """sha256 of all that the table says, as 16 hexadecimal digits; its name and what was left out do not count."""
-        texts = [self.ids, self.texts, self.task_types, self.workers, self.replies]
+        texts = [self.ids, self.texts, self.task_types, self.workers, self.replies, *sorted(self.cards.items())]
         digest = hashlib.sha256(repr(texts).encode("utf-8", "surrogatepass"))
         for values in (self.score, self.cost_usd, self.latency_s, self.tokens):
             digest.update(np.where(np.isnan(values), -1.0, values).tobytes())
@@ -147,6 +152,23 @@ class OutcomeTable:
             replies=None if self.replies is None else tuple(self.replies[row] for row in rows),
         )
 
+    def worded(self, texts: Sequence[str]) -> OutcomeTable:
+        """The table of the same queries in other words, (queries,)."""
+        return replace(self, texts=tuple(texts))
+
+    def with_cards(self, cards: Mapping[str, str]) -> OutcomeTable:
+        """The table with these cards beside, or in place of, its own.
+
+        Raises:
+            UserError: there is no such worker.
+        """
+        if unknown := cards.keys() - set(self.workers):
+            raise UserError(
+                f"--cards: no worker {min(unknown)!r} in {self.source}{did_you_mean(min(unknown), self.workers)}; "
+                f"there are {', '.join(self.workers)}"
+            )
+        return replace(self, cards={**self.cards, **cards})
+
     def only(self, workers: Sequence[str]) -> OutcomeTable:
         """The table of some workers, in the order of `workers`.
 
@@ -160,6 +182,7 @@ class OutcomeTable:
         return replace(
             self,
             workers=tuple(workers),
+            cards={worker: self.cards[worker] for worker in workers if worker in self.cards},
             score=self.score[:, columns],
             cost_usd=self.cost_usd[:, columns],
             latency_s=self.latency_s[:, columns],
@@ -181,6 +204,7 @@ def table_of(source: str, records: Iterable[TableOutcome | UnusableOutcomeError]
     columns: dict[str, int] = {}
     first: list[TableOutcome] = []
     cells: dict[tuple[int, int], TableOutcome] = {}
+    cards: dict[str, str] = {}
     for record in records:
         if isinstance(record, UnusableOutcomeError):
             unusable[str(record)] += 1
@@ -196,6 +220,8 @@ def table_of(source: str, records: Iterable[TableOutcome | UnusableOutcomeError]
                 "id of its own"
             )
         cell = row, columns.setdefault(record.worker, len(columns))
+        if record.card:
+            cards.setdefault(record.worker, record.card)
         if cell in cells:
             unusable[_TWICE] += 1
         if cell not in cells or (cells[cell].score is None and record.score is not None):
@@ -215,6 +241,7 @@ def table_of(source: str, records: Iterable[TableOutcome | UnusableOutcomeError]
         latency_s=_values(cells, "latency_s", shape),
         tokens=_values(cells, "tokens", shape),
         replies=_replies(cells, shape),
+        cards=cards,
         unusable=dict(unusable.most_common()),
     )
 

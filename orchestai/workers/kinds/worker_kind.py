@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from orchestai.config import WorkerConfig, WorkersConfig
@@ -13,6 +14,7 @@ from orchestai.workers.generation import Generator
 
 if TYPE_CHECKING:
     from orchestai.workers.kinds.mcp_server import McpServer
+    from orchestai.workers.kinds.recorded import RecordedReplies
 
 
 class Resource(Protocol):
@@ -35,6 +37,7 @@ class BuildContext:
         generators: the models that workers ask, by key of `workers.models`.
         resources: what workers hold open, which the pool checks and closes; builders append theirs.
         mcp_servers: those that workers share, by key of `workers.mcp_servers`; builders add theirs.
+        recorded: files of recorded replies that workers share; builders add theirs.
     """
 
     config: WorkersConfig
@@ -42,6 +45,7 @@ class BuildContext:
     generators: Mapping[str, Generator]
     resources: list[Resource] = field(default_factory=list)
     mcp_servers: dict[str, McpServer] = field(default_factory=dict)
+    recorded: dict[Path, RecordedReplies] = field(default_factory=dict)
 
 
 class Builder(Protocol):

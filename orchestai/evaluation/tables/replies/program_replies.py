@@ -12,10 +12,10 @@ import numpy as np
 
 from orchestai.data.tables.outcome_table import OutcomeTable, Values
 from orchestai.errors import UserError
-from orchestai.evaluation.tables.replies.reply_program import reply_program
 from orchestai.sandbox import Program, Sandbox
 from orchestai.storage.byte_store import ByteStore
 from orchestai.tasks.task import Task
+from orchestai.workers.prompting.reply_program import reply_program
 
 _MAX_STORED_BYTES = 1 << 28
 _VERSION = 1

@@ -1,0 +1,223 @@
+"""A table of outcomes as training data, and as a pool of recorded workers that plans can be run on without a key."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from omegaconf import OmegaConf
+from rich.table import Table
+
+from orchestai.config import Config, TasksConfig
+from orchestai.data.prepare import FOR_TESTS
+from orchestai.data.tables.near_duplicates import near_duplicate_groups
+from orchestai.data.tables.outcome_file import write_outcomes
+from orchestai.data.tables.outcome_table import OutcomeTable, Values
+from orchestai.data.training_file import TrainingExample, WorkerAttempt, save_training_data
+from orchestai.errors import UserError
+from orchestai.execution.reward_reference import Reference, typical
+from orchestai.rewards.recorded_scores import RECORDED_SCORES, scores_by_answer
+from orchestai.rewards.scorers import RECORDED
+from orchestai.storage.artifacts import write_text
+from orchestai.tasks.splits import Part, divide
+from orchestai.tasks.task import Task
+from orchestai.tasks.written import write_tasks
+from orchestai.workflow import Subtask, Workflow
+
+STEP = "1"
+"""The id of the only step of a query that is asked whole."""
+_NO_TYPE = "query"
+
+
+@dataclass(frozen=True)
+class PreparedTable:
+    """What `prepare --from-table` wrote.
+
+    Attributes:
+        queries: by part, those for tests included.
+        attempts: outcomes to learn from.
+        replies: that recorded workers know.
+        dropped: reason -> number of queries, or of outcomes.
+        config: where the configuration of the recorded pool is; None where the configured pool has the workers.
+    """
+
+    queries: Mapping[str, int]
+    attempts: int
+    replies: int
+    config: Path | None
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def table(self) -> Table:
+        """For the terminal."""
+        table = Table("prepare", "number", title_justify="left")
+        for part, count in self.queries.items():
+            table.add_row(f"queries: {part}", str(count))
+        table.add_row("outcomes to learn from", str(self.attempts))
+        table.add_row("recorded replies", str(self.replies))
+        for reason, count in self.dropped.items():
+            table.add_row(f"dropped: {reason}", str(count))
+        return table
+
+
+def prepare_table(
+    table: OutcomeTable, config: Config, output: Path, tasks: Sequence[Task] | None = None
+) -> PreparedTable:
+    """Write training data from a table, and, where the configured pool has none of its workers, a pool that has.
+
+    The table's workers make a pool of recorded workers, in a configuration beside the training file, with their replies
+    and, where there are replies, the tasks that they answer. Near-duplicates are in one part. Nothing is taken of
+    queries that are kept for tests but their tasks.
+
+    Args:
+        output: the training file; the names of what stands beside it begin with its stem.
+        tasks: (queries,) whose tests have given the scores; None where the table's own scores count.
+
+    Raises:
+        UserError: there is nothing to learn from, or a file cannot be written.
+    """
+    own = [worker for worker in table.workers if worker in config.workers.pool]
+    dropped: Counter[str] = Counter(table.unusable)
+    recorded = None
+    if own:
+        if len(own) < len(table.workers):
+            others = [place for place, worker in enumerate(table.workers) if worker not in own]
+            dropped["an outcome of a worker that is not in workers.pool"] = int(
+                np.isfinite(table.score[:, others]).sum()
+            )
+        table = table.only(own)
+    else:
+        recorded = output.with_name(f"{output.stem}.yaml")
+        config = _recorded_config(table, config, output, recorded)
+    parts = _parts(table, config.tasks)
+    examples = [
+        _example(table, row, part, config.planner.task_types) for row, part in enumerate(parts) if part != "test"
+    ]
+    examples = [example for example in examples if example.attempts]
+    if not any(example.split == "train" for example in examples):
+        raise UserError(f"{table.source}: no query to learn from; {len(table)} are too few")
+    counts: Counter[str] = Counter(parts)
+    dropped[FOR_TESTS] = counts["test"]
+    save_training_data(
+        output,
+        examples,
+        config,
+        counts={part: counts[part] for part in ("train", "validation")},
+        dropped=dict(dropped),
+        reference=_reference(table),
+    )
+    if recorded is not None and table.replies is not None:
+        write_tasks(_beside(output, "tasks.jsonl"), _tasks(table, parts, tasks))
+    replies = 0 if table.replies is None else sum(reply is not None for row in table.replies for reply in row)
+    attempts = sum(len(example.attempts) for example in examples)
+    return PreparedTable(dict(counts), attempts, replies, recorded, {k: n for k, n in dropped.items() if n})
+
+
+def _beside(output: Path, ending: str) -> Path:
+    return output.with_name(f"{output.stem}.{ending}")
+
+
+def _recorded_config(table: OutcomeTable, config: Config, output: Path, path: Path) -> Config:
+    """The configuration with the table's workers for its pool; writes it, and what its workers replay."""
+    outcomes = _beside(output, "outcomes.jsonl.gz")
+    write_outcomes(outcomes, table)
+    prices = np.nan_to_num(np.where(np.isfinite(table.cost_usd).any(axis=0), _means(table.cost_usd), 0.0))
+    pool = {
+        worker: {
+            "kind": "recorded",
+            "recorded": outcomes.name,
+            "card": table.cards.get(worker) or worker,
+            "price_per_call_usd": float(price),
+        }
+        for worker, price in zip(table.workers, prices, strict=True)
+    }
+    raw = config.model_dump(mode="json", exclude_defaults=True)
+    types = sorted(set(table.task_types) - {""}) or [_NO_TYPE]
+    raw["workers"] = {"pool": pool}
+    raw["planner"] = raw.get("planner", {}) | {
+        "task_types": types,
+        "max_subtasks": 1,
+        "linker": None,
+        "fallback": [],
+        "min_confidence": 0.0,
+    }
+    tasks = {key: value for key, value in raw.get("tasks", {}).items() if key not in ("suite", "path", "scorer")}
+    if table.replies is not None:
+        tasks |= {"suite": "written", "path": _beside(output, "tasks.jsonl").name}
+    raw["tasks"] = tasks
+    write_text(path, OmegaConf.to_yaml(OmegaConf.create(raw)))
+    return Config.model_validate(raw, context={"folder": path.parent})
+
+
+def _parts(table: OutcomeTable, settings: TasksConfig) -> list[Part]:
+    """The part of each query, by the words of the first of its near-duplicates."""
+    groups = near_duplicate_groups(table.texts)
+    first = {int(group): text for group, text in zip(groups[::-1], table.texts[::-1], strict=True)}
+    return divide([first[int(group)] for group in groups], settings)
+
+
+def _example(table: OutcomeTable, row: int, part: Part, task_types: Sequence[str]) -> TrainingExample:
+    """The query as one step, which whoever was recorded attempted."""
+    text, task_type = table.texts[row], table.task_types[row]
+    step = Subtask(
+        id=STEP,
+        instruction=text,
+        task_type=task_type if task_type in task_types else "",
+        span=(0, len(text)),
+    )
+    measured = {name: getattr(table, name)[row] for name in ("score", "cost_usd", "latency_s", "tokens")}
+    attempts = [
+        {"subtask": STEP, "worker": worker}
+        | {name: float(values[column]) for name, values in measured.items() if np.isfinite(values[column])}
+        for column, worker in enumerate(table.workers)
+        if np.isfinite(measured["score"][column])
+    ]
+    return TrainingExample(
+        instruction=text,
+        workflow=Workflow([step]),
+        attempts=tuple(WorkerAttempt.model_validate(attempt) for attempt in attempts),
+        task_id=table.ids[row],
+        suite=table.source,
+        split=part,
+    )
+
+
+def _tasks(table: OutcomeTable, parts: Sequence[Part], known: Sequence[Task] | None) -> list[Task]:
+    """The queries as tasks: known ones, else scored as the table scored the reply."""
+    assert table.replies is not None
+    if known is not None:
+        return [task.model_copy(update={"split": part}) for task, part in zip(known, parts, strict=True)]
+    made = []
+    for row, part in enumerate(parts):
+        judged = [
+            (reply, float(score))
+            for reply, score in zip(table.replies[row], table.score[row], strict=True)
+            if reply is not None and np.isfinite(score)
+        ]
+        if scores := scores_by_answer(judged):
+            made.append(
+                Task(
+                    task_id=table.ids[row],
+                    suite=table.source,
+                    split=part,
+                    instruct_prompt=table.texts[row],
+                    scorer=RECORDED,
+                    details={RECORDED_SCORES: scores},
+                )
+            )
+    return made
+
+
+def _reference(table: OutcomeTable) -> Reference | None:
+    """What an outcome typically cost and took."""
+    cost, latency = np.nan_to_num(table.cost_usd), 1000 * np.nan_to_num(table.latency_s)
+    known = np.isfinite(table.score)
+    pairs = zip(cost[known].tolist(), latency[known].tolist(), strict=True)
+    return typical(pairs, f"median of {int(known.sum())} outcomes of {table.source}")
+
+
+def _means(values: Values) -> Values:
+    known = np.isfinite(values)
+    return np.asarray(np.where(known, values, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1))
