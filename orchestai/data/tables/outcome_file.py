@@ -1,4 +1,4 @@
-"""A table of outcomes as JSON lines in the words of `TableOutcome`, which recorded workers and the reader `jsonl` read."""
+"""A table of outcomes as JSON lines in the words of `TableOutcome`, for recorded workers and the reader `jsonl`."""
 
 from __future__ import annotations
 

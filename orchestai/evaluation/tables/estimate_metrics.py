@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values
-from orchestai.estimate.calibration import BINS
+from orchestai.estimate.calibration import BINS, reliability
 from orchestai.evaluation.tables.estimates import TableEstimates
 
 
@@ -30,3 +32,14 @@ def cost_errors(table: OutcomeTable, rows: Rows, weights: Values, estimates: Tab
     expected = np.where(known, estimates.cost_usd[rows], 0.0).T @ weights
     paid = true.min(axis=1) > 0
     return np.asarray(np.abs(expected[paid] / true[paid] - 1).mean(axis=0))
+
+
+def reliability_of(table: OutcomeTable, tested: Sequence[tuple[Rows, Values]]) -> list[list[float]]:
+    """Mean estimate, mean score and number of outcomes in 15 bins, of the outcomes of all test parts together.
+
+    Args:
+        tested: rows, and (queries, workers) estimated scores of all queries, by split.
+    """
+    estimated = np.concatenate([score[rows].ravel() for rows, score in tested])
+    true = np.concatenate([table.score[rows].ravel() for rows, _ in tested])
+    return [[float(value) for value in row] for row in reliability(estimated, true)]

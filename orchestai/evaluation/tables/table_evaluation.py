@@ -8,8 +8,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from orchestai.data.tables.outcome_table import OutcomeTable
+from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values
 from orchestai.evaluation.statistics import Interval
+from orchestai.evaluation.tables.estimate_metrics import reliability_of
 from orchestai.evaluation.tables.estimates import Estimator, Features, Fold
 from orchestai.evaluation.tables.folds import TableFolds, split_table
 from orchestai.evaluation.tables.report_names import refuse_taken_names
@@ -33,11 +34,13 @@ class TableEvaluation:
         table: whose test parts were routed.
         folds: its splits.
         metrics: means over the splits; of each the first value is over all test queries, the others over draws of them.
+        reliability: by estimator, see `reliability_of`.
     """
 
     table: OutcomeTable
     folds: TableFolds
     metrics: Metrics
+    reliability: dict[str, list[list[float]]]
 
     def interval(self, *key: str) -> Interval:
         """A metric of a router with its 95 % bootstrap interval.
@@ -97,12 +100,18 @@ def evaluate_table(
     progress("finding near-duplicate queries")
     folds = split_table(table, seeds)
     metrics = []
+    estimated: dict[str, list[tuple[Rows, Values]]] = {name: [] for name in estimators}
     for seed, split in zip(folds.seeds, folds.splits, strict=True):
         fold = Fold(table, split.train, features, folds.groups, seed)
         part = HeldOutPart(fold, split.test, folds.weights[split.test])
         own = metrics_of_workers(part)
         for name, estimator in estimators.items():
             progress(f"split {seed}: {name}")
-            own |= metrics_of_router(part, name, estimator(fold))
+            estimates = estimator(fold)
+            own |= metrics_of_router(part, name, estimates)
+            estimated[name].append((split.test, estimates.score))
         metrics.append(own)
-    return TableEvaluation(table, folds, {key: np.mean([own[key] for own in metrics], axis=0) for key in metrics[0]})
+    means = {key: np.mean([own[key] for own in metrics], axis=0) for key in metrics[0]}
+    return TableEvaluation(
+        table, folds, means, {name: reliability_of(table, tested) for name, tested in estimated.items()}
+    )

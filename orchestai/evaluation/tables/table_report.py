@@ -17,7 +17,10 @@ _MAIN = ("aiq", "apgr")
 
 
 def to_dict(evaluation: TableEvaluation) -> dict[str, Any]:
-    """`{source: {metric: {router: {mean, low, high, n}}}}`, differences by metric and `ROUTER - OTHER`, and facts."""
+    """`{source: {metric: {router: {mean, low, high, n}}}}`, differences by metric and `ROUTER - OTHER`, and facts.
+
+    `reliability` has for each estimator mean estimate, mean score and number of outcomes in 15 bins.
+    """
     figures: dict[str, Any] = {}
     for *path, router in evaluation.metrics:
         inner = figures
@@ -34,6 +37,7 @@ def to_dict(evaluation: TableEvaluation) -> dict[str, Any]:
         for metric in _MAIN
         if evaluation.routers(metric)
     }
+    figures["reliability"] = evaluation.reliability
     table = evaluation.table
     facts = {
         "digest": table.digest,

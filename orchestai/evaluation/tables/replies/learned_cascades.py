@@ -13,7 +13,7 @@ from orchestai.estimate.calibration import Calibration
 from orchestai.estimate.escalation import Chances, Escalation, escalations
 from orchestai.estimate.spending import SpendingEstimate
 from orchestai.estimate.success import SuccessEstimate, fit_success, group_folds, learn
-from orchestai.evaluation.tables.estimates import nan_mean
+from orchestai.evaluation.tables.estimates import TableEstimates, nan_mean
 from orchestai.evaluation.tables.replies.program_replies import ProgramReplies
 
 WEIGHTS: Final = np.append(0.0, np.logspace(-2, 0.75, 23))
@@ -27,10 +27,12 @@ class LearnedCascades:
     Attributes:
         success, cost_usd: (weights, queries); of queries to learn from, by estimates that did not know them. NaN where
             what happens depends on a reply that was not judged, or whose cost is not known.
+        expected: (queries, workers) that the worker's reply is right, and what it costs; likewise.
     """
 
     success: Values
     cost_usd: Values
+    expected: TableEstimates
 
     def best(self, rows: Rows, most_usd: float) -> int | None:
         """The weight of most success on these queries at no more than a mean cost; of equals the cheapest."""
@@ -58,6 +60,7 @@ def learn_cascades(replies: ProgramReplies, queries: Queries, groups: Rows, trai
     estimate = fit_success(attempts.take(train), seed=seed).estimate
     shape = len(WEIGHTS), len(queries)
     success, cost = np.full(shape, np.nan), np.full(shape, np.nan)
+    right_expected, cost_expected = np.full(visible.shape, np.nan), np.full(visible.shape, np.nan)
     folds = np.full(len(queries), -1)
     folds[train] = group_folds(groups[train], seed)
     for fold in np.unique(folds):
@@ -65,10 +68,14 @@ def learn_cascades(replies: ProgramReplies, queries: Queries, groups: Rows, trai
         own = estimate if fold < 0 else learn(attempts.take(learned), estimate.strengths, Calibration())
         rows = np.flatnonzero(folds == fold)
         spending = SpendingEstimate.fit(queries.take(learned), replies.table.cost_usd[learned], _unknown(visible))
-        for row, found in zip(rows, _policies(own, spending, queries.take(rows), prices), strict=True):
-            for place, policy in enumerate(found):
+        for row, chances in zip(rows, _chances(own, spending, queries.take(rows)), strict=True):
+            right_expected[row], cost_expected[row] = (
+                (chances.passes * chances.right) @ chances.belief,
+                chances.cost_usd,
+            )
+            for place, policy in enumerate(escalations(chances, prices)):
                 success[place, row], cost[place, row] = asked(replies, int(row), policy)
-    return LearnedCascades(success, cost)
+    return LearnedCascades(success, cost, TableEstimates(right_expected, cost_expected))
 
 
 def asked(replies: ProgramReplies, row: int, policy: Escalation) -> tuple[float, float]:
@@ -86,15 +93,13 @@ def asked(replies: ProgramReplies, row: int, policy: Escalation) -> tuple[float,
     return (success, cost) if np.isfinite(success + cost) else (float("nan"), float("nan"))
 
 
-def _policies(
-    estimate: SuccessEstimate, spending: SpendingEstimate, queries: Queries, prices: Values
-) -> list[list[Escalation]]:
-    """For each query a policy per price."""
+def _chances(estimate: SuccessEstimate, spending: SpendingEstimate, queries: Queries) -> list[Chances]:
+    """Those of each query's workers."""
     chances = estimate.success_at_points(queries)
     workers = chances.shape[1] // 2
     costs, beliefs = spending.expected(queries), estimate.belief(queries)
     return [
-        escalations(Chances(own[:workers], own[workers:], cost, belief), prices)
+        Chances(own[:workers], own[workers:], cost, belief)
         for own, cost, belief in zip(chances, costs, beliefs, strict=True)
     ]
 
