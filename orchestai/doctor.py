@@ -105,10 +105,10 @@ def _existing(folder: Path) -> Path:
 
 
 def _checkpoint(config: Config, checkpoint: str) -> Finding:
-    from orchestai.planner.checkpoint import load_planner
+    from orchestai.planner.checkpoint import open_checkpoint
 
     try:
-        load_planner(checkpoint, config.planner, config.workers)
+        open_checkpoint(checkpoint, config.planner, config.workers)
     except UserError as error:
         return Finding(f"checkpoint {checkpoint}", False, True, str(error))
     return Finding(f"checkpoint {checkpoint} fits the pool", True, True)

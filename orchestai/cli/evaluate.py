@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from orchestai.config import Config, PlannerConfig, WorkersConfig
     from orchestai.evaluation.systems.evaluate import Evaluation
     from orchestai.execution.judging import JudgingExecutor
-    from orchestai.planner.language.planner import LanguagePlanner
+    from orchestai.planner.base import Planner
     from orchestai.planner.slots.encoder import TextEncoder
-    from orchestai.planner.slots.model import PlannerModel
 
 
 def evaluate(
@@ -64,7 +63,7 @@ async def run_evaluate(
     from orchestai.execution.log import read_log
     from orchestai.execution.record import measured_in
     from orchestai.execution.runtime import open_runtime
-    from orchestai.planner.checkpoint import load_planner, reference_of, seen_by
+    from orchestai.planner.checkpoint import open_checkpoint, reference_of, seen_by
     from orchestai.planner.checkpoint_files import is_checkpoint
     from orchestai.rewards.scorers import refuse_unscorable
     from orchestai.storage import artifacts
@@ -75,7 +74,7 @@ async def run_evaluate(
     refuse_unscorable(splits.whole)
     records = read_log(logs).records if logs.exists() else []
     paths = {name: path for name, path in (("phase 1", phase1), ("phase 2", phase2)) if is_checkpoint(path)}
-    planners = {name: load_planner(path, config.planner, config.workers) for name, path in paths.items()}
+    planners = {name: open_checkpoint(path, config.planner, config.workers) for name, path in paths.items()}
     if not planners:
         raise UserError(f"neither {phase1} nor {phase2} exists; train first, or pass --phase1 and --checkpoint")
     held_out = held_out_tasks(splits, {name: seen_by(path) for name, path in paths.items()})
@@ -114,7 +113,7 @@ async def run_evaluate(
     return evaluation
 
 
-def _encoder(settings: PlannerConfig, planners: Mapping[str, PlannerModel | LanguagePlanner]) -> TextEncoder:
+def _encoder(settings: PlannerConfig, planners: Mapping[str, Planner]) -> TextEncoder:
     """Of a planner that has one, else the configured one."""
     from orchestai.planner.slots.encoder import open_encoder
     from orchestai.planner.slots.model import PlannerModel

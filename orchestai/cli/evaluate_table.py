@@ -40,11 +40,11 @@ def evaluate_table(
     from orchestai.errors import UserError
     from orchestai.evaluation.tables.baselines import BASELINES
     from orchestai.evaluation.tables.new_worker import leave_one_worker_out
-    from orchestai.evaluation.tables.query_features import query_features
     from orchestai.evaluation.tables.replies.replies_evaluation import evaluate_replies
     from orchestai.evaluation.tables.table_evaluation import evaluate_table as run_evaluation
     from orchestai.evaluation.tables.table_report import to_dict, to_table
     from orchestai.evaluation.tables.worker_estimate import OURS, estimate
+    from orchestai.planner.slots.query_features import query_features
     from orchestai.storage import artifacts
 
     if not run_replies and (cascade or cascade_budget is not None):

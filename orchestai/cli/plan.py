@@ -35,10 +35,10 @@ def make_plan(config: Config, instruction: str, checkpoint: Path) -> Workflow:
     Raises:
         UserError: there is no planner, or it makes no plan.
     """
-    from orchestai.planner.checkpoint import load_planner
+    from orchestai.planner.checkpoint import open_checkpoint
     from orchestai.tasks.task import Task
 
-    planner = load_planner(checkpoint, config.planner, config.workers)
+    planner = open_checkpoint(checkpoint, config.planner, config.workers)
     answer = planner.plan([Task(task_id="0", suite="given", instruct_prompt=instruction, test="")])[0]
     if answer.workflow is None:
         raise UserError(f"no plan: {answer.error}")

@@ -114,12 +114,12 @@ def prepare_table(
     from orchestai.storage import artifacts
 
     loaded = load_config(config, overrides or [])
-    outcomes, tasks = read_table(table, reader, columns, cards), None
-    if run_replies:
-        with console.status("running replies") as status:
+    outcomes, tasks, visible = read_table(table, reader, columns, cards), None, None
+    with console.status("running replies" if run_replies else "learning from the outcomes") as status:
+        if run_replies:
             judged, tasks = judged_replies(outcomes, loaded, status.update)
-        outcomes = judged.table.worded([task.instruction for task in tasks])
-    report = run_preparation(outcomes, loaded, output, tasks)
+            outcomes, visible = judged.table.worded([task.instruction for task in tasks]), judged.visible
+        report = run_preparation(outcomes, loaded, output, tasks, visible)
     console.print(report.table())
     if report.config is not None:
         say(f"written: {report.config}, with a pool of recorded workers: train-phase1 --config {report.config}")

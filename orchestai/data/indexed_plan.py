@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +22,6 @@ class Vocabulary:
     @classmethod
     def of(cls, config: Config) -> Vocabulary:
         return cls(config.planner.task_types, tuple(config.workers.pool))
-
-    def check_workers(self, names: Collection[str]) -> None:
-        """Raise `WorkflowError` where one of these is not in the pool."""
-        if unknown := set(names) - set(self.workers):
-            raise WorkflowError(f"{min(unknown)!r} is not in workers.pool")
 
 
 class IndexedPlan(BaseModel):

@@ -13,22 +13,23 @@ from rich.table import Table
 
 from orchestai.config import Config, TasksConfig
 from orchestai.data.prepare import FOR_TESTS
+from orchestai.data.table_estimate import table_estimate
 from orchestai.data.tables.near_duplicates import near_duplicate_groups
 from orchestai.data.tables.outcome_file import write_outcomes
 from orchestai.data.tables.outcome_table import OutcomeTable, Values
-from orchestai.data.training_file import TrainingExample, WorkerAttempt, save_training_data
+from orchestai.data.training_file import TrainingExample, save_training_data
 from orchestai.errors import UserError
 from orchestai.execution.reward_reference import Reference, typical
+from orchestai.planner.stored_estimate import estimate_path, write_estimate
 from orchestai.rewards.recorded_scores import RECORDED_SCORES, scores_by_answer
 from orchestai.rewards.scorers import RECORDED
 from orchestai.storage.artifacts import write_text
 from orchestai.tasks.splits import Part, divide
 from orchestai.tasks.task import Task
 from orchestai.tasks.written import write_tasks
+from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
 
-STEP = "1"
-"""The id of the only step of a query that is asked whole."""
 _NO_TYPE = "query"
 
 
@@ -38,14 +39,14 @@ class PreparedTable:
 
     Attributes:
         queries: by part, those for tests included.
-        attempts: outcomes to learn from.
+        outcomes: that the estimate of the workers was learned from; 0 where they are too few.
         replies: that recorded workers know.
         dropped: reason -> number of queries, or of outcomes.
         config: where the configuration of the recorded pool is; None where the configured pool has the workers.
     """
 
     queries: Mapping[str, int]
-    attempts: int
+    outcomes: int
     replies: int
     config: Path | None
     dropped: dict[str, int] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class PreparedTable:
         table = Table("prepare", "number", title_justify="left")
         for part, count in self.queries.items():
             table.add_row(f"queries: {part}", str(count))
-        table.add_row("outcomes to learn from", str(self.attempts))
+        table.add_row("outcomes learned from", str(self.outcomes) if self.outcomes else "none: too few")
         table.add_row("recorded replies", str(self.replies))
         for reason, count in self.dropped.items():
             table.add_row(f"dropped: {reason}", str(count))
@@ -63,56 +64,62 @@ class PreparedTable:
 
 
 def prepare_table(
-    table: OutcomeTable, config: Config, output: Path, tasks: Sequence[Task] | None = None
+    table: OutcomeTable,
+    config: Config,
+    output: Path,
+    tasks: Sequence[Task] | None = None,
+    visible: Values | None = None,
 ) -> PreparedTable:
     """Write training data from a table, and, where the configured pool has none of its workers, a pool that has.
 
-    The table's workers make a pool of recorded workers, in a configuration beside the training file, with their replies
-    and, where there are replies, the tasks that they answer. Near-duplicates are in one part. Nothing is taken of
-    queries that are kept for tests but their tasks.
+    Its outcomes give the estimate of the workers, which phase 1 puts into its checkpoints. The table's workers make a
+    pool of recorded workers, in a configuration beside the training file, with their replies and, where there are
+    replies, the tasks that they answer. Near-duplicates are in one part, and nothing is learned from those for tests.
 
     Args:
         output: the training file; the names of what stands beside it begin with its stem.
         tasks: (queries,) whose tests have given the scores; None where the table's own scores count.
+        visible: (queries, workers) see `table_estimate`.
 
     Raises:
         UserError: there is nothing to learn from, or a file cannot be written.
     """
-    own = [worker for worker in table.workers if worker in config.workers.pool]
+    own = [place for place, worker in enumerate(table.workers) if worker in config.workers.pool]
     dropped: Counter[str] = Counter(table.unusable)
     recorded = None
     if own:
-        if len(own) < len(table.workers):
-            others = [place for place, worker in enumerate(table.workers) if worker not in own]
-            dropped["an outcome of a worker that is not in workers.pool"] = int(
-                np.isfinite(table.score[:, others]).sum()
-            )
-        table = table.only(own)
+        dropped["an outcome of a worker that is not in workers.pool"] = int(
+            np.isfinite(np.delete(table.score, own, axis=1)).sum()
+        )
+        table = table.only([table.workers[place] for place in own])
+        visible = None if visible is None else visible[:, own]
     else:
         recorded = output.with_name(f"{output.stem}.yaml")
         config = _recorded_config(table, config, output, recorded)
     parts = _parts(table, config.tasks)
-    examples = [
-        _example(table, row, part, config.planner.task_types) for row, part in enumerate(parts) if part != "test"
-    ]
-    examples = [example for example in examples if example.attempts]
-    if not any(example.split == "train" for example in examples):
-        raise UserError(f"{table.source}: no query to learn from; {len(table)} are too few")
+    learned = np.array([row for row, part in enumerate(parts) if part != "test"], dtype=np.intp)
     counts: Counter[str] = Counter(parts)
+    if not counts["train"]:
+        raise UserError(f"{table.source}: no query to learn from; {len(table)} are too few")
     dropped[FOR_TESTS] = counts["test"]
+    of_pool = {card.name: card.price_usd for card in worker_cards(config.workers)}
+    prices = np.array([of_pool[worker] for worker in table.workers])
+    seen = None if visible is None else visible[learned]
+    estimate = table_estimate(table.take(learned), prices, config.workers.models_dir, seen)
     save_training_data(
         output,
-        examples,
+        [_example(table, row, parts[row], config.planner.task_types) for row in learned.tolist()],
         config,
         counts={part: counts[part] for part in ("train", "validation")},
         dropped=dict(dropped),
-        reference=_reference(table),
+        reference=_reference(table.take(learned)),
     )
+    write_estimate(estimate_path(output), estimate)
     if recorded is not None and table.replies is not None:
         write_tasks(_beside(output, "tasks.jsonl"), _tasks(table, parts, tasks))
     replies = 0 if table.replies is None else sum(reply is not None for row in table.replies for reply in row)
-    attempts = sum(len(example.attempts) for example in examples)
-    return PreparedTable(dict(counts), attempts, replies, recorded, {k: n for k, n in dropped.items() if n})
+    outcomes = 0 if estimate is None else int(np.isfinite(table.score[learned]).sum())
+    return PreparedTable(dict(counts), outcomes, replies, recorded, {k: n for k, n in dropped.items() if n})
 
 
 def _beside(output: Path, ending: str) -> Path:
@@ -135,13 +142,12 @@ def _recorded_config(table: OutcomeTable, config: Config, output: Path, path: Pa
     }
     raw = config.model_dump(mode="json", exclude_defaults=True)
     types = sorted(set(table.task_types) - {""}) or [_NO_TYPE]
-    raw["workers"] = {"pool": pool}
+    kept = {key: value for key, value in raw["workers"].items() if key == "cache_dir"}
+    raw["workers"] = {"pool": pool, **kept}
     raw["planner"] = raw.get("planner", {}) | {
+        "kind": "whole",
         "task_types": types,
-        "max_subtasks": 1,
-        "linker": None,
         "fallback": [],
-        "min_confidence": 0.0,
     }
     tasks = {key: value for key, value in raw.get("tasks", {}).items() if key not in ("suite", "path", "scorer")}
     if table.replies is not None:
@@ -159,28 +165,12 @@ def _parts(table: OutcomeTable, settings: TasksConfig) -> list[Part]:
 
 
 def _example(table: OutcomeTable, row: int, part: Part, task_types: Sequence[str]) -> TrainingExample:
-    """The query as one step, which whoever was recorded attempted."""
+    """The query as one step; what workers achieve on it is for the estimate to say."""
     text, task_type = table.texts[row], table.task_types[row]
-    step = Subtask(
-        id=STEP,
-        instruction=text,
-        task_type=task_type if task_type in task_types else "",
-        span=(0, len(text)),
-    )
-    measured = {name: getattr(table, name)[row] for name in ("score", "cost_usd", "latency_s", "tokens")}
-    attempts = [
-        {"subtask": STEP, "worker": worker}
-        | {name: float(values[column]) for name, values in measured.items() if np.isfinite(values[column])}
-        for column, worker in enumerate(table.workers)
-        if np.isfinite(measured["score"][column])
-    ]
+    known = task_type if task_type in task_types else ""
+    step = Subtask(id="1", instruction=text, task_type=known, span=(0, len(text)))
     return TrainingExample(
-        instruction=text,
-        workflow=Workflow([step]),
-        attempts=tuple(WorkerAttempt.model_validate(attempt) for attempt in attempts),
-        task_id=table.ids[row],
-        suite=table.source,
-        split=part,
+        instruction=text, workflow=Workflow([step]), task_id=table.ids[row], suite=table.source, split=part
     )
 
 

@@ -32,20 +32,6 @@ class Rewards(BaseModel):
     latency: float = Field(le=0)
 
 
-class WorkerAttempt(BaseModel):
-    """What came of asking a worker for a subtask; None is what nobody measured."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    subtask: str
-    """Its id in the plan."""
-    worker: str
-    score: float = Field(ge=0, le=1)
-    cost_usd: float | None = Field(None, ge=0)
-    latency_s: float | None = Field(None, ge=0)
-    tokens: float | None = Field(None, ge=0)
-
-
 class TrainingExample(BaseModel):
     """One instruction with the plan to imitate."""
 
@@ -61,8 +47,6 @@ class TrainingExample(BaseModel):
     """What subtasks take, by their ids, where the source says so."""
     rewards: Rewards | None = None
     """None where the plan was written, not executed."""
-    attempts: tuple[WorkerAttempt, ...] = Field((), exclude_if=lambda attempts: not attempts)
-    """Of workers at the subtasks, failures included: what workers achieve is learned from all, not by imitating one."""
     task_id: str = ""
     suite: str = ""
     """Or another source."""
@@ -111,11 +95,8 @@ class TrainingExample(BaseModel):
                 raise ValueError(f"subtask {subtask.id!r} has no span, but a step that is given is in the instruction")
             if subtask.span is not None and not 0 <= subtask.span[0] < subtask.span[1] <= len(self.instruction):
                 raise ValueError(f"subtask {subtask.id!r}: span {list(subtask.span)} is not inside the instruction")
-        ids = {subtask.id for subtask in self.workflow.subtasks}
-        if others := self.seconds.keys() - ids:
+        if others := self.seconds.keys() - {subtask.id for subtask in self.workflow.subtasks}:
             raise ValueError(f"seconds: there is no subtask {min(others)!r}")
-        if others := {attempt.subtask for attempt in self.attempts} - ids:
-            raise ValueError(f"attempts: there is no subtask {min(others)!r}")
         return self
 
 
@@ -150,7 +131,6 @@ class Entry:
                 fields |= {"workflow": plan.workflow(vocabulary), "seconds": plan.seconds()}
             example = TrainingExample.model_validate(fields)
             named = IndexedPlan.of(example.workflow, vocabulary)
-            vocabulary.check_workers({attempt.worker for attempt in example.attempts})
         except (ValidationError, WorkflowError) as error:
             problem = first_problem(error) if isinstance(error, ValidationError) else error
             raise UserError(f"{self.where}: {problem}; run prepare again") from None
@@ -224,15 +204,13 @@ def save_training_data(
     for example in examples:
         try:
             targets = IndexedPlan.of(example.workflow, vocabulary).targets()
-            vocabulary.check_workers({attempt.worker for attempt in example.attempts})
         except WorkflowError as error:
             raise UserError(f"{path}: {example.instruction[:40]!r}: {error}") from None
         data.append(example.model_dump(mode="json") | {"targets": targets})
     subtasks = [subtask for example in examples for subtask in example.workflow.subtasks]
-    attempted = any(example.attempts for example in examples)
     meta = TrainingMeta(
         task_types=vocabulary.task_types if any(subtask.task_type for subtask in subtasks) else (),
-        pool=vocabulary.workers if attempted or any(subtask.worker for subtask in subtasks) else (),
+        pool=vocabulary.workers if any(subtask.worker for subtask in subtasks) else (),
         fingerprint=artifacts.fingerprint(data),
         counts=counts or {},
         dropped=dropped or {},

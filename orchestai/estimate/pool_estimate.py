@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -17,6 +18,7 @@ from orchestai.estimate.step_attempts import WHOLE, StepAttempts
 from orchestai.estimate.success import SuccessEstimate, fit_success
 from orchestai.estimate.track_record import Kernel, choose_kernel
 
+_NEIGHBORS = 10
 FEWEST: Final = 20
 """Executions below which no estimate is learned, and attempts of a type below which nobody knows a worker's chances."""
 _FOLDS = 5
@@ -42,6 +44,8 @@ class PoolEstimate:
         whole_usd: (workers, 2) US dollars that one of twenty requests for a whole task cost less than, and one more
             than; NaN where nobody asked.
         typical_usd, typical_seconds: what an execution took, the median.
+        kinds: (subtasks,) or nothing: what sort of request each is, beside its type, for `success` and `spending`; of
+            another request it is told by those that say nearly the same.
     """
 
     workers: tuple[str, ...]
@@ -58,6 +62,7 @@ class PoolEstimate:
     whole_usd: Values
     typical_usd: float
     typical_seconds: float
+    kinds: tuple[str, ...] = ()
 
     def steps(self, queries: Queries) -> list[StepEstimate]:
         """What is expected of each query's workers."""
@@ -71,11 +76,12 @@ class PoolEstimate:
         count = len(self.workers)
         weights = self.kernel.weights(queries.embeddings, self.known.embeddings)
         weights = weights * (np.array(queries.task_types)[:, None] == np.array(self.known.task_types))
-        expected = self.success.success_at_points(queries)
-        beliefs = self.success.belief(queries)
+        sorted_out = self._by_kind(queries)
+        expected = self.success.success_at_points(sorted_out)
+        beliefs = self.success.belief(sorted_out)
         chances = self.kernel.blend(expected, (weights @ tried)[..., None], (weights @ won)[..., None])
         asked = weights @ self.asked
-        usual = (np.nan_to_num(estimate.expected(queries)) for estimate in self.spending)
+        usual = (np.nan_to_num(estimate.expected(sorted_out)) for estimate in self.spending)
         taken = np.array(
             [
                 (_SPENDING_STRENGTH * expected_taken + weights @ total) / (_SPENDING_STRENGTH + asked)
@@ -87,19 +93,36 @@ class PoolEstimate:
             for row in range(len(queries))
         ]
 
+    def _by_kind(self, queries: Queries) -> Queries:
+        """The queries with the kinds of those that are nearest to each in place of their types."""
+        if not self.kinds:
+            return queries
+        near = queries.embeddings @ self.known.embeddings.T
+        nearest = np.argsort(-near, axis=1, kind="stable")[:, :_NEIGHBORS]
+        kinds = (Counter(self.kinds[row] for row in rows).most_common(1)[0][0] for rows in nearest.tolist())
+        return replace(queries, task_types=tuple(kinds))
+
 
 def fit_pool_estimate(
-    attempts: StepAttempts, embeddings: NDArray[np.floating], *, seed: int = 0
+    attempts: StepAttempts,
+    embeddings: NDArray[np.floating],
+    *,
+    seed: int = 0,
+    kinds: Sequence[str] = (),
+    folds: NDArray[np.int_] | None = None,
 ) -> PoolEstimate | None:
     """Learn from logged attempts; None where there are too few.
 
     Args:
         embeddings: (subtasks, width) unit vectors of the texts.
         seed: of the folds.
+        kinds: (subtasks,) what sort of request each is, where the source knows more of whole tasks than their type.
+        folds: (executions,) below five, those that are held out together; None draws them.
     """
     if len(attempts.succeeded) < FEWEST:
         return None
-    queries = Queries(attempts.texts, attempts.task_types, embeddings.astype(np.float32))
+    known = Queries(attempts.texts, attempts.task_types, embeddings.astype(np.float32))
+    queries = replace(known, task_types=tuple(kinds)) if kinds else known
     tried, won = attempts.counts()
     with np.errstate(invalid="ignore", divide="ignore"):
         score = won / tried
@@ -112,14 +135,14 @@ def fit_pool_estimate(
             replace(SpendingEstimate.fit(queries, total / asked, usual), traits=fitted.estimate.traits)
             for total, usual in zip(spent, typical, strict=True)
         )
-    fold_of = np.random.default_rng(seed).integers(_FOLDS, size=len(attempts.succeeded))
-    folds = [attempts.counts(fold_of[attempts.execution] == fold) for fold in range(_FOLDS)]
+    fold_of = np.random.default_rng(seed).integers(_FOLDS, size=len(attempts.succeeded)) if folds is None else folds
+    parts = [attempts.counts(fold_of[attempts.execution] == fold) for fold in range(_FOLDS)]
     estimate = PoolEstimate(
         attempts.workers,
         fitted.estimate,
         spending,
-        choose_kernel(queries.embeddings, fitted.held_out, folds, seed),
-        queries,
+        choose_kernel(queries.embeddings, fitted.held_out, parts, seed),
+        known,
         tried,
         won,
         asked,
@@ -129,8 +152,9 @@ def fit_pool_estimate(
         _whole_usd(attempts),
         float(np.median(attempts.spent_usd)),
         float(np.median(attempts.seconds)),
+        tuple(kinds),
     )
-    return _calibrated(estimate, attempts, folds, fold_of)
+    return _calibrated(estimate, attempts, parts, fold_of)
 
 
 def _calibrated(

@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
-from orchestai.config import BASE, PlannerConfig, WorkersConfig
+from orchestai.config import BASE, Phase2Config, PlannerConfig, RewardsConfig, WorkersConfig
 from orchestai.config.section import RootSection
 from orchestai.errors import UserError
+from orchestai.execution.reward import reward_form
 from orchestai.execution.reward_reference import Reference
 from orchestai.planner.checkpoint_files import locate, without_suffix
 from orchestai.planner.language.checkpoint import (
@@ -26,17 +27,18 @@ from orchestai.planner.language.checkpoint import (
     save_language_planner,
 )
 from orchestai.planner.language.planner import LanguagePlanner
+from orchestai.planner.routing import RoutingPlanner
 from orchestai.planner.slots.encoder import TextEncoder
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.step_encoder import StepEncoder
-from orchestai.planner.stored_estimate import STATE_KEY, read_state
+from orchestai.planner.stored_estimate import STATE_KEY, of_state, read_state
 from orchestai.storage import artifacts, digests
 from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks
 from orchestai.workers.base import WorkerCard
 from orchestai.workers.pool import worker_cards
 
-FORMAT = "orchestai.planner/1"
-"""Says what the file is; the number grows when older programs could not read it."""
+FORMAT, OF_WHOLE_TASKS = "orchestai.planner/1", "orchestai.router/1"
+"""Say what the file is, a planner of heads or of whole tasks; numbers grow when older programs could not read it."""
 
 _OF_THE_WEIGHTS = (
     "encoder",
@@ -82,6 +84,51 @@ def save_planner(path: Path | str, planner: PlannerModel | LanguagePlanner, conf
     digests.save_torch(path, checkpoint)
 
 
+def save_router(path: Path | str, config: RootSection, **facts: Any) -> None:
+    """Write the planner of whole tasks, of which `facts` hold the estimate, with its configuration and its pool.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    whole = config.model_dump(mode="json")
+    cards = [asdict(card) for card in worker_cards(WorkersConfig.model_validate(whole["workers"]))]
+    planner = {"planner": whole["planner"], "task_types": whole["planner"]["task_types"], "cards": cards}
+    about = {"format": OF_WHOLE_TASKS, "config": whole, "versions": artifacts.versions()}
+    digests.save_torch(path, about | planner | facts)
+
+
+def open_checkpoint(
+    path: Path | str, settings: PlannerConfig, workers: WorkersConfig
+) -> PlannerModel | LanguagePlanner | RoutingPlanner:
+    """A planner of any kind, as `load_planner`; one of whole tasks cannot be trained further.
+
+    Raises:
+        UserError: as `load_planner`.
+    """
+    located = path if str(path) == BASE else locate(path)
+    if str(path) == BASE or Path(located).is_dir():
+        return load_planner(path, settings, workers)
+    checkpoint = read_checkpoint(located)
+    if checkpoint["format"] == FORMAT:
+        return load_planner(path, settings, workers)
+    try:
+        config, cards = checkpoint["config"], [WorkerCard(**card) for card in checkpoint["cards"]]
+        rewards, weights = RewardsConfig(**config["rewards"]), Phase2Config(**config["training"]["phase2_rl"])
+        longest = 1 + PlannerConfig(**checkpoint["planner"]).max_fallbacks
+    except (KeyError, TypeError, ValueError) as error:
+        raise other_version(Path(located), error) from None
+    if not settings.allow_new_pool:
+        _check_pool(located, cards, worker_cards(workers))
+    estimate = of_state(checkpoint.get(STATE_KEY), str(located))
+    names = [name for name in workers.pool if name in estimate.workers]
+    if not names:
+        raise UserError(
+            f"{located}: it knows none of the workers here; it has learned of {', '.join(estimate.workers)}"
+        )
+    form = reward_form(rewards, weights, reference_of(located))
+    return RoutingPlanner(estimate, names, form, longest, workers.models_dir)
+
+
 def load_planner(
     path: Path | str, settings: PlannerConfig, workers: WorkersConfig, *, value_head: bool = False
 ) -> PlannerModel | LanguagePlanner:
@@ -107,6 +154,11 @@ def load_planner(
         _check(path, made_for, known, settings, cards)
         return load_language_planner(path, settings, workers, value_head=value_head)
     checkpoint = read_checkpoint(path)
+    if checkpoint["format"] == OF_WHOLE_TASKS:
+        raise UserError(
+            f"{path}: a planner of whole tasks, which has no weights to train and splits no task; run and evaluate "
+            "take it, or train one with planner.kind=heads"
+        )
     try:
         made_for, known = _made_for(checkpoint)
         weights = checkpoint["model_state_dict"]
@@ -146,7 +198,7 @@ def read_checkpoint(path: Path | str) -> dict[str, Any]:
     except FileNotFoundError:
         raise UserError(f"{path}: no such checkpoint; train first, or name another") from None
     found = checkpoint.get("format") if isinstance(checkpoint, dict) else None
-    if found != FORMAT:
+    if found not in (FORMAT, OF_WHOLE_TASKS):
         raise UserError(f"{path}: not a planner checkpoint of this program (format {found!r}, not {FORMAT!r})")
     return checkpoint
 

@@ -72,9 +72,9 @@ def _single(name: str, settings: PlannerConfig, workers: WorkersConfig, pool: Wo
         prices = planner_prices(workers)
         return FewShotPlanner(pool.generator(workers.planner_model), pool.cards, settings, prices)
     if is_checkpoint(name):
-        from orchestai.planner.checkpoint import load_planner
+        from orchestai.planner.checkpoint import open_checkpoint
 
-        return load_planner(Path(name), settings, workers)
+        return open_checkpoint(Path(name), settings, workers)
     raise UserError(f"--planner {name}: neither a checkpoint nor one of {NAMES}")
 
 

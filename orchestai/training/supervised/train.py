@@ -11,11 +11,14 @@ from orchestai.data.training_file import load_training_data
 from orchestai.storage.folder_lock import locked
 from orchestai.training.distributed import open_accelerator
 from orchestai.training.supervised import language_planner, slot_planner
+from orchestai.training.supervised.routing_planner import take_over
 from orchestai.training.supervised.run import Setup, Summary, check_folder, progress_lines, run
 
 
-def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False) -> Summary:
+def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False) -> Summary | None:
     """Train the configured kind of planner on the examples in `data`; the best epoch is kept in `output_dir`.
+
+    None where it has no epochs, since it takes over what was learned of its workers.
 
     Args:
         resume: go on after the last epoch that was finished in `output_dir`, as if nothing had happened in between.
@@ -28,6 +31,9 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
     with locked(output_dir, "phase1"):
         check_folder(config, output_dir, resume=resume)
         examples = load_training_data(data, config)
+        if config.planner.kind == "whole":
+            take_over(config, data, examples, output_dir)
+            return None
         torch.manual_seed(config.training.phase1_supervised.seed)
         precision = config.planner.language.mixed_precision if writes_text else None
         accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s, precision)

@@ -1,4 +1,4 @@
-"""Sentence embeddings of a table's queries, kept on disk for later runs."""
+"""Sentence embeddings of whole queries, kept on disk for later runs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from orchestai.evaluation.tables.estimates import Features
 from orchestai.planner.slots.encoder import MINILM, open_encoder
 from orchestai.planner.slots.sentences import EmbedSentences, sentence_embedder
 from orchestai.storage.byte_store import ByteStore
@@ -16,7 +16,7 @@ _MAX_TOKENS = 512
 _MAX_STORED_BYTES = 1 << 30
 
 
-def query_features(texts: Sequence[str], cache_dir: Path) -> Features:
+def query_features(texts: Sequence[str], cache_dir: Path) -> NDArray[np.float32]:
     """(queries, 384) unit vectors by MiniLM, as it was trained to be compared.
 
     Of a text beyond 512 tokens its end is read, where the question stands; one that has no token is a zero vector.
@@ -38,7 +38,7 @@ def query_features(texts: Sequence[str], cache_dir: Path) -> Features:
     return features
 
 
-def _embedded_end(text: str, embed: EmbedSentences) -> Features:
+def _embedded_end(text: str, embed: EmbedSentences) -> NDArray[np.float32]:
     """The vector of the text, or of as much of its end as can be read."""
     while not (vector := embed([text])[0]).any() and text:
         text = text[1 + len(text) // 16 :]
