@@ -52,6 +52,7 @@ def evaluate_table(
     loaded = load_config(config, overrides or [])
     outcomes = read_table(table, reader, columns, cards)
     report: dict[str, Any]
+    common: dict[str, Any]
     with console.status("embedding the queries") as status:
         if run_replies:
             judged, _ = judged_replies(outcomes, loaded, status.update)
@@ -62,11 +63,15 @@ def evaluate_table(
             printed, report, notes = compared.to_table(), compared.to_dict(), compared.notes
         else:
             features = query_features(outcomes.texts, loaded.workers.models_dir)
-            estimators = BASELINES | {OURS: estimate}
-            evaluation = run_evaluation(outcomes, features, estimators, seeds=range(seeds), progress=status.update)
+            described = None
+            if outcomes.cards:
+                texts = [outcomes.cards.get(worker, worker) for worker in outcomes.workers]
+                described = query_features(texts, loaded.workers.models_dir)
+            common = {"seeds": range(seeds), "cards": described, "progress": status.update}
+            evaluation = run_evaluation(outcomes, features, BASELINES | {OURS: estimate}, **common)
             printed, report, notes = to_table(evaluation), to_dict(evaluation), evaluation.notes
             if new_workers:
-                left_out = leave_one_worker_out(outcomes, features, seeds=range(seeds), progress=status.update)
+                left_out = leave_one_worker_out(outcomes, features, **common)
                 report["new_worker"] = left_out.to_dict()
     console.print(printed)
     for note in notes:

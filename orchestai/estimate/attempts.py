@@ -70,3 +70,16 @@ def price_cards(prices: Values) -> Values:
     logs = np.log(prices, out=np.full(prices.shape, np.nan), where=known)
     spread = np.nanstd(logs)
     return np.nan_to_num((logs - np.nanmean(logs)) / (spread if spread > 0 else 1.0))[:, None]
+
+
+def described_cards(prices: Values, words: Values) -> Values:
+    """(workers, 1 + width) `price_cards`, and what cards say in words: both count alike.
+
+    Args:
+        prices: (workers,) above 0, or NaN.
+        words: (workers, width) embeddings of the cards.
+    """
+    apart = words - words.mean(axis=0)
+    spread = np.sqrt((apart**2).sum(axis=1).mean())
+    both = np.hstack([price_cards(prices), apart / (spread if spread > 0 else 1.0)])
+    return np.asarray(both * np.sqrt(both.shape[1] / 2))

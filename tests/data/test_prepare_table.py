@@ -19,6 +19,9 @@ from orchestai.data.tables.outcome_file import write_outcomes
 from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, table_of
 from orchestai.data.training_file import load_training_data
 from orchestai.errors import InfrastructureError, UserError
+from orchestai.estimate.attempts import Queries
+from orchestai.estimate.pool_estimate import fit_pool_estimate
+from orchestai.estimate.step_attempts import WHOLE
 from orchestai.execution.runtime import open_runtime
 from orchestai.outcome import Scored, Unscorable
 from orchestai.planner.baselines.reference import WholePlanner
@@ -182,3 +185,25 @@ def test_the_command_writes_what_train_phase1_reads(tmp_path, monkeypatch):
     result = CliRunner().invoke(app, ["train-phase1", "--config", "out/data.yaml", "--data", "out/data.json"])
     assert result.exit_code == 0, result.output
     assert Path("checkpoints/phase1_best.pth").exists()
+
+
+def test_a_query_is_of_the_kind_of_those_that_say_nearly_the_same():
+    """Tables name kinds of queries, and nobody names them when they are asked."""
+    rng = np.random.default_rng(0)
+    kind = rng.integers(2, size=200)
+    near = np.eye(2, 6)[kind] + rng.normal(0, 0.05, (200, 6))
+    score = np.stack([kind, 1 - kind], axis=1).astype(float)
+    cells = [
+        TableOutcome(
+            "", f"query {row}", worker, score[row, column], id=str(row), task_type="ab"[kind[row]], cost_usd=1.0
+        )
+        for row in range(200)
+        for column, worker in enumerate(WORKERS)
+    ]
+    attempts = table_attempts(table_of("kinds", cells), np.ones(2))
+    embeddings = near / np.linalg.norm(near, axis=1, keepdims=True)
+    estimate = fit_pool_estimate(attempts, embeddings, kinds=["ab"[one] for one in kind], folds=attempts.row % 5)
+    assert estimate is not None
+    new = Queries(("one", "another"), (WHOLE, WHOLE), np.eye(2, 6))
+    expected = [step.asking((0,))[0] for step in estimate.steps(new)]
+    assert expected[0] < 0.2 < 0.8 < expected[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orchestai.estimate.attempts import Attempts, Queries, price_cards
+from orchestai.estimate.attempts import Attempts, Queries, described_cards, price_cards
 from orchestai.estimate.calibration import Calibration, sigmoid
 from orchestai.estimate.success import SuccessEstimate, fit_success, group_folds, learn
 
@@ -91,3 +91,17 @@ def test_cards_say_nothing_where_prices_are_not_known():
     np.testing.assert_array_equal(price_cards(np.array([1.0, np.nan])), [[0], [0]])
     cards = price_cards(np.array([0.1, 1.0, 10.0, np.nan]))[:, 0]
     np.testing.assert_allclose(cards, [-np.sqrt(1.5), 0, np.sqrt(1.5), 0], atol=1e-12)
+
+
+def test_a_new_worker_is_expected_to_do_as_those_with_a_similar_card_in_words():
+    """At one price for all, words alone tell good workers from bad ones."""
+    rng = np.random.default_rng(0)
+    good = np.array([True, False] * 5)
+    score = (rng.random((300, 10)) < np.where(good, 0.85, 0.35)).astype(float)
+    score[:, :2] = np.nan
+    words = np.where(good[:, None], [1.0, 0.1], [0.1, 1.0]) + rng.normal(0, 0.02, (10, 2))
+    cards = described_cards(np.full(10, 0.01), words)
+    queries = Queries(tuple(f"query {row}" for row in range(300)), ("",) * 300, rng.normal(size=(300, 4)))
+    expected = learn(Attempts(queries, score, cards, np.arange(300)), (0.0, 0.0), Calibration()).success(queries)
+    new_good, new_bad = expected[:, 0].mean(), expected[:, 1].mean()
+    assert new_good > new_bad + 0.2

@@ -24,6 +24,7 @@ class Fold:
         features: (queries, width) unit vectors of the queries' texts.
         groups: (queries,) numbers of groups of near-duplicates.
         seed: of whatever an estimator draws.
+        cards: (workers, width) embeddings of the workers' cards; None where nobody describes them.
     """
 
     table: OutcomeTable
@@ -31,6 +32,7 @@ class Fold:
     features: Features
     groups: Rows
     seed: int
+    cards: Features | None = None
 
 
 @dataclass(frozen=True, eq=False)

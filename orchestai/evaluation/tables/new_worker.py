@@ -9,12 +9,12 @@ from typing import Any, Final
 import numpy as np
 
 from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values
-from orchestai.estimate.attempts import Attempts, price_cards
+from orchestai.estimate.attempts import Attempts
 from orchestai.estimate.success import SuccessEstimate, fit_success, learn
 from orchestai.evaluation.tables.estimates import Features, Fold, TableEstimates, nan_mean
 from orchestai.evaluation.tables.folds import TableFolds, split_table
 from orchestai.evaluation.tables.router_metrics import HeldOutPart, metrics_of_router
-from orchestai.evaluation.tables.worker_estimate import expected_cost, queries_of
+from orchestai.evaluation.tables.worker_estimate import cards_of, expected_cost, queries_of
 
 OUTCOMES: Final = (0, 20, 50)
 WITHOUT: Final = "without"
@@ -55,17 +55,18 @@ def leave_one_worker_out(
     features: Features,
     *,
     seeds: Sequence[int] = (0, 1, 2),
+    cards: Features | None = None,
     progress: Callable[[str], object] = lambda _: None,
 ) -> NewWorkerEvaluation:
     """Evaluate choices when each worker in turn is new.
 
-    A new worker's price is known, and its scores and costs on 0, 20 or 50 queries, drawn from those to learn from. How
-    much words may say is chosen once per split, with all workers.
+    A new worker's card is known, its price at least, and its scores and costs on 0, 20 or 50 queries, drawn from those
+    to learn from. How much words may say is chosen once per split, with all workers.
     """
     folds = split_table(table, seeds)
     found: dict[str, list[Values]] = {}
     for seed, split in zip(folds.seeds, folds.splits, strict=True):
-        fold = Fold(table, split.train, features, folds.groups, seed)
+        fold = Fold(table, split.train, features, folds.groups, seed, cards)
         weights = folds.weights[split.test][:, :_DRAWS]
         prices = nan_mean(table.cost_usd[split.train])
         fitted = fit_success(_attempts(fold, prices), seed=seed).estimate
@@ -92,7 +93,7 @@ def leave_one_worker_out(
 def _attempts(fold: Fold, prices: Values) -> Attempts:
     """Those on the queries to learn from."""
     queries = queries_of(fold.table, fold.train, fold.features)
-    return Attempts(queries, fold.table.score, price_cards(prices), fold.groups).take(fold.train)
+    return Attempts(queries, fold.table.score, cards_of(fold, prices), fold.groups).take(fold.train)
 
 
 def _expected(fold: Fold, estimate: SuccessEstimate, prices: Values) -> TableEstimates:

@@ -85,12 +85,14 @@ def evaluate_table(
     estimators: Mapping[str, Estimator],
     *,
     seeds: Sequence[int] = (0, 1, 2),
+    cards: Features | None = None,
     progress: Progress = lambda _: None,
 ) -> TableEvaluation:
     """Learn on 80 % of the queries and choose on the rest, for each seed.
 
     Args:
         estimators: by the name of the router that chooses by them.
+        cards: see `Fold`.
         progress: is told what is being done.
 
     Raises:
@@ -102,7 +104,7 @@ def evaluate_table(
     metrics = []
     estimated: dict[str, list[tuple[Rows, Values]]] = {name: [] for name in estimators}
     for seed, split in zip(folds.seeds, folds.splits, strict=True):
-        fold = Fold(table, split.train, features, folds.groups, seed)
+        fold = Fold(table, split.train, features, folds.groups, seed, cards)
         part = HeldOutPart(fold, split.test, folds.weights[split.test])
         own = metrics_of_workers(part)
         for name, estimator in estimators.items():

@@ -6,7 +6,7 @@ import numpy as np
 
 from orchestai.data.tables.outcome_table import OutcomeTable, Rows
 from orchestai.data.tables.shared_wording import shared_lines, without_lines
-from orchestai.estimate.attempts import Attempts, Queries, Values, price_cards
+from orchestai.estimate.attempts import Attempts, Queries, Values, described_cards, price_cards
 from orchestai.estimate.spending import SpendingEstimate
 from orchestai.estimate.success import fit_success
 from orchestai.evaluation.tables.estimates import Features, Fold, TableEstimates, nan_mean
@@ -18,11 +18,16 @@ def estimate(fold: Fold) -> TableEstimates:
     """What our estimate expects; of training queries, what estimates expected that did not know them."""
     queries = queries_of(fold.table, fold.train, fold.features)
     prices = nan_mean(fold.table.cost_usd[fold.train])
-    attempts = Attempts(queries, fold.table.score, price_cards(prices), fold.groups).take(fold.train)
+    attempts = Attempts(queries, fold.table.score, cards_of(fold, prices), fold.groups).take(fold.train)
     fitted = fit_success(attempts, seed=fold.seed)
     score = fitted.estimate.success(queries)
     score[fold.train] = fitted.held_out
     return TableEstimates(score, expected_cost(fold, queries, prices))
+
+
+def cards_of(fold: Fold, prices: Values) -> Values:
+    """(workers, features) of the workers' cards, by price, and by words where there are some."""
+    return price_cards(prices) if fold.cards is None else described_cards(prices, fold.cards.astype(np.float64))
 
 
 def queries_of(table: OutcomeTable, train: Rows, features: Features) -> Queries:
