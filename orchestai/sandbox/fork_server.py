@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -78,6 +79,10 @@ _PATIENCE = 3
 """Wall-clock limits of a program after which a server that says nothing counts as gone."""
 
 
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+"""Exit codes of a server, or of bubblewrap, when either was killed."""
+
+
 class SlotLostError(Exception):
     """The slot that ran a program, or the whole fork server, ended before it gave a verdict."""
 
@@ -92,6 +97,7 @@ class ForkServer:
 
     Raises:
         UserError: a module of `preload` cannot be imported.
+        SlotLostError: somebody killed the server as it started.
         InfrastructureError: the server does not start.
     """
 
@@ -227,6 +233,8 @@ class ForkServer:
                 if "unable" in hello:
                     raise InfrastructureError("sandbox", f"the sandbox's fork server did not start: {hello['unable']}")
         except ChannelClosedError as error:
+            if self._process.wait(_START_TIMEOUT_S) in _KILLED:
+                raise SlotLostError("the fork server was killed as it started") from None
             self._complaints.seek(0)
             said = self._complaints.read(1000).decode(errors="replace").strip() or error
             raise InfrastructureError("sandbox", f"the sandbox's fork server did not start: {said}") from None

@@ -61,7 +61,7 @@ def packed(source: str, names: tuple[str, ...], entry_point: str) -> bytes:
     # Without `optimize`, they would have no `assert` where this process was started with -O.
     code = compile(parsed(source)[0], "tests.py", "exec", dont_inherit=True, optimize=0)
     free = tuple(name for name in free_names(source) if name != entry_point)
-    return marshal.dumps(tuple(Suite(source, code, names, free)))
+    return marshal.dumps(tuple(Suite(source, code, names, free, _imports(source))))
 
 
 @lru_cache(maxsize=1024)
@@ -80,6 +80,19 @@ def free_names(source: str) -> tuple[str, ...]:
     bound.update(node.arg for node in nodes[ast.arg])
     bound.update((node.asname or node.name).partition(".")[0] for node in nodes[ast.alias])
     return tuple(sorted(used - bound))
+
+
+def _imports(source: str) -> tuple[tuple[str, str, str], ...]:
+    """The imports at the top of a source; see `Suite`."""
+    found = []
+    for node in parsed(source)[0].body:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                name = alias.name if alias.asname else alias.name.partition(".")[0]
+                found.append((alias.asname or name, name, ""))
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found += [(alias.asname or alias.name, node.module, alias.name) for alias in node.names]
+    return tuple(one for one in found if one[1].partition(".")[0] != "unittest" and one[2] != "*")
 
 
 def _base_names(node: ast.ClassDef) -> list[str]:

@@ -36,7 +36,7 @@ _READABLE = frozenset(
             "__annotations__",
             "__defaults__",
         ),
-        *("__kwdefaults__", "__signature__", "__wrapped__"),
+        *("__kwdefaults__", "__signature__", "__wrapped__", "__func__"),
     )
 )
 _NEVER = frozenset(("builtins", "unittest", "__test__"))
@@ -89,20 +89,9 @@ def _question(name: str) -> Callable[..., Any]:
 class SharedRemote(Remote):
     """An object that stayed with the candidate."""
 
-    __slots__ = ("_class",)
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:  # type: ignore[override]
-        try:
-            return self._class
-        except AttributeError:
-            object.__setattr__(self, "_class", SharedRemote)
-            object.__setattr__(self, "_class", _library_class(self._ask("classes", self)) or SharedRemote)
-            return self._class
+    __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_class":
-            raise AttributeError(name)
         if name.startswith("__") and name not in _READABLE:
             raise AttributeError(name)
         value = self._ask("get", self, name)
@@ -178,15 +167,34 @@ def shared_stand_in(ask: Ask, own: Callable[[int], Any]) -> Callable[[int, str],
         own: the thing of the tests that the program has a stand-in for; asked for by -1 - its number.
     """
     known: dict[int, Remote] = {}
+    kinds: dict[Any, type[Remote]] = {}
 
     def remote(number: int, kind: str) -> Any:
         if number < 0:
             return own(-1 - number)
         if number not in known:
-            known[number] = (SharedFunction if kind == "callable" else SharedRemote)(ask, number)
+            base = SharedFunction if kind == "callable" else SharedRemote
+            known[number] = base(ask, number)
+            classes = ask("classes", known[number])
+            facts = base, *(classes[0] if type(classes) is list and classes else ())
+            if facts not in kinds:
+                kinds[facts] = _kind(base, classes)
+            known[number] = kinds[facts](ask, number)
         return known[number]
 
     return remote
+
+
+def _kind(base: type[Remote], classes: Any) -> type[Remote]:
+    """A class of stand-ins for the objects of a class: it has that one's name, and `isinstance` finds a library's."""
+    (module, name), *_ = classes
+    library = _library_class(classes)
+    members: dict[str, Any] = {"__slots__": ()}
+    if module != "builtins":
+        members |= {"__module__": str(module), "__qualname__": str(name)}
+    if library is not None:
+        members["__class__"] = property(lambda _: library)
+    return type(str(name).rpartition(".")[2] if module != "builtins" else base.__name__, (base,), members)
 
 
 def _library_class(classes: Any) -> type | None:

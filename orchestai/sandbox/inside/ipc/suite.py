@@ -13,9 +13,12 @@ class Suite(NamedTuple):
         code: the compiled module.
         names: `Class.method` of each test.
         free: names that the tests use and do not define.
+        imports: what the module imports, without `unittest`: the name that it gets, a module, and the member of it that
+            it is, or nothing.
     """
 
     source: str
     code: Any
     names: tuple[str, ...]
     free: tuple[str, ...]
+    imports: tuple[tuple[str, str, str], ...]

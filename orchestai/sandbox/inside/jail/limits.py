@@ -30,6 +30,9 @@ class Jail:
     counts_processes = False
     """Whether the system itself refuses a program more processes than it may have."""
 
+    shields_first = False
+    """Whether nothing in here can kill the first processes: one that was killed was killed from outside."""
+
     keeps_tests = False
     """Whether programs cannot see the process that runs their tests, so that the next one's may run there, too."""
 

@@ -61,6 +61,7 @@ class NamespaceJail(Jail):
     """
 
     counts_processes = True
+    shields_first = True
     keeps_tests = True
 
     def __init__(self, scratch: str, limits: dict[str, Any], uid: int | None, slots: int) -> None:

@@ -7,7 +7,7 @@ import select
 import signal
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -51,7 +51,8 @@ class Job:
 class Ending:
     """How an attempt ended: `done`, `unloadable` with a status, or a fault that `timeout`, `died` or `memory` names.
 
-    `test` is the number of the test at fault, None if nothing had been loaded yet.
+    `lost`: a process of it was killed by somebody else than the program or the sandbox. `test` is the number of the
+    test at fault, None if nothing had been loaded yet.
     """
 
     kind: str
@@ -169,6 +170,8 @@ class Attempt:
             if self._ending is None and len(self.verdicts) == len(self._todo):
                 return Ending("done")
             if fate and not self._ending:
+                if self._was_killed():
+                    return replace(self._fault("died", fate), kind="lost")
                 self._jail.check()
                 return self._fault("died", fate)
             now = time.monotonic()
@@ -221,6 +224,10 @@ class Attempt:
         ours = {pid: usage for pid, usage in ended.items() if pid in self._pids}
         self._ended |= ours
         return ", ".join(_exit_reason(usage.exit_code) for usage in ours.values())
+
+    def _was_killed(self) -> bool:
+        """Whether one of our processes was, from outside of the namespace whose first it is; or for its CPU time."""
+        return self._jail.shields_first and any(one.exit_code == -signal.SIGKILL for one in self._ended.values())
 
     def _excess(self) -> tuple[str, str] | None:
         """The fault of having too many processes, or of all of them holding too much memory."""

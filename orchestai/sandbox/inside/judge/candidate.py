@@ -100,7 +100,7 @@ class Host:
         args, kwargs = request["args"], request["kwargs"]
         given = (*args, *kwargs.values())
         before = {
-            i: pickle.dumps(value)
+            i: self._pickled(value)
             for i, value in enumerate(given)
             if type(value) in _MUTABLE or arrays.is_mutable(value)
         }
@@ -132,8 +132,8 @@ class Host:
             kept = {name: answer[name] for name in ("stdout", "stderr", "used")}
             return pickle.dumps({"refused": reason, **kept})
 
-    @staticmethod
-    def _pickled(value: Any) -> bytes:
+    def _pickled(self, value: Any) -> bytes:
+        """To tell whether an argument was changed."""
         try:
             return pickle.dumps(value)
         except Exception:
@@ -172,6 +172,8 @@ def _named(module: ModuleType, names: Iterable[str]) -> dict[str, tuple[str, Any
         if name in module.__dict__:
             value = module.__dict__[name]
             origin = str(getattr(value, "__module__", ""))
+            if origin != MODULE:
+                origin = origin.lstrip("_")  # what is of `_functools` is found in `functools` as well
             if isinstance(value, ModuleType):
                 found[name] = "module", value.__name__
             elif isinstance(value, _IMPORTED) and origin != MODULE and _member(origin, name) is value:

@@ -74,6 +74,7 @@ def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], o
         module.__dict__.update(candidate.names(suite.free), **{order["entry_point"]: candidate.entry_point})
         if isinstance(candidate, SharedCandidate):
             module.__dict__["__getattr__"] = candidate.module_name
+            candidate.share_imports(suite.imports)
     except LoadError as error:
         out.unloadable(error.status, error.reason)
         return True

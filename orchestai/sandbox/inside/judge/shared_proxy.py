@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from ..ipc.exports import Exports
@@ -23,6 +24,11 @@ class SharedCandidate(Candidate):
         self._world = TestsWorld(MODULE)
         super().__init__(channel, name, guard, is_async=is_async, follow_random=follow_random)
         self._one_at_a_time = threading.RLock()  # what the program calls here may ask it something
+
+    def share_imports(self, imports: Sequence[tuple[str, str, str]]) -> None:
+        """Have the program find in its module what the tests import in theirs; see `Suite`."""
+        if imports:
+            self.ask("imports", list(imports))
 
     def module_name(self, name: str) -> Any:
         """What tests find in their module that neither they nor `names` have put there (`patch("__test__.helper")`)."""

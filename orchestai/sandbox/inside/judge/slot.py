@@ -6,13 +6,17 @@ import os
 import socket
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from ..ipc.wire import ChannelClosedError, LineReader, send_line
 from ..jail.limits import Jail
-from .attempt import AbandonedError, Attempt, Job
+from .attempt import AbandonedError, Attempt, Ending, Job
 from .test_process import TestProcess
 from .testing import MEMORY_FAULTS
+
+_MOST_LOSSES = 3
+"""Attempts of a program that are made again because a process was killed from outside; then it may be to blame."""
 
 
 class Slot:
@@ -62,17 +66,26 @@ class Slot:
         begin = time.monotonic()
         deadline = begin + self._limits["wall_s"]
         verdicts: dict[int, dict[str, Any]] = {}
-        cpu_s, peak_bytes = 0.0, 0
+        cpu_s, peak_bytes, losses = 0.0, 0, 0
         status, reason = "ok", ""
         while todo := [test for test in range(job.total) if test not in verdicts]:
             attempt = self._next_attempt()
             try:
                 attempt.start(job, todo)
                 ending = attempt.watch(deadline, self._channel)
+            except (OSError, RuntimeError) as error:  # one of its processes ended before it was told anything
+                if losses >= _MOST_LOSSES:
+                    raise
+                ending = Ending("lost", str(error))
             finally:
                 attempt.close()
             cpu_s, peak_bytes = cpu_s + attempt.cpu_s, max(peak_bytes, attempt.peak_bytes)
             verdicts |= attempt.verdicts
+            if ending.kind == "lost" and losses < _MOST_LOSSES and time.monotonic() < deadline:
+                losses += 1
+                continue
+            if ending.kind == "lost":
+                ending = replace(ending, kind="died")
             if ending.kind == "done":
                 missing = {"outcome": "error", "message": "no verdict was given"}
                 verdicts |= {test: missing for test in todo if test not in verdicts}
