@@ -47,7 +47,8 @@ def evaluate(
     evaluation = run_async(
         run_evaluate(loaded, phase1=phase1, phase2=checkpoint, logs=logs, output=output, record=record)
     )
-    console.print(evaluation.table())
+    for table in evaluation.tables():
+        console.print(table)
     console.print(evaluation.conclusion, highlight=False)
     console.print(f"written: {output}, and the plot and the table beside it", highlight=False)
 
@@ -65,6 +66,7 @@ async def run_evaluate(
     from orchestai.execution.runtime import open_runtime
     from orchestai.planner.checkpoint import open_checkpoint, reference_of, seen_by
     from orchestai.planner.checkpoint_files import is_checkpoint
+    from orchestai.planner.outlook import open_outlook
     from orchestai.rewards.scorers import refuse_unscorable
     from orchestai.storage import artifacts
     from orchestai.tasks.splits import open_splits
@@ -106,6 +108,7 @@ async def run_evaluate(
             reward,
             Logged(embedder(_encoder(config.planner, planners)), records),
             open_executor=other_workers,
+            outlook=open_outlook(str(list(paths.values())[-1])),
             console=console,
         )
     evaluation = evaluation.on(held_out)

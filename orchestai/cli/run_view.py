@@ -109,11 +109,10 @@ def chances(receipt: Receipt) -> list[str]:
     """Lines that say how probably the answer is right, and what the best single worker would have given."""
     before, after, single = receipt.forecast, receipt.success, receipt.best_single
     lines = ["nobody knows how probably the answer is right"]
-    if before is not None and after is not None:
-        lines = [
-            f"the answer is right with a chance of {after:.2f}; expected before: {before.success:.2f}, "
-            f"{before.cost_usd:.3g} USD, {before.seconds:.3g} s of work"
-        ]
+    if before is not None and before.success is not None and after is not None:
+        lines = [f"the answer is right with a chance of {after:.2f}; expected before: {before.success:.2f}"]
+    if before is not None:
+        lines[0] += f"; expected cost {before.cost_usd:.3g} USD, {before.seconds:.3g} s of work"
     if single is None:
         return [*lines, "nobody knows what a single worker would have made of the whole"]
     success, usd = single.success, single.cost_usd

@@ -118,7 +118,7 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
     )
     counts = {"train": report.train, "validation": report.validation, "augmented": report.augmented}
     reference = measured_in(contents.records)
-    estimate = fit_estimate(_not_for_tests(contents.records, config.tasks), config)
+    estimate = fit_estimate(not_for_tests(contents.records, config.tasks), config)
     save_training_data(output, written, config, counts=counts, dropped=report.dropped, reference=reference)
     write_estimate(estimate_path(output), estimate)
     return replace(report, subtasks=0 if estimate is None else len(estimate.known))
@@ -208,7 +208,8 @@ def _divided(candidates: Sequence[Candidate], tasks: TasksConfig, dropped: Count
     return kept
 
 
-def _not_for_tests(records: Sequence[ExecutionRecord], tasks: TasksConfig) -> list[ExecutionRecord]:
+def not_for_tests(records: Sequence[ExecutionRecord], tasks: TasksConfig) -> list[ExecutionRecord]:
+    """The executions of tasks to learn from and to validate on."""
     return [r for r, part in zip(records, _parts(records, tasks), strict=True) if part in ("train", "validation")]
 
 

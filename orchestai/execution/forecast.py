@@ -37,10 +37,11 @@ class Forecast(_Part):
 
     Attributes:
         success: the probability that the answer is right: that of the plan itself, times that all of its steps are.
+            None where nobody knows how sure the plan is.
         cost_usd: expected, of all workers that will probably be asked.
         seconds: expected, of all steps in a row.
     """
 
-    success: float
+    success: float | None
     cost_usd: float
     seconds: float

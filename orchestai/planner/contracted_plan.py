@@ -56,8 +56,11 @@ class PlanContractor:
             raise UserError(f"no plan: {plan.error}")
         allowed = self.fitter.allowed(contract)
         if self.pool is None or not set(allowed) & self.pool.place.keys():
+            self._refuse_unknown(contract)
             return self._kept(task, plan.workflow, contract, None)
         outlook = self.pool.of(plan, task.instruction)
+        if outlook is None or outlook.confidence is None:
+            self._refuse_unknown(contract)
         chooses = contract.prefer is not None or contract.min_success is not None
         if not chooses or outlook is None:
             planned = self._kept(task, plan.workflow, contract, outlook)
@@ -67,8 +70,6 @@ class PlanContractor:
 
     def _kept(self, task: Task, workflow: Workflow, contract: Contract, outlook: PlanOutlook | None) -> ContractedPlan:
         """The plan with its own workers, as far as the contract's limits allow."""
-        if outlook is None:
-            self._refuse_unknown(contract)
         fitted = self.fitter.fit(task, workflow, contract)
         if outlook is None:
             unmet = (KEPT,) if contract.prefer is not None else ()
@@ -96,15 +97,16 @@ class PlanContractor:
         for place in self._ranked(options, contract, outlook):
             fitted = self.fitter.fit(task, outlook.with_workers(options.workers[place]), contract)
             forecast = outlook.forecast(fitted.workflow)
-            success = 0.0 if forecast is None else forecast.success
-            if success >= least:
+            success = None if forecast is None else forecast.success
+            if contract.min_success is None or (success is not None and success >= least):
                 return ContractedPlan(fitted, outlook, forecast)
-            reached = max(reached, success)
+            reached = max(reached, success or 0.0)
         likeliest = float(options.success.max())
+        sure = outlook.confidence or 1.0
         beyond = "" if likeliest < least else " within the other limits of the contract"
         raise ContractError(
             f"min_success={least:g}: no choice of workers for this plan reaches it{beyond}; the likeliest is right "
-            f"with a chance of {reached if beyond else likeliest:.2f}, the plan itself with {outlook.confidence:.2f}; "
+            f"with a chance of {reached if beyond else likeliest:.2f}, the plan itself with {sure:.2f}; "
             "ask for less, or allow more workers or money"
         )
 

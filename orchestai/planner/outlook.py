@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestai.estimate.attempts import Queries
+from orchestai.errors import UserError
+from orchestai.estimate.attempts import Queries, Values
 from orchestai.estimate.plan_options import PlanOptions, StepEstimate, plan_options
 from orchestai.estimate.pool_estimate import FEWEST, PoolEstimate
 from orchestai.estimate.step_attempts import WHOLE
 from orchestai.execution.forecast import Forecast, Likely, WholeForecast
 from orchestai.execution.result import Execution
 from orchestai.planner.base import Plan
+from orchestai.planner.checkpoint import estimate_state_of
 from orchestai.planner.slots.encoder import MINILM, open_encoder
 from orchestai.planner.slots.sentences import MAX_SENTENCE_TOKENS, EmbedSentences, sentence_embedder
+from orchestai.planner.stored_estimate import of_state
 from orchestai.workflow import Workflow
 
+logger = logging.getLogger(__name__)
 _NORMAL = NormalDist().inv_cdf(0.975)
 
 
@@ -32,16 +38,17 @@ class PlanOutlook:
         pool: whose workers they are.
         workflow: the plan.
         steps: an estimate for each of its subtasks.
-        confidence: the chance that the plan itself is right.
+        confidence: the chance that the plan itself is right; None where nobody knows.
     """
 
     pool: PoolOutlook
     workflow: Workflow
     steps: Sequence[StepEstimate]
-    confidence: float
+    confidence: float | None
 
     def options(self, allowed: Sequence[str], longest: int, hour_usd: float) -> PlanOptions:
-        """All choices of workers that no other beats; `success` is that of the answer.
+        """All choices of workers that no other beats; `success` is that of the answer, or of a plan that is right where
+        nobody knows how sure it is.
 
         Args:
             longest: most workers to ask for one step.
@@ -49,7 +56,7 @@ class PlanOutlook:
         """
         places = [self.pool.estimate.workers.index(name) for name in allowed if name in self.pool.estimate.workers]
         options = plan_options(self.steps, places, longest, hour_usd / 3600)
-        success = self.confidence * self.pool.estimate.before.apply(options.success)
+        success = (1.0 if self.confidence is None else self.confidence) * self._calibrated(options.success)
         return PlanOptions(options.price, success, options.spending, options.workers)
 
     def with_workers(self, option: tuple[tuple[int, ...], ...]) -> Workflow:
@@ -67,14 +74,14 @@ class PlanOutlook:
             return None
         asked = [step.asking(order) for step, order in zip(self.steps, orders, strict=True)]
         spending = np.sum([spent for _, spent in asked], axis=0)
-        right = np.array([np.prod([right for right, _ in asked])])
-        success = self.confidence * float(self.pool.estimate.before.apply(right)[0])
+        right = self._calibrated(np.array([np.prod([right for right, _ in asked])]))
+        success = None if self.confidence is None else self.confidence * float(right[0])
         return Forecast(success=success, cost_usd=float(spending[0]), seconds=float(spending[1]))
 
     def afterwards(self, execution: Execution) -> float | None:
         """The probability that the answer is right, now that it is known who answered and what the checks said."""
         orders = self._orders(execution.workflow)
-        if orders is None or execution.fault is not None:
+        if orders is None or execution.fault is not None or self.confidence is None:
             return None
         right = 1.0
         for step, order, result in zip(self.steps, orders, execution.results, strict=True):
@@ -82,6 +89,9 @@ class PlanOutlook:
                 return 0.0
             right *= step.answered(order[: result.kept + 1])
         return self.confidence * float(self.pool.estimate.after.apply(np.array([right]))[0])
+
+    def _calibrated(self, right: Values) -> Values:
+        return self.pool.estimate.before.apply(right)
 
     def _orders(self, workflow: Workflow) -> list[tuple[int, ...]] | None:
         place = self.pool.place
@@ -98,7 +108,7 @@ class PoolOutlook:
         self.place = {name: place for place, name in enumerate(estimate.workers)}
 
     def of(self, plan: Plan, instruction: str) -> PlanOutlook | None:
-        """What is expected of a plan; None where nobody knows how sure it is, or what workers do on such steps.
+        """What is expected of a plan; None where nobody knows what workers do on such steps.
 
         A task that is asked for as it stands is planned right.
         """
@@ -108,7 +118,7 @@ class PoolOutlook:
         whole = len(subtasks) == 1 and _plain(subtasks[0].instruction) == _plain(instruction)
         confidence = 1.0 if whole else plan.confidence
         types = (WHOLE,) if whole else tuple(subtask.task_type for subtask in subtasks)
-        if confidence is None or not self._known_types.issuperset(types):
+        if not self._known_types.issuperset(types):
             return None
         steps = self.estimate.steps(self._queries([subtask.instruction for subtask in subtasks], types))
         return PlanOutlook(self, plan.workflow, steps, confidence)
@@ -153,6 +163,20 @@ class PoolOutlook:
         vectors: dict[str, NDArray[np.floating]] = dict(zip(new, self._embed(new), strict=True)) if new else {}
         rows = [known[self._rows[text]] if text in self._rows else vectors[text] for text in texts]
         return Queries(tuple(texts), types, np.stack(rows))
+
+
+def open_outlook(checkpoint: Path | str) -> PoolOutlook | None:
+    """The outlook by a checkpoint's estimate; None where it has none, or one of another version, of which it warns.
+
+    Raises:
+        UserError: the checkpoint cannot be read.
+    """
+    state = estimate_state_of(checkpoint)
+    try:
+        return None if state is None else PoolOutlook(of_state(state, str(checkpoint)))
+    except UserError as error:
+        logger.warning("%s; until then nobody knows what its workers achieve", error)
+        return None
 
 
 def _wilson(share: float, count: float) -> Likely:

@@ -95,7 +95,7 @@ async def open_planner(
         others = {name: _fallback(name, settings, workers, pool) for name in settings.fallback if name != checkpoint}
         planner = FallbackPlanner({checkpoint: loaded, **others}, settings.min_confidence)
         versions = {"checkpoint": fingerprint_of(checkpoint)}
-        outlook = await asyncio.to_thread(_outlook, checkpoint)
+        outlook = await asyncio.to_thread(_outlook_of, checkpoint)
         return ServedPlanner(checkpoint, planner.plan, outlook=outlook, versions=versions)
     try:
         named = planner_for(checkpoint, settings, workers, pool, 0)(0)
@@ -106,13 +106,10 @@ async def open_planner(
     return ServedPlanner(checkpoint, named.plan)
 
 
-def _outlook(checkpoint: str) -> PoolOutlook | None:
-    from orchestai.planner.checkpoint import estimate_state_of
-    from orchestai.planner.outlook import PoolOutlook
-    from orchestai.planner.stored_estimate import of_state
+def _outlook_of(checkpoint: str) -> PoolOutlook | None:
+    from orchestai.planner.outlook import open_outlook
 
-    state = estimate_state_of(checkpoint)
-    return None if state is None else PoolOutlook(of_state(state, checkpoint))
+    return open_outlook(checkpoint)
 
 
 def _warn_if_unfitted(checkpoint: str, loaded: Planner) -> None:

@@ -17,7 +17,7 @@ from orchestai.storage import digests
 
 STATE_KEY: Final = "worker_estimate"
 """Of a checkpoint."""
-FORMAT: Final = "orchestai.worker_estimate/1"
+FORMAT: Final = "orchestai.worker_estimate/2"
 """Says what it is; the number grows when older programs could not read it."""
 _REMEDY = "run prepare again"
 T = TypeVar("T")

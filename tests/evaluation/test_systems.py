@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from orchestai.config import Config, WorkersConfig
+from orchestai.data.fit_estimate import fit_estimate
 from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.evaluation.systems.baselines import ORACLE, SAMPLE_K, ReassignedPlanner
 from orchestai.evaluation.systems.evaluate import Logged, evaluate
@@ -26,6 +27,7 @@ from orchestai.outcome import Unscorable
 from orchestai.planner.base import Plan
 from orchestai.planner.baselines.assignment import FixedAssignment, RandomAssignment
 from orchestai.planner.baselines.reference import ReferencePlanner
+from orchestai.planner.outlook import PoolOutlook
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.composition.operations import BY_NAME
 from orchestai.tasks.suites import canonical_steps
@@ -153,6 +155,8 @@ async def test_evaluation_end_to_end(sandbox: Sandbox, tmp_path: Path) -> None:
         yield JudgingExecutor(scripted, sandbox, CONFIG.execution)
 
     records = await logged(others, executor)
+    estimate = fit_estimate(records * 10, CONFIG)
+    assert estimate is not None
     evaluation = await evaluate(
         CONFIG,
         {
@@ -163,6 +167,7 @@ async def test_evaluation_end_to_end(sandbox: Sandbox, tmp_path: Path) -> None:
         REWARD,
         Logged(no_embedding, [*records, *await logged(tasks[:1], executor)]),
         open_executor=open_executor,
+        outlook=PoolOutlook(estimate),
     )
     rows = {summary.name: summary for summary in evaluation.summaries}
     assert list(rows)[:2] == ["phase1", "phase2"]
@@ -185,6 +190,15 @@ async def test_evaluation_end_to_end(sandbox: Sandbox, tmp_path: Path) -> None:
     assert set(gains) >= {("phase2", name) for name in rows if name != "phase2"}
     assert evaluation.decompositions["phase2"]["exact"] == 1.0
     assert 0.9 < (evaluation.oracle_shares["phase2"] or 0) <= 1.0
+    swept = evaluation.preferences
+    assert swept is not None
+    assert swept.planner == "phase2"
+    assert swept.monotone
+    cheapest, best = swept.preferences[0], swept.preferences[-1]
+    assert best.success.mean == 1.0
+    assert cheapest.cost_usd < best.cost_usd < 0.02
+    assert best.expected_cost_usd == pytest.approx(best.cost_usd, rel=0.25)
+    assert set(swept.above) == set(rows) - {ORACLE}
 
     evaluation.write(tmp_path / "evaluation.json")
     written = json.loads((tmp_path / "evaluation.json").read_text())
@@ -193,7 +207,10 @@ async def test_evaluation_end_to_end(sandbox: Sandbox, tmp_path: Path) -> None:
     )
     assert written["conclusion"] == evaluation.conclusion.split("\n")
     assert (tmp_path / "evaluation.png").read_bytes().startswith(b"\x89PNG")
-    assert "cascade per step" in (tmp_path / "evaluation.txt").read_text()
+    assert written["preferences"]["cost_is_monotone"]
+    text = (tmp_path / "evaluation.txt").read_text()
+    assert "cascade per step" in text
+    assert "phase2 at every preference" in text
 
 
 async def test_equal_plans_run_once_and_invalid_plans_fail(sandbox: Sandbox) -> None:

@@ -159,9 +159,10 @@ async def test_where_nobody_knows_the_receipt_says_so_and_promises_are_refused(e
         await answer(None, Contract(prefer=0.5))
     with pytest.raises(ContractError, match=r"nobody knows how sure this plan is"):
         await answer(estimate, Contract(min_success=0.5), plan(confidence=None))
-    kept = await answer(estimate, Contract(prefer=0.5), plan(confidence=None))
-    assert asked(kept) == [("cheap",), ("cheap",)]
-    assert "nobody knows" in kept.receipt.changes[-1]
+    unsure = await answer(estimate, Contract(prefer=1.0), plan(confidence=None))
+    assert asked(unsure) == [("dear",), ("dear",)]
+    assert (unsure.receipt.forecast.success, unsure.receipt.success) == (None, None)
+    assert unsure.receipt.forecast.cost_usd == pytest.approx(2 * USD["dear"], rel=0.05)
     never_whole = replace(
         estimate, known=replace(estimate.known, task_types=("string",) * len(estimate.known.task_types))
     )
@@ -171,6 +172,8 @@ async def test_where_nobody_knows_the_receipt_says_so_and_promises_are_refused(e
 async def test_a_step_of_an_unknown_kind_is_nobodys_guess(estimate):
     made = plan()
     workflow = made.workflow.replace({"2": {"task_type": "date"}})
-    result = await answer(estimate, Contract(), replace(made, workflow=workflow))
+    result = await answer(estimate, Contract(prefer=1.0), replace(made, workflow=workflow))
+    assert asked(result) == [("cheap",), ("cheap",)]
+    assert "nobody knows" in result.receipt.changes[-1]
     assert result.receipt.forecast is None
     assert result.receipt.success is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -21,6 +22,7 @@ from orchestai.evaluation.statistics import mean
 from orchestai.evaluation.systems import baselines, plot
 from orchestai.evaluation.systems.assignments import Embed
 from orchestai.evaluation.systems.oracle import Hindsight, best_of
+from orchestai.evaluation.systems.preference_sweep import PreferenceSweep, sweep_preferences
 from orchestai.evaluation.systems.results import SystemRow, rank_invalid
 from orchestai.evaluation.systems.row_summaries import (
     Difference,
@@ -38,6 +40,7 @@ from orchestai.evaluation.systems.worker_accuracy import trials
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.reward import RewardForm
 from orchestai.planner.base import Plan, Planner
+from orchestai.planner.outlook import PoolOutlook
 from orchestai.planner.slots.encoder import TextEncoder, UnreadableTextError
 from orchestai.progress import open_progress
 from orchestai.storage import artifacts
@@ -58,6 +61,7 @@ class Evaluation:
         decompositions: closeness of each planner's plans to the reference.
         facts: how the figures came about: task fingerprint, derived baselines, configuration, versions.
         remarks: what a reader must know about the tasks, a line each.
+        preferences: the last planner at every preference; None where nobody knows what its workers achieve.
     """
 
     planners: tuple[str, ...]
@@ -67,6 +71,7 @@ class Evaluation:
     decompositions: dict[str, dict[str, float]]
     facts: dict[str, Any]
     remarks: tuple[str, ...] = ()
+    preferences: PreferenceSweep | None = None
 
     def on(self, held_out: HeldOut[Task]) -> Evaluation:
         """The same figures, saying which tasks they are on."""
@@ -81,12 +86,15 @@ class Evaluation:
     def conclusion(self) -> str:
         """Lines that say what was learned, after those on the tasks."""
         said = conclusion(self.planners, self.summaries, self.differences, self.oracle_shares)
-        return "\n".join([*self.remarks, said])
+        swept = [] if self.preferences is None else [self.preferences.remark()]
+        return "\n".join([*self.remarks, said, *swept])
 
-    def table(self) -> Table:
+    def tables(self) -> list[Table]:
+        """Of the rows, and of the preferences where they were swept."""
         first = self.summaries[0]
         title = f"{first.n} {first.suite} tasks"
-        return table(self.ours, self.summaries, self.differences, title)
+        rows = table(self.ours, self.summaries, self.differences, title)
+        return [rows] if self.preferences is None else [rows, self.preferences.table()]
 
     def write(self, path: Path | str) -> None:
         """Write the figures to `path` (JSON), and beside it the plot (.png) and the table with conclusion (.txt).
@@ -96,9 +104,11 @@ class Evaluation:
         """
         path = Path(path)
         artifacts.write_json(path, self.to_dict())
-        plot.draw(path.with_suffix(".png"), self.planners, self.summaries)
+        curve = () if self.preferences is None else self.preferences.curve
+        plot.draw(path.with_suffix(".png"), self.planners, self.summaries, curve)
         page = Console(width=200, file=io.StringIO(), record=True)
-        page.print(self.table())
+        for table_ in self.tables():
+            page.print(table_)
         artifacts.write_text(path.with_suffix(".txt"), f"{page.export_text()}\n{self.conclusion}\n")
 
     def to_dict(self) -> dict[str, Any]:
@@ -109,6 +119,7 @@ class Evaluation:
             "oracle_shares": self.oracle_shares,
             "decompositions": self.decompositions,
             "conclusion": self.conclusion.split("\n"),
+            "preferences": None if self.preferences is None else self.preferences.to_dict(),
             **self.facts,
         }
 
@@ -135,6 +146,7 @@ async def evaluate(
     logged: Logged,
     *,
     open_executor: OpenExecutor | None = None,
+    outlook: PoolOutlook | None = None,
     console: Console | None = None,
 ) -> Evaluation:
     """Run the planners and all baselines on the runner's tasks.
@@ -144,6 +156,7 @@ async def evaluate(
             last one is compared with every other row.
         runner: executes plans on the pool, by this reward.
         open_executor: for sample-k-and-check, whose worker is not in the pool; without it that row is left out.
+        outlook: what is known of the pool, by which the last planner is swept through all preferences.
         console: where the progress bar is shown.
 
     Raises:
@@ -159,7 +172,9 @@ async def evaluate(
     facts: dict[str, Any] = {}
     with open_progress("evaluate", console=console, disable=console is None) as progress:
         bar = _Bar(progress, len(tasks))
-        rows = await _run(runner, planners, bar)
+        planned = {name: await asyncio.to_thread(planner.plan, tasks) for name, planner in planners.items()}
+        rows = [await runner.run(name, made, bar.start(name)) for name, made in planned.items()]
+        runner.refuse_if_broken()
         plans = {task.task_id: _plan_of(rows[0], i) for i, task in enumerate(tasks)}
         others = baselines.whole_rows(config.workers) | baselines.step_rows(
             config.planner, config.workers, plans, log, logged.embed
@@ -171,6 +186,10 @@ async def evaluate(
         if sampled is not None:
             rows.append(sampled.row)
             facts["sample_k"] = {"worker": sampled.worker, "k": sampled.k, "budget_usd": sampled.budget_usd}
+        swept = None
+        if outlook is not None:
+            ours, longest = list(planners)[-1], 1 + config.planner.max_fallbacks
+            swept = await sweep_preferences(ours, planned[ours], outlook, runner, rows, bar.start, longest=longest)
         hindsight = Hindsight(runner.executor, names, reward, config.execution.concurrency)
         found = await hindsight.plans(tasks, bar.start(baselines.ORACLE))
         informed = await runner.run("hindsight", found, bar.start(baselines.ORACLE))
@@ -193,6 +212,7 @@ async def evaluate(
             "config": config.model_dump(mode="json"),
             "versions": artifacts.versions(),
         },
+        preferences=swept,
     )
 
 

@@ -42,13 +42,19 @@ _DISTANCES = (10, 18, 28, 40, 54, 70, 90, 112)
 _HALO = [withStroke(linewidth=2.5, foreground="white")]
 
 
-def draw(path: Path | str, ours: Sequence[str], summaries: Sequence[RowSummary]) -> None:
+def draw(
+    path: Path | str,
+    ours: Sequence[str],
+    summaries: Sequence[RowSummary],
+    curve: Sequence[tuple[float, float]] = (),
+) -> None:
     """Write a PNG: mean cost per task (log axis) against success with 95 % intervals, and the frontier.
 
     The frontier joins the rows, other than the oracle, that no cheaper row equals in success.
 
     Args:
         ours: names of the rows to set off.
+        curve: cost and success of a planner at ascending preferences for success, to be joined by a line.
 
     Raises:
         UserError: the file cannot be written.
@@ -58,7 +64,7 @@ def draw(path: Path | str, ours: Sequence[str], summaries: Sequence[RowSummary])
     axes = figure.subplots()
     drawn = [s for s in summaries if s.success is not None and s.cost_usd is not None]
     if drawn:
-        _points(axes, set(ours), drawn)
+        _points(axes, set(ours), drawn, curve)
     axes.set_xlabel("mean cost per task, USD (log scale)")
     axes.set_ylabel("tasks solved, % (full score; all hidden tests pass)")
     axes.set_title(f"Cost and success on {drawn[0].n} {drawn[0].suite} tasks" if drawn else "Nothing could be judged")
@@ -77,7 +83,7 @@ def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
     return best
 
 
-def _points(axes: Axes, ours: set[str], drawn: Sequence[RowSummary]) -> None:
+def _points(axes: Axes, ours: set[str], drawn: Sequence[RowSummary], curve: Sequence[tuple[float, float]]) -> None:
     floor = _FREE * min((s.cost_usd for s in drawn if s.cost_usd), default=1.0)
     places = {s.name: (max(s.cost_usd or 0.0, floor), 100 * (s.success or 0.0)) for s in drawn}
     axes.set_xscale("log")
@@ -98,11 +104,18 @@ def _points(axes: Axes, ours: set[str], drawn: Sequence[RowSummary]) -> None:
             capsize=2,
             zorder=3,
         )
-    low, high = min(x for x, _ in places.values()), max(x for x, _ in places.values())
+    preferred = [(max(cost, floor), 100 * success) for cost, success in curve]
+    if preferred:
+        axes.plot(*zip(*preferred, strict=True), color=_OURS.color, marker=".", linewidth=1.4, zorder=2)
+    costs = [cost for cost, _ in (*places.values(), *preferred)]
+    low, high = min(costs), max(costs)
     axes.set_xlim(low / 2.5, high * 4)
     top = max(100 * (s.success_ci[1] or 0.0) for s in drawn)
     axes.set_ylim(-0.06 * top - 1, 1.08 * top + 1)
-    axes.legend(handles=_legend({_style(name, ours) for name in places}), loc="upper left", frameon=False)
+    handles = _legend({_style(name, ours) for name in places})
+    if preferred:
+        handles.append(Line2D([], [], color=_OURS.color, marker=".", label="the same planner, prefer 0.1 to 0.9"))
+    axes.legend(handles=handles, loc="upper left", frameon=False)
     _label(axes, ours, places)
 
 

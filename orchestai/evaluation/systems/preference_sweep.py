@@ -1,0 +1,248 @@
+"""One planner at every preference: what its plans cost and solve as price counts less, and if forecasts come true."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from orchestai.estimate.calibration import expected_calibration_error, reliability
+from orchestai.estimate.preference import by_preference
+from orchestai.evaluation.statistics import Interval, Values, mean, number, paired_difference, proportion
+from orchestai.evaluation.systems.results import SystemRow
+from orchestai.evaluation.systems.runner import Runner
+from orchestai.evaluation.tables.routing_metrics import hypervolume
+from orchestai.planner.base import Plan
+from orchestai.planner.outlook import PlanOutlook, PoolOutlook
+from orchestai.tasks.task import Task
+
+PREFERENCES: Final = tuple(round(0.1 * place, 1) for place in range(1, 10))
+LEAST: Final = (0.5, 0.7, 0.9)
+"""Values of `min_success` that are tried."""
+
+
+@dataclass(frozen=True)
+class SweptPoint:
+    """The plans at one setting: on the tasks that were answered, what came of them and what had been expected.
+
+    Attributes:
+        setting: such as `prefer 0.3`.
+        answered: tasks; all of them, but with a least success.
+        success: share solved, with Wilson's 95 % interval.
+    """
+
+    setting: str
+    answered: int
+    success: Interval
+    expected_success: float
+    cost_usd: float
+    expected_cost_usd: float
+    latency_ms: float
+
+    def to_dict(self) -> dict[str, Any]:
+        names = ("expected_success", "cost_usd", "expected_cost_usd", "latency_ms")
+        means = {name: number(getattr(self, name)) for name in names}
+        return {"setting": self.setting, "answered": self.answered, "success": self.success.to_dict(), **means}
+
+
+@dataclass(frozen=True)
+class PreferenceSweep:
+    """The figures of one sweep.
+
+    Attributes:
+        planner: whose decompositions these are.
+        preferences: by ascending `prefer`.
+        least: with a least success each, at the least price that reaches it.
+        hypervolume: of the preferences, `hypervolume_of_rows` of the rows that they are compared with: the share of the
+            costs, up to that of the costliest of all, times successes that some point reaches at no more cost.
+        above: row -> success of the best preference at no more than the row's mean cost, minus the row's, paired.
+        ece: expected calibration error of the forecasts of all preferences; `reliability` are its bins.
+    """
+
+    planner: str
+    preferences: tuple[SweptPoint, ...]
+    least: tuple[SweptPoint, ...]
+    hypervolume: float
+    hypervolume_of_rows: float
+    above: dict[str, Interval]
+    ece: float
+    reliability: tuple[tuple[float, ...], ...]
+
+    @property
+    def monotone(self) -> bool:
+        """Whether no higher preference cost less, as measured."""
+        costs = [point.cost_usd for point in self.preferences]
+        return all(one <= other for one, other in pairwise(costs))
+
+    @property
+    def curve(self) -> list[tuple[float, float]]:
+        """Mean cost and success of each preference."""
+        return [(point.cost_usd, point.success.mean) for point in self.preferences]
+
+    def table(self) -> Table:
+        shown = Table(
+            title=f"{self.planner} at every preference",
+            title_justify="left",
+            header_style="bold",
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+        )
+        shown.add_column("setting", no_wrap=True)
+        for heading in ("answered", "solved % [95 %]", "expected %", "USD/1000", "expected", "ms"):
+            shown.add_column(heading, justify="right")
+        for point in (*self.preferences, *self.least):
+            solved = point.success
+            shown.add_row(
+                point.setting,
+                str(point.answered),
+                f"{100 * solved.mean:.1f} [{100 * solved.low:.1f}, {100 * solved.high:.1f}]" if point.answered else "-",
+                f"{100 * point.expected_success:.1f}",
+                f"{1000 * point.cost_usd:.4g}",
+                f"{1000 * point.expected_cost_usd:.4g}",
+                f"{point.latency_ms:.0f}",
+            )
+        return shown
+
+    def remark(self) -> str:
+        """A line that sums it up."""
+        below = [row for row, gap in self.above.items() if gap.mean < 0]
+        order = "rises" if self.monotone else "does not always rise"
+        where = f"below {', '.join(below)}" if below else f"at or above all {len(self.above)} baselines"
+        area = f"hypervolume {self.hypervolume:.3f} ({self.hypervolume_of_rows:.3f} of the other rows)"
+        return (
+            f"Preferences of {self.planner}: mean cost {order} with prefer, the curve is {where} at their cost, "
+            f"{area}, calibration error of forecasts {self.ece:.3f}."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "planner": self.planner,
+            "preferences": [point.to_dict() for point in self.preferences],
+            "min_success": [point.to_dict() for point in self.least],
+            "cost_is_monotone": self.monotone,
+            "hypervolume": number(self.hypervolume),
+            "hypervolume_of_rows": number(self.hypervolume_of_rows),
+            "above": {row: gap.to_dict() for row, gap in self.above.items()},
+            "ece": number(self.ece),
+            "reliability": [list(row) for row in self.reliability],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class _Swept:
+    """The plans at one setting, what was expected of each, and what came of it; NaN where none was made."""
+
+    row: SystemRow
+    success: Values
+    cost_usd: Values
+
+    def point(self) -> SweptPoint:
+        asked = np.isfinite(self.success)
+        solved = self.row.values("success")[asked]
+        return SweptPoint(
+            self.row.name,
+            int(asked.sum()),
+            proportion(solved),
+            mean(self.success[asked]),
+            mean(self.row.values("cost_usd")[asked]),
+            mean(self.cost_usd[asked]),
+            mean(self.row.values("latency_ms")[asked]),
+        )
+
+
+async def sweep_preferences(
+    planner: str,
+    plans: Sequence[Plan],
+    outlook: PoolOutlook,
+    runner: Runner,
+    rows: Sequence[SystemRow],
+    start: Callable[[str], Callable[[], None]],
+    *,
+    longest: int,
+) -> PreferenceSweep:
+    """Give a planner's plans the workers that each preference asks for, and run them.
+
+    A plan of which nobody knows how sure it is counts as right.
+
+    Args:
+        plans: one per task of the runner.
+        rows: to compare the curve with.
+        start: begins a row on the progress bar.
+        longest: most workers to ask for one step.
+    """
+    outlooks = await asyncio.to_thread(_outlooks, plans, outlook, runner.tasks)
+    swept = [
+        await _run(f"prefer {prefer:g}", prefer, 0.0, plans, outlooks, longest, runner, start) for prefer in PREFERENCES
+    ]
+    least = [
+        await _run(f"min_success {least:g}", 0.0, least, plans, outlooks, longest, runner, start) for least in LEAST
+    ]
+    runner.refuse_if_broken()
+    expected = np.concatenate([one.success for one in swept])
+    solved = np.concatenate([one.row.values("success") for one in swept])
+    swept_rows = [one.row for one in swept]
+    most_usd = max(mean(row.values("cost_usd")) for row in (*swept_rows, *rows))
+    return PreferenceSweep(
+        planner,
+        tuple(one.point() for one in swept),
+        tuple(one.point() for one in least),
+        _dominated(swept_rows, most_usd),
+        _dominated(rows, most_usd),
+        {row.name: _above(row, swept_rows) for row in rows},
+        expected_calibration_error(expected, solved),
+        tuple(tuple(bin_) for bin_ in reliability(expected, solved).tolist()),
+    )
+
+
+def _dominated(rows: Iterable[SystemRow], most_usd: float) -> float:
+    """The hypervolume of the rows' mean costs and successes, over costs up to `most_usd`."""
+    means = [(mean(row.values("cost_usd")), mean(row.values("success"))) for row in rows]
+    cost, success = np.array(means).reshape(-1, 2).T
+    return hypervolume(cost, success, most_usd) if most_usd > 0 else float(np.max(success, initial=0.0))
+
+
+def _outlooks(plans: Sequence[Plan], outlook: PoolOutlook, tasks: Sequence[Task]) -> list[PlanOutlook | None]:
+    return [outlook.of(plan, task.instruction) for plan, task in zip(plans, tasks, strict=True)]
+
+
+async def _run(
+    name: str,
+    prefer: float,
+    least: float,
+    plans: Sequence[Plan],
+    outlooks: Sequence[PlanOutlook | None],
+    longest: int,
+    runner: Runner,
+    start: Callable[[str], Callable[[], None]],
+) -> _Swept:
+    """Run the plans at a preference; those that do not reach a least success are not made."""
+    chosen, success, cost = [], np.full(len(plans), np.nan), np.full(len(plans), np.nan)
+    for place, (plan, outlook) in enumerate(zip(plans, outlooks, strict=True)):
+        made = plan
+        if outlook is not None:
+            pool = outlook.pool.estimate
+            options = outlook.options(pool.workers, longest, 0.0)
+            order = by_preference(options.success, options.price / max(pool.typical_usd, 1e-12), prefer)
+            best = next((int(one) for one in order if options.success[one] >= least), None)
+            if best is not None:
+                made = replace(plan, workflow=outlook.with_workers(options.workers[best]), decisions=None, logp=None)
+                success[place], cost[place] = options.success[best], options.spending[best, 0]
+        if least and not success[place] >= least:
+            made = replace(plan, workflow=None, error="no choice of workers is sure enough")
+        chosen.append(made)
+    return _Swept(await runner.run(name, chosen, start(name)), success, cost)
+
+
+def _above(row: SystemRow, swept: Sequence[SystemRow]) -> Interval:
+    """Success of the best preference at no more than a row's cost, minus the row's."""
+    most = mean(row.values("cost_usd")) * (1 + 1e-9)
+    solved = row.values("success")
+    cheap = [one for one in swept if mean(one.values("cost_usd")) <= most]
+    best = max((one.values("success") for one in cheap), key=mean, default=np.zeros_like(solved))
+    return paired_difference(best, solved)
