@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from orchestai.config.contract import Contract
 from orchestai.errors import UserError
-from orchestai.estimate.plan_options import PlanOptions
-from orchestai.estimate.preference import by_preference
 from orchestai.execution.forecast import Forecast, WholeForecast
 from orchestai.execution.trimming import ContractError, FittedPlan, Fitter
 from orchestai.planner.base import Plan
-from orchestai.planner.outlook import PlanOutlook, PoolOutlook
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
+
+if TYPE_CHECKING:  # of checkpoints alone; what reads estimates takes seconds to import
+    from orchestai.estimate.plan_options import PlanOptions
+    from orchestai.planner.outlook import PlanOutlook, PoolOutlook
 
 KEPT = "prefer: nobody knows what workers would achieve on this plan, whose own workers are asked"
 
@@ -112,6 +114,8 @@ class PlanContractor:
 
     def _ranked(self, options: PlanOptions, contract: Contract, outlook: PlanOutlook) -> Iterator[int]:
         """The options that are sure enough, best first; the cheapest is best where nothing is preferred."""
+        from orchestai.estimate.preference import by_preference
+
         pool = outlook.pool.estimate
         typical = pool.typical_usd + contract.hour_usd / 3600 * pool.typical_seconds
         sure = options.success >= (contract.min_success or 0.0)
