@@ -17,7 +17,7 @@ from orchestai.storage import digests
 
 STATE_KEY: Final = "worker_estimate"
 """Of a checkpoint."""
-FORMAT: Final = "orchestai.worker_estimate/2"
+FORMAT: Final = "orchestai.worker_estimate/1"
 """Says what it is; the number grows when older programs could not read it."""
 _REMEDY = "run prepare again"
 T = TypeVar("T")
@@ -87,8 +87,9 @@ def _packed(value: Any, tensors: dict[int, Tensor]) -> Any:
 
 
 def _unpacked(kind: type[T], state: Mapping[str, Any]) -> T:
+    """Parts that were added later have their defaults where the state is older."""
     hints = get_type_hints(kind)
-    return kind(**{name: _value(hints[name], state[name]) for name in hints})
+    return kind(**{name: _value(hints[name], state[name]) for name in hints if name in state})
 
 
 def _value(hint: Any, value: Any) -> Any:

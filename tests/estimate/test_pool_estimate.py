@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from orchestai.errors import UserError
 from orchestai.estimate.attempts import Queries
 from orchestai.estimate.calibration import expected_calibration_error
 from orchestai.estimate.pool_estimate import PoolEstimate, fit_pool_estimate
@@ -106,8 +107,17 @@ def test_an_estimate_is_the_same_after_it_was_stored(estimate, tmp_path):
     assert read_state(path) is None
 
 
+def test_a_state_from_before_a_part_was_added_is_read_and_one_that_lacks_another_is_refused(estimate):
+    state = to_state(estimate)
+    del state["kinds"]
+    assert of_state(state, "here").kinds == ()
+    del state["kernel"]
+    with pytest.raises(UserError, match="here: its estimate of the workers is damaged"):
+        of_state(state, "here")
+
+
 def test_a_state_of_another_version_is_refused_in_words(estimate):
-    with pytest.raises(Exception, match=r"here: its estimate of the workers is of format 'older'"):
+    with pytest.raises(UserError, match=r"here: its estimate of the workers is of format 'older'"):
         of_state({**to_state(estimate), "format": "older"}, "here")
 
 
