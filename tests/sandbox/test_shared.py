@@ -142,6 +142,19 @@ FORGED = {
         "def task_func(): return E()",
         "self.assertLess(abs(task_func() - 2.5), 1e-6)",
     ),
+    "a difference that is an object": (
+        "class E:\n    def __sub__(self, other): return E()\n    def __abs__(self): return 0.0\n"
+        "def task_func(): return E()",
+        "self.assertLess(abs(task_func() - 2.5), 1e-6)",
+    ),
+    "a comparison by a chain": (
+        "class E:\n    def eq(self, other): return [E()]\n    def all(self): return True\ndef task_func(): return E()",
+        "self.assertTrue(task_func().eq([1, 2])[0].all())",
+    ),
+    "a comparison by elements": (
+        "import numpy as np\nclass E:\n    def eq(self, other): return np.array([True])\ndef task_func(): return E()",
+        "self.assertTrue(task_func().eq([1, 2]).all())",
+    ),
     "a context that swallows failures": (
         "class E:\n    def __enter__(self): return 0\n    def __exit__(self, *error): return True\n"
         "def task_func(): return E()",
@@ -184,3 +197,24 @@ def test_a_forger_earns_nothing(sandbox, name):
     code, body = FORGED[name]
     report = sandbox.run(Program(code, case(body, "EXPECTED = 3"), isolation="shared"))
     assert (report.status, report.passed, report.total) == ("ok", 0, 1), report
+
+
+def test_nothing_that_is_expected_is_in_the_programs_process(sandbox):
+    """It searches its own memory, every page that it can read, for a text that only its tests hold."""
+    code = """
+import ctypes, re
+def task_func():
+    wanted, found, read = re.compile(b"EXPEC" + b"TED-[0-9]+"), set(), 0
+    for line in open("/proc/self/maps"):
+        first, last = (int(part, 16) for part in line.split()[0].split("-"))
+        if line.split()[1].startswith("r") and "[v" not in line:
+            page = ctypes.string_at(first, last - first)
+            read, found = read + len(page), found | set(wanted.findall(page))
+    return read > 5_000_000, [text.decode() for text in found]
+"""
+    tests = case("self.assertEqual(task_func(), (True, []))\nself.assertNotEqual(task_func, 'EXPECTED-7431')")
+    for isolation in ("split", "shared"):
+        report = sandbox.run(Program(code, tests, isolation=isolation))
+        assert report.success, report
+    report = sandbox.run(Program(code, tests, isolation="in_process"))
+    assert "EXPECTED-7431" in report.tests[0].message, "or else the search finds nothing anywhere"

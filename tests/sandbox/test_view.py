@@ -33,6 +33,8 @@ _SHORTEST = 30
 """Characters of a line that is looked for; shorter ones are found in other people's code."""
 _ENOUGH = 4
 """Different lines of one suite that a file may not hold; the standard library has single ones."""
+_FILES = {"mbpp": "mbpp/mbpp.jsonl.gz", "bigcodebench": "bigcodebench/BigCodeBench.jsonl.gz"}
+"""Of suites that do not ship with us, where somebody has put them beside the repository."""
 
 READER = """\
 import gzip, json, os, sys
@@ -103,7 +105,7 @@ def composition() -> list[Task]:
 
 @pytest.fixture(scope="module")
 def secrets(repository: Path, composition: list[Task]) -> dict[str, list[str]]:
-    """Lines of answers and tests of the suites that ship with us, and of what workers said in our recordings."""
+    """Lines of answers and tests of every suite of programs that is here, and of what workers said in recordings."""
 
     def of(tasks: Iterable[Task]) -> Iterator[str]:
         for task in tasks:
@@ -111,10 +113,18 @@ def secrets(repository: Path, composition: list[Task]) -> dict[str, list[str]]:
 
     recordings = (repository / "data" / "recordings").glob("*.jsonl.gz")
     said = "".join(gzip.decompress(path.read_bytes()).decode() for path in recordings)
+    files = {name: repository.parent / "shared" / "data" / file for name, file in _FILES.items()}
+    suites = {name: load_suite(name, str(file)) for name, file in files.items() if file.exists()}
     return {
         "humaneval": long_lines(of(load_suite("humaneval").split("test"))),
         "composition": long_lines(of(composition)),
         "recordings": long_lines([said.replace("\\n", "\n").replace('\\"', '"')]),
+        **{
+            name: [
+                line for line in long_lines(of(t for split in one.splits for t in one.split(split))) if len(line) > 60
+            ]
+            for name, one in suites.items()
+        },
     }
 
 

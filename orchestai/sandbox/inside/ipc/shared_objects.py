@@ -1,15 +1,16 @@
 """Objects of the candidate as the tests see them in `shared` isolation: more may be asked of them than in `split`.
 
 Methods and operators may be given arguments, and an object says of which library's class it is. Still no answer of the
-candidate decides by itself: what an argument could have told it (a yes or no, a number that a tolerance would accept)
-is refused, equality is that of what the objects hold, which is compared here, and no failure of the tests is swallowed.
+candidate decides by itself: a yes or no, or a number that a tolerance would accept, is refused of what was given an
+argument, and of what came of that; equality is that of what the objects hold, which is compared here; and no failure of
+the tests is swallowed.
 """
 
 from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
 from typing import Any
 
@@ -26,20 +27,15 @@ _BUILTIN = {
 }
 _READABLE = frozenset(
     (
-        *(
-            "__name__",
-            "__qualname__",
-            "__doc__",
-            "__module__",
-            "__dict__",
-            "__code__",
-            "__annotations__",
-            "__defaults__",
-        ),
-        *("__kwdefaults__", "__signature__", "__wrapped__", "__func__"),
+        *("__name__", "__qualname__", "__doc__", "__module__", "__dict__", "__code__", "__annotations__"),
+        *("__defaults__", "__kwdefaults__", "__signature__", "__wrapped__", "__func__"),
     )
 )
 _NEVER = frozenset(("builtins", "unittest", "__test__"))
+
+
+_FACTS = frozenset(("classes", "bases", "equality", "state"))
+"""Operations that only the tests' process itself asks for."""
 
 
 def _state(value: Any) -> list[Any]:
@@ -69,21 +65,60 @@ SHARED_OPERATIONS: dict[str, Callable[..., Any]] = {
 
 
 def _unguessed(value: Any) -> Any:
-    """An answer that says more than that it pleases: no yes or no, no number within the usual tolerances."""
-    if isinstance(value, (bool, type(NotImplemented))) or (isinstance(value, (int, float)) and -1 < value < 1):
+    """An answer to what was given an argument. It must say more than that it pleases, and so must what comes of it."""
+    if _pleases(value):
         raise NotPlainError(f"the program's own code says {value!r} of what it was given, which tests cannot trust")
+    for one in _inside(value):
+        if issubclass(type(one), SharedRemote):
+            object.__setattr__(one, "_ask", _Wary(object.__getattribute__(one, "_ask")))
     return value
 
 
-def _operator(name: str) -> Callable[..., Any]:
-    def method(self: Any, /, *args: Any) -> Any:
-        return _unguessed(self._ask("special", self, name, *args))
+def _pleases(value: Any) -> bool:
+    """Whether it is, or holds, a yes or no; or is a number within the usual tolerances."""
+    if isinstance(value, (int, float, complex)) and abs(value) < 1:
+        return True
+    return any(
+        isinstance(one, (bool, type(NotImplemented))) or any(dtype.kind == "b" for dtype in _dtypes(one))
+        for one in _inside(value)
+        if not issubclass(type(one), Remote)
+    )
 
-    return method
+
+def _dtypes(value: Any) -> Iterable[Any]:
+    """Of an array, or of a table's columns."""
+    dtype = getattr(value, "dtype", None)
+    return getattr(value, "dtypes", ()) if dtype is None else (dtype,)
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    """A value and what it holds."""
+    yield value
+    if type(value) in (list, tuple, set, frozenset):
+        for one in value:
+            yield from _inside(one)
+    elif type(value) is dict:
+        for one in value.values():
+            yield from _inside(one)
+
+
+class _Wary:
+    """Asks an object that came of what was given an argument."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask: Ask = ask._ask if isinstance(ask, _Wary) else ask
+
+    def __call__(self, operation: str, *args: Any, **kwargs: Any) -> Any:
+        value = self._ask(operation, *args, **kwargs)
+        return value if operation in _FACTS else _unguessed(value)
 
 
 def _question(name: str) -> Callable[..., Any]:
-    return lambda self: self._ask("special", self, name)
+    def method(self: Any, /, *args: Any) -> Any:
+        value = self._ask("special", self, name, *args)
+        return _unguessed(value) if args else value
+
+    return method
 
 
 class SharedRemote(Remote):
@@ -123,11 +158,11 @@ class SharedRemote(Remote):
     __enter__ = _question("__enter__")
     __abs__, __neg__, __float__, __int__ = map(_question, ("__abs__", "__neg__", "__float__", "__int__"))
     __index__, __round__, __complex__ = map(_question, ("__index__", "__round__", "__complex__"))
-    __setitem__, __delitem__ = map(_operator, ("__setitem__", "__delitem__"))
-    __add__, __sub__, __mul__, __truediv__ = map(_operator, ("__add__", "__sub__", "__mul__", "__truediv__"))
-    __radd__, __rsub__, __rmul__, __rtruediv__ = map(_operator, ("__radd__", "__rsub__", "__rmul__", "__rtruediv__"))
-    __matmul__, __floordiv__, __mod__, __pow__ = map(_operator, ("__matmul__", "__floordiv__", "__mod__", "__pow__"))
-    __and__, __or__, __xor__ = map(_operator, ("__and__", "__or__", "__xor__"))
+    __setitem__, __delitem__ = map(_question, ("__setitem__", "__delitem__"))
+    __add__, __sub__, __mul__, __truediv__ = map(_question, ("__add__", "__sub__", "__mul__", "__truediv__"))
+    __radd__, __rsub__, __rmul__, __rtruediv__ = map(_question, ("__radd__", "__rsub__", "__rmul__", "__rtruediv__"))
+    __matmul__, __floordiv__, __mod__, __pow__ = map(_question, ("__matmul__", "__floordiv__", "__mod__", "__pow__"))
+    __and__, __or__, __xor__ = map(_question, ("__and__", "__or__", "__xor__"))
 
 
 class SharedFunction(SharedRemote, RemoteFunction):
