@@ -3,6 +3,8 @@
     python benchmarks/tables.py DATA --tasks TASKS [--output runs/tables] [--new_workers]
         [--json docs/results/tables.json] [KEY=VALUE]...
 
+Beside the JSON stands an SVG of its name, which shows how often estimates come true.
+
 DATA holds `routerbench/routerbench.jsonl.gz` and `routellm_mmlu/mmlu.jsonl.gz`, and TASKS is MBPP's
 `sanitized-mbpp.json`, or its compressed copy. `orchestai evaluate --table` is run on both tables and on RouterBench's
 replies to MBPP, three splits each, and the reports are put together. What is finished in the output folder is kept:
@@ -17,6 +19,9 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
 
 from orchestai.storage import artifacts
 
@@ -50,12 +55,26 @@ def main() -> None:
             subprocess.run([*whole, *overrides], check=True)
         merged[NAMES[name]] = figures(json.loads(report.read_text()), name)
     artifacts.write_json(args.json, merged)
+    draw_reliability(args.json.with_suffix(".svg"), merged)
 
 
 def figures(report: dict[str, Any], name: str) -> dict[str, Any]:
     """What one report says of its table, with the facts beside the figures, but for the paths of its files."""
     own: dict[str, Any] = report[name] | report.get("replies", {})
     return own | {fact: report[fact] for fact in ("table", "new_worker", "versions") if fact in report}
+
+
+def draw_reliability(path: Path, merged: dict[str, Any]) -> None:
+    """Draw mean score over mean estimate of our estimate in bins of equal numbers of outcomes, a panel per table."""
+    matplotlib.rcParams["svg.hashsalt"] = "tables"
+    panels = {name: own["reliability"]["ours"] for name, own in merged.items() if "reliability" in own}
+    figure = Figure(figsize=(3 * len(panels), 3), layout="constrained")
+    for axes, (name, bins) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        estimated, scored, _ = zip(*bins, strict=True)
+        axes.plot([0, 1], [0, 1], color="#b0b0b0", linewidth=1)
+        axes.plot(estimated, scored, color="#c1272d", marker="o", markersize=3, linewidth=1)
+        axes.set(title=name, xlabel="estimated", ylabel="scored", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    figure.savefig(path, metadata={"Date": None})
 
 
 if __name__ == "__main__":
