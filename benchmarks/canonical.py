@@ -45,7 +45,9 @@ def main() -> None:
     parser.add_argument("--suite", required=True, choices=("humaneval", "mbpp", "bigcodebench"))
     parser.add_argument("--data", help="the suite's file, instead of its default source")
     parser.add_argument("--libraries", choices=sorted(LIBRARIES))
-    parser.add_argument("--isolation", choices=("split", "shared"), help="instead of what the suite wants")
+    parser.add_argument(
+        "--isolation", choices=("split", "shared", "in_process"), help="instead of what the suite wants"
+    )
     parser.add_argument("--tasks", nargs="+", metavar="ID", help="only these")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--wall_s", type=float, default=180.0)

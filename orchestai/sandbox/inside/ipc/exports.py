@@ -25,7 +25,8 @@ SPECIAL = frozenset(
     (
         *("__call__", "__len__", "__bool__", "__contains__", "__iter__", "__next__", "__reversed__", "__enter__"),
         *("__exit__", "__getitem__", "__setitem__", "__delitem__", "__int__", "__float__", "__index__", "__fspath__"),
-        *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__neg__", "__abs__"),
+        *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__"),
+        *("__pow__", "__rpow__", "__floordiv__", "__mod__", "__neg__", "__abs__", "__round__"),
         *("__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__str__", "__repr__"),
     )
 )

@@ -40,6 +40,8 @@ _REFUSED_OPCODES = frozenset(
         *(pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER),
     )
 )
+_PROGRAM = "__test__"
+"""Name of the program's module."""
 _OBJECT, _NAMED_TUPLE, _PATH, _EXCEPTION, _PACKED = "object", "namedtuple", "path", "exception", "packed"
 
 
@@ -129,6 +131,12 @@ class _Pickler(pickle.Pickler):
             content = tuple.__getitem__(value, slice(None))
             more = (self._number(value),) if _has_more(cls) else ()
             return rebuild, (_NAMED_TUPLE, cls.__name__, fields, content, *more)
+        if issubclass(cls, tuple) and cls.__module__ != _PROGRAM and getattr(value, "__dict__", None):
+            return rebuild, (
+                _OBJECT,
+                self._number(value),
+                _kind(value),
+            )  # as the containers of matplotlib, which hold more
         for base in _BASES:
             if issubclass(cls, base):
                 return rebuild, ("plain", _content(value, base))
