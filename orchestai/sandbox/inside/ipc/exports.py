@@ -18,7 +18,7 @@ from typing import Any
 
 from . import exceptions
 from .imports import from_tests, make_named_tuple, named_module
-from .objects import Remote
+from .stand_ins import Remote
 from .values import NotPlainError, decode, is_plain
 
 SPECIAL = frozenset(

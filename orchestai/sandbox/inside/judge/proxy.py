@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ..ipc import arrays, exceptions, randomness
-from ..ipc.objects import stand_in
+from ..ipc.stand_ins import RemoteFunction, stand_ins
 from ..ipc.values import NamesClassError, NotPlainError, decode, decode_primitive
 from ..ipc.wire import ChannelClosedError, receive_frame, send_frame
 from .guard import Guard
@@ -90,7 +90,7 @@ class Candidate:
         return self._taken(answer, (*args, *kwargs.values()))
 
     def _stand_in(self) -> Callable[[int, str], Any]:
-        return stand_in(self.ask)
+        return stand_ins(self.ask)
 
     def _pickled(self, request: dict[str, Any]) -> bytes:
         try:
@@ -134,7 +134,7 @@ class Candidate:
         return values
 
     def _entry_point(self, name: str, is_async: bool) -> Callable[..., Any]:
-        function = self._remote(0, "callable")
+        function = RemoteFunction(self.ask, 0)  # without asking of which class it is
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return self.ask("call", function, *args, **kwargs)

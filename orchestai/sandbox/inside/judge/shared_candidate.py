@@ -18,7 +18,6 @@ from typing import Any
 from ..ipc import exceptions, imports
 from ..ipc.imports import Imports
 from ..ipc.objects import Objects
-from ..ipc.shared_objects import SHARED_OPERATIONS
 from ..ipc.values import NotPlainError, encode
 from ..ipc.wire import receive_frame
 from ..ipc.world import ProgramWorld
@@ -36,7 +35,7 @@ class SharedHost(Host):
         super().__init__(module, channel, facts)
         self._imports = Imports(self._ask)
         self.objects = _SharedObjects(self._imports)
-        self._operations |= SHARED_OPERATIONS | {"imports": partial(_import, module)}
+        self._operations["imports"] = partial(_import, module)
         self._world = ProgramWorld(module)
         self._hears, self._speaks = _Turn(file), threading.Lock()
         threading._start_new_thread = _patiently(threading._start_new_thread)  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ipc.exports import Exports
-from ..ipc.shared_objects import shared_stand_in
+from ..ipc.stand_ins import stand_ins
 from ..ipc.wire import send_frame
 from ..ipc.world import TestsWorld
 from .guard import Guard
@@ -43,7 +43,7 @@ class SharedCandidate(Candidate):
         return super()._entry_point(name, is_async) if is_async else self._remote(0, "callable")
 
     def _stand_in(self) -> Any:
-        return shared_stand_in(self.ask, self._exports.__getitem__)
+        return stand_ins(self.ask, self._exports.__getitem__)
 
     def _pickled(self, request: dict[str, Any]) -> bytes:
         return self._exports.pickled(request | {"world": self._world.facts()})

@@ -1,13 +1,13 @@
-"""Objects of the candidate as the tests see them in `shared` isolation: more may be asked of them than in `split`.
+"""Objects of the candidate as the tests see them: their code says what they are, and never what they equal.
 
-Methods and operators may be given arguments, and an object says of which library's class it is. Still no answer of the
-candidate decides by itself: a yes or no, or a number that a tolerance would accept, is refused of what was given an
-argument, and of what came of that; equality is that of what the objects hold, which is compared here; and no failure of
-the tests is swallowed.
+No answer of the candidate decides by itself: a yes or no, or a number that a tolerance would accept, is refused of what
+was given an argument, and of what came of that; equality is that of what the objects hold, which is compared here; and
+no failure of the tests is swallowed.
 """
 
 from __future__ import annotations
 
+import builtins
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -15,8 +15,11 @@ from pathlib import PurePath
 from typing import Any
 
 from .arrays import is_array_class
-from .objects import Ask, Remote, RemoteFunction
+from .objects import at_home, state
 from .values import ALLOWED, NotPlainError
+
+Ask = Callable[..., Any]
+"""(operation, object, *arguments) -> the candidate's answer."""
 
 _BUILTIN = {
     cls.__name__: cls
@@ -38,38 +41,12 @@ _FACTS = frozenset(("classes", "bases", "equality", "state"))
 """Operations that only the tests' process itself asks for."""
 
 
-def _state(value: Any) -> list[Any]:
-    """What an object is and holds, as `copy` would take it."""
-    cls = type(value)
-    _, args, *more = value.__reduce_ex__(2)
-    args = [arg for arg in args if not isinstance(arg, type)]
-    return [
-        (cls.__module__, cls.__qualname__),
-        args,
-        *(list(part) if hasattr(part, "__next__") else part for part in more),
-    ]
-
-
-def _special(value: Any, name: str, *args: Any) -> Any:
-    if not hasattr(type(value), name):
-        raise TypeError(f"{type(value).__name__!r} object does not support {name}")
-    return getattr(value, name)(*args)
-
-
-SHARED_OPERATIONS: dict[str, Callable[..., Any]] = {
-    "special": _special,
-    "classes": lambda value: [(cls.__module__, cls.__qualname__) for cls in type(value).__mro__],
-    "bases": lambda cls: [(base.__module__, base.__qualname__) for base in cls.__mro__],
-    "state": _state,
-}
-
-
 def _unguessed(value: Any) -> Any:
     """An answer to what was given an argument. It must say more than that it pleases, and so must what comes of it."""
     if _pleases(value):
         raise NotPlainError(f"the program's own code says {value!r} of what it was given, which tests cannot trust")
     for one in _inside(value):
-        if issubclass(type(one), SharedRemote):
+        if issubclass(type(one), Remote):
             object.__setattr__(one, "_ask", _Wary(object.__getattribute__(one, "_ask")))
     return value
 
@@ -121,16 +98,65 @@ def _question(name: str) -> Callable[..., Any]:
     return method
 
 
-class SharedRemote(Remote):
-    """An object that stayed with the candidate."""
+class Remote:
+    """In the tests' process: an object that stayed with the candidate.
 
-    __slots__ = ()
+    Its attributes, items, texts and class are asked for. It equals itself, and another by what both hold, where its
+    class says how it compares. What its own code would decide by itself (`<`) raises NotPlainError.
+    """
+
+    __slots__ = ("_ask", "_number")
+
+    def __init__(self, ask: Ask, number: int) -> None:
+        object.__setattr__(self, "_ask", ask)
+        object.__setattr__(self, "_number", number)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name not in _READABLE:
             raise AttributeError(name)
         value = self._ask("get", self, name)
-        return SharedMethod(value) if issubclass(type(value), RemoteFunction) else value
+        return Method(value) if issubclass(type(value), RemoteFunction) else value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._ask("set", self, name, value)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._ask("item", self, key)
+
+    def __len__(self) -> int:
+        return int(self._ask("length", self))
+
+    def __bool__(self) -> bool:
+        return bool(self._ask("truth", self))
+
+    def __iter__(self) -> Iterator[Any]:
+        iterator = self._ask("iterate", self)
+        if not isinstance(iterator, Remote):
+            raise NotPlainError("an iterator that is none")
+        while True:
+            try:
+                value = self._ask("next", iterator)
+            except StopIteration:
+                return
+            yield value
+
+    def __next__(self) -> Any:
+        return self._ask("next", self)
+
+    def __contains__(self, wanted: Any) -> bool:
+        return any(value is wanted or value == wanted for value in self)
+
+    def __str__(self) -> str:
+        return builtins.str(self._ask("text", self))
+
+    def __repr__(self) -> str:
+        return builtins.str(self._ask("representation", self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return at_home, (self._number,)
+
+    def __hash__(self) -> int:
+        return hash(self._number)
 
     def __delattr__(self, name: str) -> None:
         self._ask("special", self, "__delattr__", name)
@@ -143,13 +169,11 @@ class SharedRemote(Remote):
             if issubclass(type(other), Remote):
                 return bool(self._ask("state", self) == self._ask("state", other))
             if self.__class__ is type(other):
-                return bool(self._ask("state", self) == _state(other))
+                return bool(self._ask("state", self) == state(other))
             raise NotPlainError("its class has an __eq__ of its own, which tests in another process cannot trust")
         if not issubclass(type(other), Remote):
             return False
         return bool(kind == "fields" and self._ask("equality", other) == (kind, content))
-
-    __hash__ = Remote.__hash__
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         """What the candidate answers is not heard: it could swallow a failed assertion."""
@@ -164,13 +188,24 @@ class SharedRemote(Remote):
     __matmul__, __floordiv__, __mod__, __pow__ = map(_question, ("__matmul__", "__floordiv__", "__mod__", "__pow__"))
     __and__, __or__, __xor__ = map(_question, ("__and__", "__or__", "__xor__"))
 
+    def _undecided(self, *_: Any) -> Any:
+        raise NotPlainError("only code of the candidate could decide this, which tests in another process cannot trust")
 
-class SharedFunction(SharedRemote, RemoteFunction):
+    __lt__ = __le__ = __gt__ = __ge__ = _undecided
+
+
+class RemoteFunction(Remote):
     """A function or a class of the candidate."""
 
     __slots__ = ()
 
     __doc__ = property(lambda self: self._ask("get", self, "__doc__"))  # type: ignore[assignment]
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        return self._ask("call", self, *args, **kwargs)
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        return isinstance(instance, Remote) and bool(self._ask("is_instance", instance, self))
 
     @property
     def __bases__(self) -> tuple[type, ...]:
@@ -178,7 +213,17 @@ class SharedFunction(SharedRemote, RemoteFunction):
         return () if cls is None else (cls,)
 
 
-class SharedMethod:
+class RemoteGenerator(Remote):
+    """A generator of the candidate; `isinstance` says so."""
+
+    __slots__ = ()
+    __class__ = property(lambda self: types.GeneratorType)  # type: ignore[assignment]
+
+
+_SPLIT: dict[str, type[Remote]] = {"callable": RemoteFunction, "generator": RemoteGenerator}
+
+
+class Method:
     """A method of an object of the candidate."""
 
     def __init__(self, function: RemoteFunction) -> None:
@@ -195,20 +240,23 @@ class SharedMethod:
         return self._function.__reduce__()
 
 
-def shared_stand_in(ask: Ask, own: Callable[[int], Any]) -> Callable[[int, str], Any]:
+def stand_ins(ask: Ask, own: Callable[[int], Any] | None = None) -> Callable[[int, str], Any]:
     """What stands for the object of a number, always the same for the same number.
 
     Args:
-        own: the thing of the tests that the program has a stand-in for; asked for by -1 - its number.
+        own: the thing of the tests that the program has a stand-in for, asked for by -1 - its number; None in `split`
+            isolation, where the program has no such, and its word is not taken for the class of an object.
     """
     known: dict[int, Remote] = {}
     kinds: dict[Any, type[Remote]] = {}
 
     def remote(number: int, kind: str) -> Any:
-        if number < 0:
+        if number < 0 and own is not None:
             return own(-1 - number)
-        if number not in known:
-            base = SharedFunction if kind == "callable" else SharedRemote
+        if number not in known and own is None:
+            known[number] = _SPLIT.get(kind, Remote)(ask, number)
+        elif number not in known:
+            base = RemoteFunction if kind == "callable" else Remote
             known[number] = base(ask, number)
             classes = ask("classes", known[number])
             facts = base, *(classes[0] if type(classes) is list and classes else ())
