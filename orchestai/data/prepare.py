@@ -12,6 +12,7 @@ from rich.table import Table
 
 from orchestai.config import Config, TasksConfig
 from orchestai.data.augment import augment
+from orchestai.data.exchange_phrases import exchange_phrases
 from orchestai.data.fit_estimate import fit_estimate
 from orchestai.data.hindsight import TargetsError, targets_of
 from orchestai.data.prepare_plans import read_plans
@@ -37,7 +38,7 @@ class PrepareReport:
         executions: lines read.
         tasks: different tasks among them.
         kept: tasks that gave an example.
-        augmented: further examples made from those.
+        augmented: further examples made from those, and from the mixture.
         mixture: examples that `phase1_supervised.mixture` adds.
         train, validation: examples by split.
         dropped: reason -> number of executions, and of tasks where the reason says so.
@@ -74,8 +75,9 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
 
     For each task the best execution is kept: the highest score, then the cheapest, then fastest; whether tasks that
     none solved are kept is for `phase1_supervised.keep` to say. Targets name the workers whose answers counted. At most
-    `train_data_size` tasks are written, and `synthetic_augmentations` further examples that vary them, all in the
-    training split, beside the plans of `mixture`. Nothing is taken of tasks that are kept for tests.
+    `train_data_size` tasks are written, and `synthetic_augmentations` further examples that vary them, beside the plans
+    of `mixture` and `mixture_augmentations` that vary these. All variations are in the training split. Nothing is taken
+    of tasks that are kept for tests.
 
     Raises:
         UserError: there is no log or no such mixture, nothing can be learned from, or the file cannot be written.
@@ -103,13 +105,15 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
         seed=config.training.phase1_supervised.seed,
     )
     beside = _mixture(config, dropped)
-    written = [*examples, *added, *beside]
+    settings = config.training.phase1_supervised
+    exchanged = exchange_phrases(beside, settings.mixture_augmentations, seed=settings.seed)
+    written = [*examples, *added, *beside, *exchanged]
     splits = Counter(example.split for example in written)
     report = PrepareReport(
         executions=len(contents.records),
         tasks=len({_task(record) for record in contents.records}),
         kept=len(examples),
-        augmented=len(added),
+        augmented=len(added) + len(exchanged),
         mixture=len(beside),
         train=splits["train"],
         validation=splits["validation"],
