@@ -19,10 +19,8 @@ from orchestai.data.training_file import TrainingExample
 _SHARE = 0.5
 """Of a plan's steps that get other words."""
 _TRIES = 4
-_STRUCTURAL = frozenset(
-    ("the", "a", "an", "how", "what", "which", "whether", "its", "their", "those")
-    + ("that", "each", "every", "all", "both", "only", "if", "one", "two", "no")
-)
+_DETERMINERS = {"the", "a", "an", "its", "their", "those", "that", "each", "every", "all", "both", "no", "one", "two"}
+_OPENINGS = _DETERMINERS | {"how", "what", "which", "whether", "only", "if"}
 _ENDINGS = ("ing", "ed")
 
 
@@ -100,4 +98,4 @@ def _varied(example: TrainingExample, phrases: dict[_Form, list[_Phrase]], rng: 
 def _form(phrase: _Phrase, place: int) -> _Form:
     word = phrase.words.split()[0].lower()
     ending = next((ending for ending in _ENDINGS if word.endswith(ending)), "")
-    return _Form(word if word in _STRUCTURAL else ending, first=place == 0)
+    return _Form(word if word in _OPENINGS else ending, first=place == 0)
