@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
@@ -104,14 +105,21 @@ class DistanceBias(nn.Module):
         slopes = torch.tensor([*(2.0**-h for h in range(heads - 1)), 0.0])
         bucket = torch.arange(self._BUCKETS).repeat(2)
         self.bias = nn.Embedding.from_pretrained(-bucket[:, None] * slopes / self._SCALE, freeze=False)
+        self.buckets: Tensor
+        self.register_buffer("buckets", self._buckets(), persistent=False)
 
     def forward(self, distance: Tensor) -> Tensor:
         """(...) int64 distances give (..., heads)."""
+        return self._SCALE * self.bias(self.buckets[distance.clamp(-self._FARTHEST, self._FARTHEST) + self._FARTHEST])
+
+    def _buckets(self) -> Tensor:
+        """Of the distances from -256 to 256; the negative ones have buckets of their own."""
+        distance = torch.arange(-self._FARTHEST, self._FARTHEST + 1)
         size = distance.abs()
         growth = (self._BUCKETS - self._EXACT) / math.log(self._FARTHEST / self._EXACT)
         wide = self._EXACT + (torch.log(size.clamp(min=1) / self._EXACT) * growth).long()
         bucket = torch.where(size < self._EXACT, size, wide.clamp(max=self._BUCKETS - 1))
-        return self._SCALE * self.bias(bucket + self._BUCKETS * (distance < 0))
+        return bucket + self._BUCKETS * (distance < 0)
 
 
 class SpanPool(nn.Module):
@@ -147,6 +155,7 @@ def _feed_forward(width: int) -> nn.Module:
     return nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
 
 
+@lru_cache(maxsize=64)
 def _angles(length: int, head_width: int, device: torch.device) -> tuple[Tensor, Tensor]:
     frequency = 10000.0 ** (-torch.arange(0, head_width, 2, device=device) / head_width)
     angle = (torch.arange(length, device=device)[:, None] * frequency).repeat(1, 2)
