@@ -47,7 +47,8 @@ class RunView:
             self._workflow = event.workflow
             steps = "1 step" if len(event.workflow) == 1 else f"{len(event.workflow)} steps"
             sure = "" if event.confidence is None else f", right with a chance of {event.confidence:.2f}"
-            expected = "" if event.forecast is None else f", probably {event.forecast.cost_usd:.3g}"
+            probable = None if event.forecast is None else event.forecast.cost_usd
+            expected = "" if probable is None else f", probably {probable:.3g}"
             plan = f"plan by {event.planner}: {steps}{sure}{expected}, at most {event.reserved_usd:.6g} USD"
             console.print("; ".join([plan, *event.changes]), highlight=False, markup=False, soft_wrap=True)
         elif isinstance(event, NodeStarted):
@@ -111,15 +112,18 @@ def chances(receipt: Receipt) -> list[str]:
     lines = ["nobody knows how probably the answer is right"]
     if before is not None and before.success is not None and after is not None:
         lines = [f"the answer is right with a chance of {after:.2f}; expected before: {before.success:.2f}"]
-    if before is not None:
-        lines[0] += f"; expected cost {before.cost_usd:.3g} USD, {before.seconds:.3g} s of work"
+    if before is not None and before.cost_usd is not None:
+        lines[0] += f"; expected cost {before.cost_usd:.3g} USD"
+    if before is not None and before.seconds is not None:
+        lines[0] += f"; expected {before.seconds:.3g} s of work"
     if single is None:
         return [*lines, "nobody knows what a single worker would have made of the whole"]
     success, usd = single.success, single.cost_usd
+    cost = "at a cost that nobody measured" if usd is None else f"{usd.mean:.3g} USD ({usd.low:.3g} to {usd.high:.3g})"
     return [
         *lines,
         f"{single.worker} asked for the whole: right with a chance of {success.mean:.2f} ({success.low:.2f} to "
-        f"{success.high:.2f}), {usd.mean:.3g} USD ({usd.low:.3g} to {usd.high:.3g})",
+        f"{success.high:.2f}), {cost}",
     ]
 
 

@@ -39,7 +39,7 @@ def table_attempts(table: OutcomeTable, prices: Values, visible: Values | None =
     row, worker = np.nonzero(known)
     score = table.score[known]
     passed = np.ones(len(row)) if visible is None else visible[known]
-    cost, seconds = np.nan_to_num(table.cost_usd[known]), np.nan_to_num(table.latency_s[known])
+    cost, seconds = table.cost_usd[known], table.latency_s[known]
     return StepAttempts(
         workers=table.workers,
         texts=table.texts,
@@ -55,5 +55,5 @@ def table_attempts(table: OutcomeTable, prices: Values, visible: Values | None =
         worker=worker,
         passed=passed,
         right=score * passed,
-        spending=np.stack([cost, seconds, np.nan_to_num(table.tokens[known])], axis=1),
+        spending=np.stack([cost, seconds, table.tokens[known]], axis=1),
     )

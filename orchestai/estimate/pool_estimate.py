@@ -38,12 +38,12 @@ class PoolEstimate:
         known: texts, types and embeddings of the subtasks that were attempted.
         tried, won: (subtasks, 2 * workers), see `StepAttempts.counts`.
         asked: (subtasks, workers) how often each was asked.
-        spent: (3, subtasks, workers) what that took in all.
+        spent: (3, subtasks, workers) what that took in all; what nobody measured counts as what is expected.
         before, after: corrections of a plan's probability, as it is before anybody is asked, and when it is known who
             answered.
         whole_usd: (workers, 2) US dollars that one of twenty requests for a whole task cost less than, and one more
-            than; NaN where nobody asked.
-        typical_usd, typical_seconds: what an execution took, the median.
+            than; NaN where nobody measured.
+        typical_usd, typical_seconds: what an execution took, the median of those that took something; 0 where none did.
         kinds: (subtasks,) or nothing: what sort of request each is, beside its type, for `success` and `spending`; of
             another request it is told by those that say nearly the same.
     """
@@ -71,6 +71,11 @@ class PoolEstimate:
     def attempts_at(self, task_type: str) -> Values:
         """(workers,) how often each was asked for a subtask of a type."""
         return np.asarray(self.asked[[one == task_type for one in self.known.task_types]].sum(axis=0))
+
+    @property
+    def measured(self) -> tuple[bool, ...]:
+        """Of US dollars, seconds and tokens, whether anything is known."""
+        return tuple(bool(np.isfinite(estimate.means).any()) for estimate in self.spending)
 
     def _steps(self, queries: Queries, tried: Values, won: Values) -> list[StepEstimate]:
         count = len(self.workers)
@@ -128,13 +133,14 @@ def fit_pool_estimate(
         score = won / tried
     cards = price_cards(attempts.prices)
     fitted = fit_success(Attempts(queries, score, np.vstack([cards, cards]), attempts.groups), seed=seed)
-    asked, spent = attempts.spent()
+    asked, means = attempts.spent()
     typical = np.where(attempts.prices > 0, attempts.prices, np.nan), *2 * [np.full(len(attempts.workers), np.nan)]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        spending = tuple(
-            replace(SpendingEstimate.fit(queries, total / asked, usual), traits=fitted.estimate.traits)
-            for total, usual in zip(spent, typical, strict=True)
-        )
+    spending = tuple(
+        replace(SpendingEstimate.fit(queries, mean, usual), traits=fitted.estimate.traits)
+        for mean, usual in zip(means, typical, strict=True)
+    )
+    usual = np.stack([np.nan_to_num(estimate.expected(queries)) for estimate in spending])
+    spent = asked * np.where(np.isfinite(means), means, usual)
     fold_of = np.random.default_rng(seed).integers(_FOLDS, size=len(attempts.succeeded)) if folds is None else folds
     parts = [attempts.counts(fold_of[attempts.execution] == fold) for fold in range(_FOLDS)]
     estimate = PoolEstimate(
@@ -150,8 +156,8 @@ def fit_pool_estimate(
         Calibration(),
         Calibration(),
         _whole_usd(attempts),
-        float(np.median(attempts.spent_usd)),
-        float(np.median(attempts.seconds)),
+        _typical(attempts.spent_usd),
+        _typical(attempts.seconds),
         tuple(kinds),
     )
     return _calibrated(estimate, attempts, parts, fold_of)
@@ -186,8 +192,16 @@ def _whole_usd(attempts: StepAttempts) -> Values:
     usd = np.full((len(attempts.workers), 2), np.nan)
     whole = np.array([task_type == WHOLE for task_type in attempts.task_types])[attempts.row]
     for worker in np.unique(attempts.worker[whole]):
-        usd[worker] = np.quantile(attempts.spending[whole & (attempts.worker == worker), 0], (0.05, 0.95))
+        own = attempts.spending[whole & (attempts.worker == worker), 0]
+        if np.isfinite(own).any():
+            usd[worker] = np.nanquantile(own, (0.05, 0.95))
     return usd
+
+
+def _typical(spent: Values) -> float:
+    """The median of what took something: half of a pool may be free."""
+    some = spent[spent > 0]
+    return float(np.median(some)) if some.size else 0.0
 
 
 def answering(attempts: StepAttempts) -> list[list[int | None]]:

@@ -26,11 +26,11 @@ class StepAttempts:
         prices: (workers,) US dollars of a typical request by the cards.
         planned: for each execution its steps.
         succeeded: (executions,) whether the answer had the full score.
-        spent_usd, seconds: (executions,) what each took, `seconds` on its critical path.
+        spent_usd, seconds: (executions,) what each took, `seconds` on its critical path; NaN where nobody measured.
         execution, row, worker: (attempts,) indices.
         passed: (attempts,) whether there was an answer that its subtask's own check did not refuse.
         right: (attempts,) how probably it was right; 0 where it did not pass, NaN where nothing is known.
-        spending: (attempts, 3) US dollars, seconds and tokens.
+        spending: (attempts, 3) US dollars, seconds and tokens; NaN where nobody measured.
     """
 
     workers: tuple[str, ...]
@@ -68,10 +68,15 @@ class StepAttempts:
         return tried, won
 
     def spent(self) -> tuple[Values, Values]:
-        """(subtasks, workers) how often each was asked, and (3, subtasks, workers) what that took in all."""
+        """(subtasks, workers) how often each was asked, and (3, subtasks, workers) what that took in the mean.
+
+        A mean is of what was measured, NaN where nothing was.
+        """
         shape = len(self.texts), len(self.workers)
-        asked, totals = np.zeros(shape), np.zeros((3, *shape))
-        np.add.at(asked, (self.row, self.worker), 1.0)
-        for total, values in zip(totals, self.spending.T, strict=True):
-            np.add.at(total, (self.row, self.worker), values)
-        return asked, totals
+        asked, totals, measured = np.zeros(shape), np.zeros((3, *shape)), np.zeros((3, *shape))
+        cells = self.row, self.worker
+        np.add.at(asked, cells, 1.0)
+        for total, count, values in zip(totals, measured, self.spending.T, strict=True):
+            np.add.at(total, cells, np.nan_to_num(values))
+            np.add.at(count, cells, np.isfinite(values))
+        return asked, np.divide(totals, measured, out=np.full_like(totals, np.nan), where=measured > 0)

@@ -22,13 +22,13 @@ class WholeForecast(_Part):
 
     Attributes:
         success: the probability that its answer is right; the interval is Wilson's, 95 %, by the number of attempts.
-        cost_usd: the interval holds nine of ten logged requests.
+        cost_usd: the interval holds nine of ten logged requests. None where no cost was measured.
         attempts: at whole tasks, from which this is known.
     """
 
     worker: str
     success: Likely
-    cost_usd: Likely
+    cost_usd: Likely | None
     attempts: int
 
 
@@ -38,10 +38,10 @@ class Forecast(_Part):
     Attributes:
         success: the probability that the answer is right: that of the plan itself, times that all of its steps are.
             None where nobody knows how sure the plan is.
-        cost_usd: expected, of all workers that will probably be asked.
-        seconds: expected, of all steps in a row.
+        cost_usd: expected, of all workers that will probably be asked. None where no cost was measured.
+        seconds: expected, of all steps in a row. None where no time was measured.
     """
 
     success: float | None
-    cost_usd: float
-    seconds: float
+    cost_usd: float | None
+    seconds: float | None

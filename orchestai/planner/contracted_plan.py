@@ -93,22 +93,28 @@ class PlanContractor:
             )
 
     def _chosen(self, task: Task, workflow: Workflow, contract: Contract, outlook: PlanOutlook) -> ContractedPlan:
+        """The best option that the contract's limits allow as it is; where they allow none, the best one trimmed."""
         allowed = self.fitter.allowed(contract)
         options = outlook.options(allowed, self.longest, contract.hour_usd)
         least, reached = contract.min_success or 0.0, 0.0
+        trimmed: ContractedPlan | None = None
         for place in self._ranked(options, contract, outlook):
             fitted = self.fitter.fit(task, outlook.with_workers(options.workers[place]), contract)
             forecast = outlook.forecast(fitted.workflow)
             success = None if forecast is None else forecast.success
             if contract.min_success is None or (success is not None and success >= least):
-                return ContractedPlan(fitted, outlook, forecast)
+                planned = ContractedPlan(fitted, outlook, forecast)
+                if not fitted.changes:
+                    return planned
+                trimmed = trimmed or planned
             reached = max(reached, success or 0.0)
+        if trimmed is not None:
+            return trimmed
         likeliest = float(options.success.max())
-        sure = outlook.confidence or 1.0
         beyond = "" if likeliest < least else " within the other limits of the contract"
         raise ContractError(
             f"min_success={least:g}: no choice of workers for this plan reaches it{beyond}; the likeliest is right "
-            f"with a chance of {reached if beyond else likeliest:.2f}, the plan itself with {sure:.2f}; "
+            f"with a chance of {reached if beyond else likeliest:.2f}, the plan itself with {outlook.confidence:.2f}; "
             "ask for less, or allow more workers or money"
         )
 

@@ -76,7 +76,12 @@ class PlanOutlook:
         spending = np.sum([spent for _, spent in asked], axis=0)
         right = self._calibrated(np.array([np.prod([right for right, _ in asked])]))
         success = None if self.confidence is None else self.confidence * float(right[0])
-        return Forecast(success=success, cost_usd=float(spending[0]), seconds=float(spending[1]))
+        priced, timed, _ = self.pool.estimate.measured
+        return Forecast(
+            success=success,
+            cost_usd=float(spending[0]) if priced else None,
+            seconds=float(spending[1]) if timed else None,
+        )
 
     def afterwards(self, execution: Execution) -> float | None:
         """The probability that the answer is right, now that it is known who answered and what the checks said."""
@@ -135,14 +140,16 @@ class PoolOutlook:
         best = max(known, key=lambda place: (expected[place][0], -expected[place][1][0]))
         right, spending = expected[best]
         success = float(self.estimate.before.apply(np.array([right]))[0])
-        low, high = self.estimate.whole_usd[best]
-        usd = float(spending[0])
         return WholeForecast(
             worker=self.estimate.workers[best],
             success=_wilson(success, attempts[best]),
-            cost_usd=Likely(mean=usd, low=min(usd, float(low)), high=max(usd, float(high))),
+            cost_usd=self._whole_usd(best, float(spending[0])),
             attempts=int(attempts[best]),
         )
+
+    def _whole_usd(self, worker: int, mean: float) -> Likely | None:
+        low, high = self.estimate.whole_usd[worker].tolist()
+        return None if np.isnan(low) else Likely(mean=mean, low=min(mean, low), high=max(mean, high))
 
     @cached_property
     def _known_types(self) -> frozenset[str]:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from orchestai.cli import app
 from orchestai.config import Config, load_config
 from orchestai.data.prepare_table import prepare_table
-from orchestai.data.table_estimate import table_attempts
+from orchestai.data.table_estimate import table_attempts, table_estimate
 from orchestai.data.tables import read_cards, read_outcome_table
 from orchestai.data.tables.long_form import parse_columns
 from orchestai.data.tables.outcome_file import write_outcomes
@@ -26,6 +26,7 @@ from orchestai.execution.runtime import open_runtime
 from orchestai.outcome import Scored, Unscorable
 from orchestai.planner.baselines.reference import WholePlanner
 from orchestai.planner.checkpoint import load_planner, open_checkpoint
+from orchestai.planner.outlook import PoolOutlook
 from orchestai.planner.routing import RoutingPlanner
 from orchestai.rewards.recorded_scores import scores_by_answer
 from orchestai.tasks.splits import open_splits
@@ -153,6 +154,35 @@ def test_a_missing_cell_is_no_attempt_and_a_check_splits_passing_from_being_righ
     tried, won = attempts.counts()
     np.testing.assert_array_equal(tried[1], [1, 1, 1, 0])
     np.testing.assert_array_equal(won[1], [1, 0, 1, 0])
+
+
+def half_measured(cost_usd: float | None) -> OutcomeTable:
+    """A worker of which every second cost is known, and no latency."""
+    costs = [cost_usd if row % 2 else None for row in range(60)]
+    outcomes = [
+        TableOutcome("", query(row), "cheap", float(row % 3 > 0), cost_usd=usd) for row, usd in enumerate(costs)
+    ]
+    return table_of("half", outcomes)
+
+
+def test_what_nobody_measured_is_not_free(tmp_path):
+    """As zeros, missing costs halved what a worker was expected to cost."""
+    estimate = table_estimate(half_measured(0.002), np.array([0.002]), tmp_path)
+    assert estimate is not None
+    assert estimate.typical_usd == pytest.approx(0.002)
+    for step in estimate.steps(estimate.known):
+        assert step.spending[0, 0] == pytest.approx(0.002, rel=0.05)
+    [text] = half_measured(None).texts[:1]
+    for usd, priced in ((0.002, True), (None, False)):
+        outlook = PoolOutlook(table_estimate(half_measured(usd), np.array([0.0]), tmp_path))
+        [plan] = WholePlanner("cheap").plan([Task(task_id="1", suite="half", instruct_prompt=text)])
+        forecast, whole = outlook.of(plan, text).forecast(plan.workflow), outlook.whole(text, ["cheap"])
+        assert (forecast.cost_usd is not None, whole.cost_usd is not None, forecast.seconds) == (priced, priced, None)
+
+
+def test_an_empty_cell_of_a_csv_file_is_no_reply(tmp_path):
+    (tmp_path / "t.csv").write_text("query,worker,score,reply\na b c,cheap,1,\nd e f,cheap,0,yes\n")
+    assert read_outcome_table([tmp_path / "t.csv"], "csv").replies == ((None,), ("yes",))
 
 
 def test_the_pool_that_is_configured_is_kept(tmp_path):

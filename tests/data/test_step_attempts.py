@@ -74,8 +74,8 @@ def test_counts_say_who_was_asked_who_passed_and_who_was_probably_right():
     assert tried == [0, 12, 12, 0, 12, 0]
     assert won[2] == 0
     assert won[4] / tried[4] < 0.1
-    asked, spent = attempts.spent()
-    assert spent[:, attempts.texts.index("sort"), 0].tolist() == [12.0, 48.0, 168.0]
+    asked, means = attempts.spent()
+    assert means[:, attempts.texts.index("sort"), 0].tolist() == [0.5, 2.0, 7.0]
     assert asked.sum() == len(attempts.row)
 
 

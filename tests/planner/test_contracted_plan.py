@@ -138,6 +138,19 @@ async def test_the_more_success_is_preferred_the_more_a_plan_costs(estimate):
     assert success == sorted(success)
 
 
+async def test_what_is_preferred_is_the_best_that_the_other_limits_allow():
+    """Trimming the best plan of all took the expensive worker from the step that alone needs it."""
+    rng = np.random.default_rng(0)
+    records = []
+    for _ in range(300):
+        first, second = rng.choice(["cheap", "dear"], 2).tolist()
+        right = first == "dear" and (second == "dear" or rng.random() < 2 / 3)
+        records.append(record([subtask(1, STEPS[0], first), subtask(2, STEPS[1], second)], bool(right)))
+    result = await answer(fit_estimate(records, settings()), Contract(prefer=1.0, max_cost_usd=0.12))
+    assert asked(result) == [("dear",), ("cheap",)]
+    assert result.receipt.forecast.success > 0.3
+
+
 async def test_min_success_takes_the_cheapest_choice_that_reaches_it_or_asks_nobody(estimate):
     result = await answer(estimate, Contract(min_success=0.5))
     assert sorted(asked(result)) == [("cheap",), ("dear",)]

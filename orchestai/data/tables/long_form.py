@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -11,6 +11,7 @@ from orchestai.data.tables.cell_values import measures, number, outcomes_of, tex
 from orchestai.data.tables.outcome_table import TableOutcome, UnusableOutcomeError
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
+from orchestai.tasks.records import Record
 from orchestai.tasks.table_files import read_table
 
 Columns: TypeAlias = Mapping[str, str]
@@ -43,7 +44,7 @@ def parse_columns(words: Iterable[str]) -> dict[str, str]:
 
 def read_csv(path: Path, columns: Columns) -> Iterator[TableOutcome | UnusableOutcomeError]:
     """Rows of a .csv or .tsv file, with gzip or without; of a folder, of all such files."""
-    return _read(files(path, "*.csv", "*.tsv"), columns)
+    return _read(files(path, "*.csv", "*.tsv"), columns, _filled)
 
 
 def read_parquet(path: Path, columns: Columns) -> Iterator[TableOutcome | UnusableOutcomeError]:
@@ -56,9 +57,20 @@ def read_jsonl(path: Path, columns: Columns) -> Iterator[TableOutcome | Unusable
     return _read(files(path, "*.jsonl"), columns)
 
 
-def _read(paths: Iterable[Path], columns: Columns) -> Iterator[TableOutcome | UnusableOutcomeError]:
+def _filled(row: Record) -> Record:
+    """The cells that hold something: CSV does not tell an empty text from none."""
+    return {name: value or None for name, value in row.items()}
+
+
+def _as_it_is(row: Record) -> Record:
+    return row
+
+
+def _read(
+    paths: Iterable[Path], columns: Columns, cells: Callable[[Record], Record] = _as_it_is
+) -> Iterator[TableOutcome | UnusableOutcomeError]:
     for path in paths:
-        rows = read_table(path, "outcome")
+        rows = [(where, cells(row)) for where, row in read_table(path, "outcome")]
         named = column_names({name for _, row in rows for name in row}, columns, str(path))
         yield from outcomes_of(outcome, ((where, row, named) for where, row in rows))
 
