@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -19,6 +20,26 @@ _PLATEAU = 0.03
 """An epoch that lowers the validation loss by a smaller share than this makes the learning rate fall to a third."""
 
 
+@dataclass(frozen=True)
+class Judgement:
+    """What makes one epoch better than another: plans that are right, and among equals the loss.
+
+    The loss alone rises again while plans still become better, as a planner grows too sure of its few mistakes.
+    """
+
+    exact_decomposition: float
+    val_loss: float
+
+    @classmethod
+    def of(cls, metrics: Mapping[str, float]) -> Judgement:
+        return cls(metrics["exact_decomposition"], metrics["val_loss"])
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """Greater is better."""
+        return self.exact_decomposition, -self.val_loss
+
+
 class Epochs(ABC):
     """Trains a planner on one set of plans and watches its loss on another.
 
@@ -31,7 +52,7 @@ class Epochs(ABC):
 
     Attributes:
         epoch: epochs finished.
-        best_loss: least validation loss so far.
+        best: what the best epoch so far was judged by.
         stale_epochs: epochs since then.
     """
 
@@ -46,7 +67,7 @@ class Epochs(ABC):
             else LambdaLR(self.optimizer, lambda batch: max(0.0, 1 - batch / batches))
         )
         self.epoch = 0
-        self.best_loss = math.inf
+        self.best = Judgement(exact_decomposition=-1.0, val_loss=math.inf)
         self.stale_epochs = 0
 
     @abstractmethod
@@ -63,7 +84,7 @@ class Epochs(ABC):
 
     @property
     def finished(self) -> bool:
-        """All epochs are done, or the validation loss has not fallen for `patience` epochs."""
+        """All epochs are done, or none of the last `patience` was the best so far."""
         return self.epoch >= self.settings.num_epochs or self.stale_epochs >= self.settings.patience
 
     def run_epoch(self, show: Callable[[float], None] = lambda share: None) -> dict[str, float]:
@@ -83,8 +104,10 @@ class Epochs(ABC):
         self.epoch += 1
         if isinstance(self.scheduler, ReduceLROnPlateau):
             self.scheduler.step(metrics["val_loss"])
-        self.stale_epochs = 0 if metrics["val_loss"] < self.best_loss else self.stale_epochs + 1
-        self.best_loss = min(self.best_loss, metrics["val_loss"])
+        judgement = Judgement.of(metrics)
+        better = judgement.rank > self.best.rank
+        self.stale_epochs = 0 if better else self.stale_epochs + 1
+        self.best = judgement if better else self.best
         return metrics
 
     def _learn(self, show: Callable[[float], None]) -> dict[str, float]:
@@ -113,7 +136,7 @@ class Epochs(ABC):
         """Everything but the planner's own weights; plain types and tensors."""
         return {
             "epoch": self.epoch,
-            "val_loss": self.best_loss,
+            **asdict(self.best),
             "stale_epochs": self.stale_epochs,
             "optimizer_state_dict": self.optimizer_state(),
             "scheduler_state_dict": self.scheduler.state_dict(),
@@ -122,7 +145,8 @@ class Epochs(ABC):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from `state_dict`; the planner's weights are the caller's affair."""
-        self.epoch, self.best_loss, self.stale_epochs = state["epoch"], state["val_loss"], state["stale_epochs"]
+        self.epoch, self.stale_epochs = state["epoch"], state["stale_epochs"]
+        self.best = Judgement(state.get("exact_decomposition", -1.0), state["val_loss"])
         self.load_optimizer_state(state["optimizer_state_dict"])
         self.scheduler.load_state_dict(state["scheduler_state_dict"])
         torch.set_rng_state(state["rng_states"]["cpu"])

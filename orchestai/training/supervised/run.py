@@ -23,7 +23,7 @@ from orchestai.storage import artifacts
 from orchestai.tasks.seen_tasks import SeenTasks
 from orchestai.tasks.splits import divide
 from orchestai.training.distributed import on_main
-from orchestai.training.supervised.epochs import Epochs
+from orchestai.training.supervised.epochs import Epochs, Judgement
 from orchestai.workers.pool import worker_cards
 
 BEST, LAST, METRICS = "phase1_best.pth", "phase1_last.pth", "phase1_metrics.jsonl"
@@ -88,7 +88,7 @@ class RunState:
 
 
 def run(setup: Setup, state: RunState) -> Summary:
-    """Train until the epochs are finished; keep the one with the least validation loss.
+    """Train until the epochs are finished; keep the one whose plans of held-out examples are right most often.
 
     Raises:
         UserError: there is nothing, or something else, to resume, the loss is no longer finite, or a file cannot be
@@ -117,7 +117,7 @@ def run(setup: Setup, state: RunState) -> Summary:
         shown = f"loss {metrics['train_loss']:.3f}  val {metrics['val_loss']:.3f}  exact {metrics['exact_plan']:.0%}"
         progress.update(line, completed=epochs.epoch, status=shown)
     accelerator.end_training()
-    best = min(history, key=lambda row: row["val_loss"])
+    best = max(history, key=lambda row: Judgement.of(row).rank)
     summary = Summary(int(best["epoch"]), best["val_loss"], best)
     progress.console.print(_said(setup, state, summary), highlight=False)
     return summary

@@ -51,7 +51,8 @@ def test_it_learns_to_plan_and_keeps_the_best_epoch(data, tmp_path):
     assert summary.metrics["edge_f1"] == summary.metrics["raw_validity"] == summary.metrics["decoded_validity"] == 1
     rows = metrics(tmp_path)
     assert [row["epoch"] for row in rows] == list(range(1, 31))
-    assert summary.val_loss == min(row["val_loss"] for row in rows)
+    most = max(row["exact_decomposition"] for row in rows)
+    assert summary.val_loss == min(row["val_loss"] for row in rows if row["exact_decomposition"] == most)
     heads = ("start", "end", "type", "worker", "fallback", "stop")
     assert {f"val_{head}_loss" for head in heads} | {f"{head}_accuracy" for head in heads} <= rows[0].keys()
 
