@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from orchestai import __version__
 from orchestai.admission import Admission, TooLateError
@@ -18,6 +18,7 @@ from orchestai.background_loop import BackgroundLoop
 from orchestai.config import Config, Contract, load_config
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.clock import Clock
+from orchestai.execution.deadline import DeadlineError, require_whole
 from orchestai.execution.events import AnswerReady, ExecutionEvent, PlanReady
 from orchestai.execution.ledger import InsufficientFundsError, Ledger, Reservation, pico, usd, whole
 from orchestai.execution.log import ExecutionLog
@@ -28,18 +29,16 @@ from orchestai.execution.run_budget import RunBudget
 from orchestai.execution.running_workflow import Terms
 from orchestai.execution.runtime import Runtime, open_runtime
 from orchestai.execution.trimming import ContractError, FittedPlan, Fitter
-from orchestai.names import as_utf8
 from orchestai.planner.base import Plan
 from orchestai.planner.contracted_plan import ContractedPlan, PlanContractor
 from orchestai.planner.planning_queue import PlanningQueue, QueuedTask
 from orchestai.planner.serving import import_planner, open_planner
 from orchestai.storage import artifacts
-from orchestai.tasks.suites import asks_for_programs
-from orchestai.tasks.task import EXACT, UNIT_TESTS, Task
+from orchestai.tasks.asked_task import AnswerKind, asked_task
+from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
 
 Event: TypeAlias = PlanReady | ExecutionEvent | AnswerReady
-AnswerKind: TypeAlias = Literal["program", "text"]
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 _REPLAY = "orchestai run --replay"
@@ -47,10 +46,6 @@ _REPLAY = "orchestai run --replay"
 
 def _ignore(event: Event) -> None:
     """Listen to nothing."""
-
-
-class DeadlineError(ContractError):
-    """The deadline came before there was an answer, or before it was whole where `on_deadline` is `error`."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +133,7 @@ class Orchestrator:
             InfrastructureError: the planner's model cannot be had.
         """
         contract = contract or self.config.contract
-        task = self._task(instruction, answer)
+        task = asked_task(instruction, answer, self.config.tasks)
         with self._reserve_planning(task, contract) as reservation:
             plan, contracted = await self._plan_in_time(task, contract, Clock(contract.deadline_s), reservation)
         return self._planned(plan, contracted)
@@ -169,7 +164,7 @@ class Orchestrator:
         if not isinstance(contract, Contract):
             raise TypeError(f"the contract is a Contract, not {type(contract).__name__}")
         clock = Clock(contract.deadline_s)
-        task = self._task(instruction, answer)
+        task = asked_task(instruction, answer, self.config.tasks)
         try:
             await self._in_work.enter(clock.deadline)
         except TooLateError:
@@ -278,18 +273,6 @@ class Orchestrator:
         fitter = Fitter(pool.names, pool, self.config.execution.assembler, self.config.workers.cascade)
         return PlanContractor(fitter, self._planning.planner.outlook, 1 + self.config.planner.max_fallbacks)
 
-    def _task(self, instruction: str, answer: AnswerKind | None) -> Task:
-        if not isinstance(instruction, str):
-            raise TypeError(f"the instruction is a text, not {type(instruction).__name__}")
-        if not instruction.strip():
-            raise UserError("the instruction is empty; say what is to be done")
-        if answer not in (None, "program", "text"):
-            raise UserError(f"answer={answer!r}: it is either program or text")
-        instruction = as_utf8(instruction)
-        program = asks_for_programs(self.config.tasks) if answer is None else answer == "program"
-        scorer = UNIT_TESTS if program else EXACT
-        return Task(task_id=uuid.uuid4().hex[:12], suite="run", instruct_prompt=instruction, scorer=scorer)
-
     def _planned(self, plan: Plan, contracted: ContractedPlan) -> PlanReady:
         fitted = contracted.fitted
         return PlanReady(
@@ -344,7 +327,7 @@ class Orchestrator:
             begun = begun.model_copy(update={"success": contracted.outlook.afterwards(execution)})
         receipt = begun.ended(execution, budget, clock.milliseconds())
         await self._append(ExecutionRecord.from_run(execution, task, receipt, runtime.pool.names))
-        _require_whole(execution, contract)
+        require_whole(execution, contract)
         listen(AnswerReady(answer=execution.answer, receipt=receipt))
         return RunResult(execution.answer, execution.workflow, receipt, execution)
 
@@ -409,12 +392,3 @@ class Orchestrator:
             await asyncio.shield(asyncio.to_thread(self._log.append, record))
         except UserError as error:
             logger.error("this run is in no log, though it was paid for: %s", error)
-
-
-def _require_whole(execution: Execution, contract: Contract) -> None:
-    if execution.partial and contract.on_deadline == "error":
-        done = sum(result.status == "done" for result in execution.results)
-        raise DeadlineError(
-            f"deadline_s={contract.deadline_s:g}: {done} of {len(execution.workflow)} steps were done; "
-            "allow more time, or take what there is with on_deadline=partial"
-        )

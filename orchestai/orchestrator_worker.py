@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from orchestai.config import Contract, NestedConfig, WorkerConfig, load_config
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.orchestrator import AnswerKind, Orchestrator, RunResult
+from orchestai.orchestrator import Orchestrator, RunResult
+from orchestai.tasks.asked_task import AnswerKind
 from orchestai.workers.base import Answer, Request, Signature, Usage, Worker, WorkerCard, WorkerError, WorstCase
 from orchestai.workers.kinds.worker_kind import BuildContext
 from orchestai.workers.prompting.prompts import Chat

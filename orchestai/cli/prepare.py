@@ -122,6 +122,9 @@ def prepare_table(
         report = run_preparation(outcomes, loaded, output, tasks, visible)
     console.print(report.table())
     if report.config is not None:
-        say(f"written: {report.config}, with a pool of recorded workers: train-phase1 --config {report.config}")
+        replays = "" if report.replies else ", which plan and answer nothing, since the table has no replies"
+        say(
+            f"written: {report.config}, with a pool of recorded workers{replays}: train-phase1 --config {report.config}"
+        )
     facts = {"paths": [str(path) for path in table], "reader": reader}
     artifacts.save_run_info(output.parent, loaded, command="prepare-table", **facts)

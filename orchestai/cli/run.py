@@ -25,7 +25,8 @@ from orchestai.errors import UserError
 
 if TYPE_CHECKING:
     from orchestai.config import Config
-    from orchestai.orchestrator import AnswerKind, Orchestrator, RunResult
+    from orchestai.orchestrator import Orchestrator, RunResult
+    from orchestai.tasks.asked_task import AnswerKind
 
 PARTIAL = 3
 """Exit code where the deadline came before the answer was whole; 1: there is none."""

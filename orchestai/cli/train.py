@@ -16,6 +16,7 @@ from orchestai.cli.options import (
     flag,
     override,
     run_async,
+    say,
 )
 from orchestai.errors import UserError
 
@@ -34,11 +35,14 @@ def train_phase1(
 ) -> None:
     """Phase 1: learn decomposition and worker selection from training data."""
     from orchestai.config import load_config
+    from orchestai.training.supervised.run import BEST
     from orchestai.training.supervised.train import train
 
     section = "training.phase1_supervised"
     flags = [*override(f"{section}.num_epochs", epochs), *override(f"{section}.batch_size", batch_size)]
-    train(load_config(config, [*(overrides or []), *flags]), data=data, output_dir=output_dir, resume=resume)
+    loaded = load_config(config, [*(overrides or []), *flags])
+    if train(loaded, data=data, output_dir=output_dir, resume=resume) is None:
+        say(f"{output_dir / BEST}: asks whole tasks of whom the estimate beside {data} speaks best; it has no epochs")
 
 
 def train_phase2(

@@ -212,8 +212,10 @@ def test_the_command_writes_what_train_phase1_reads(tmp_path, monkeypatch):
     words = ["prepare", "--from-table", "t.jsonl.gz", "--reader", "jsonl", "--output", "out/data.json"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
+    assert "no replies" not in " ".join(result.output.split())
     result = CliRunner().invoke(app, ["train-phase1", "--config", "out/data.yaml", "--data", "out/data.json"])
     assert result.exit_code == 0, result.output
+    assert "phase1_best.pth: asks whole tasks" in result.output
     assert Path("checkpoints/phase1_best.pth").exists()
 
 
