@@ -123,8 +123,7 @@ def prepare_table(
     console.print(report.table())
     if report.config is not None:
         replays = "" if report.replies else ", which plan and answer nothing, since the table has no replies"
-        say(
-            f"written: {report.config}, with a pool of recorded workers{replays}: train-phase1 --config {report.config}"
-        )
+        say(f"written: {report.config}, with a pool of recorded workers{replays}")
+        say(f"next: orchestai train-phase1 --config {report.config} --data {output}")
     facts = {"paths": [str(path) for path in table], "reader": reader}
     artifacts.save_run_info(output.parent, loaded, command="prepare-table", **facts)

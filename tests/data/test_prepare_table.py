@@ -213,6 +213,7 @@ def test_the_command_writes_what_train_phase1_reads(tmp_path, monkeypatch):
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert "no replies" not in " ".join(result.output.split())
+    assert "train-phase1 --config out/data.yaml --data out/data.json" in result.output
     result = CliRunner().invoke(app, ["train-phase1", "--config", "out/data.yaml", "--data", "out/data.json"])
     assert result.exit_code == 0, result.output
     assert "phase1_best.pth: asks whole tasks" in result.output
