@@ -1,17 +1,18 @@
 """Whether verdicts stay right, and none is lost, while somebody kills processes of the sandbox at random.
 
-    python benchmarks/kill_storm.py [--programs 20000] [--every_s 1.0] [--workers 2] [--json FILE]
+    python benchmarks/kill_storm.py [--programs 20000] [--kills 0] [--every_s 1.0] [--workers 2] [--json FILE]
 
 Programs that add two numbers, rightly, wrongly, or not at all, are judged in `split` and `shared` isolation, while of
 all processes of the sandbox (servers, slots, tests, candidates, and what holds them) one at random gets SIGKILL each
-`--every_s` seconds. A verdict is wrong that credits other tests than the program deserves; it is lost where there is
-none.
-Afterwards no process and no folder may be left. The exit code is 1 where any of that is so.
+`--every_s` seconds, until `--programs` are judged and `--kills` processes are killed. A verdict is wrong that credits
+other tests than the program deserves; it is lost where there is none. Afterwards no process and no folder may be left.
+The exit code is 1 where any of that is so.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import random
 import signal
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress
 
 from orchestai.outcome import Unscorable
 from orchestai.sandbox import Limits, Program, Sandbox
@@ -53,12 +54,13 @@ console = Console(stderr=True)
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=int, default=20_000)
+    parser.add_argument("--kills", type=int, default=0, help="go on with programs until so many processes are killed")
     parser.add_argument("--every_s", type=float, default=1.0, help="seconds between kills")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
-    figures = storm(args.programs, args.every_s, args.workers, random.Random(args.seed))
+    figures = storm(args.programs, args.kills, args.every_s, args.workers, random.Random(args.seed))
     for name, value in figures.items():
         print(f"{name}: {value}")
     if args.json is not None:
@@ -66,18 +68,26 @@ def main() -> int:
     return int(any(figures[name] for name in ("wrong", "lost", "processes_left", "folders_left")))
 
 
-def storm(programs: int, every_s: float, workers: int, chance: random.Random) -> dict[str, Any]:
-    """Judge so many programs while processes are killed; what came of it."""
+def storm(programs: int, kills: int, every_s: float, workers: int, chance: random.Random) -> dict[str, Any]:
+    """Judge at least so many programs while at least so many processes are killed; what came of it."""
     folders, before = _folders(), set(processes.descendants(os.getpid()))
     over, started = threading.Event(), time.monotonic()
-    kills: list[float] = []
+    killed = 0
 
     def kill() -> None:
+        nonlocal killed
         while not over.wait(every_s):
             if victims := [pid for pid in processes.descendants(os.getpid()) if pid not in before]:
                 with suppress(ProcessLookupError):
                     os.kill(chance.choice(victims), signal.SIGKILL)
-                    kills.append(time.monotonic())
+                    killed += 1
+
+    def items() -> Iterator[tuple[str, int, str]]:
+        for number in itertools.count():
+            if number >= programs and killed >= kills:
+                return
+            code, deserved = list(PROGRAMS.items())[number % len(PROGRAMS)]
+            yield f"{code}\n# {number}", deserved, "shared" if number % 5 == 4 else "split"
 
     def judge(item: tuple[str, int, str]) -> str:
         code, deserved, isolation = item
@@ -90,29 +100,27 @@ def storm(programs: int, every_s: float, workers: int, chance: random.Random) ->
         killer = threading.Thread(target=kill)
         killer.start()
         try:
-            with ThreadPoolExecutor(workers) as pool:
-                results = list(track(pool.map(judge, _items(programs)), "storm", programs, console=console))
+            taken = items()
+            with ThreadPoolExecutor(workers) as pool, Progress(console=console) as progress:
+                bar = progress.add_task("storm", total=programs)
+                results: list[str] = []
+                while chunk := list(itertools.islice(taken, 8 * workers)):
+                    results += pool.map(judge, chunk)
+                    progress.update(bar, completed=len(results))
         finally:
             over.set()
             killer.join()
     faults = [result for result in results if result]
     return {
-        "programs": programs,
+        "programs": len(results),
         "seconds": round(time.monotonic() - started, 1),
-        "killed": len(kills),
+        "killed": killed,
         "wrong": sum(fault.startswith("wrong") for fault in faults),
         "lost": sum(fault.startswith("lost") for fault in faults),
         "processes_left": len(set(processes.descendants(os.getpid())) - before),
         "folders_left": len(_folders() - folders),
         "examples": faults[:5],
     }
-
-
-def _items(programs: int) -> Iterator[tuple[str, int, str]]:
-    codes = list(PROGRAMS.items())
-    for number in range(programs):
-        code, deserved = codes[number % len(codes)]
-        yield f"{code}\n# {number}", deserved, "shared" if number % 5 == 4 else "split"
 
 
 def _folders() -> set[Path]:
