@@ -26,9 +26,9 @@ from rich.table import Table
 from benchmarks.contract_workers import PRICE_USD, WORKERS, over
 from orchestai import Contract, Orchestrator, Workflow
 from orchestai.config import Config
-from orchestai.execution.deadline import DeadlineError
-from orchestai.execution.ledger import Ledger
-from orchestai.execution.trimming import ContractError
+from orchestai.execution.contract.deadline import DeadlineError
+from orchestai.execution.contract.ledger import Ledger
+from orchestai.execution.contract.trimming import ContractError
 from orchestai.planner.base import Plan
 from orchestai.planner.planning_queue import PlanningQueue
 from orchestai.planner.serving import ServedPlanner

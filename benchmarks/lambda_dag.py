@@ -21,7 +21,7 @@ from rich.table import Table
 
 from orchestai.config import Config, Phase1Config, load_config
 from orchestai.data.indexed_plan import IndexedPlan, Vocabulary
-from orchestai.planner.slots.encoder import TextEncoder
+from orchestai.planner.slots.encoders.encoder import TextEncoder
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import artifacts
 from orchestai.tasks import load_suite

@@ -33,8 +33,8 @@ from orchestai.evaluation.plans.evaluate import evaluate_plans
 from orchestai.evaluation.plans.metrics import SAME_STEP
 from orchestai.evaluation.plans.plans_evaluation import PlansEvaluation
 from orchestai.planner.checkpoint import load_planner
-from orchestai.planner.slots.encoder import MINILM, open_encoder
-from orchestai.planner.slots.sentences import sentence_embedder
+from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
+from orchestai.planner.slots.encoders.sentences import sentence_embedder
 from orchestai.storage import artifacts
 from orchestai.training.supervised.run import LAST
 from orchestai.training.supervised.train import train

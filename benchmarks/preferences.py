@@ -35,7 +35,7 @@ from orchestai.planner.baselines.assignment import FixedAssignment
 from orchestai.planner.baselines.reference import ReferencePlanner
 from orchestai.planner.checkpoint import load_planner, seen_by
 from orchestai.planner.outlook import open_outlook
-from orchestai.planner.slots.encoder import open_encoder
+from orchestai.planner.slots.encoders.encoder import open_encoder
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import open_splits
 

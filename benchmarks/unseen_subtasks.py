@@ -19,8 +19,8 @@ from orchestai.errors import UserError
 from orchestai.estimate.attempts import Queries
 from orchestai.estimate.calibration import expected_calibration_error, reliability
 from orchestai.execution.log import read_log
-from orchestai.planner.slots.encoder import MINILM, open_encoder
-from orchestai.planner.slots.sentences import MAX_SENTENCE_TOKENS, sentence_embedder
+from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
+from orchestai.planner.slots.encoders.sentences import MAX_SENTENCE_TOKENS, sentence_embedder
 from orchestai.workers.pool import worker_cards
 
 

@@ -17,18 +17,18 @@ from orchestai.admission import Admission, TooLateError
 from orchestai.background_loop import BackgroundLoop
 from orchestai.config import Config, Contract, load_config
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.execution.clock import Clock
-from orchestai.execution.deadline import DeadlineError, require_whole
+from orchestai.execution.contract.clock import Clock
+from orchestai.execution.contract.deadline import DeadlineError, require_whole
+from orchestai.execution.contract.ledger import InsufficientFundsError, Ledger, Reservation, pico, usd, whole
+from orchestai.execution.contract.receipt import Receipt
+from orchestai.execution.contract.run_budget import RunBudget
+from orchestai.execution.contract.trimming import ContractError, FittedPlan, Fitter
 from orchestai.execution.events import AnswerReady, ExecutionEvent, PlanReady
-from orchestai.execution.ledger import InsufficientFundsError, Ledger, Reservation, pico, usd, whole
 from orchestai.execution.log import ExecutionLog
-from orchestai.execution.receipt import Receipt
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import Execution
-from orchestai.execution.run_budget import RunBudget
 from orchestai.execution.running_workflow import Terms
 from orchestai.execution.runtime import Runtime, open_runtime
-from orchestai.execution.trimming import ContractError, FittedPlan, Fitter
 from orchestai.planner.base import Plan
 from orchestai.planner.contracted_plan import ContractedPlan, PlanContractor
 from orchestai.planner.planning_queue import PlanningQueue, QueuedTask

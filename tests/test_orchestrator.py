@@ -16,12 +16,12 @@ from orchestai import Contract, Orchestrator
 from orchestai.admission import Admission
 from orchestai.config import Config
 from orchestai.errors import UserError
-from orchestai.execution.deadline import DeadlineError
+from orchestai.execution.contract.deadline import DeadlineError
+from orchestai.execution.contract.ledger import Ledger
+from orchestai.execution.contract.trimming import ContractError, InfeasibleContractError
 from orchestai.execution.events import AnswerReady, NodeDone, PlanReady, WorkerAsked
-from orchestai.execution.ledger import Ledger
 from orchestai.execution.log import read_log
 from orchestai.execution.replay_run import find_run, replay
-from orchestai.execution.trimming import ContractError, InfeasibleContractError
 from orchestai.orchestrator import Event, RunResult
 from orchestai.planner.base import Plan
 from orchestai.planner.baselines.reference import WholePlanner

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orchestai.evaluation.systems.evaluate import Evaluation
     from orchestai.execution.judging import JudgingExecutor
     from orchestai.planner.base import Planner
-    from orchestai.planner.slots.encoder import TextEncoder
+    from orchestai.planner.slots.encoders.encoder import TextEncoder
 
 
 def evaluate(
@@ -118,7 +118,7 @@ async def run_evaluate(
 
 def _encoder(settings: PlannerConfig, planners: Mapping[str, Planner]) -> TextEncoder:
     """Of a planner that has one, else the configured one."""
-    from orchestai.planner.slots.encoder import open_encoder
+    from orchestai.planner.slots.encoders.encoder import open_encoder
     from orchestai.planner.slots.model import PlannerModel
 
     own = (planner.encoder for planner in planners.values() if isinstance(planner, PlannerModel))

@@ -36,8 +36,8 @@ def evaluate_plans(
     from orchestai.evaluation.plans.scored_plans import NamedPlans, choose_plans
     from orchestai.planner.checkpoint import load_planner, seen_by
     from orchestai.planner.checkpoint_files import is_checkpoint
-    from orchestai.planner.slots.encoder import MINILM, open_encoder
-    from orchestai.planner.slots.sentences import sentence_embedder
+    from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
+    from orchestai.planner.slots.encoders.sentences import sentence_embedder
     from orchestai.storage import artifacts
 
     loaded = load_config(config, overrides or [])

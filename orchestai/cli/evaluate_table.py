@@ -44,7 +44,7 @@ def evaluate_table(
     from orchestai.evaluation.tables.table_evaluation import evaluate_table as run_evaluation
     from orchestai.evaluation.tables.table_report import to_dict, to_table
     from orchestai.evaluation.tables.worker_estimate import OURS, estimate
-    from orchestai.planner.slots.query_features import query_features
+    from orchestai.planner.slots.encoders.query_features import query_features
     from orchestai.storage import artifacts
 
     if not run_replies and (cascade or cascade_budget is not None):

@@ -13,8 +13,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from orchestai.cli.options import console
+from orchestai.execution.contract.receipt import AskedWorker, NodeReceipt, Receipt
 from orchestai.execution.events import AnswerChecked, NodeDone, NodeStarted, PlanReady, WorkerAsked
-from orchestai.execution.receipt import AskedWorker, NodeReceipt, Receipt
 from orchestai.execution.result import Attempt
 from orchestai.orchestrator import Event, RunResult
 from orchestai.workflow import Workflow

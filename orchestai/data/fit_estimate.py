@@ -8,8 +8,8 @@ from orchestai.config import Config
 from orchestai.data.step_attempts import step_attempts
 from orchestai.estimate.pool_estimate import FEWEST, PoolEstimate, fit_pool_estimate
 from orchestai.execution.record import ExecutionRecord
-from orchestai.planner.slots.encoder import MINILM, open_encoder
-from orchestai.planner.slots.sentences import MAX_SENTENCE_TOKENS, sentence_embedder
+from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
+from orchestai.planner.slots.encoders.sentences import MAX_SENTENCE_TOKENS, sentence_embedder
 from orchestai.workers.pool import worker_cards
 
 

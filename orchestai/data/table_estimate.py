@@ -11,7 +11,7 @@ from orchestai.data.tables.outcome_table import OutcomeTable, Values
 from orchestai.estimate.pool_estimate import PoolEstimate, fit_pool_estimate
 from orchestai.estimate.step_attempts import WHOLE, StepAttempts
 from orchestai.estimate.success import group_folds
-from orchestai.planner.slots.query_features import query_features
+from orchestai.planner.slots.encoders.query_features import query_features
 
 
 def table_estimate(

@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
-from orchestai.execution.forecast import Forecast
-from orchestai.execution.receipt import Receipt
+from orchestai.execution.contract.forecast import Forecast
+from orchestai.execution.contract.receipt import Receipt
 from orchestai.execution.result import Attempt, SubtaskResult
 from orchestai.workflow import Workflow
 

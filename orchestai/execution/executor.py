@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from orchestai.config import ExecutionConfig
 from orchestai.config.contract import Contract
-from orchestai.execution.ledger import Ledger
+from orchestai.execution.contract.ledger import Ledger
+from orchestai.execution.contract.run_budget import RunBudget
 from orchestai.execution.result import Execution
-from orchestai.execution.run_budget import RunBudget
 from orchestai.execution.running_workflow import NO_TERMS, RunningWorkflow, Terms, Workers
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task

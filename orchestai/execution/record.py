@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from orchestai.errors import FaultKind
-from orchestai.execution.receipt import Receipt
+from orchestai.execution.contract.receipt import Receipt
 from orchestai.execution.result import INTERRUPTED, Attempt, Execution, JudgedExecution
 from orchestai.execution.reward_reference import Reference, typical
 from orchestai.outcome import Outcome, Scored, Unscorable

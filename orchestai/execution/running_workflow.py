@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, Protocol
 from orchestai.config import ExecutionConfig
 from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.execution.assembler import assemble, assemble_part, hands_on_texts
-from orchestai.execution.bounds import Bounded
+from orchestai.execution.contract.bounds import Bounded
+from orchestai.execution.contract.run_budget import NotAdmittedError, RunBudget
 from orchestai.execution.events import AnswerChecked, Listener, NodeDone, NodeStarted, WorkerAsked, ignore
 from orchestai.execution.request import build_request
 from orchestai.execution.result import INTERRUPTED, Attempt, Execution, SubtaskResult
-from orchestai.execution.run_budget import NotAdmittedError, RunBudget
 from orchestai.names import as_utf8
 from orchestai.outcome import Unscorable
 from orchestai.sandbox import Sandbox

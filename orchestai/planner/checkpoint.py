@@ -28,9 +28,9 @@ from orchestai.planner.language.checkpoint import (
 )
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.routing import RoutingPlanner
-from orchestai.planner.slots.encoder import TextEncoder
+from orchestai.planner.slots.encoders.encoder import TextEncoder
+from orchestai.planner.slots.encoders.step_encoder import StepEncoder
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.planner.slots.step_encoder import StepEncoder
 from orchestai.planner.stored_estimate import STATE_KEY, of_state, read_state
 from orchestai.storage import artifacts, digests
 from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from orchestai.config.contract import Contract
 from orchestai.errors import UserError
-from orchestai.execution.forecast import Forecast, WholeForecast
-from orchestai.execution.trimming import ContractError, FittedPlan, Fitter
+from orchestai.execution.contract.forecast import Forecast, WholeForecast
+from orchestai.execution.contract.trimming import ContractError, FittedPlan, Fitter
 from orchestai.planner.base import Plan
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow

@@ -17,12 +17,12 @@ from orchestai.estimate.attempts import Queries, Values
 from orchestai.estimate.plan_options import PlanOptions, StepEstimate, plan_options
 from orchestai.estimate.pool_estimate import FEWEST, PoolEstimate
 from orchestai.estimate.step_attempts import WHOLE
-from orchestai.execution.forecast import Forecast, Likely, WholeForecast
+from orchestai.execution.contract.forecast import Forecast, Likely, WholeForecast
 from orchestai.execution.result import Execution
 from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import estimate_state_of
-from orchestai.planner.slots.encoder import MINILM, open_encoder
-from orchestai.planner.slots.sentences import MAX_SENTENCE_TOKENS, EmbedSentences, sentence_embedder
+from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
+from orchestai.planner.slots.encoders.sentences import MAX_SENTENCE_TOKENS, EmbedSentences, sentence_embedder
 from orchestai.planner.stored_estimate import of_state
 from orchestai.workflow import Workflow
 

@@ -17,7 +17,7 @@ from orchestai.estimate.step_attempts import WHOLE
 from orchestai.execution.reward import RewardForm
 from orchestai.planner.base import Plan
 from orchestai.planner.baselines.reference import whole_task
-from orchestai.planner.slots.query_features import query_features
+from orchestai.planner.slots.encoders.query_features import query_features
 from orchestai.tasks.task import Task
 
 

@@ -16,8 +16,8 @@ from orchestai.evaluation.plans.evaluate import evaluate_plans
 from orchestai.evaluation.plans.metrics import METRICS, score_plan
 from orchestai.planner import plan_metrics
 from orchestai.planner.base import Plan
-from orchestai.planner.slots.encoder import MINILM, open_encoder
-from orchestai.planner.slots.sentences import sentence_embedder
+from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
+from orchestai.planner.slots.encoders.sentences import sentence_embedder
 from orchestai.workflow import Subtask, Workflow
 
 

@@ -13,9 +13,9 @@ from orchestai.cli.run_view import chances
 from orchestai.config import Config
 from orchestai.data.fit_estimate import fit_estimate
 from orchestai.estimate.pool_estimate import PoolEstimate
+from orchestai.execution.contract.trimming import ContractError
 from orchestai.execution.record import ExecutionRecord, PlanOutputs, RunOutputs, SubtaskRecord
 from orchestai.execution.result import Attempt
-from orchestai.execution.trimming import ContractError
 from orchestai.planner.base import Plan
 from orchestai.planner.outlook import PoolOutlook
 from orchestai.planner.planning_queue import PlanningQueue

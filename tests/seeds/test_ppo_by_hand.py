@@ -16,7 +16,7 @@ from orchestai.config import Phase2Config, PlannerConfig
 from orchestai.errors import InfrastructureError
 from orchestai.execution.result import Attempt, JudgedExecution, SubtaskResult
 from orchestai.outcome import Scored, Unscorable
-from orchestai.planner.slots.encoder import TextEncoder
+from orchestai.planner.slots.encoders.encoder import TextEncoder
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.tasks.task import Task
 from orchestai.training.rl.monitoring.training_report import TrainingReport

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from orchestai.data.training_file import TrainingExample
 from orchestai.planner import plan_metrics
-from orchestai.planner.slots.sentences import EmbedSentences
+from orchestai.planner.slots.encoders.sentences import EmbedSentences
 from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Workflow
 

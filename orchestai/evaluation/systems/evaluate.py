@@ -41,7 +41,7 @@ from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.reward import RewardForm
 from orchestai.planner.base import Plan, Planner
 from orchestai.planner.outlook import PoolOutlook
-from orchestai.planner.slots.encoder import TextEncoder, UnreadableTextError
+from orchestai.planner.slots.encoders.encoder import TextEncoder, UnreadableTextError
 from orchestai.progress import open_progress
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import task_hash

@@ -19,9 +19,9 @@ from orchestai.planner.slots.confidence import PlanConfidence, sureness
 from orchestai.planner.slots.dag import is_acyclic, repair
 from orchestai.planner.slots.decisions import STRUCTURE, Chooser, DecisionBatch, explored
 from orchestai.planner.slots.decoder import StructureDecoder, StructureLogits
-from orchestai.planner.slots.edge_predictor import EdgePredictor
-from orchestai.planner.slots.encoder import EncodedText, TextEncoder, UnreadableTextError, open_encoder
-from orchestai.planner.slots.given_steps import GivenSteps
+from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder, UnreadableTextError, open_encoder
+from orchestai.planner.slots.given.edge_predictor import EdgePredictor
+from orchestai.planner.slots.given.given_steps import GivenSteps
 from orchestai.planner.slots.losses import PlannerOutputs, supervised_loss
 from orchestai.planner.slots.reader import InstructionMemory, InstructionReader
 from orchestai.planner.slots.scoring import score

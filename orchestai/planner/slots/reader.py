@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from orchestai.config import PlannerConfig
-from orchestai.planner.slots.encoder import EncodedText
+from orchestai.planner.slots.encoders.encoder import EncodedText
 from orchestai.planner.slots.layers import EncoderLayer
 
 

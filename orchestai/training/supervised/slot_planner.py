@@ -16,7 +16,7 @@ from orchestai.data.training_file import TrainingExample
 from orchestai.errors import UserError
 from orchestai.lm.length_batches import length_batches
 from orchestai.planner.checkpoint import read_checkpoint, save_planner
-from orchestai.planner.slots.encoder import UnreadableTextError
+from orchestai.planner.slots.encoders.encoder import UnreadableTextError
 from orchestai.planner.slots.losses import GivenEdges, PlannerOutputs, given_edges_loss
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import PlanTargets

@@ -13,7 +13,7 @@ from orchestai.config import PlannerConfig
 from orchestai.planner.slots.beam_search import Beams
 from orchestai.planner.slots.dag import likeliest_edges
 from orchestai.planner.slots.decisions import DecisionBatch
-from orchestai.planner.slots.encoder import TextEncoder
+from orchestai.planner.slots.encoders.encoder import TextEncoder
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.reader import InstructionMemory
 from orchestai.workers.base import WorkerCard

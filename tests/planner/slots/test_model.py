@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from orchestai.config import PlannerConfig
 from orchestai.planner.slots.dag import is_acyclic
 from orchestai.planner.slots.decisions import Chooser, SlotLayout
-from orchestai.planner.slots.encoder import TextEncoder
+from orchestai.planner.slots.encoders.encoder import TextEncoder
 from orchestai.planner.slots.model import PlannerModel, card_features
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER, token_spans
 from orchestai.tasks.task import Task

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from orchestai.config import PlannerConfig
-from orchestai.planner.slots.encoder import TextEncoder
+from orchestai.planner.slots.encoders.encoder import TextEncoder
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import PlanTargets
 from orchestai.tasks.task import Task

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from orchestai.config import Contract
 from orchestai.errors import UserError
-from orchestai.execution.trimming import Fitter, InfeasibleContractError
+from orchestai.execution.contract.trimming import Fitter, InfeasibleContractError
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Request, WorstCase
 from orchestai.workflow import Workflow

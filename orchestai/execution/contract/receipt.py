@@ -8,10 +8,10 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from orchestai.config.contract import Contract
-from orchestai.execution.forecast import Forecast, WholeForecast
-from orchestai.execution.ledger import Reservation
+from orchestai.execution.contract.forecast import Forecast, WholeForecast
+from orchestai.execution.contract.ledger import Reservation
+from orchestai.execution.contract.run_budget import RunBudget
 from orchestai.execution.result import Attempt, Execution, SubtaskResult
-from orchestai.execution.run_budget import RunBudget
 from orchestai.workers.base import Usage
 from orchestai.workflow import Workflow
 

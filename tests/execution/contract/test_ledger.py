@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestai.execution.ledger import InsufficientFundsError, Ledger, pico, usd
+from orchestai.execution.contract.ledger import InsufficientFundsError, Ledger, pico, usd
 
 
 def test_what_was_not_spent_goes_back() -> None:

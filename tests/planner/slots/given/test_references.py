@@ -13,9 +13,9 @@ from orchestai.config import Config
 from orchestai.data.readers.plan import SourcePlan, SourceStep
 from orchestai.data.training_file import TrainingExample
 from orchestai.planner.checkpoint import load_planner, save_planner
-from orchestai.planner.slots.encoder import MINILM, open_encoder
+from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
+from orchestai.planner.slots.given.references import References
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.planner.slots.references import References
 from orchestai.planner.slots.targets import token_spans
 from orchestai.storage import digests
 from orchestai.workers.pool import worker_cards

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from orchestai.config.contract import Contract
-from orchestai.execution.bounds import Call, PlanBounds
-from orchestai.execution.ledger import InsufficientFundsError, Reservation, pico, usd, whole
+from orchestai.execution.contract.bounds import Call, PlanBounds
+from orchestai.execution.contract.ledger import InsufficientFundsError, Reservation, pico, usd, whole
 from orchestai.workers.base import WorstCase
 
 

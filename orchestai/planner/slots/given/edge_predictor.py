@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from orchestai.config import LinkerConfig
-from orchestai.planner.slots.encoder import EncodedText, TextEncoder, UnreadableTextError
+from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder, UnreadableTextError
+from orchestai.planner.slots.encoders.step_encoder import open_step_encoder
+from orchestai.planner.slots.given.references import References
 from orchestai.planner.slots.heads import mlp
 from orchestai.planner.slots.layers import EncoderLayer
 from orchestai.planner.slots.losses import GivenEdges
-from orchestai.planner.slots.references import References
-from orchestai.planner.slots.step_encoder import open_step_encoder
 from orchestai.planner.slots.targets import PlanTargets, existing_steps, token_spans
 
 

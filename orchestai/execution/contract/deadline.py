@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from orchestai.config import Contract
+from orchestai.execution.contract.trimming import ContractError
 from orchestai.execution.result import Execution
-from orchestai.execution.trimming import ContractError
 
 
 class DeadlineError(ContractError):

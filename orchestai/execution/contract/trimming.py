@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 
 from orchestai.config.contract import Contract
 from orchestai.errors import UserError
-from orchestai.execution.bounds import Bounded, Bounder, PlanBounds
-from orchestai.execution.ledger import pico, usd, whole
+from orchestai.execution.contract.bounds import Bounded, Bounder, PlanBounds
+from orchestai.execution.contract.ledger import pico, usd, whole
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorstCase
 from orchestai.workflow import Workflow

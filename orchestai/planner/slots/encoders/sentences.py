@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestai.planner.slots.encoder import TextEncoder, UnreadableTextError
+from orchestai.planner.slots.encoders.encoder import TextEncoder, UnreadableTextError
 
 MAX_SENTENCE_TOKENS: Final = 512
 """Longest text whose meaning is told where workers are estimated."""

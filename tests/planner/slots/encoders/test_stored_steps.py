@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from orchestai.planner.slots.step_encoder import StepEncoder
+from orchestai.planner.slots.encoders.step_encoder import StepEncoder
 from orchestai.storage.byte_store import ByteStore
 from support.language_model import save_tiny_model
 

@@ -22,7 +22,7 @@ from transformers import AutoModel, AutoTokenizer
 from orchestai.errors import UserError
 from orchestai.lm import weights
 from orchestai.lm.loading import quietly
-from orchestai.planner.slots.encoder import UnreadableTextError
+from orchestai.planner.slots.encoders.encoder import UnreadableTextError
 from orchestai.storage.byte_store import ByteStore
 
 _KEY = "planner.linker.language_model"

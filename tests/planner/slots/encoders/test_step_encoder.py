@@ -11,8 +11,8 @@ from transformers import AutoModel, AutoTokenizer
 from orchestai.config import CACHE_DIR
 from orchestai.errors import UserError
 from orchestai.lm import weights
-from orchestai.planner.slots.encoder import UnreadableTextError
-from orchestai.planner.slots.step_encoder import StepEncoder
+from orchestai.planner.slots.encoders.encoder import UnreadableTextError
+from orchestai.planner.slots.encoders.step_encoder import StepEncoder
 
 LAYER = 6
 TEXT = "Make tea\nStep 1. Boil water\nStep 2. Take a cup"

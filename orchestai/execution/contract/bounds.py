@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from orchestai.execution.ledger import pico, usd
+from orchestai.execution.contract.ledger import pico, usd
 from orchestai.execution.request import build_request
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Request, WorstCase

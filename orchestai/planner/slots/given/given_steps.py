@@ -14,7 +14,7 @@ from orchestai.planner.base import Plan
 from orchestai.planner.slots.dag import best_expected_edges
 from orchestai.planner.slots.decisions import Chooser
 from orchestai.planner.slots.decoder import Structure
-from orchestai.planner.slots.encoder import UnreadableTextError
+from orchestai.planner.slots.encoders.encoder import UnreadableTextError
 from orchestai.planner.slots.targets import IGNORE, PlanTargets, given_decisions
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestai.planner.slots.encoder import MINILM, open_encoder
-from orchestai.planner.slots.sentences import EmbedSentences, sentence_embedder
+from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
+from orchestai.planner.slots.encoders.sentences import EmbedSentences, sentence_embedder
 from orchestai.storage.byte_store import ByteStore
 
 _MAX_TOKENS = 512

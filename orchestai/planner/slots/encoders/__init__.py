@@ -1,0 +1,1 @@
+"""Frozen encoders: of instructions and worker cards, of steps, and of whole sentences."""

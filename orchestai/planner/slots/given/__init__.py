@@ -1,0 +1,1 @@
+"""Plans whose steps the instruction lists already: only their edges are predicted."""
