@@ -19,10 +19,11 @@ from orchestai.config import Config, Contract, load_config
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.contract.clock import Clock
 from orchestai.execution.contract.deadline import DeadlineError, require_whole
-from orchestai.execution.contract.ledger import InsufficientFundsError, Ledger, Reservation, pico, usd, whole
+from orchestai.execution.contract.ledger import Account, Ledger, Reservation, pico
 from orchestai.execution.contract.receipt import Receipt
+from orchestai.execution.contract.reserving import reserve_plan, reserve_planning
 from orchestai.execution.contract.run_budget import RunBudget
-from orchestai.execution.contract.trimming import ContractError, FittedPlan, Fitter
+from orchestai.execution.contract.trimming import Fitter
 from orchestai.execution.events import AnswerReady, ExecutionEvent, PlanReady
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
@@ -46,6 +47,11 @@ _REPLAY = "orchestai run --replay"
 
 def _ignore(event: Event) -> None:
     """Listen to nothing."""
+
+
+def new_run_id() -> str:
+    """A name for a run that no other has."""
+    return f"run-{uuid.uuid4().hex[:12]}"
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,7 @@ class Orchestrator:
         """
         contract = contract or self.config.contract
         task = asked_task(instruction, answer, self.config.tasks)
-        with self._reserve_planning(task, contract) as reservation:
+        async with await self._reserve_planning(task, contract, self.ledger) as reservation:
             plan, contracted = await self._plan_in_time(task, contract, Clock(contract.deadline_s), reservation)
         return self._planned(plan, contracted)
 
@@ -144,6 +150,8 @@ class Orchestrator:
         contract: Contract | None = None,
         *,
         answer: AnswerKind | None = None,
+        ledger: Account | None = None,
+        run_id: str | None = None,
         listen: Callable[[Event], None] = _ignore,
     ) -> RunResult:
         """Plan, reserve the worst case, run the plan and append it to the log.
@@ -151,6 +159,8 @@ class Orchestrator:
         Args:
             contract: None is that of the configuration.
             answer: whether a program or a text is wanted; None is what the tasks of the configured suite want.
+            ledger: who pays for this run; None is the orchestrator's own.
+            run_id: of the receipt and the line of the log, `run-` and twelve hexadecimal digits; None draws one.
             listen: is told at once what happens; it must not take long.
 
         Raises:
@@ -173,16 +183,24 @@ class Orchestrator:
                 "were in work; allow more time, or raise execution.concurrency"
             ) from None
         try:
-            return await self._run(task, contract, clock, listen)
+            return await self._run(task, contract, clock, ledger or self.ledger, run_id or new_run_id(), listen)
         finally:
             self._in_work.leave()
 
     async def stream(
-        self, instruction: str, contract: Contract | None = None, *, answer: AnswerKind | None = None
+        self,
+        instruction: str,
+        contract: Contract | None = None,
+        *,
+        answer: AnswerKind | None = None,
+        ledger: Account | None = None,
+        run_id: str | None = None,
     ) -> AsyncIterator[Event]:
         """`run`, giving what happens as it happens; the last event is `AnswerReady`. Leaving it cancels the run."""
         events: asyncio.Queue[Event | None] = asyncio.Queue()
-        running = asyncio.ensure_future(self.run(instruction, contract, answer=answer, listen=events.put_nowait))
+        running = asyncio.ensure_future(
+            self.run(instruction, contract, answer=answer, ledger=ledger, run_id=run_id, listen=events.put_nowait)
+        )
         running.add_done_callback(lambda done: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
@@ -284,10 +302,18 @@ class Orchestrator:
             changes=fitted.changes,
         )
 
-    async def _run(self, task: Task, contract: Contract, clock: Clock, listen: Callable[[Event], None]) -> RunResult:
+    async def _run(
+        self,
+        task: Task,
+        contract: Contract,
+        clock: Clock,
+        ledger: Account,
+        run_id: str,
+        listen: Callable[[Event], None],
+    ) -> RunResult:
         runtime = self._require_open()
-        begun = self._begun(contract)
-        with self._reserve_planning(task, contract) as reservation:
+        begun = self._begun(contract, run_id)
+        async with await self._reserve_planning(task, contract, ledger, run_id) as reservation:
             try:
                 plan, contracted = await self._plan_in_time(task, contract, clock, reservation)
             except asyncio.CancelledError:
@@ -296,7 +322,7 @@ class Orchestrator:
                 raise
             planning_ms = clock.milliseconds()
             fitted = contracted.fitted
-            self._reserve(reservation, fitted)
+            await reserve_plan(reservation, fitted)
             planned = self._planned(plan, contracted)
             listen(planned)
             budget = RunBudget(contract, reservation, fitted.bounds)
@@ -331,9 +357,9 @@ class Orchestrator:
         listen(AnswerReady(answer=execution.answer, receipt=receipt))
         return RunResult(execution.answer, execution.workflow, receipt, execution)
 
-    def _begun(self, contract: Contract) -> Receipt:
+    def _begun(self, contract: Contract, run_id: str) -> Receipt:
         return Receipt(
-            run_id=f"run-{uuid.uuid4().hex[:12]}",
+            run_id=run_id,
             status="failed",
             contract=contract,
             planner=self._planning.planner.name,
@@ -344,6 +370,7 @@ class Orchestrator:
         self, task: Task, contract: Contract, clock: Clock, reservation: Reservation
     ) -> tuple[Plan, ContractedPlan]:
         queued = QueuedTask(task)
+        await reservation.commit(reservation.amount)
         try:
             plan = await self._planning.plan(queued, clock.deadline)
             if plan.fault is not None:
@@ -363,27 +390,9 @@ class Orchestrator:
             return plan, contractor.fit(task, plan, left)
         return plan, await asyncio.to_thread(contractor.fit, task, plan, left)
 
-    def _reserve_planning(self, task: Task, contract: Contract) -> Reservation:
-        most = pico(self._planning.planner.most_usd(task))
-        if contract.max_cost_usd is not None and most > whole(contract.max_cost_usd):
-            raise ContractError(
-                f"max_cost_usd={contract.max_cost_usd:g}: the planner {self._planning.planner.name} alone may cost "
-                f"{usd(most):.9g} USD; allow more, or take a checkpoint, which plans for nothing"
-            )
-        try:
-            return self.ledger.reserve(most)
-        except InsufficientFundsError as error:
-            raise ContractError(f"the ledger: planning may cost {usd(most):.9g} USD, and {error}") from None
-
-    def _reserve(self, reservation: Reservation, fitted: FittedPlan) -> None:
-        more = reservation.spent + fitted.bounds.cost - reservation.amount
-        try:
-            reservation.extend(max(more, 0))
-        except InsufficientFundsError as error:
-            raise ContractError(
-                f"the ledger: this plan may cost {usd(fitted.bounds.cost):.9g} USD, and {error}; try again when other "
-                "runs have ended, or allow cheaper workers"
-            ) from None
+    async def _reserve_planning(self, task: Task, contract: Contract, ledger: Account, run_id: str = "") -> Reservation:
+        planner = self._planning.planner
+        return await reserve_planning(ledger, contract, planner.name, planner.most_usd(task), run_id)
 
     async def _append(self, record: ExecutionRecord) -> None:
         if self._log is None:

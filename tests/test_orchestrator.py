@@ -294,6 +294,18 @@ async def test_runs_share_a_ledger() -> None:
         assert o.ledger.spent_usd == 2 * PRICE
 
 
+async def test_a_run_is_paid_by_the_ledger_that_it_is_given() -> None:
+    """Several customers share one orchestrator: none may pay for another."""
+    customer = Ledger(1.5 * PRICE)
+    async with opened("good", ledger=Ledger(0.0)) as o:
+        result = await o.run(INSTRUCTION, answer="text", ledger=customer, run_id="run-0123456789ab")
+        assert result.receipt.run_id == "run-0123456789ab"
+        assert (o.ledger.spent_usd, customer.spent_usd) == (0, PRICE)
+        with pytest.raises(ContractError, match="the ledger"):
+            [event async for event in o.stream(INSTRUCTION, answer="text", ledger=customer)]
+        assert customer.reserved_usd == 0
+
+
 @pytest.mark.parametrize("worker", ["hanging", "deaf"])
 async def test_at_the_deadline_there_is_an_answer_or_an_error_by_choice(worker: str) -> None:
     async with opened(worker) as o:

@@ -43,7 +43,7 @@ class Executor:
         """
         if terms.budget is None and self.config.max_cost_usd is not None:
             contract = Contract(max_cost_usd=self.config.max_cost_usd)
-            with Ledger().reserve(0) as reservation:
+            async with await Ledger().reserve(0) as reservation:
                 terms = terms._replace(budget=RunBudget(contract, reservation))
                 return await self.begin(task, workflow, sample, terms).finish()
         return await self.begin(task, workflow, sample, terms).finish()

@@ -225,7 +225,7 @@ class RunningWorkflow:
         budget, call = self.terms.budget, (subtask.id, worker)
         worst = WorstCase() if budget is None else self.workers.worst_case(worker, request)
         if budget is not None:
-            budget.admit(call, worst)
+            await budget.admit(call, worst)
         self.terms.listen(WorkerAsked(node=subtask.id, worker=worker))
         attempts.append(Attempt(worker=worker, prompt=request.instruction, reserved_usd=worst.cost_usd, error=_STOPPED))
         try:

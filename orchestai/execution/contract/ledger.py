@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import threading
+from abc import ABC, abstractmethod
 from types import TracebackType
+from typing import Protocol
 
 _PICO = 1e12
 _MOST_USD = 1e9
 
 
 class InsufficientFundsError(Exception):
-    """A ledger has less left than was to be reserved.
+    """An account has less left than was to be reserved.
 
     Attributes:
         available_usd: what is left.
@@ -22,8 +24,20 @@ class InsufficientFundsError(Exception):
         self.available_usd = available_usd
 
 
+class Account(Protocol):
+    """Where runs take their money from: a `Ledger`, or what several processes share in a database."""
+
+    async def reserve(self, amount: int, run_id: str = "") -> Reservation:
+        """Set an amount aside for a run, in the unit of `pico`.
+
+        Raises:
+            InsufficientFundsError: there is less.
+        """
+        ...
+
+
 class Ledger:
-    """What may be spent, by all runs together. Threads may share it.
+    """What may be spent, by all runs of this process together. Threads may share it.
 
     Args:
         limit_usd: None is no limit.
@@ -52,14 +66,14 @@ class Ledger:
         """Infinity without a limit."""
         return math.inf if self._limit is None else usd(self._limit - self._reserved - self._spent)
 
-    def reserve(self, amount: int) -> Reservation:
+    async def reserve(self, amount: int, run_id: str = "") -> Reservation:
         """Set an amount aside, in the unit of `pico`.
 
         Raises:
             InsufficientFundsError: there is less.
         """
         self._take(amount)
-        return Reservation(self, amount)
+        return _Share(self, amount)
 
     def _take(self, amount: int) -> None:
         with self._lock:
@@ -73,15 +87,14 @@ class Ledger:
             self._spent += spent
 
 
-class Reservation:
+class Reservation(ABC):
     """An amount set aside for one run; a context manager, at whose end what was not spent goes back.
 
     Attributes:
         amount, spent: in the unit of `pico`; never is more spent than was set aside.
     """
 
-    def __init__(self, ledger: Ledger, amount: int) -> None:
-        self._ledger = ledger
+    def __init__(self, amount: int) -> None:
         self.amount = amount
         self.spent = 0
 
@@ -93,14 +106,25 @@ class Reservation:
     def spent_usd(self) -> float:
         return usd(self.spent)
 
-    def extend(self, amount: int) -> None:
+    @abstractmethod
+    async def extend(self, amount: int) -> None:
         """Set more aside.
 
         Raises:
-            InsufficientFundsError: the ledger has less; the reservation stays as it was.
+            InsufficientFundsError: the account has less; the reservation stays as it was.
         """
-        self._ledger._take(amount)
-        self.amount += amount
+
+    @abstractmethod
+    async def commit(self, amount: int) -> None:
+        """Let this much of it count as spent if nothing more is heard of the run, whose process may be killed.
+
+        Args:
+            amount: what was spent, and the most that the calls can be billed that are about to be made or on their way.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Count what was spent, and give back the rest."""
 
     def spend(self, amount: int) -> None:
         """Note what was paid, or may have been."""
@@ -110,12 +134,30 @@ class Reservation:
             )
         self.spent += amount
 
-    def __enter__(self) -> Reservation:
+    async def __aenter__(self) -> Reservation:
         return self
 
-    def __exit__(
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.close()
+
+
+class _Share(Reservation):
+    """Of a ledger, which ends with the process."""
+
+    def __init__(self, ledger: Ledger, amount: int) -> None:
+        super().__init__(amount)
+        self._ledger = ledger
+
+    async def extend(self, amount: int) -> None:
+        self._ledger._take(amount)
+        self.amount += amount
+
+    async def commit(self, amount: int) -> None:
+        pass
+
+    async def close(self) -> None:
         self._ledger._settle(self.amount, self.spent)
 
 

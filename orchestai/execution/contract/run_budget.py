@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 
 from orchestai.config.contract import Contract
@@ -40,9 +41,10 @@ class RunBudget:
         self._to_come = {call: pico(worst.cost_usd) for call, worst in planned.items()}
         self._on_the_way: dict[Call, int] = {}
         self._overbilled: set[str] = set()
+        self._admitting = asyncio.Lock()
 
-    def admit(self, call: Call, worst: WorstCase) -> None:
-        """Let a call be made; `settle` or `abandon` must follow.
+    async def admit(self, call: Call, worst: WorstCase) -> None:
+        """Let a call be made, which then counts as spent until its bill is seen; `settle` or `abandon` must follow.
 
         Args:
             worst: its worst case, with the inputs that there are.
@@ -59,10 +61,12 @@ class RunBudget:
         if most is not None and self.calls + worst.calls > most:
             raise NotAdmittedError(f"not asked: up to {worst.calls} more requests would exceed max_calls={most}")
         amount = pico(worst.cost_usd)
-        self._make_room(call, amount)
-        self._to_come.pop(call, None)
-        self._on_the_way[call] = amount
-        self.calls += worst.calls
+        async with self._admitting:
+            await self._make_room(call, amount)
+            await self.reservation.commit(self._committed + amount)
+            self._to_come.pop(call, None)
+            self._on_the_way[call] = amount
+            self.calls += worst.calls
 
     def settle(self, call: Call, cost_usd: float) -> str:
         """Count what a call has cost.
@@ -102,10 +106,14 @@ class RunBudget:
         for call in [call for call in self._to_come if call[0] == subtask]:
             del self._to_come[call]
 
-    def _make_room(self, call: Call, amount: int) -> None:
+    @property
+    def _committed(self) -> int:
+        return self.reservation.spent + sum(self._on_the_way.values())
+
+    async def _make_room(self, call: Call, amount: int) -> None:
         """Extend the reservation where what is spent, on its way and to come does not leave enough for this call."""
         others = sum(other for planned, other in self._to_come.items() if planned != call)
-        needed = self.reservation.spent + sum(self._on_the_way.values()) + others + amount
+        needed = self._committed + others + amount
         if needed <= self.reservation.amount:
             return
         limit = self.contract.max_cost_usd
@@ -114,6 +122,6 @@ class RunBudget:
                 f"not asked: the request may cost {usd(amount):.9g} USD, and max_cost_usd={limit:g} has no room for it"
             )
         try:
-            self.reservation.extend(needed - self.reservation.amount)
+            await self.reservation.extend(needed - self.reservation.amount)
         except InsufficientFundsError as error:
             raise NotAdmittedError(f"not asked: the request may cost {usd(amount):.9g} USD, and {error}") from None
