@@ -9,6 +9,7 @@ from orchestai.execution.assembler import hands_on_texts
 from orchestai.execution.signature import entry_point, step_signature
 from orchestai.execution.step_context import step_context
 from orchestai.rewards.scorers import answer_format
+from orchestai.tasks.dialogue import Dialogue
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import Example, parse_calls, parse_examples
 from orchestai.workers.base import Request, Signature
@@ -49,6 +50,7 @@ def build_request(
             sample=sample,
             head=(task.code_prompt or task.complete_prompt) if program else "",
             answer_format=answer_format(task) if last else "",
+            dialogue=_dialogue(task, workflow, subtask),
         )
     whole = len(workflow) == 1
     examples = visible_examples(task, workflow, subtask)
@@ -62,7 +64,14 @@ def build_request(
         context=step_context(task, workflow, subtask, signature),
         sample=sample,
         head=task.complete_prompt if whole else "",
+        dialogue=_dialogue(task, workflow, subtask),
     )
+
+
+def _dialogue(task: Task, workflow: Workflow, subtask: Subtask) -> Dialogue | None:
+    if task.dialogue is None or subtask.id == workflow.answering():
+        return task.dialogue
+    return task.dialogue.of_step()
 
 
 def visible_examples(task: Task, workflow: Workflow, subtask: Subtask) -> tuple[Example, ...]:

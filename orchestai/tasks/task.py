@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from orchestai.tasks.dialogue import Dialogue
 from orchestai.workflow import Workflow
 
 UNIT_TESTS: Final = "unit_tests"
@@ -49,6 +50,7 @@ class Task(BaseModel):
             must share one (`shared`); `auto`: split if the reference program passes all tests there, else shared.
         reference: the reference decomposition, without workers; None where nobody knows one.
         source: where the task comes from, with license.
+        dialogue: the conversation in which the instruction was said, if it was.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -71,6 +73,7 @@ class Task(BaseModel):
     isolation: Literal["split", "shared", "auto"] = "split"
     reference: Workflow | None = None
     source: str = ""
+    dialogue: Dialogue | None = Field(None, exclude_if=lambda dialogue: dialogue is None)
     _place: Place = PrivateAttr(default_factory=Place)
 
     @property

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from orchestai.tasks.dialogue import Dialogue
 from orchestai.tasks.visible_examples import Example
 
 
@@ -59,6 +60,7 @@ class Request:
         head: program head to complete instead of a generated one (HumanEval's signature and docstring, BigCodeBench's
             imports and signature).
         answer_format: what a text that answers the task has to look like, in a sentence.
+        dialogue: the conversation in which the task was said, if it was.
     """
 
     instruction: str
@@ -72,6 +74,7 @@ class Request:
     sample: int = 0
     head: str = ""
     answer_format: str = ""
+    dialogue: Dialogue | None = None
 
 
 class Usage(BaseModel):

@@ -50,7 +50,7 @@ class ModelWorker:
         except WorkerError:  # and so will `answer`, before it asks
             return WorstCase(calls=0)
         calls = self._generator.tries * (self._samples if self._chooses(request) else 1)
-        written = self._params.max_new_tokens
+        written = self._params_for(request).max_new_tokens
         return WorstCase(
             cost_usd=calls * self._prices.cost(most_tokens(prompt), written),
             calls=calls,
@@ -63,9 +63,9 @@ class ModelWorker:
 
     async def answer(self, request: Request) -> Answer:
         prompt = self._strategy.prompt(request)
-        # What ends a function would cut a text off.
-        params = replace(self._params, stop=()) if request.signature is None else self._params
-        first = request.sample * self._samples
+        params = self._params_for(request)
+        sample = request.sample if request.dialogue is None else request.dialogue.seed or request.sample
+        first = sample * self._samples
         drawn: list[TextCompletion] = []
         usage = Usage()
         verdicts: dict[str, bool] = {}
@@ -93,6 +93,17 @@ class ModelWorker:
             passed_examples=verdicts[text] if checks else None,
             source=_source(drawn),
             usage_estimated=usage.estimated,
+        )
+
+    def _params_for(self, request: Request) -> SamplingParams:
+        """The worker's own, with what the dialogue asks of the answer; what ends a function would cut a text off."""
+        params = replace(self._params, stop=()) if request.signature is None else self._params
+        if (asked := request.dialogue) is None:
+            return params
+        return SamplingParams(
+            params.temperature if asked.temperature is None else asked.temperature,
+            min(params.max_new_tokens, asked.max_new_tokens or params.max_new_tokens),
+            (*params.stop, *asked.stop),
         )
 
     async def _draw(self, prompt: Prompt, params: SamplingParams, samples: range) -> list[TextCompletion]:

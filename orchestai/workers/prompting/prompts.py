@@ -59,8 +59,9 @@ class Complete:
             turns += [("assistant", f"{_FENCE}{head.code}    {shot.body}\n```")]
         head = _head(request, request.signature)
         if request.task:
-            turns = [*_system(request.role), *turns, ("user", _step(request))]
+            turns = [*_before(request, request.role), *turns, ("user", _step(request))]
         else:
+            turns = [*_before(request), *turns]
             turns.append(("user", _question(head.name, head.instruction) + _context(request, self.reads_task)))
         return Prompt(tuple(turns), _FENCE + head.code + _INDENT)
 
@@ -96,7 +97,7 @@ class Chat:
             asked = _question(str(request.signature), request.instruction)
             question = f"{asked}{_context(request, self.reads_task)}{examples}\n\nAnswer with the code alone."
         system = request.role or (_SYSTEM if request.signature else "")
-        return Prompt((*_system(system), ("user", question)))
+        return Prompt((*_before(request, system), ("user", question)))
 
     def answer(self, request: Request, reply: str) -> str:
         if request.signature is None:
@@ -134,7 +135,7 @@ class Templated:
 
     def prompt(self, request: Request) -> Prompt:
         messages = self.template.render_sections(request)
-        return Prompt((*_system(messages.get("system", "")), ("user", messages["user"])))
+        return Prompt((*_before(request, messages.get("system", "")), ("user", messages["user"])))
 
     def answer(self, request: Request, reply: str) -> str:
         return Chat().answer(request, reply)
@@ -162,8 +163,15 @@ def strategy(
     return Complete(worked_examples.shots(examples or "general") if name == "few_shot" else (), reads_task)
 
 
-def _system(text: str) -> list[tuple[str, str]]:
-    return [("system", text)] if text else []
+def _before(request: Request, system: str = "") -> list[tuple[str, str]]:
+    """The system message, of which chat templates take one, and what was said before the task."""
+    earlier = request.dialogue.earlier if request.dialogue else ()
+    texts = [system, *(message.content for message in earlier if message.role == "system")]
+    text = "\n\n".join(filter(None, texts))
+    said: list[tuple[str, str]] = [
+        (message.role, message.content) for message in earlier if message.role != "system"
+    ]
+    return [("system", text), *said] if text else said
 
 
 def _context(request: Request, reads_task: bool) -> str:
