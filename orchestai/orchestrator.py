@@ -3,46 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from orchestai import __version__
 from orchestai.admission import Admission, TooLateError
+from orchestai.answering import Answering, Event, Order, RunResult
 from orchestai.background_loop import BackgroundLoop
 from orchestai.config import Config, Contract, load_config
-from orchestai.errors import InfrastructureError, UserError
+from orchestai.errors import UserError
 from orchestai.execution.contract.clock import Clock
-from orchestai.execution.contract.deadline import DeadlineError, require_whole
-from orchestai.execution.contract.ledger import Account, Ledger, Reservation, pico
-from orchestai.execution.contract.receipt import Receipt
-from orchestai.execution.contract.reserving import reserve_plan, reserve_planning
-from orchestai.execution.contract.run_budget import RunBudget
-from orchestai.execution.contract.trimming import Fitter
-from orchestai.execution.events import AnswerReady, ExecutionEvent, PlanReady
+from orchestai.execution.contract.deadline import DeadlineError
+from orchestai.execution.contract.ledger import Account, Ledger
+from orchestai.execution.events import PlanReady
 from orchestai.execution.log import ExecutionLog
-from orchestai.execution.record import ExecutionRecord
-from orchestai.execution.result import Execution
-from orchestai.execution.running_workflow import Terms
 from orchestai.execution.runtime import Runtime, open_runtime
-from orchestai.planner.base import Plan
-from orchestai.planner.contracted_plan import ContractedPlan, PlanContractor
-from orchestai.planner.planning_queue import PlanningQueue, QueuedTask
+from orchestai.planner.planning_queue import PlanningQueue
 from orchestai.planner.serving import import_planner, open_planner
 from orchestai.storage import artifacts
 from orchestai.tasks.asked_task import AnswerKind, asked_task
-from orchestai.tasks.task import Task
-from orchestai.workflow import Workflow
+from orchestai.tasks.dialogue import Dialogue
 
-Event: TypeAlias = PlanReady | ExecutionEvent | AnswerReady
+__all__ = ["Event", "Orchestrator", "RunResult", "new_run_id"]
+
 T = TypeVar("T")
-logger = logging.getLogger(__name__)
-_REPLAY = "orchestai run --replay"
 
 
 def _ignore(event: Event) -> None:
@@ -52,23 +40,6 @@ def _ignore(event: Event) -> None:
 def new_run_id() -> str:
     """A name for a run that no other has."""
     return f"run-{uuid.uuid4().hex[:12]}"
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What an instruction gave.
-
-    Attributes:
-        answer: a text or a program; empty where there is none.
-        workflow: that was run.
-        receipt: what it took, and whether the answer is whole.
-        execution: with every answer of every worker.
-    """
-
-    answer: str
-    workflow: Workflow
-    receipt: Receipt
-    execution: Execution
 
 
 class Orchestrator:
@@ -90,7 +61,7 @@ class Orchestrator:
         self._runtime: Runtime | None = None
         self._planning: PlanningQueue
         self._in_work: Admission
-        self._versions: dict[str, str]
+        self._answering: Answering
 
     @classmethod
     def open(
@@ -138,11 +109,11 @@ class Orchestrator:
             UserError: there is no plan.
             InfrastructureError: the planner's model cannot be had.
         """
+        self._require_open()
         contract = contract or self.config.contract
         task = asked_task(instruction, answer, self.config.tasks)
-        async with await self._reserve_planning(task, contract, self.ledger) as reservation:
-            plan, contracted = await self._plan_in_time(task, contract, Clock(contract.deadline_s), reservation)
-        return self._planned(plan, contracted)
+        order = Order(task, contract, Clock(contract.deadline_s), self.ledger, "", _ignore)
+        return await self._answering.plan(order, self._planning)
 
     async def run(
         self,
@@ -152,6 +123,8 @@ class Orchestrator:
         answer: AnswerKind | None = None,
         ledger: Account | None = None,
         run_id: str | None = None,
+        worker: str | None = None,
+        dialogue: Dialogue | None = None,
         listen: Callable[[Event], None] = _ignore,
     ) -> RunResult:
         """Plan, reserve the worst case, run the plan and append it to the log.
@@ -161,6 +134,8 @@ class Orchestrator:
             answer: whether a program or a text is wanted; None is what the tasks of the configured suite want.
             ledger: who pays for this run; None is the orchestrator's own.
             run_id: of the receipt and the line of the log, `run-` and twelve hexadecimal digits; None draws one.
+            worker: is asked for the whole instruction, without a planner; None plans.
+            dialogue: the conversation in which the instruction was said, if it was.
             listen: is told at once what happens; it must not take long.
 
         Raises:
@@ -174,7 +149,9 @@ class Orchestrator:
         if not isinstance(contract, Contract):
             raise TypeError(f"the contract is a Contract, not {type(contract).__name__}")
         clock = Clock(contract.deadline_s)
-        task = asked_task(instruction, answer, self.config.tasks)
+        task = asked_task(instruction, answer, self.config.tasks, dialogue)
+        planning = self._planning if worker is None else self._answering.alone(worker)
+        order = Order(task, contract, clock, ledger or self.ledger, run_id or new_run_id(), listen)
         try:
             await self._in_work.enter(clock.deadline)
         except TooLateError:
@@ -183,7 +160,7 @@ class Orchestrator:
                 "were in work; allow more time, or raise execution.concurrency"
             ) from None
         try:
-            return await self._run(task, contract, clock, ledger or self.ledger, run_id or new_run_id(), listen)
+            return await self._answering.answer(order, planning)
         finally:
             self._in_work.leave()
 
@@ -234,7 +211,8 @@ class Orchestrator:
         self._runtime = runtime
         self._planning = PlanningQueue(planner)
         self._in_work = Admission(config.execution.concurrency)
-        self._versions = {"orchestai": __version__, **artifacts.versions(), **planner.versions}
+        versions = {"orchestai": __version__, **artifacts.versions()}
+        self._answering = Answering(config, runtime, self._log, versions)
         return self
 
     async def __aexit__(
@@ -284,120 +262,3 @@ class Orchestrator:
         if self._runtime is None:
             raise RuntimeError("this orchestrator is not open; use `async with`, `with` or `run_sync`")
         return self._runtime
-
-    @property
-    def _contractor(self) -> PlanContractor:
-        pool = self._require_open().pool
-        fitter = Fitter(pool.names, pool, self.config.execution.assembler, self.config.workers.cascade)
-        return PlanContractor(fitter, self._planning.planner.outlook, 1 + self.config.planner.max_fallbacks)
-
-    def _planned(self, plan: Plan, contracted: ContractedPlan) -> PlanReady:
-        fitted = contracted.fitted
-        return PlanReady(
-            workflow=fitted.workflow,
-            planner=plan.planned_by or self._planning.planner.name,
-            confidence=plan.confidence,
-            forecast=contracted.forecast,
-            reserved_usd=fitted.bounds.cost_usd,
-            changes=fitted.changes,
-        )
-
-    async def _run(
-        self,
-        task: Task,
-        contract: Contract,
-        clock: Clock,
-        ledger: Account,
-        run_id: str,
-        listen: Callable[[Event], None],
-    ) -> RunResult:
-        runtime = self._require_open()
-        begun = self._begun(contract, run_id)
-        async with await self._reserve_planning(task, contract, ledger, run_id) as reservation:
-            try:
-                plan, contracted = await self._plan_in_time(task, contract, clock, reservation)
-            except asyncio.CancelledError:
-                cut_off = begun.unplanned(reservation, clock.milliseconds())
-                await self._append(ExecutionRecord.from_interrupted_planning(task, cut_off, runtime.pool.names))
-                raise
-            planning_ms = clock.milliseconds()
-            fitted = contracted.fitted
-            await reserve_plan(reservation, fitted)
-            planned = self._planned(plan, contracted)
-            listen(planned)
-            budget = RunBudget(contract, reservation, fitted.bounds)
-            running = runtime.executor.begin(task, fitted.workflow, terms=Terms(budget, clock.deadline, listen))
-            begun = begun.model_copy(
-                update={
-                    "planner": planned.planner,
-                    "confidence": planned.confidence,
-                    "forecast": planned.forecast,
-                    "best_single": contracted.best_single,
-                    "planning": plan.usage,
-                    "planning_ms": planning_ms,
-                    "changes": planned.changes,
-                    "replay": "" if self._log is None else f"{_REPLAY} {self._log.path}#{begun.run_id}",
-                }
-            )
-            try:
-                execution = await running.finish()
-            except asyncio.CancelledError:
-                budget.close()
-                so_far = running.so_far()
-                cut_off = begun.ended(so_far, budget, clock.milliseconds())
-                await self._append(ExecutionRecord.from_run(so_far, task, cut_off, runtime.pool.names))
-                raise
-            finally:
-                budget.close()
-        if contracted.outlook is not None:
-            begun = begun.model_copy(update={"success": contracted.outlook.afterwards(execution)})
-        receipt = begun.ended(execution, budget, clock.milliseconds())
-        await self._append(ExecutionRecord.from_run(execution, task, receipt, runtime.pool.names))
-        require_whole(execution, contract)
-        listen(AnswerReady(answer=execution.answer, receipt=receipt))
-        return RunResult(execution.answer, execution.workflow, receipt, execution)
-
-    def _begun(self, contract: Contract, run_id: str) -> Receipt:
-        return Receipt(
-            run_id=run_id,
-            status="failed",
-            contract=contract,
-            planner=self._planning.planner.name,
-            versions=self._versions,
-        )
-
-    async def _plan_in_time(
-        self, task: Task, contract: Contract, clock: Clock, reservation: Reservation
-    ) -> tuple[Plan, ContractedPlan]:
-        queued = QueuedTask(task)
-        await reservation.commit(reservation.amount)
-        try:
-            plan = await self._planning.plan(queued, clock.deadline)
-            if plan.fault is not None:
-                raise InfrastructureError(plan.fault.kind, f"planner: {plan.fault.reason}")
-        except BaseException as error:
-            if queued.asked:  # and nobody has seen the bill
-                reservation.spend(reservation.amount)
-            if isinstance(error, TooLateError):
-                raise DeadlineError(
-                    f"deadline_s={contract.deadline_s:g}: it passed before there was a plan; allow more time"
-                ) from None
-            raise
-        if plan.usage is not None:
-            reservation.spend(min(pico(plan.usage.cost_usd), reservation.amount))
-        contractor, left = self._contractor, contract.less(reservation.spent_usd)
-        if contractor.pool is None:
-            return plan, contractor.fit(task, plan, left)
-        return plan, await asyncio.to_thread(contractor.fit, task, plan, left)
-
-    async def _reserve_planning(self, task: Task, contract: Contract, ledger: Account, run_id: str = "") -> Reservation:
-        planner = self._planning.planner
-        return await reserve_planning(ledger, contract, planner.name, planner.most_usd(task), run_id)
-
-    async def _append(self, record: ExecutionRecord) -> None:
-        if self._log is None:
-            return
-        try:
-            await asyncio.shield(asyncio.to_thread(self._log.append, record))
-        except UserError as error:
-            logger.error("this run is in no log, though it was paid for: %s", error)

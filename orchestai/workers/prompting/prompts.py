@@ -168,9 +168,7 @@ def _before(request: Request, system: str = "") -> list[tuple[str, str]]:
     earlier = request.dialogue.earlier if request.dialogue else ()
     texts = [system, *(message.content for message in earlier if message.role == "system")]
     text = "\n\n".join(filter(None, texts))
-    said: list[tuple[str, str]] = [
-        (message.role, message.content) for message in earlier if message.role != "system"
-    ]
+    said: list[tuple[str, str]] = [(message.role, message.content) for message in earlier if message.role != "system"]
     return [("system", text), *said] if text else said
 
 

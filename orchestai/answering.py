@@ -1,0 +1,214 @@
+"""One run: an instruction is planned under its contract, paid for, carried out, logged and answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from orchestai.admission import TooLateError
+from orchestai.config import Config, Contract
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.execution.contract.clock import Clock
+from orchestai.execution.contract.deadline import DeadlineError, require_whole
+from orchestai.execution.contract.ledger import Account, Reservation, pico
+from orchestai.execution.contract.receipt import Receipt
+from orchestai.execution.contract.reserving import reserve_plan, reserve_planning
+from orchestai.execution.contract.run_budget import RunBudget
+from orchestai.execution.contract.trimming import Fitter
+from orchestai.execution.events import AnswerReady, ExecutionEvent, PlanReady
+from orchestai.execution.log import ExecutionLog
+from orchestai.execution.record import ExecutionRecord
+from orchestai.execution.result import Execution
+from orchestai.execution.running_workflow import Terms
+from orchestai.execution.runtime import Runtime
+from orchestai.planner.base import Plan
+from orchestai.planner.baselines.reference import WholePlanner
+from orchestai.planner.contracted_plan import ContractedPlan, PlanContractor
+from orchestai.planner.planning_queue import PlanningQueue, QueuedTask
+from orchestai.planner.serving import ServedPlanner
+from orchestai.tasks.task import Task
+from orchestai.workflow import Workflow
+
+Event: TypeAlias = PlanReady | ExecutionEvent | AnswerReady
+logger = logging.getLogger(__name__)
+_REPLAY = "orchestai run --replay"
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What an instruction gave.
+
+    Attributes:
+        answer: a text or a program; empty where there is none.
+        workflow: that was run.
+        receipt: what it took, and whether the answer is whole.
+        execution: with every answer of every worker.
+    """
+
+    answer: str
+    workflow: Workflow
+    receipt: Receipt
+    execution: Execution
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be answered, and on which terms.
+
+    Attributes:
+        clock: began when the instruction came.
+        account: pays.
+        listen: is told at once what happens; it must not take long.
+    """
+
+    task: Task
+    contract: Contract
+    clock: Clock
+    account: Account
+    run_id: str
+    listen: Callable[[Event], None]
+
+
+class Answering:
+    """Answers orders with the workers of one runtime.
+
+    Args:
+        log: gets a line per run; None keeps none.
+        versions: of packages, for receipts.
+    """
+
+    def __init__(self, config: Config, runtime: Runtime, log: ExecutionLog | None, versions: Mapping[str, str]) -> None:
+        self._config = config
+        self._runtime = runtime
+        self._log = log
+        self._versions = versions
+
+    def alone(self, worker: str) -> PlanningQueue:
+        """A planner that asks one worker for the whole of every instruction.
+
+        Raises:
+            UserError: the pool has no such worker.
+        """
+        names = self._runtime.pool.names
+        if worker not in names:
+            raise UserError(f"no worker {worker!r}; the pool has {', '.join(names)}")
+        return PlanningQueue(ServedPlanner(f"{worker} alone", WholePlanner(worker).plan))
+
+    async def plan(self, order: Order, planning: PlanningQueue) -> PlanReady:
+        """The workflow that would be run; raises as `answer` does."""
+        async with await self._reserve_planning(order, planning) as reservation:
+            plan, contracted = await self._plan_in_time(order, planning, reservation)
+        return _planned(plan, contracted, planning)
+
+    async def answer(self, order: Order, planning: PlanningQueue) -> RunResult:
+        """Plan, reserve, run, log; raises as `Orchestrator.run` does."""
+        task, contract, clock, names = order.task, order.contract, order.clock, self._runtime.pool.names
+        begun = Receipt(
+            run_id=order.run_id,
+            status="failed",
+            contract=contract,
+            planner=planning.planner.name,
+            versions={**self._versions, **planning.planner.versions},
+        )
+        async with await self._reserve_planning(order, planning) as reservation:
+            try:
+                plan, contracted = await self._plan_in_time(order, planning, reservation)
+            except asyncio.CancelledError:
+                cut_off = begun.unplanned(reservation, clock.milliseconds())
+                await self._append(ExecutionRecord.from_interrupted_planning(task, cut_off, names))
+                raise
+            planning_ms = clock.milliseconds()
+            fitted = contracted.fitted
+            await reserve_plan(reservation, fitted)
+            planned = _planned(plan, contracted, planning)
+            order.listen(planned)
+            budget = RunBudget(contract, reservation, fitted.bounds)
+            terms = Terms(budget, clock.deadline, order.listen)
+            running = self._runtime.executor.begin(task, fitted.workflow, terms=terms)
+            begun = begun.model_copy(
+                update={
+                    "planner": planned.planner,
+                    "confidence": planned.confidence,
+                    "forecast": planned.forecast,
+                    "best_single": contracted.best_single,
+                    "planning": plan.usage,
+                    "planning_ms": planning_ms,
+                    "changes": planned.changes,
+                    "replay": "" if self._log is None else f"{_REPLAY} {self._log.path}#{begun.run_id}",
+                }
+            )
+            try:
+                execution = await running.finish()
+            except asyncio.CancelledError:
+                budget.close()
+                so_far = running.so_far()
+                cut_off = begun.ended(so_far, budget, clock.milliseconds())
+                await self._append(ExecutionRecord.from_run(so_far, task, cut_off, names))
+                raise
+            finally:
+                budget.close()
+        if contracted.outlook is not None:
+            begun = begun.model_copy(update={"success": contracted.outlook.afterwards(execution)})
+        receipt = begun.ended(execution, budget, clock.milliseconds())
+        await self._append(ExecutionRecord.from_run(execution, task, receipt, names))
+        require_whole(execution, contract)
+        order.listen(AnswerReady(answer=execution.answer, receipt=receipt))
+        return RunResult(execution.answer, execution.workflow, receipt, execution)
+
+    async def _plan_in_time(
+        self, order: Order, planning: PlanningQueue, reservation: Reservation
+    ) -> tuple[Plan, ContractedPlan]:
+        contract = order.contract
+        queued = QueuedTask(order.task)
+        await reservation.commit(reservation.amount)
+        try:
+            plan = await planning.plan(queued, order.clock.deadline)
+            if plan.fault is not None:
+                raise InfrastructureError(plan.fault.kind, f"planner: {plan.fault.reason}")
+        except BaseException as error:
+            if queued.asked:  # and nobody has seen the bill
+                reservation.spend(reservation.amount)
+            if isinstance(error, TooLateError):
+                raise DeadlineError(
+                    f"deadline_s={contract.deadline_s:g}: it passed before there was a plan; allow more time"
+                ) from None
+            raise
+        if plan.usage is not None:
+            reservation.spend(min(pico(plan.usage.cost_usd), reservation.amount))
+        contractor, left = self._contractor(planning.planner), contract.less(reservation.spent_usd)
+        if contractor.pool is None:
+            return plan, contractor.fit(order.task, plan, left)
+        return plan, await asyncio.to_thread(contractor.fit, order.task, plan, left)
+
+    def _contractor(self, planner: ServedPlanner) -> PlanContractor:
+        config, pool = self._config, self._runtime.pool
+        fitter = Fitter(pool.names, pool, config.execution.assembler, config.workers.cascade)
+        return PlanContractor(fitter, planner.outlook, 1 + config.planner.max_fallbacks)
+
+    async def _reserve_planning(self, order: Order, planning: PlanningQueue) -> Reservation:
+        planner = planning.planner
+        most_usd = planner.most_usd(order.task)
+        return await reserve_planning(order.account, order.contract, planner.name, most_usd, order.run_id)
+
+    async def _append(self, record: ExecutionRecord) -> None:
+        if self._log is None:
+            return
+        try:
+            await asyncio.shield(asyncio.to_thread(self._log.append, record))
+        except UserError as error:
+            logger.error("this run is in no log, though it was paid for: %s", error)
+
+
+def _planned(plan: Plan, contracted: ContractedPlan, planning: PlanningQueue) -> PlanReady:
+    fitted = contracted.fitted
+    return PlanReady(
+        workflow=fitted.workflow,
+        planner=plan.planned_by or planning.planner.name,
+        confidence=plan.confidence,
+        forecast=contracted.forecast,
+        reserved_usd=fitted.bounds.cost_usd,
+        changes=fitted.changes,
+    )
