@@ -99,6 +99,17 @@ class Orchestrator:
         self._require_open()
         return self._planning.planner.name
 
+    @property
+    def workers(self) -> list[str]:
+        """Names of the pool."""
+        return self._require_open().pool.names
+
+    @property
+    def has_estimate(self) -> bool:
+        """Whether anybody knows what the workers do, so that contracts may prefer and demand success."""
+        self._require_open()
+        return self._planning.planner.outlook is not None
+
     async def plan(
         self, instruction: str, contract: Contract | None = None, *, answer: AnswerKind | None = None
     ) -> PlanReady:

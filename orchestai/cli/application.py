@@ -25,6 +25,7 @@ from orchestai.cli.plan import plan
 from orchestai.cli.prepare import prepare, prepare_plans, prepare_table
 from orchestai.cli.run import run
 from orchestai.cli.score import score
+from orchestai.cli.serve import serve
 from orchestai.cli.train import train, train_phase1, train_phase2
 from orchestai.errors import InfrastructureError, UserError
 
@@ -51,6 +52,7 @@ class _Commands(TyperGroup):
 
 app = typer.Typer(name="orchestai", cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 app.command()(run)
+app.command()(serve)
 app.command()(init)
 app.command()(doctor)
 app.command()(collect)

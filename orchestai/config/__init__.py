@@ -28,6 +28,7 @@ from orchestai.config.rl import (
 )
 from orchestai.config.root import Config, LoggingConfig, TrainingConfig
 from orchestai.config.running import ExecutionConfig, SandboxConfig, TasksConfig
+from orchestai.config.serving import ServingConfig
 from orchestai.config.supervised import Phase1Config
 from orchestai.config.workers import (
     McpServerConfig,
@@ -68,6 +69,7 @@ __all__ = [
     "RlConfig",
     "SamplingConfig",
     "SandboxConfig",
+    "ServingConfig",
     "TasksConfig",
     "TinyConfig",
     "TrainingConfig",

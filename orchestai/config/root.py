@@ -11,6 +11,7 @@ from orchestai.config.planner import PlannerConfig
 from orchestai.config.rl import Phase2Config, RewardsConfig, choose_form
 from orchestai.config.running import ExecutionConfig, SandboxConfig, TasksConfig
 from orchestai.config.section import RootSection, Section
+from orchestai.config.serving import ServingConfig
 from orchestai.config.supervised import Phase1Config
 from orchestai.config.workers import WorkersConfig
 
@@ -39,6 +40,7 @@ class Config(RootSection):
     execution: ExecutionConfig = ExecutionConfig()
     sandbox: SandboxConfig = SandboxConfig()
     contract: Contract = Contract()
+    serving: ServingConfig = ServingConfig()
     training: TrainingConfig = Field(TrainingConfig(), validate_default=True)
     rewards: RewardsConfig = Field(RewardsConfig(), validate_default=True)
     logging: LoggingConfig = LoggingConfig()

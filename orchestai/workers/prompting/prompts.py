@@ -177,7 +177,12 @@ def _context(request: Request, reads_task: bool) -> str:
 
 
 def _step(request: Request) -> str:
-    """One step of a task: the task, what the steps before gave, and what this one is to do."""
+    """One step of a task: the task, what the steps before gave, and what this one is to do.
+
+    A message of a conversation that is answered in one step is handed on as it is.
+    """
+    if request.dialogue and request.instruction == request.task and not (request.inputs or request.signature):
+        return request.instruction
     parts = [f"Task:\n{request.task}"] if request.task else []
     parts += [f"Result of step {name}:\n{text}" for name, text in request.inputs.items()]
     if not request.task:

@@ -1,0 +1,42 @@
+"""`orchestai serve`: the orchestrator as a model of OpenAI's API."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+from orchestai.cli.options import CONFIG, EXECUTION_LOGS, ConfigFile, Overrides, flag, latest_checkpoint, override
+from orchestai.errors import UserError
+
+
+def serve(
+    config: ConfigFile = CONFIG,
+    checkpoint: Annotated[
+        str | None,
+        flag("checkpoint", "Planner; else the latest in checkpoints/, or the cascade is asked for all of it."),
+    ] = None,
+    host: Annotated[str | None, flag("host", "Where to listen; this machine alone, unless told otherwise.")] = None,
+    port: Annotated[int | None, flag("port", "0 takes a free one.")] = None,
+    log: Annotated[str | None, flag("log", "What the execution log keeps: none, metadata (no texts) or full.")] = None,
+    logs: Annotated[Path, flag("logs", "Folder of the execution log.")] = EXECUTION_LOGS,
+    overrides: Overrides = None,
+) -> None:
+    """Serve /v1/chat/completions and what belongs to it, until Ctrl-C."""
+    try:
+        from orchestai.serving.api.server import serve as serve_until_interrupted
+    except ModuleNotFoundError as error:
+        raise UserError(f"serving needs {error.name}: pip install 'orchestai[serve]'") from None
+    from orchestai.config import load_config
+    from orchestai.orchestrator import Orchestrator
+
+    settings = [
+        *override("serving.host", host),
+        *override("serving.port", port),
+        *override("serving.log", log),
+    ]
+    loaded = load_config(config, [*settings, *(overrides or [])])
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    keeps = None if loaded.serving.log == "none" else logs
+    serve_until_interrupted(Orchestrator.open(checkpoint or latest_checkpoint(), loaded, log=keeps))

@@ -1,0 +1,36 @@
+"""The `serving` section: where the server listens, what it offers, and how much it takes on."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from orchestai.config.contract import Contract
+from orchestai.config.section import Section
+
+
+class ServingConfig(Section):
+    host: str = "127.0.0.1"
+    """Where the server listens; the default is for programs on this machine alone."""
+    port: int = Field(8080, ge=0, le=65535)
+    """0 takes a free one, which is said at the start."""
+    model: str = Field("orchestai", pattern=r"^[A-Za-z0-9._/-]+$")
+    """The name under which clients ask the planner that the server was started with."""
+    profiles: dict[str, Contract] = Field(
+        default={"cheap": Contract(prefer=0.0), "balanced": Contract(prefer=0.5), "best": Contract(prefer=1.0)}
+    )
+    """Contracts by name: `orchestai:cheap` is asked like a model of its own. Those with a preference or a least success
+    are offered where the planner has an estimate of its workers."""
+    deadline_s: float = Field(120.0, gt=0)
+    """The deadline of requests whose contract sets none."""
+    queue: int = Field(256, ge=0)
+    """Runs that may wait while `execution.concurrency` are in work; more are told to come again."""
+    max_body_bytes: int = Field(4 * 2**20, ge=1024)
+    """Longest request."""
+    body_s: float = Field(20.0, gt=0)
+    """Seconds in which a request must have come whole."""
+    keep_alive_s: float = Field(10.0, gt=0)
+    """A stream in which nothing else happened for so long gets a comment, so that nobody takes it for dead."""
+    log: Literal["none", "metadata", "full"] = "full"
+    """What the execution log keeps of served runs; `metadata` leaves out every text."""

@@ -1,0 +1,40 @@
+"""Runs as replies of `/v1/chat/completions`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from orchestai.answering import RunResult
+from orchestai.execution.contract.receipt import Receipt
+from orchestai.serving.api.accounting import summary, total_tokens, usage_fields
+
+
+def chat_completion(result: RunResult, model: str) -> dict[str, Any]:
+    """The reply that is no stream."""
+    message = {"role": "assistant", "content": result.answer, "refusal": None}
+    return {
+        "id": result.receipt.run_id,
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": model,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(result.receipt)}],
+        "usage": chat_usage(result.receipt),
+        "orchestai": summary(result.receipt),
+    }
+
+
+def finish_reason(receipt: Receipt) -> str:
+    """`length` where the deadline came before the answer was whole."""
+    return "stop" if receipt.status == "complete" else "length"
+
+
+def chat_usage(receipt: Receipt) -> dict[str, Any]:
+    """Tokens of planner and workers together, and apart."""
+    read, written = total_tokens(receipt)
+    return {
+        "prompt_tokens": read,
+        "completion_tokens": written,
+        "total_tokens": read + written,
+        **usage_fields(receipt),
+    }

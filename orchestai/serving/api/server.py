@@ -1,0 +1,65 @@
+"""The process that serves: a socket, uvicorn, and the application."""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+import uvicorn
+
+from orchestai.errors import UserError
+from orchestai.orchestrator import Orchestrator
+from orchestai.serving.api.app import make_app
+
+logger = logging.getLogger(__name__)
+_BACKLOG = 2048
+
+
+def serve(orchestrator: Orchestrator) -> None:
+    """Serve until a signal ends it; what is in work then has a moment to end.
+
+    Raises:
+        UserError: nobody can listen there.
+    """
+    config = orchestrator.config.serving
+    listening = listen(config.host, config.port)
+    host, port = listening.getsockname()[:2]
+    logger.info("serving %s at http://%s:%d/v1", config.model, f"[{host}]" if ":" in host else host, port)
+    make_server(orchestrator).run(sockets=[listening])
+
+
+def make_server(orchestrator: Orchestrator) -> uvicorn.Server:
+    """The server, to be run on a socket."""
+    settings = uvicorn.Config(
+        make_app(orchestrator),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        lifespan="on",
+        timeout_graceful_shutdown=30,
+        timeout_keep_alive=75,
+        backlog=_BACKLOG,
+    )
+    return uvicorn.Server(settings)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Raises:
+        UserError: there can be none.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+    except OSError as error:
+        raise UserError(
+            f"serving.host={host}, serving.port={port}: nobody can listen there ({error.strerror or error}); choose "
+            "another with --host and --port"
+        ) from None
+    listening.listen(_BACKLOG)
+    listening.set_inheritable(True)
+    return listening

@@ -1,0 +1,172 @@
+"""`/v1/chat/completions` as clients see it: answers with receipts, contracts, and errors in OpenAI's format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.chat_server import ChatServer, Reply, chat
+from support.chat_server import serving as answering
+from support.contract_workers import PRICE
+from support.served import Served, functions, models, serving, settings
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    config = settings(
+        {"pool": functions("good", "slow", "hanging", "failing")},
+        ("good",),
+        contract={"max_cost_usd": 1.0},
+        serving={"max_body_bytes": 4096, "profiles": {"quick": {"deadline_s": 0.3}}},
+    )
+    with serving(config) as started:
+        yield started
+
+
+@pytest.fixture
+def model_server() -> Iterator[ChatServer]:
+    with answering() as server:
+        server.after = Reply(chat("Paris"))
+        yield server
+
+
+def test_an_answer_says_what_it_took(served: Served) -> None:
+    reply = served.chat("Name a town.")
+    said = reply.json()
+    assert reply.status_code == 200
+    assert said["object"] == "chat.completion"
+    (choice,) = said["choices"]
+    assert choice["message"]["content"] == "good: Name a town."
+    assert choice["finish_reason"] == "stop"
+    assert said["usage"]["completion_tokens"] == 3
+    assert said["usage"]["planner"]["cost_usd"] == 0
+    assert said["usage"]["workers"] == {"requests": 1, "prompt_tokens": 0, "completion_tokens": 3, "cost_usd": PRICE}
+    assert said["orchestai"]["contract"] == {"max_cost_usd": 1.0, "deadline_s": 120.0}
+    assert reply.headers["x-orchestai-run-id"] == said["orchestai"]["run_id"] == said["id"]
+    assert float(reply.headers["x-orchestai-cost-usd"]) == PRICE
+
+
+def test_a_conversation_reaches_the_model_whole(model_server: ChatServer) -> None:
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Hello"}]},
+        {"role": "assistant", "content": "Hi."},
+        {"role": "developer", "content": "Answer in French."},
+        {"role": "user", "content": "What is the capital?"},
+    ]
+    with serving(settings(models(model_server.url, "tiny"))) as served:
+        more = {"max_tokens": 9, "temperature": 0.5, "stop": "END", "messages": messages}
+        assert served.chat(**more).json()["choices"][0]["message"]["content"] == "Paris"
+    (asked,) = model_server.asked
+    assert asked["messages"] == [
+        {"role": "system", "content": "Be brief.\n\nAnswer in French."},
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Hi."},
+        {"role": "user", "content": "What is the capital?"},
+    ]
+    assert (asked["max_tokens"], asked["temperature"], asked["stop"]) == (9, 0.5, ["END"])
+
+
+def test_a_worker_may_be_asked_alone(served: Served) -> None:
+    said = served.chat(model="worker:slow").json()
+    assert said["choices"][0]["message"]["content"] == "slow"
+    assert said["orchestai"]["planner"] == "slow alone"
+
+
+def test_names_of_models(served: Served) -> None:
+    listed = served.client.get("/v1/models").json()["data"]
+    assert [model["id"] for model in listed] == [
+        "orchestai",
+        "orchestai:quick",
+        "worker:good",
+        "worker:slow",
+        "worker:hanging",
+        "worker:failing",
+    ]
+    assert served.client.get("/v1/models/orchestai:quick").json()["orchestai"]["contract"] == {"deadline_s": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("more", "param", "code"),
+    [
+        ({"n": 2}, "n", "unsupported_value"),
+        ({"logprobs": True}, "logprobs", "unsupported_value"),
+        ({"reasoning_effort": "low"}, "reasoning_effort", "unsupported_parameter"),
+        ({"response_format": {"type": "json_object"}}, "response_format.type", "unsupported_value"),
+        ({"temprature": 1}, "temprature", "unknown_parameter"),
+        ({"temperature": "hot"}, "temperature", "invalid_type"),
+        ({"max_tokens": 0}, "max_tokens", "invalid_value"),
+        ({"messages": []}, "messages", "invalid_value"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content", "missing_required_parameter"),
+        ({"messages": [{"role": "assistant", "content": "I"}]}, "messages[0].role", "invalid_value"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+            "messages[0].content[0].type",
+            "unsupported_value",
+        ),
+        ({"orchestai": {"contract": {"max_cost": 1}}}, "orchestai.contract.max_cost", "unknown_parameter"),
+        ({"orchestai": {"contract": {"deadline_s": -1}}}, "orchestai.contract.deadline_s", "invalid_value"),
+        ({"orchestai": {"contract": {"max_cost_usd": 9}}}, "orchestai.contract.max_cost_usd", "invalid_value"),
+        ({"orchestai": {"contract": {"max_cost_usd": 1e-6}}}, "orchestai.contract", "contract_infeasible"),
+        (
+            {"model": "worker:good", "orchestai": {"contract": {"prefer": 1}}},
+            "orchestai.contract.prefer",
+            "invalid_value",
+        ),
+    ],
+)
+def test_what_is_wrong_or_not_supported_is_refused_by_name(
+    served: Served, more: dict[str, Any], param: str, code: str
+) -> None:
+    reply = served.chat(**more)
+    error = reply.json()["error"]
+    assert (reply.status_code, error["param"], error["code"]) == (400, param, code)
+    assert error["type"] == "invalid_request_error"
+
+
+def test_an_infeasible_contract_comes_with_one_that_is_feasible(served: Served) -> None:
+    said = served.chat(orchestai={"contract": {"max_cost_usd": 1e-6}}).json()
+    assert said["orchestai"]["feasible_contract"]["max_cost_usd"] == PRICE
+
+
+@pytest.mark.parametrize(
+    ("model", "status", "code"),
+    [("nobody", 404, "model_not_found"), ("worker:failing", 502, "workers_failed")],
+)
+def test_other_faults_have_their_status(served: Served, model: str, status: int, code: str) -> None:
+    reply = served.chat(model=model)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (status, code)
+
+
+def test_a_deadline_ends_a_request(served: Served) -> None:
+    reply = served.client.post(
+        "/v1/chat/completions",
+        json={"model": "worker:hanging", "messages": [{"role": "user", "content": "Wait."}]},
+        headers={"X-OrchestAI-Deadline-S": "0.2"},
+    )
+    assert (reply.status_code, reply.json()["error"]["code"]) == (504, "deadline_exceeded")
+    assert reply.elapsed.total_seconds() < 2
+    assert reply.json()["orchestai"]["unsettled_usd"] == PRICE
+
+
+def test_a_header_that_nobody_reads_is_refused(served: Served) -> None:
+    reply = served.client.get("/v1/models", headers={"x-orchestai-budget": "1"})
+    assert reply.status_code == 200
+    body = {"model": "orchestai", "messages": [{"role": "user", "content": "Hi."}]}
+    reply = served.client.post("/v1/chat/completions", json=body, headers={"x-orchestai-budget": "1"})
+    assert reply.json()["error"]["param"] == "x-orchestai-budget"
+
+
+def test_bodies_that_are_none(served: Served) -> None:
+    for body, status, code in (
+        (b"{", 400, "invalid_json"),
+        (b"\xff", 400, "invalid_json"),
+        (b"[" * 3000, 400, "invalid_json"),
+        (b"x" * 5000, 413, "body_too_large"),
+    ):
+        reply = served.client.post("/v1/chat/completions", content=body)
+        assert (reply.status_code, reply.json()["error"]["code"]) == (status, code)
+    assert served.client.get("/v1/nothing").json()["error"]["code"] == "not_found"
+    assert served.client.get("/v1/chat/completions").status_code == 405

@@ -1,0 +1,95 @@
+"""An orchestrator behind a real server, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from orchestai import Orchestrator
+from orchestai.config import Config
+from orchestai.serving.api.server import listen, make_server
+from support.contract_workers import PRICE
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server that was started; `client` asks it."""
+
+    url: str
+    client: httpx2.Client
+    orchestrator: Orchestrator
+
+    def chat(self, content: str = "Say something.", **more: Any) -> httpx2.Response:
+        """One message to the default model, with further fields of the request."""
+        body = {"model": "orchestai", "messages": [{"role": "user", "content": content}], **more}
+        return self.client.post("/v1/chat/completions", json=body)
+
+
+def functions(*names: str) -> dict[str, Any]:
+    """Workers of `support.contract_workers`."""
+    return {
+        name: {
+            "kind": "function",
+            "function": f"support.contract_workers:{name}",
+            "card": name,
+            "price_per_call_usd": PRICE,
+        }
+        for name in names
+    }
+
+
+def models(url: str, *names: str, **more: Any) -> dict[str, Any]:
+    """`workers` with language models at a server."""
+    model = {"kind": "openai_api", "base_url": url, "max_retries": 0}
+    pool = {
+        name: {
+            "kind": "model",
+            "model": name,
+            "strategy": "chat",
+            "card": name,
+            "max_new_tokens": 64,
+            "price_per_mtok_in_usd": 1.0,
+            "price_per_mtok_out_usd": 4.0,
+        }
+        for name in names
+    }
+    return {"models": {name: {**model, "name": name, **more} for name in names}, "pool": pool}
+
+
+def settings(workers: dict[str, Any], cascade: Sequence[str] = (), **sections: Any) -> Config:
+    """A configuration whose answers are texts."""
+    return Config(
+        workers={"cascade": cascade, "cache_dir": None, **workers},
+        tasks={"suite": "gsm8k"},
+        execution={"assembler": "sink", **sections.pop("execution", {})},
+        sandbox={"level": "process"},
+        **sections,
+    )
+
+
+@contextmanager
+def serving(config: Config, log: Path | None = None) -> Iterator[Served]:
+    """A server with this configuration, until the block ends."""
+    orchestrator = Orchestrator.open(None, config, log=log)
+    listening = listen("127.0.0.1", 0)
+    server = make_server(orchestrator)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive(), "the server did not start"
+        time.sleep(0.01)
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    try:
+        with httpx2.Client(base_url=url, timeout=60) as client:
+            yield Served(url, client, orchestrator)
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        listening.close()
