@@ -23,6 +23,7 @@ from orchestai.cli.init import init
 from orchestai.cli.options import console
 from orchestai.cli.plan import plan
 from orchestai.cli.prepare import prepare, prepare_plans, prepare_table
+from orchestai.cli.report import report
 from orchestai.cli.run import run
 from orchestai.cli.score import score
 from orchestai.cli.serve import serve
@@ -66,6 +67,7 @@ app.command()(evaluate_plans)
 app.command()(evaluate_table)
 app.command()(score)
 app.command()(plan)
+app.command()(report)
 app.command()(demo)
 app.command(hidden=True)(train)
 app.add_typer(agents, name="agents")

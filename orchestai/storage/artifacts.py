@@ -181,21 +181,32 @@ def read_lines(path: Path) -> tuple[list[tuple[str, Any]], list[str]]:
     Raises:
         UserError: the file cannot be read.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: cannot read: {error.strerror or error}") from None
     values: list[tuple[str, Any]] = []
     problems: list[str] = []
-    for number, line in enumerate(data.split(b"\n"), start=1):
-        if line.strip():
-            try:
-                values.append((f"{path}:{number}", json.loads(line)))
-            except ValueError:
-                problems.append(
-                    f"{path}:{number}: not whole (its writer was cut off, or the file was damaged); skipped"
-                )
+    for line in each_line(path):
+        if isinstance(line, str):
+            problems.append(line)
+        else:
+            values.append(line)
     return values, problems
+
+
+def each_line(path: Path) -> Iterator[tuple[str, Any] | str]:
+    """The same one by one, for files larger than memory: a JSON line as (`FILE:LINE`, value), or a complaint.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    try:
+                        yield f"{path}:{number}", json.loads(line)
+                    except (ValueError, RecursionError):
+                        yield f"{path}:{number}: not whole (its writer was cut off, or the file was damaged); skipped"
+    except OSError as error:
+        raise UserError(f"{path}: cannot read: {error.strerror or error}") from None
 
 
 def save_run_info(output_dir: Path | str, config: Section, *, command: str, **facts: Any) -> None:

@@ -1,0 +1,104 @@
+"""Details that a page reads only when somebody looks at them: compressed chunks, in the page or beside it."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from orchestai.report.safe_text import shortened_deep
+from orchestai.storage import artifacts
+
+MOST_EMBEDDED: Final = 20 * 10**6
+"""Bytes of compressed details that a page holds itself; with more, all lie in a folder beside it."""
+_CHUNK = 400_000
+"""Characters of JSON per chunk, before compression: a few dozen executions."""
+
+
+def packed(value: Any) -> str:
+    """JSON, compressed, in base64."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), compresslevel=9, mtime=0)).decode()
+
+
+class ChunkWriter:
+    """Collects details and hands out where each lies; few of them are in memory at a time.
+
+    Use as a context manager; what lay on the disk in between is gone afterwards, but for what `write_beside` wrote.
+    """
+
+    def __init__(self, most_embedded: int = MOST_EMBEDDED) -> None:
+        self._most_embedded = most_embedded
+        self._open: list[str] = []
+        self._open_size = 0
+        self._chunks: list[str] = []
+        self._size = 0
+        self._spilled: Path | None = None
+        self._stack = ExitStack()
+        self.count = 0
+
+    def __enter__(self) -> ChunkWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._stack.close()
+
+    def add(self, detail: Any) -> tuple[int, int]:
+        """Number of the chunk and place in it."""
+        text = json.dumps(shortened_deep(detail), ensure_ascii=True, separators=(",", ":"))
+        if self._open and self._open_size + len(text) > _CHUNK:
+            self.close()
+        self._open.append(text)
+        self._open_size += len(text)
+        return self.count, len(self._open) - 1
+
+    def close(self) -> None:
+        """End the chunk that is being filled."""
+        if not self._open:
+            return
+        data = gzip.compress(f"[{','.join(self._open)}]".encode(), compresslevel=9, mtime=0)
+        chunk = base64.b64encode(data).decode()
+        self._open, self._open_size = [], 0
+        self._size += len(chunk)
+        if self._spilled is None and self._size > self._most_embedded:
+            self._spilled = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="orchestai-report-")))
+            for number, earlier in enumerate(self._chunks):
+                self._spill(number, earlier)
+            self._chunks = []
+        if self._spilled is None:
+            self._chunks.append(chunk)
+        else:
+            self._spill(self.count, chunk)
+        self.count += 1
+
+    @property
+    def beside(self) -> bool:
+        """Whether the chunks are too large for the page."""
+        return self._spilled is not None
+
+    @property
+    def embedded(self) -> Sequence[str]:
+        """The chunks, where they fit into the page."""
+        return self._chunks
+
+    def write_beside(self, folder: Path) -> None:
+        """Put the chunks into a folder as scripts, since a page that was opened from a disk may read nothing else.
+
+        Raises:
+            UserError: the folder cannot be written.
+        """
+        assert self._spilled is not None
+        with artifacts.replacing_folder(folder) as made:
+            for file in sorted(self._spilled.iterdir()):
+                shutil.copyfile(file, made / file.name)
+
+    def _spill(self, number: int, chunk: str) -> None:
+        assert self._spilled is not None
+        (self._spilled / f"{number}.js").write_text(f'orchestaiChunk({number},"{chunk}")')

@@ -1,0 +1,183 @@
+"""Execution logs as rows of a list, with their details in chunks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from orchestai.errors import UserError, first_problem
+from orchestai.execution.record import SCHEMA_VERSION, ExecutionRecord
+from orchestai.report.chunks import ChunkWriter
+from orchestai.report.safe_text import shortened
+from orchestai.report.worker_choice import WorkerChoices
+from orchestai.storage import artifacts
+
+MOST_EXECUTIONS: Final = 100_000
+"""More rows than this a browser cannot search while somebody types."""
+_MOST_PROBLEMS = 50
+COLUMNS: Final = (
+    "run",
+    "task",
+    "planner",
+    "outcome",
+    "reason",
+    "score",
+    "reward",
+    "cost",
+    "latency",
+    "steps",
+    "escalations",
+    "workers",
+    "text",
+    "reference",
+    "chunk",
+    "place",
+)
+"""Of a row; `workers` are indices into `Executions.workers`, `reference` is the row of the task's reference plan."""
+
+
+@dataclass
+class Executions:
+    """Rows of all logs, and what was counted on the way.
+
+    Attributes:
+        rows: as `COLUMNS` says.
+        workers: names, by index.
+        counts: of outcomes, by run.
+        left_out: executions beyond `MOST_EXECUTIONS`.
+    """
+
+    chunks: ChunkWriter
+    rows: list[list[Any]] = field(default_factory=list)
+    workers: dict[str, int] = field(default_factory=dict)
+    counts: dict[int, Counter[str]] = field(default_factory=dict)
+    spent: dict[int, float] = field(default_factory=dict)
+    references: dict[str, int] = field(default_factory=dict)
+    choices: WorkerChoices = field(default_factory=WorkerChoices)
+    left_out: int = 0
+
+    def read(self, run: int, file: Path, problems: list[str]) -> None:
+        """Add all executions of a log; lines that are none are `problems`."""
+        try:
+            for line in artifacts.each_line(file):
+                complaint = line if isinstance(line, str) else self._add(run, *line)
+                if complaint:
+                    _complain(problems, complaint.replace(f"{file.parent}/", ""))
+        except UserError as error:
+            _complain(problems, str(error))
+
+    def finish(self) -> None:
+        """Name each row's reference plan, once all logs were read."""
+        task, reference = COLUMNS.index("task"), COLUMNS.index("reference")
+        for number, row in enumerate(self.rows):
+            known = self.references.get(row[task])
+            row[reference] = None if known == number else known
+
+    def _add(self, run: int, where: str, value: Any) -> str:
+        version = value.get("schema_version") if isinstance(value, dict) else None
+        if isinstance(version, int) and version > SCHEMA_VERSION:
+            return f"{where}: written by a newer version (schema_version {version}); skipped"
+        try:
+            record = ExecutionRecord.model_validate(value)
+        except ValidationError as error:
+            return f"{where}: not an execution: {first_problem(error)}; skipped"
+        self.counts.setdefault(run, Counter())[outcome_of(record)] += 1
+        self.spent[run] = self.spent.get(run, 0.0) + record.cost
+        self.choices.note(record)
+        if len(self.rows) >= MOST_EXECUTIONS:
+            self.left_out += 1
+            return ""
+        if record.task_id and record.subtasks and record.planner.startswith(("reference", "oracle")):
+            self.references.setdefault(record.task_id, len(self.rows))
+        self.rows.append(self._row(run, record))
+        return ""
+
+    def _row(self, run: int, record: ExecutionRecord) -> list[Any]:
+        asked = dict.fromkeys(attempt.worker for subtask in record.subtasks for attempt in subtask.attempts)
+        chunk, place = self.chunks.add(_detail(record))
+        return [
+            run,
+            record.task_id,
+            record.planner,
+            outcome_of(record),
+            reason_of(record),
+            record.score,
+            _rounded(record.reward),
+            _rounded(record.cost),
+            _rounded(record.latency_ms),
+            len(record.subtasks) or len(record.planner_outputs.model_selections),
+            sum(max(len(subtask.attempts) - 1, 0) for subtask in record.subtasks),
+            [self.workers.setdefault(worker, len(self.workers)) for worker in asked],
+            shortened(record.instruction, 400),
+            None,
+            chunk,
+            place,
+        ]
+
+
+def outcome_of(record: ExecutionRecord) -> str:
+    """`solved`, `failed`, `invalid` (no plan), `unscorable`, or of runs for people `answered` or `unanswered`."""
+    if record.outcome == "unscorable":
+        return "unscorable"
+    if record.outcome == "unjudged":
+        return "unanswered" if record.receipt is not None and record.receipt.status == "failed" else "answered"
+    if record.success:
+        return "solved"
+    return "invalid" if (record.error or "").startswith("no valid plan") else "failed"
+
+
+def reason_of(record: ExecutionRecord) -> str:
+    """Why it is not solved, in one of a few words to filter by; empty where it is."""
+    outcome = outcome_of(record)
+    if outcome in ("solved", "answered", "invalid"):
+        return {"invalid": "no valid plan"}.get(outcome, "")
+    if outcome == "unscorable":
+        return record.fault or "unknown fault"
+    if any(subtask.status != "done" for subtask in record.subtasks):
+        return "a step without an answer"
+    if any(subtask.passed_check is False for subtask in record.subtasks):
+        return "a step failed its check"
+    return "all checks passed, the tests did not" if outcome == "failed" else "no answer"
+
+
+def _detail(record: ExecutionRecord) -> dict[str, Any]:
+    """What is shown of one execution: everything but what its attempts say already."""
+    shown = record.model_dump(mode="json", exclude={"planner_outputs", "execution_result", "schema_version", "pool"})
+    if not record.subtasks:
+        shown["outputs"] = record.execution_result.model_dump(mode="json")["outputs"]
+        shown["adjacency"] = record.planner_outputs.workflow_graph.adjacency
+    return _sparse(shown)
+
+
+def _sparse(value: Any) -> Any:
+    """Without what is empty, and numbers in six digits."""
+    if isinstance(value, dict):
+        kept = {key: _sparse(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if key == "depends_on" or item not in (None, "", [], {})}
+    if isinstance(value, list | tuple):
+        return [_sparse(item) for item in value]
+    return _rounded(value) if isinstance(value, float) else value
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")
+
+
+def _complain(problems: list[str], complaint: str) -> None:
+    if len(problems) < _MOST_PROBLEMS:
+        problems.append(complaint)
+    elif len(problems) == _MOST_PROBLEMS:
+        problems.append("and more lines that could not be read")
+
+
+def totals(executions: Executions, runs: Sequence[str]) -> list[dict[str, Any]]:
+    """Per run with executions: how many of each outcome, and what they cost together."""
+    return [
+        {"run": run, "name": runs[run], "counts": dict(counts), "spent": _rounded(executions.spent[run])}
+        for run, counts in sorted(executions.counts.items())
+    ]

@@ -1,0 +1,50 @@
+// What the page holds: its data at once, rows of lists when they are unpacked, details when somebody asks.
+
+const page = JSON.parse(document.getElementById('page-data').textContent);
+const rows = {executions: [], groups: [], workers: []};
+const CHUNKS_KEPT = 12;
+const chunks = new Map();
+const waiting = new Map();
+
+async function unpack(base64) {
+  const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
+  return JSON.parse(await new Response(stream).text());
+}
+
+async function readIndex() {
+  const index = await unpack(document.getElementById('page-index').textContent);
+  const named = (columns, row, id) => Object.assign(Object.fromEntries(columns.map((c, i) => [c, row[i]])), {id});
+  rows.workers = index.workers;
+  rows.executions = index.executions.map((row, id) => named(index.columns, row, id));
+  rows.groups = index.groups.map((row, id) => named(index.groupColumns, row, id));
+}
+
+window.orchestaiChunk = (number, base64) => waiting.get(number)?.(base64);
+
+function fetchChunk(number) {
+  if (page.chunks.folder === null) return Promise.resolve(document.getElementById(`chunk-${number}`).textContent);
+  return new Promise((resolve, reject) => {
+    waiting.set(number, resolve);
+    const script = document.createElement('script');
+    script.src = `${encodeURIComponent(page.chunks.folder)}/${Number(number)}.js`;
+    script.onerror = () => reject(new Error(`${page.chunks.folder}/${number}.js is not beside this page; keep the folder with it`));
+    script.onload = () => script.remove();
+    document.head.append(script);
+  });
+}
+
+/** The details of a row. */
+async function detailsOf(row) {
+  let chunk = chunks.get(row.chunk);
+  if (!chunk) {
+    chunk = await unpack(await fetchChunk(row.chunk));
+    if (chunks.size >= CHUNKS_KEPT) chunks.delete(chunks.keys().next().value);
+  }
+  chunks.delete(row.chunk);
+  chunks.set(row.chunk, chunk);
+  return chunk[row.place];
+}
+
+const runName = (run) => page.runs[run]?.name ?? '';
+const severalRuns = page.runs.length > 1;

@@ -1,0 +1,129 @@
+"""What lies in a folder: execution logs, metrics, rollouts, evaluations, each recognized by its name or by its keys."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from orchestai.errors import UserError
+from orchestai.storage import artifacts
+
+Kind: TypeAlias = Literal["executions", "phase1", "phase2", "rollouts", "evaluation", "agents", "figures", "run"]
+_BY_NAME: dict[str, Kind] = {
+    "phase1_metrics.jsonl": "phase1",
+    "phase2_metrics.jsonl": "phase2",
+    "phase2_rollouts.jsonl": "rollouts",
+}
+_DEEPEST = 3
+_LARGEST_JSON = 32 * 2**20
+"""Larger JSON files are data to learn from, not figures."""
+_CHECKPOINT_MARKS = {"SHA256SUMS", "agents.json"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file that the page can show.
+
+    Attributes:
+        value: of a JSON file, what it holds.
+    """
+
+    kind: Kind
+    path: Path
+    value: Any = None
+
+
+@dataclass
+class Found:
+    """What a path holds.
+
+    Attributes:
+        name: the path's last part, for people.
+        problems: what could not be read, and why.
+    """
+
+    name: str
+    sources: list[Source] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def of(self, kind: Kind) -> list[Source]:
+        return [source for source in self.sources if source.kind == kind]
+
+
+def find(path: Path) -> Found:
+    """Look through a file, or a folder and the folders in it; checkpoints are passed over.
+
+    Raises:
+        UserError: there is nothing of that name.
+    """
+    if not path.exists():
+        raise UserError(f"{path}: no such file or folder; name a log, an evaluation or the folder of a run")
+    found = Found(path.resolve().name or str(path))
+    for file in _files(path) if path.is_dir() else [path]:
+        try:
+            source = _recognize(file)
+        except (OSError, ValueError, RecursionError) as error:
+            found.problems.append(f"{_inside(file, path)}: not readable: {error}")
+            continue
+        if source is not None:
+            found.sources.append(source)
+        elif not path.is_dir():
+            found.problems.append(f"{file.name}: neither a log nor figures that this page can show")
+    return found
+
+
+def _inside(file: Path, path: Path) -> str:
+    return str(file.relative_to(path)) if file != path else file.name
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder):
+        if _CHECKPOINT_MARKS & set(files):
+            folders.clear()
+            continue
+        depth = len(Path(place).relative_to(folder).parts)
+        folders[:] = sorted(f for f in folders if not f.startswith(".") and depth < _DEEPEST)
+        yield from (Path(place) / name for name in sorted(files) if not name.startswith("."))
+
+
+def _recognize(file: Path) -> Source | None:
+    if kind := _BY_NAME.get(file.name):
+        return Source(kind, file)
+    if file.suffix == ".jsonl":
+        return Source("executions", file) if _holds_executions(file) else None
+    if file.suffix != ".json" or file.stat().st_size > _LARGEST_JSON:
+        return None
+    with file.open("rb") as opened:
+        if opened.read(1) != b"{":
+            return None
+    value = json.loads(file.read_bytes())
+    if file.name.endswith(".run.json"):
+        return Source("run", file, value)
+    kind = _by_keys(value)
+    return None if kind is None else Source(kind, file, value)
+
+
+def _holds_executions(file: Path) -> bool:
+    """By the first line that is whole; a file without any may yet become a log."""
+    for line in artifacts.each_line(file):
+        if not isinstance(line, str):
+            return isinstance(line[1], dict) and "planner_outputs" in line[1]
+    return False
+
+
+def _by_keys(value: dict[str, Any]) -> Kind | None:
+    if isinstance(value.get("rows"), list) and "conclusion" in value:
+        return "evaluation"
+    if "workflow" in value and isinstance(value.get("episodes"), list):
+        return "agents"
+    return "figures" if _has_interval(value) else None
+
+
+def _has_interval(value: Any) -> bool:
+    if isinstance(value, dict):
+        return {"mean", "low", "high"} <= value.keys() or any(map(_has_interval, value.values()))
+    return False

@@ -1,0 +1,128 @@
+"""The page's data: every run that we write can be shown, and what cannot be read is said, never fatal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestai.errors import UserError
+from orchestai.report.build import build_report, distinct_names
+from support import report_page
+from support.report_folders import judged_record, served_record, write_log, write_phase2
+
+ROOT = Path(__file__).parents[2]
+
+
+def build(tmp_path: Path, *folders: Path, most_embedded: int = 10**6) -> tuple[Path, list[str]]:
+    page = tmp_path / "report.html"
+    return page, build_report(folders, page, most_embedded=most_embedded)
+
+
+def test_every_execution_is_a_row_with_its_details(tmp_path: Path) -> None:
+    records = [judged_record(0, planner="reference"), judged_record(0, success=False), served_record(2)]
+    page, problems = build(tmp_path, write_log(tmp_path / "logs", records))
+    rows = report_page.executions(page)
+    assert problems == []
+    assert [row["outcome"] for row in rows] == ["solved", "failed", "answered"]
+    assert [row["reason"] for row in rows] == ["", "a step without an answer", ""]
+    assert [row["reference"] for row in rows] == [None, 0, None]
+    assert [row["escalations"] for row in rows] == [1, 1, 1]
+    failed = report_page.detail(page, rows[1])
+    assert [attempt["worker"] for attempt in failed["subtasks"][0]["attempts"]] == ["cheap", "strong"]
+    assert failed["subtasks"][1]["error"] == "2: down"
+    assert report_page.detail(page, rows[2])["receipt"]["spent_usd"] == 0.5
+
+
+def test_worker_asked_first_is_compared_with_the_cheapest_that_passed(tmp_path: Path) -> None:
+    page, _ = build(tmp_path, write_log(tmp_path / "logs", [judged_record(n) for n in range(3)]))
+    choices = report_page.data(page)["choices"]
+    assert choices["workers"] == ["cheap", "strong"]
+    assert choices["best"] == ["cheap", "strong", "nobody"]
+    assert choices["counts"] == [[0, 3, 0], [0, 3, 0]]
+
+
+def test_torn_lines_foreign_lines_and_newer_versions_are_named_and_passed_over(tmp_path: Path) -> None:
+    newer = json.loads(judged_record().model_dump_json()) | {"schema_version": 99}
+    torn = '{"planner_outputs": 1}\n' + json.dumps(newer) + '\n{"schema_version":1,"instr'
+    page, problems = build(tmp_path, write_log(tmp_path / "logs", [judged_record()], torn))
+    assert len(report_page.executions(page)) == 1
+    assert [problem.split(": ")[1] for problem in problems] == ["log.jsonl:2", "log.jsonl:3", "log.jsonl:4"]
+
+
+def test_an_empty_folder_gives_a_page_that_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    page, problems = build(tmp_path, tmp_path / "empty")
+    assert problems == []
+    assert [missing["what"] for missing in report_page.data(page)["missing"]] == [
+        "executions",
+        "training curves",
+        "an evaluation",
+        "groups of attempts",
+    ]
+
+
+def test_a_run_in_progress_is_shown_as_far_as_it_is(tmp_path: Path) -> None:
+    folder = write_phase2(tmp_path / "run")
+    for name in ("phase2_metrics.jsonl", "phase2_rollouts.jsonl"):
+        with (folder / name).open("a") as file:
+            file.write('{"update": 4, "rew')
+    (folder / "phase1_metrics.jsonl").touch()
+    page, problems = build(tmp_path, folder)
+    held = report_page.data(page)
+    reward = next(curve for curve in held["curves"] if curve["title"] == "Reward")
+    assert [label["label"] for label in reward["series"]] == ["sampled, training tasks", "greedy, validation tasks"]
+    assert len(reward["series"][0]["points"]) == 3
+    entropy = next(curve for curve in held["curves"] if curve["title"].startswith("Entropy"))
+    assert entropy["guards"] == [{"value": 0.2, "label": "stops below, 10 updates in a row"}]
+    assert len(report_page.index(page)["groups"]) == 3
+    assert len(problems) == 2
+
+
+def test_plans_of_a_group_are_read_into_steps(tmp_path: Path) -> None:
+    page, _ = build(tmp_path, write_phase2(tmp_path / "run", updates=1))
+    held = report_page.index(page)
+    group = dict(zip(held["groupColumns"], held["groups"][0], strict=True))
+    assert group["rewards"] == [0.0, 1.0]
+    attempts = report_page.detail(page, group)
+    assert attempts[0]["steps"] == [
+        {"id": "1", "workers": ["cheap", "strong"], "instruction": "sort it", "depends_on": []},
+        {"id": "2", "workers": ["strong"], "instruction": "join it", "depends_on": ["1"]},
+    ]
+
+
+def test_details_beyond_the_limit_lie_beside_the_page_and_vanish_with_the_next(tmp_path: Path) -> None:
+    logs = write_log(tmp_path / "logs", [judged_record(n, text="x" * 10_000) for n in range(60)])
+    page, _ = build(tmp_path, logs, most_embedded=1_000)
+    rows = report_page.executions(page)
+    assert rows[-1]["chunk"] > 3
+    assert report_page.detail(page, rows[-1])["task_id"] == rows[-1]["task"]
+    assert (tmp_path / "report.chunks").is_dir()
+    assert " file:;" in page.read_text()
+    build(tmp_path, logs)
+    assert not (tmp_path / "report.chunks").exists()
+
+
+def test_figures_in_the_docs_are_shown(tmp_path: Path) -> None:
+    page, problems = build(tmp_path, ROOT / "docs/results")
+    held = report_page.data(page)
+    assert problems == []
+    suites = {one["suite"]: one for one in held["evaluations"]}
+    assert {row["role"] for row in suites["composition"]["rows"]} == {"ours", "other", "whole", "oracle"}
+    assert suites["composition"]["conclusion"]
+    assert len(suites["routerbench"]["hull"]) > 2
+    assert held["reliability"]
+    assert any(row[5] for row in report_page.index(page)["groups"])
+
+
+def test_runs_of_one_name_are_told_apart() -> None:
+    assert distinct_names([Path("a/run"), Path("b/run")], ["run", "run"]) == ["a/run", "b/run"]
+    assert distinct_names([Path("a/x"), Path("a/y")], ["x", "y"]) == ["x", "y"]
+
+
+def test_what_is_not_there_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file or folder; name a log"):
+        build(tmp_path, tmp_path / "absent")
+    with pytest.raises(UserError, match="name the file to write"):
+        build_report([tmp_path], tmp_path)

@@ -1,0 +1,136 @@
+"""Folders for reports: execution logs, metrics and rollouts as runs write them, with any text in every field."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from orchestai.config.contract import Contract
+from orchestai.execution.contract.receipt import AskedWorker, NodeReceipt, Receipt
+from orchestai.execution.record import ExecutionRecord
+from orchestai.execution.result import Attempt, JudgedExecution, SubtaskResult
+from orchestai.outcome import Scored
+from orchestai.tasks.task import Task
+from orchestai.workflow import Subtask, Workflow
+
+POOL = ("cheap", "strong")
+
+
+def judged_record(number: int = 0, *, success: bool = True, text: str = "", planner: str = "random") -> ExecutionRecord:
+    """Two steps: the first one's cheap worker is refused, and its strong one answers.
+
+    Args:
+        text: at the end of every text.
+    """
+    steps = [
+        Subtask(id="1", instruction=f"sort it{text}", task_type="list", worker="cheap", fallback=("strong",)),
+        Subtask(id="2", instruction=f"join it{text}", task_type=f"list{text}", worker="strong", depends_on=("1",)),
+    ]
+    refused = Attempt(worker="cheap", prompt=f"p{text}", answer=f"a{text}", cost_usd=0.1, passed_check=False)
+    passed = Attempt(
+        worker="strong", prompt=f"q{text}", answer=f"b{text}", cost_usd=0.2, latency_ms=5.0, passed_check=True
+    )
+    broken = Attempt(worker="strong", error=f"down{text}", latency_ms=9.0)
+    execution = JudgedExecution(
+        task_id=f"t/{number}",
+        workflow=Workflow(steps),
+        results=(
+            SubtaskResult(id="1", status="done", attempts=(refused, passed), kept=1, output="b"),
+            SubtaskResult(id="2", status="done", attempts=(passed,), kept=0, output="b")
+            if success
+            else SubtaskResult(id="2", status="failed", attempts=(broken,), error=f"2: down{text}"),
+        ),
+        answer="b",
+        outcome=Scored(1.0 if success else 0.5),
+        tests_passed=4 if success else 2,
+        tests_total=4,
+        total_cost=0.5 if success else 0.3,
+        total_latency_ms=14.0,
+        error=None if success else f"2: down{text}",
+    )
+    task = Task(
+        task_id=f"t/{number}{text}",
+        suite="composition",
+        split="train",
+        instruct_prompt=f"Sort, then join.{text}",
+        test="",
+    )
+    return ExecutionRecord.from_execution(execution, task, planner=f"{planner}{text}", pool=POOL, reward=1.5)
+
+
+def served_record(number: int = 0, text: str = "") -> ExecutionRecord:
+    """A run for somebody who asked, with its receipt."""
+    asked = AskedWorker(
+        worker="strong",
+        reserved_usd=0.4,
+        spent_usd=0.2,
+        prompt_tokens=3,
+        completion_tokens=4,
+        usage_estimated=True,
+        latency_ms=5.0,
+        source="server",
+        check=True,
+        why_next=f"why{text}",
+    )
+    node = NodeReceipt(
+        node="1", instruction=f"sort it{text}", depends_on=(), status="done", answered_by="strong", asked=(asked,)
+    )
+    receipt = Receipt(
+        run_id=f"r{number}",
+        status="complete",
+        contract=Contract(max_cost_usd=1.0),
+        planner=f"planner{text}",
+        success=0.7,
+        spent_usd=0.5,
+        reserved_usd=0.9,
+        nodes=(node,),
+        changes=(f"a fallback was left out{text}",),
+        replay=f"orchestai run --replay r{number}{text}",
+    )
+    judged = judged_record(number, text=text)
+    return judged.model_copy(update={"outcome": "unjudged", "success": False, "answer": f"b{text}", "receipt": receipt})
+
+
+def write_log(folder: Path, records: list[ExecutionRecord], torn: str = "") -> Path:
+    """A log of these executions, with a torn line at its end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = "".join(record.model_dump_json() + "\n" for record in records)
+    (folder / "log.jsonl").write_text(lines + torn)
+    return folder
+
+
+def write_phase2(folder: Path, updates: int = 3, text: str = "") -> Path:
+    """Metrics, rollouts and settings of a run of phase 2 that samples two plans per task."""
+    folder.mkdir(parents=True, exist_ok=True)
+    metrics = [
+        {"update": n, "reward": 0.1 * n, "success": 0.2, "entropy": 1.0 - 0.1 * n, "valid_share": 1.0}
+        for n in range(1, updates + 1)
+    ]
+    _write_lines(folder / "phase2_metrics.jsonl", [*metrics, {"update": updates, "eval_reward": 0.3}])
+    plan = f'1 cheap>strong "sort it{text}" | 2 strong "join it{text}" after 1'
+    attempts = [
+        {
+            "update": n,
+            "task_id": f"t/{n}{text}",
+            "reward": reward,
+            "fault": "",
+            "unscorable": "",
+            "valid": True,
+            "rewards": {"success": {"value": reward, "weight": 1.0}},
+            "turns": [
+                {"role": "planner", "turn": 1, "text": "", "reward": None, "advantage": reward - 0.5, "slots": 3}
+            ],
+            "plan": plan,
+        }
+        for n in range(1, updates + 1)
+        for reward in (0.0, 1.0)
+    ]
+    _write_lines(folder / "phase2_rollouts.jsonl", attempts)
+    settings = {"training.phase2_rl.min_entropy": 0.2, "training.phase2_rl.collapse_patience": 10}
+    (folder / "phase2.run.json").write_text(json.dumps({"command": "phase2", "seed": 0, "identity": settings}))
+    return folder
+
+
+def _write_lines(file: Path, rows: list[dict[str, Any]]) -> None:
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))

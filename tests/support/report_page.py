@@ -1,0 +1,43 @@
+"""What a page holds, read without a browser."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+
+def scripts(page: Path) -> dict[str, str]:
+    """The text of each script element that has an id, as a browser delimits it."""
+    text = page.read_text()
+    return dict(re.findall(r'<script[^>]* id="([^"]+)">(.*?)</script>', text, re.DOTALL))
+
+
+def data(page: Path) -> dict[str, Any]:
+    return json.loads(scripts(page)["page-data"])
+
+
+def index(page: Path) -> dict[str, Any]:
+    return unpacked(scripts(page)["page-index"])
+
+
+def executions(page: Path) -> list[dict[str, Any]]:
+    held = index(page)
+    return [dict(zip(held["columns"], row, strict=True)) for row in held["executions"]]
+
+
+def detail(page: Path, row: dict[str, Any]) -> Any:
+    """From the page, or from the folder beside it."""
+    folder = data(page)["chunks"]["folder"]
+    if folder is None:
+        packed = scripts(page)[f"chunk-{row['chunk']}"]
+    else:
+        packed = (page.parent / folder / f"{row['chunk']}.js").read_text().split('"')[1]
+    return unpacked(packed)[row["place"]]
+
+
+def unpacked(packed: str) -> Any:
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
