@@ -20,6 +20,7 @@ from orchestai.cli.evaluate import evaluate
 from orchestai.cli.evaluate_plans import evaluate_plans
 from orchestai.cli.evaluate_table import evaluate_table
 from orchestai.cli.init import init
+from orchestai.cli.keys import keys
 from orchestai.cli.options import console
 from orchestai.cli.plan import plan
 from orchestai.cli.prepare import prepare, prepare_plans, prepare_table
@@ -71,6 +72,7 @@ app.command()(report)
 app.command()(demo)
 app.command(hidden=True)(train)
 app.add_typer(agents, name="agents")
+app.add_typer(keys, name="keys")
 
 
 @app.callback(invoke_without_command=True)

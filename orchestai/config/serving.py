@@ -32,5 +32,10 @@ class ServingConfig(Section):
     """Seconds in which a request must have come whole."""
     keep_alive_s: float = Field(10.0, gt=0)
     """A stream in which nothing else happened for so long gets a comment, so that nobody takes it for dead."""
+    database: str = "sqlite:///served/orchestai.db"
+    """What servers share: keys, money, served runs, feedback. `sqlite:///PATH` for those of one machine, or
+    `postgresql+psycopg://USER:PASSWORD@HOST/NAME`, in which `${oc.env:NAME}` may stand for the password."""
+    lease_s: float = Field(15.0, gt=0)
+    """So many seconds after a server was killed, what its runs had reserved of their keys' money expires."""
     log: Literal["none", "metadata", "full"] = "full"
     """What the execution log keeps of served runs; `metadata` leaves out every text."""

@@ -63,7 +63,10 @@ class RunBudget:
         amount = pico(worst.cost_usd)
         async with self._admitting:
             await self._make_room(call, amount)
-            await self.reservation.commit(self._committed + amount)
+            try:
+                await self.reservation.commit(self._committed + amount)
+            except InsufficientFundsError as error:
+                raise NotAdmittedError(f"not asked: {error}") from None
             self._to_come.pop(call, None)
             self._on_the_way[call] = amount
             self.calls += worst.calls

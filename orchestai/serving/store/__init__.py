@@ -1,0 +1,27 @@
+"""What servers keep in a database that they share: keys, money, served runs, feedback, parked runs."""
+
+from orchestai.serving.store.database import Database
+from orchestai.serving.store.feedback import Feedback, FeedbackStore
+from orchestai.serving.store.key_days import ExpiredReservationError
+from orchestai.serving.store.key_ledger import KeyLedger
+from orchestai.serving.store.keys import KeyAccount, KeyStore
+from orchestai.serving.store.parked_runs import ParkedRuns
+from orchestai.serving.store.request_rate import RequestRate, TooManyRequestsError
+from orchestai.serving.store.served_runs import ServedRun, ServedRuns
+from orchestai.serving.store.tables import NO_KEY
+
+__all__ = [
+    "NO_KEY",
+    "Database",
+    "ExpiredReservationError",
+    "Feedback",
+    "FeedbackStore",
+    "KeyAccount",
+    "KeyLedger",
+    "KeyStore",
+    "ParkedRuns",
+    "RequestRate",
+    "ServedRun",
+    "ServedRuns",
+    "TooManyRequestsError",
+]

@@ -1,0 +1,162 @@
+"""The database that servers share: SQLite for those of one machine, PostgreSQL for those of several."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, make_url, select, text
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from orchestai.errors import UserError
+from orchestai.serving.store.leases import Lease
+from orchestai.serving.store.tables import SCHEMA_VERSION, metadata, schema
+from orchestai.serving.store.writer import Writer
+
+T = TypeVar("T")
+_BUSY_MS = 30_000
+"""How long SQLite waits for another process that writes."""
+_SCHEMA_LOCK = 0x6F726368
+"""Of PostgreSQL's advisory locks, that of whoever makes the tables."""
+
+
+class Database:
+    """Tables, one thread that writes, and the lease of this server, if it is one.
+
+    Attributes:
+        server: under which reservations are made; None where this process only looks and changes keys.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._writer = Writer(engine)
+        self._lease: Lease | None = None
+
+    @classmethod
+    def open(cls, url: str, *, lease_s: float | None = None) -> Database:
+        """Open a database and make its tables where there are none.
+
+        Args:
+            url: `sqlite:///PATH` or `postgresql+psycopg://USER:PASSWORD@HOST/NAME`.
+            lease_s: of a server: so many seconds after it was killed its reservations expire. None for others.
+
+        Raises:
+            UserError: it cannot be opened, or was written by another version.
+        """
+        engine = _engine(url)
+        shown = engine.url.render_as_string(hide_password=True)
+        try:
+            with engine.execution_options(writes=True).begin() as connection:
+                _make_tables(connection, shown)
+        except SQLAlchemyError as error:
+            engine.dispose()
+            raise UserError(f"{shown}: cannot be opened: {_reason(error)}; check serving.database") from None
+        except UserError:
+            engine.dispose()
+            raise
+        database = cls(engine)
+        if lease_s is not None:
+            database._lease = Lease(database.write, lease_s)
+        return database
+
+    @property
+    def server(self) -> str | None:
+        return None if self._lease is None else self._lease.server
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection that sees one state of the database."""
+        with self._engine.connect() as connection:
+            yield connection
+
+    def write(self, account: str, work: Callable[[Connection], T]) -> T:
+        """Have something written, and wait until it is committed; see `Writer` for what `work` may do."""
+        return self.submit(account, work).result()
+
+    def submit(self, account: str, work: Callable[[Connection], T]) -> Future[T]:
+        return self._writer.submit(account, work)
+
+    async def write_soon(self, account: str, work: Callable[[Connection], T]) -> T:
+        """The same in an event loop; whoever is cancelled while it waits does not undo it."""
+        return await asyncio.shield(asyncio.wrap_future(self.submit(account, work)))
+
+    def close(self) -> None:
+        """End this server's lease, write what is waiting, and close."""
+        if self._lease is not None:
+            self._lease.close()
+        self._writer.close()
+        self._engine.dispose()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _engine(url: str) -> Engine:
+    try:
+        parsed = make_url(url)
+        if parsed.get_backend_name() == "sqlite":
+            return _sqlite(parsed)
+        if parsed.get_backend_name() == "postgresql":
+            return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+    except (ArgumentError, NoSuchModuleError):
+        raise UserError(
+            "serving.database: not the address of a database; write sqlite:///PATH or "
+            "postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+        ) from None
+    except ImportError as error:
+        raise UserError(f"serving.database: {error.name} is not installed; pip install 'orchestai[postgres]'") from None
+    raise UserError(f"serving.database: {parsed.get_backend_name()} is not supported; take sqlite or postgresql")
+
+
+def _sqlite(url: URL) -> Engine:
+    if not url.database or url.database == ":memory:":
+        raise UserError("serving.database: SQLite in memory forgets what was spent; write sqlite:///PATH")
+    try:
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{url.database}: cannot write: {error.strerror}; choose another serving.database") from None
+    engine = create_engine(url)
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, record: Any) -> None:
+        connection.isolation_level = None  # else the driver begins transactions when it thinks fit
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _make_tables(connection: Connection, shown: str) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _SCHEMA_LOCK})
+    schema.create(connection, checkfirst=True)
+    version = connection.scalar(select(schema.c.version))
+    if version is None:
+        metadata.create_all(connection)
+        connection.execute(insert(schema).values(version=SCHEMA_VERSION))
+    elif version != SCHEMA_VERSION:
+        raise UserError(
+            f"{shown}: its tables are of version {version}, this program's of version {SCHEMA_VERSION}; use the "
+            "version of orchestai that made them, or another serving.database"
+        )
+
+
+def _reason(error: SQLAlchemyError) -> str:
+    cause = getattr(error, "orig", None) or error
+    return str(cause).strip().splitlines()[0]

@@ -1,0 +1,52 @@
+"""Workflows that wait for what a client's own tool gives; they outlive the server that parked them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, delete, or_, select, update
+
+from orchestai.serving.store.database import Database
+from orchestai.serving.store.statements import insert_or_change
+from orchestai.serving.store.tables import now, parked
+
+
+class ParkedRuns:
+    """By id, each of the key that asked for it. A run is taken, resumed, and then put again or dropped; where its
+    server dies in between, another may take it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, park_id: str, key: str, state: dict[str, Any]) -> None:
+        """Park a run, or park it again in another state."""
+        row = {"id": park_id, "key": key, "state": state, "parked_at": now(), "taken_by": None}
+        changes = {"state": state, "parked_at": now(), "taken_by": None}
+        self._database.write(key, lambda connection: insert_or_change(connection, parked, row, changes))
+
+    def get(self, park_id: str, key: str) -> dict[str, Any] | None:
+        """The state of a parked run; None where this key has none of this id."""
+        with self._database.reading() as connection:
+            statement = select(parked.c.state).where(parked.c.id == park_id, parked.c.key == key)
+            return connection.scalar(statement)
+
+    def take(self, park_id: str, key: str) -> dict[str, Any] | None:
+        """The state of a parked run that nobody else resumes now, None where there is none; `drop` or `put` follows."""
+        server = self._database.server or ""
+
+        def write(connection: Connection) -> dict[str, Any] | None:
+            free = or_(parked.c.taken_by.is_(None), parked.c.taken_by == "")
+            statement = update(parked).where(parked.c.id == park_id, parked.c.key == key, free)
+            return connection.scalar(statement.values(taken_by=server).returning(parked.c.state))
+
+        return self._database.write(key, write)
+
+    def drop(self, park_id: str, key: str) -> None:
+        """Forget a run that was resumed to its end."""
+        statement = delete(parked).where(parked.c.id == park_id, parked.c.key == key)
+        self._database.write(key, lambda connection: connection.execute(statement))
+
+    def forget_older(self, seconds: float) -> int:
+        """Forget runs whose clients did not come back; how many these were."""
+        statement = delete(parked).where(parked.c.parked_at < now() - seconds)
+        return self._database.write("", lambda connection: connection.execute(statement).rowcount)

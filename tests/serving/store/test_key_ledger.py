@@ -1,0 +1,199 @@
+"""A key's day is never overspent, whoever asks, however servers end; and the sums in the database are right."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import func, select
+
+from orchestai.execution.contract.ledger import InsufficientFundsError, pico, usd, whole
+from orchestai.serving.store import Database, ExpiredReservationError, KeyLedger, KeyStore
+from orchestai.serving.store.tables import days, reservations
+
+LEASE_S = 0.6
+
+
+def opened(url: str, usd_per_day: float | None = 1.0) -> tuple[Database, KeyLedger]:
+    database = Database.open(url, lease_s=LEASE_S)
+    if not KeyStore(database).list():
+        KeyStore(database).add("alice", usd_per_day)
+    return database, KeyLedger(database, "alice")
+
+
+def sums(database: Database) -> tuple[int, int]:
+    """Reserved and spent, after checking that they are what the reservations come to."""
+    with database.reading() as connection:
+        reserved, spent = connection.execute(
+            select(func.coalesce(func.sum(days.c.reserved), 0), func.coalesce(func.sum(days.c.spent), 0))
+        ).one()
+        amounts = select(func.coalesce(func.sum(reservations.c.amount), 0)).where(reservations.c.spent.is_(None))
+        assert connection.scalar(amounts) == reserved
+        assert connection.scalar(select(func.coalesce(func.sum(reservations.c.spent), 0))) == spent
+    return int(reserved), int(spent)
+
+
+async def test_what_was_not_spent_goes_back(url: str) -> None:
+    database, ledger = opened(url)
+    async with await ledger.reserve(pico(0.7), "run-1") as reservation:
+        assert ledger.available_usd == pytest.approx(0.3)
+        with pytest.raises(InsufficientFundsError, match=r"0\.3 USD"):
+            await ledger.reserve(pico(0.4))
+        with pytest.raises(InsufficientFundsError):
+            await reservation.extend(pico(0.4))
+        await reservation.extend(pico(0.1))
+        await reservation.commit(pico(0.2))
+        reservation.spend(pico(0.2))
+    assert sums(database) == (0, pico(0.2))
+    database.close()
+
+
+async def test_a_key_without_a_limit_has_no_end_and_a_revoked_one_nothing(url: str) -> None:
+    database, ledger = opened(url, None)
+    async with await ledger.reserve(pico(1e6)) as reservation:
+        KeyStore(database).revoke("alice")
+        with pytest.raises(InsufficientFundsError, match="0 USD"):
+            await reservation.extend(1)
+    with pytest.raises(InsufficientFundsError):
+        await ledger.reserve(1)
+    database.close()
+
+
+async def test_a_run_that_was_refused_much_may_still_reserve_less(url: str) -> None:
+    """A plan loses its dear workers one by one."""
+    database, ledger = opened(url)
+    async with await ledger.reserve(0) as reservation:
+        with pytest.raises(InsufficientFundsError, match="1 USD"):
+            await reservation.extend(pico(1.1))
+        assert sums(database) == (0, 0)
+        await reservation.extend(pico(0.4))
+        assert sums(database) == (pico(0.4), 0)
+    assert sums(database) == (0, 0)
+    database.close()
+
+
+async def test_a_run_that_is_cancelled_while_it_reserves_holds_nothing(url: str) -> None:
+    database, ledger = opened(url)
+    for pause in [0.0, 0.0005, 0.001, 0.002, 0.005] * 4:
+        reserving = asyncio.ensure_future(ledger.reserve(pico(0.5)))
+        await asyncio.sleep(pause)
+        reserving.cancel()
+        (outcome,) = await asyncio.gather(reserving, return_exceptions=True)
+        if not isinstance(outcome, BaseException):
+            await outcome.close()
+    database.write("alice", lambda connection: None)
+    assert sums(database) == (0, 0)
+    database.close()
+
+
+async def test_what_a_dead_server_had_committed_counts_as_spent(url: str) -> None:
+    """It may have been billed: to give it back would let the day be overspent. The rest goes back."""
+    dead, its_ledger = opened(url)
+    reservation = await its_ledger.reserve(pico(0.7))
+    await reservation.commit(pico(0.2))
+    stop_renewing(dead)
+    database, ledger = opened(url)
+    assert ledger.available_usd == pytest.approx(0.3)
+    wait_until(lambda: ledger.available_usd > 0.3)
+    assert sums(database) == (0, pico(0.2))
+
+    with pytest.raises(ExpiredReservationError):
+        await reservation.commit(pico(0.3))
+    with pytest.raises(ExpiredReservationError):
+        await reservation.extend(pico(0.1))
+    reservation.spend(pico(0.1))
+    await reservation.close()
+    assert sums(database) == (0, pico(0.2)), "a server that was taken for dead changes nothing"
+    database.close()
+
+
+async def test_a_server_that_was_taken_for_dead_begins_anew(url: str) -> None:
+    """A machine may stand still for longer than a lease."""
+    slow, its_ledger = opened(url)
+    lease = slow._lease
+    assert lease is not None
+    slow.write("", lambda connection: connection.exec_driver_sql("UPDATE servers SET alive_until = 0"))
+    other, _ = opened(url)
+    time.sleep(LEASE_S)
+    async with await its_ledger.reserve(pico(0.5)) as reservation:
+        time.sleep(2 * LEASE_S)
+        await reservation.commit(pico(0.5))
+    slow.close()
+    other.close()
+
+
+async def test_a_server_that_ends_in_order_leaves_nothing_reserved(url: str) -> None:
+    database, ledger = opened(url)
+    await ledger.reserve(pico(0.5))
+    database.close()
+    after, ledger = opened(url)
+    assert ledger.available_usd == 1.0
+    after.close()
+
+
+KINDS = st.sampled_from(["reserve", "extend", "commit", "spend", "close"])
+OPERATIONS = st.lists(st.tuples(KINDS, st.integers(0, 7), st.integers(0, 400)), max_size=40)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(OPERATIONS)
+def test_any_order_of_operations_keeps_the_sums(url: str, operations: list[tuple[str, int, int]]) -> None:
+    """Two servers and eight runs against the model of one integer: nothing is overdrawn or lost."""
+    asyncio.run(_compare_with_model(url, operations))
+
+
+async def _compare_with_model(url: str, operations: list[tuple[str, int, int]]) -> None:
+    limit, name = 1000, uuid.uuid4().hex
+    first, second = Database.open(url, lease_s=60), Database.open(url, lease_s=60)
+    KeyStore(first).add(name, usd(limit))
+    ledgers = KeyLedger(first, name), KeyLedger(second, name)
+    held: dict[int, list[int]] = {}
+    opened_ones = {}
+    spent = 0
+    for operation, run, amount in operations:
+        left = limit - spent - sum(amount for amount, _ in held.values())
+        if operation == "reserve" and run not in held:
+            if amount <= left:
+                opened_ones[run], held[run] = await ledgers[run % 2].reserve(amount), [amount, 0]
+            else:
+                with pytest.raises(InsufficientFundsError):
+                    await ledgers[run % 2].reserve(amount)
+        elif run in held and operation == "extend":
+            if amount <= left:
+                await opened_ones[run].extend(amount)
+                held[run][0] += amount
+            else:
+                with pytest.raises(InsufficientFundsError):
+                    await opened_ones[run].extend(amount)
+        elif run in held and operation == "commit":
+            await opened_ones[run].commit(min(amount, held[run][0]))
+        elif run in held and operation == "spend" and held[run][1] + amount <= held[run][0]:
+            opened_ones[run].spend(amount)
+            held[run][1] += amount
+        elif run in held and operation == "close":
+            await opened_ones.pop(run).close()
+            spent += held.pop(run)[1]
+        assert whole(ledgers[1].available_usd) == limit - spent - sum(amount for amount, _ in held.values())
+    sums(first)
+    first.close()
+    second.close()
+
+
+def stop_renewing(database: Database) -> None:
+    """What a process that is killed or stands still does."""
+    lease = database._lease
+    assert lease is not None
+    lease._closing.set()
+    lease._thread.join()
+
+
+def wait_until(condition: Callable[[], bool], at_most_s: float = 20.0) -> None:
+    end = time.monotonic() + at_most_s
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)

@@ -1,0 +1,99 @@
+"""Served runs, feedback and parked runs belong to the key that asked for them, and outlive servers."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from orchestai.errors import UserError
+from orchestai.serving.store import (
+    Database,
+    Feedback,
+    FeedbackStore,
+    KeyStore,
+    ParkedRuns,
+    RequestRate,
+    ServedRuns,
+    TooManyRequestsError,
+)
+
+
+def test_a_run_is_seen_by_its_owner_alone(url: str) -> None:
+    with Database.open(url, lease_s=5) as database:
+        runs = ServedRuns(database)
+        runs.begin("run-1", "alice")
+        running = runs.get("run-1", "alice")
+        assert running is not None
+        assert running.status == "running"
+        runs.put("run-1", "alice", {"subtasks": []}, {"spent_usd": 0.5})
+        done = runs.get("run-1", "alice")
+        assert done is not None
+        assert (done.status, done.plan, done.receipt) == ("done", {"subtasks": []}, {"spent_usd": 0.5})
+        assert runs.get("run-1", "bob") is None
+        with pytest.raises(UserError, match="take another"):
+            runs.begin("run-1", "bob")
+
+
+def test_a_run_whose_server_died_is_lost_not_forgotten(url: str) -> None:
+    with Database.open(url, lease_s=5) as database:
+        ServedRuns(database).begin("run-1", "alice")
+    with Database.open(url, lease_s=5) as database:
+        run = ServedRuns(database).get("run-1", "alice")
+        assert run is not None
+        assert run.status == "lost"
+
+
+def test_feedback_is_of_ones_own_runs_and_the_last_counts(url: str) -> None:
+    with Database.open(url, lease_s=5) as database:
+        ServedRuns(database).put("run-1", "alice", None, {})
+        store = FeedbackStore(database)
+        store.put("run-1", "alice", Feedback(score=0.0))
+        store.put("run-1", "alice", Feedback(score=1.0, answer="Rome"))
+        assert list(store.all()) == [("run-1", Feedback(1.0, "Rome"))]
+        for run, key in (("run-1", "bob"), ("run-2", "alice")):
+            with pytest.raises(UserError, match="no such run"):
+                store.put(run, key, Feedback(score=1.0))
+    for wrong in ({}, {"score": 1.5}, {"score": float("nan")}):
+        with pytest.raises(UserError):
+            Feedback(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_parked_run_is_resumed_once_and_by_another_server_where_the_first_died(url: str) -> None:
+    first = Database.open(url, lease_s=0.5)
+    parked = ParkedRuns(first)
+    parked.put("call-1", "alice", {"node": "a"})
+    assert parked.get("call-1", "alice") == {"node": "a"}
+    assert parked.take("call-1", "bob") is None
+    assert parked.take("call-1", "alice") == {"node": "a"}
+    assert parked.take("call-1", "alice") is None, "two requests would both go on with it"
+    lease = first._lease
+    assert lease is not None
+    lease._closing.set()
+    with Database.open(url, lease_s=0.5) as second:
+        others = ParkedRuns(second)
+        end = time.monotonic() + 20
+        while (state := others.take("call-1", "alice")) is None and time.monotonic() < end:
+            time.sleep(0.1)
+        assert state == {"node": "a"}
+        others.put("call-1", "alice", {"node": "b"})
+        assert others.take("call-1", "alice") == {"node": "b"}
+        others.drop("call-1", "alice")
+        assert others.get("call-1", "alice") is None
+        others.put("call-2", "alice", {})
+        assert others.forget_older(3600) == 0
+        assert others.forget_older(-1) == 1
+
+
+def test_servers_count_requests_together(url: str) -> None:
+    with Database.open(url, lease_s=5) as first, Database.open(url, lease_s=5) as second:
+        KeyStore(first).add("alice", requests_per_minute=5)
+        rates = RequestRate(first), RequestRate(second)
+        for number in range(5):
+            rates[number % 2].take("alice", 5)
+        with pytest.raises(TooManyRequestsError) as caught:
+            rates[0].take("alice", 5)
+        assert 0 < caught.value.retry_after_s <= 61
+        rates[1].take("alice", None)
+        first.write("", lambda connection: connection.exec_driver_sql("UPDATE key_requests SET second = second - 61"))
+        rates[1].take("alice", 5)
