@@ -62,6 +62,7 @@ class Order:
         clock: began when the instruction came.
         account: pays.
         listen: is told at once what happens; it must not take long.
+        pieces: whether it is told the answer piece by piece, too.
     """
 
     task: Task
@@ -70,6 +71,7 @@ class Order:
     account: Account
     run_id: str
     listen: Callable[[Event], None]
+    pieces: bool = False
 
 
 class Answering:
@@ -126,7 +128,7 @@ class Answering:
             planned = _planned(plan, contracted, planning)
             order.listen(planned)
             budget = RunBudget(contract, reservation, fitted.bounds)
-            terms = Terms(budget, clock.deadline, order.listen)
+            terms = Terms(budget, clock.deadline, order.listen, order.pieces)
             running = self._runtime.executor.begin(task, fitted.workflow, terms=terms)
             begun = begun.model_copy(
                 update={

@@ -137,6 +137,7 @@ class Orchestrator:
         worker: str | None = None,
         dialogue: Dialogue | None = None,
         listen: Callable[[Event], None] = _ignore,
+        pieces: bool = False,
     ) -> RunResult:
         """Plan, reserve the worst case, run the plan and append it to the log.
 
@@ -148,6 +149,7 @@ class Orchestrator:
             worker: is asked for the whole instruction, without a planner; None plans.
             dialogue: the conversation in which the instruction was said, if it was.
             listen: is told at once what happens; it must not take long.
+            pieces: whether it is told a text that answers piece by piece (`AnswerPiece`), where its worker streams.
 
         Raises:
             ContractError: no choice of workers keeps the contract, or the ledger has less than the plan may need.
@@ -162,7 +164,7 @@ class Orchestrator:
         clock = Clock(contract.deadline_s)
         task = asked_task(instruction, answer, self.config.tasks, dialogue)
         planning = self._planning if worker is None else self._answering.alone(worker)
-        order = Order(task, contract, clock, ledger or self.ledger, run_id or new_run_id(), listen)
+        order = Order(task, contract, clock, ledger or self.ledger, run_id or new_run_id(), listen, pieces)
         try:
             await self._in_work.enter(clock.deadline)
         except TooLateError:

@@ -52,6 +52,14 @@ class WorkerAsked(_Event):
     worker: str
 
 
+class AnswerPiece(_Event):
+    """A piece of the answer, as its worker writes it; told only where it is wanted, and the answer is a text."""
+
+    type: Literal["piece"] = "piece"
+    node: str
+    text: str
+
+
 class AnswerChecked(_Event):
     """A worker has answered or failed; `attempt` has the answer, its price and what the visible check says of it."""
 
@@ -76,7 +84,7 @@ class AnswerReady(_Event):
     receipt: Receipt
 
 
-ExecutionEvent: TypeAlias = NodeStarted | WorkerAsked | AnswerChecked | NodeDone
+ExecutionEvent: TypeAlias = NodeStarted | WorkerAsked | AnswerPiece | AnswerChecked | NodeDone
 Listener: TypeAlias = Callable[[ExecutionEvent], None]
 """Called at once; it must not take long, and what it raises ends the run."""
 

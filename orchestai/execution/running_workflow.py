@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from orchestai.config import ExecutionConfig
 from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.execution.assembler import assemble, assemble_part, hands_on_texts
 from orchestai.execution.contract.bounds import Bounded
 from orchestai.execution.contract.run_budget import NotAdmittedError, RunBudget
-from orchestai.execution.events import AnswerChecked, Listener, NodeDone, NodeStarted, WorkerAsked, ignore
+from orchestai.execution.events import AnswerChecked, AnswerPiece, Listener, NodeDone, NodeStarted, WorkerAsked, ignore
 from orchestai.execution.request import build_request
 from orchestai.execution.result import INTERRUPTED, Attempt, Execution, SubtaskResult
 from orchestai.names import as_utf8
@@ -39,6 +39,13 @@ class Workers(Bounded, Protocol):
     async def answer(self, name: str, request: Request) -> Answer: ...
 
 
+@runtime_checkable
+class SpeakingWorkers(Protocol):
+    """The same, where what they write can be heard."""
+
+    async def speak(self, name: str, request: Request, hear: Callable[[str], None]) -> Answer: ...
+
+
 class Terms(NamedTuple):
     """What one run of a workflow has to keep to.
 
@@ -46,11 +53,13 @@ class Terms(NamedTuple):
         budget: admits and counts its calls; None lets all be made.
         deadline: on the clock of `time.monotonic`; None is none.
         listen: is told what happens.
+        pieces: whether it is also told a text that answers the task piece by piece.
     """
 
     budget: RunBudget | None = None
     deadline: float | None = None
     listen: Listener = ignore
+    pieces: bool = False
 
 
 NO_TERMS = Terms()
@@ -229,7 +238,7 @@ class RunningWorkflow:
         self.terms.listen(WorkerAsked(node=subtask.id, worker=worker))
         attempts.append(Attempt(worker=worker, prompt=request.instruction, reserved_usd=worst.cost_usd, error=_STOPPED))
         try:
-            answered = await self._answer(worker, request)
+            answered = await self._answer(worker, self._asked(subtask, worker, request))
         except BaseException:
             if budget is not None:
                 budget.abandon(call)
@@ -246,9 +255,17 @@ class RunningWorkflow:
             attempts[-1] = attempts[-1].model_copy(update={"passed_check": passed})
         return attempts[-1]
 
-    async def _answer(self, worker: str, request: Request) -> _Answered:
+    def _asked(self, subtask: Subtask, worker: str, request: Request) -> Coroutine[Any, Any, Answer]:
+        """The worker's answer, told piece by piece where it is the task's, a text, and wanted so."""
+        told = self.terms.pieces and request.signature is None and subtask.id == self.workflow.answering()
+        if told and isinstance(self.workers, SpeakingWorkers):
+            listen = self.terms.listen
+            return self.workers.speak(worker, request, lambda text: listen(AnswerPiece(node=subtask.id, text=text)))
+        return self.workers.answer(worker, request)
+
+    async def _answer(self, worker: str, asked: Coroutine[Any, Any, Answer]) -> _Answered:
         try:
-            answer = await self.workers.answer(worker, request)
+            answer = await asked
         except WorkerError as error:
             usage = error.usage
             return _Answered(

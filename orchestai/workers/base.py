@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -202,6 +202,15 @@ class Worker(Protocol):
 
     def worst_case(self, request: Request) -> WorstCase:
         """What `answer` may cost at most; known without asking anybody."""
+        ...
+
+
+@runtime_checkable
+class SpeakingWorker(Protocol):
+    """A worker whose texts can be heard while it writes them."""
+
+    async def speak(self, request: Request, hear: Callable[[str], None]) -> Answer:
+        """`Worker.answer`; the pieces that `hear` is told are the text, or its beginning."""
         ...
 
 

@@ -7,9 +7,10 @@ import hashlib
 import json
 import sqlite3
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import diskcache
 from pydantic import ValidationError
@@ -47,18 +48,25 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
 
 
+Hear: TypeAlias = Callable[[str], None]
+"""Is told the pieces of a reply as they are written."""
+
+
 class Generator(Protocol):
     """Continues prompts. Calls may run concurrently.
 
     `identity` names the model as far as its answers depend on it; it is a part of every key. `tries` is how often one
     generation may be asked for, and billed, until there is an answer.
+    `hear` is told the reply piece by piece where the model gives it so, and nothing where it comes whole.
     `generate` raises `InfrastructureError` where no completion can be had, `UserError` where the user can mend that.
     """
 
     identity: str
     tries: int
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion: ...
+    async def generate(
+        self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None = None
+    ) -> TextCompletion: ...
 
     async def check(self) -> None:
         """Raise `UserError` if the model cannot be reached; cheap, and made before a command starts its work."""
@@ -92,7 +100,9 @@ class Unavailable:
     def __init__(self, identity: str) -> None:
         self.identity = identity
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
+    async def generate(
+        self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None = None
+    ) -> TextCompletion:
         raise InfrastructureError(
             "recording_missing",
             f"no recording of {self.identity}, sample {sample}, for the prompt ending in {prompt.text[-80:]!r}; "
@@ -125,13 +135,15 @@ class Cached:
         except (OSError, sqlite3.Error) as error:
             raise self._unusable(error) from error
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
+    async def generate(
+        self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None = None
+    ) -> TextCompletion:
         key = generation_key(self.identity, prompt, params, sample)
         if (stored := self._get(key)) is not None:
             return stored
         task = self._in_flight.get(key)
         if task is None:
-            task = asyncio.ensure_future(self._ask(key, prompt, params, sample))
+            task = asyncio.ensure_future(self._ask(key, prompt, params, sample, hear))
             self._in_flight[key] = task
             task.add_done_callback(lambda done: self._landed(key, done))
         self._waiting[key] += 1
@@ -166,8 +178,10 @@ class Cached:
         if self._in_flight.get(key) is task:
             del self._in_flight[key]
 
-    async def _ask(self, key: str, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
-        completion = await self._inner.generate(prompt, params, sample)
+    async def _ask(
+        self, key: str, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None
+    ) -> TextCompletion:
+        completion = await self._inner.generate(prompt, params, sample, hear)
         if self._cache is not None:
             try:
                 self._cache.set(key, completion.model_dump_json(exclude={"source"}), retry=True)

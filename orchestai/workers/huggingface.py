@@ -21,7 +21,7 @@ from orchestai.lm.padded_cache import common_start
 from orchestai.lm.prefix_store import PrefixStore
 from orchestai.lm.text_generation import Decoder, Reply, Row
 from orchestai.workers.base import TextCompletion
-from orchestai.workers.generation import Prompt, SamplingParams, seed
+from orchestai.workers.generation import Hear, Prompt, SamplingParams, seed
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,9 @@ class HuggingFaceGenerator:
         self._closed = threading.Event()
         self._loaded: _Loaded | None = None
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
+    async def generate(
+        self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None = None
+    ) -> TextCompletion:
         return await self._server.submit(_Asked(prompt, params, sample))
 
     async def check(self) -> None:

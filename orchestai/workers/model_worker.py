@@ -9,7 +9,7 @@ from dataclasses import replace
 from orchestai.sandbox.examples import passes_examples
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.workers.base import Answer, Request, TextCompletion, Usage, WorkerCard, WorkerError, WorstCase
-from orchestai.workers.generation import Generator, Prompt, SamplingParams
+from orchestai.workers.generation import Generator, Hear, Prompt, SamplingParams
 from orchestai.workers.prices import Prices
 from orchestai.workers.prompting.prompts import Strategy
 from orchestai.workers.token_count import LONG_TOKEN_BYTES, most_tokens
@@ -62,6 +62,13 @@ class ModelWorker:
         return request.signature is not None and bool(request.examples) and self._samples > 1
 
     async def answer(self, request: Request) -> Answer:
+        return await self._answer(request, None)
+
+    async def speak(self, request: Request, hear: Hear) -> Answer:
+        """`answer`, heard while it is written, where it is a text."""
+        return await self._answer(request, stripping(hear) if request.signature is None else None)
+
+    async def _answer(self, request: Request, hear: Hear | None) -> Answer:
         prompt = self._strategy.prompt(request)
         params = self._params_for(request)
         sample = request.sample if request.dialogue is None else request.dialogue.seed or request.sample
@@ -72,7 +79,8 @@ class ModelWorker:
         checks = self._chooses(request)
         for size in _rounds(self._samples if checks else 1):
             try:
-                completions = await self._draw(prompt, params, range(first + len(drawn), first + len(drawn) + size))
+                begin = first + len(drawn)
+                completions = await self._draw(prompt, params, range(begin, begin + size), hear)
             except WorkerError as error:
                 raise WorkerError(str(error), self._prices.paid(usage.plus(error.usage))) from error
             drawn += completions
@@ -106,8 +114,11 @@ class ModelWorker:
             (*params.stop, *asked.stop),
         )
 
-    async def _draw(self, prompt: Prompt, params: SamplingParams, samples: range) -> list[TextCompletion]:
-        return list(await asyncio.gather(*(self._generator.generate(prompt, params, k) for k in samples)))
+    async def _draw(
+        self, prompt: Prompt, params: SamplingParams, samples: range, hear: Hear | None
+    ) -> list[TextCompletion]:
+        heard = () if hear is None else (hear,)
+        return list(await asyncio.gather(*(self._generator.generate(prompt, params, k, *heard) for k in samples)))
 
     async def _first_passing(
         self, request: Request, completions: Sequence[TextCompletion], verdicts: dict[str, bool]
@@ -131,6 +142,21 @@ def _round_usage(completions: Sequence[TextCompletion]) -> Usage:
         latency_ms=max(completion.latency_ms for completion in completions),
         estimated=any(completion.usage_estimated for completion in completions),
     )
+
+
+def stripping(hear: Hear) -> Hear:
+    """What is told `hear` without the white space around the whole, as the text of an answer is."""
+    begun, held = False, ""
+
+    def tell(piece: str) -> None:
+        nonlocal begun, held
+        text = held + piece if begun else piece.lstrip()
+        kept = text.rstrip()
+        begun, held = begun or bool(kept), text[len(kept) :] if kept or begun else ""
+        if kept:
+            hear(kept)
+
+    return tell
 
 
 def _rounds(samples: int) -> list[int]:

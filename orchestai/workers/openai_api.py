@@ -11,6 +11,7 @@ from urllib.parse import urlparse
 import openai
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
 
 from orchestai.config import ModelConfig
@@ -18,7 +19,8 @@ from orchestai.errors import InfrastructureError, UserError, first_problem
 from orchestai.workers.api_faults import PassingError, fault_of, fault_of_body
 from orchestai.workers.base import TextCompletion, Usage, WorkerError
 from orchestai.workers.environment import fill, secrets_of
-from orchestai.workers.generation import Prompt, SamplingParams, seed
+from orchestai.workers.generation import Hear, Prompt, SamplingParams, seed
+from orchestai.workers.openai_stream import gather_pieces
 from orchestai.workers.token_count import TokenCounter
 
 _DEFAULT_URL = "https://api.openai.com/v1"
@@ -74,10 +76,12 @@ class OpenAIGenerator:
         )
         self._counter = TokenCounter(config.name)
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
+    async def generate(
+        self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None = None
+    ) -> TextCompletion:
         self._require_key()
         try:
-            reply, latency_ms = await self._ask(prompt, params, sample)
+            reply, latency_ms = await self._ask(prompt, params, sample, hear)
         except PassingError as fault:
             tries = "1 try" if self.tries == 1 else f"{self.tries} tries"
             raise InfrastructureError(fault.kind, f"{self._named(fault)} after {tries}") from fault
@@ -120,7 +124,9 @@ class OpenAIGenerator:
     async def close(self) -> None:
         await self._client.close()
 
-    async def _ask(self, prompt: Prompt, params: SamplingParams, sample: int) -> tuple[_Reply, float]:
+    async def _ask(
+        self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None
+    ) -> tuple[_Reply, float]:
         """The reply, and how many milliseconds the try that brought it took."""
         messages = [{"role": role, "content": content} for role, content in prompt.messages]
         if prompt.prefill:
@@ -134,19 +140,26 @@ class OpenAIGenerator:
 
         async def ask() -> tuple[_Reply, float]:
             began = time.perf_counter()
+            asked: dict[str, Any] = {
+                "model": self._config.name,
+                "messages": cast(list[ChatCompletionMessageParam], messages),
+                "temperature": params.temperature,
+                "max_tokens": params.max_new_tokens,
+                "stop": list(params.stop[:_STOPS_ACCEPTED]) or openai.omit,
+                "extra_headers": self._headers(),
+                "seed": seed(self.identity, prompt, params, sample) % 2**31,
+            }
+            completions = self._client.chat.completions
             try:
-                response = await self._client.chat.completions.with_raw_response.create(
-                    model=self._config.name,
-                    messages=cast(list[ChatCompletionMessageParam], messages),
-                    temperature=params.temperature,
-                    max_tokens=params.max_new_tokens,
-                    stop=list(params.stop[:_STOPS_ACCEPTED]) or openai.omit,
-                    extra_headers=self._headers(),
-                    seed=seed(self.identity, prompt, params, sample) % 2**31,
-                )
+                if hear is not None and len(params.stop) <= _STOPS_ACCEPTED:
+                    usage: Any = {"include_usage": True}
+                    async with await completions.create(**asked, stream=True, stream_options=usage) as chunks:
+                        reply = _read(to_json(await gather_pieces(chunks, hear)))
+                else:
+                    reply = _read((await completions.with_raw_response.create(**asked)).content)
             except openai.APIError as error:
                 raise fault_of(error) from error
-            return _read(response.content), (time.perf_counter() - began) * 1000
+            return reply, (time.perf_counter() - began) * 1000
 
         return await retrying(ask)
 

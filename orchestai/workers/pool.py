@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from orchestai.admission import Admission, heeding_cancellation
 from orchestai.config import CACHE_DIR, ModelConfig, WorkersConfig
 from orchestai.errors import UserError
 from orchestai.sandbox.sandbox import Sandbox
-from orchestai.workers.base import Answer, Request, TextCompletion, Usage, Worker, WorkerCard, WorkerError, WorstCase
+from orchestai.workers.base import (
+    Answer,
+    Request,
+    SpeakingWorker,
+    TextCompletion,
+    Usage,
+    Worker,
+    WorkerCard,
+    WorkerError,
+    WorstCase,
+)
 from orchestai.workers.generation import Cached, Generator, Unavailable
 from orchestai.workers.kinds.worker_kind import BuildContext, Resource
 from orchestai.workers.recording import Recorded, RecordedGenerations, RecordingFile, read_recordings
@@ -100,9 +112,19 @@ class WorkerPool:
 
     async def answer(self, name: str, request: Request) -> Answer:
         """Ask one worker; raises as `Worker.answer` does. Cancelled, it gives its place back, even by a deaf worker."""
+        return await self._answered(name, partial(self._workers[name].answer, request))
+
+    async def speak(self, name: str, request: Request, hear: Callable[[str], None]) -> Answer:
+        """The same; `hear` is told the text while it is written, where the worker lets it be heard."""
+        worker = self._workers[name]
+        if not isinstance(worker, SpeakingWorker):
+            return await self.answer(name, request)
+        return await self._answered(name, partial(worker.speak, request, hear))
+
+    async def _answered(self, name: str, ask: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
         try:
             async with self._admission[name]:
-                answer = await heeding_cancellation(self._workers[name].answer(request))
+                answer = await heeding_cancellation(ask())
         except WorkerError as error:
             self.usage[name] = self.usage[name].plus(error.usage)
             raise

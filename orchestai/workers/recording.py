@@ -23,7 +23,7 @@ from typing import Any
 from orchestai.errors import UserError
 from orchestai.storage.artifacts import append, write_bytes
 from orchestai.workers.base import TextCompletion
-from orchestai.workers.generation import Generator, Prompt, SamplingParams, generation_key
+from orchestai.workers.generation import Generator, Hear, Prompt, SamplingParams, generation_key
 
 _log = logging.getLogger(__name__)
 
@@ -42,9 +42,11 @@ class Recorded:
         self._inner = inner
         self._completions = completions
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
+    async def generate(
+        self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None = None
+    ) -> TextCompletion:
         found = self._completions.get(generation_key(self.identity, prompt, params, sample))
-        return found if found is not None else await self._inner.generate(prompt, params, sample)
+        return found if found is not None else await self._inner.generate(prompt, params, sample, hear)
 
     async def check(self) -> None:
         await self._inner.check()
@@ -102,8 +104,10 @@ class RecordedGenerations:
         self._inner = inner
         self._file = file
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
-        completion = await self._inner.generate(prompt, params, sample)
+    async def generate(
+        self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None = None
+    ) -> TextCompletion:
+        completion = await self._inner.generate(prompt, params, sample, hear)
         self._file.add(generation_key(self.identity, prompt, params, sample), prompt, sample, completion)
         return completion
 

@@ -211,7 +211,7 @@ class Echo:
     identity = "echo"
     tries = 1
 
-    async def generate(self, prompt, params, sample):
+    async def generate(self, prompt, params, sample, hear=None):
         self.asked = (prompt, params, sample)
         return TextCompletion(text=prompt.messages[-1][1].upper(), prompt_tokens=3, completion_tokens=4, latency_ms=1.0)
 
@@ -235,7 +235,7 @@ async def test_a_frozen_model_that_cannot_answer_says_why():
         tries = 1
         error: Exception = WorkerError("the prompt is too long")
 
-        async def generate(self, prompt, params, sample):
+        async def generate(self, prompt, params, sample, hear=None):
             raise self.error
 
     talk = Conversation("critic", PooledChatModel("unable", unable := Unable(), SamplingParams(0.7, 32)))

@@ -188,7 +188,7 @@ class Scripted:
         self.prompts: list[Prompt] = []
         self.error: Exception | None = None
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int, hear=None) -> TextCompletion:
         self.prompts.append(prompt)
         if self.error is not None:
             raise self.error

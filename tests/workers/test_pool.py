@@ -37,7 +37,7 @@ class Scripted:
         self.drawn: list[int] = []
         self.stops: list[tuple[str, ...]] = []
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int, hear=None) -> TextCompletion:
         self.drawn.append(sample)
         self.stops.append(params.stop)
         body = self.bodies[sample % len(self.bodies)]
@@ -176,7 +176,7 @@ async def test_concurrency_is_limited_per_worker(sandbox: Sandbox) -> None:
     class Slow(Scripted):
         running = most = 0
 
-        async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
+        async def generate(self, prompt: Prompt, params: SamplingParams, sample: int, hear=None) -> TextCompletion:
             self.running += 1
             self.most = max(self.most, self.running)
             await asyncio.sleep(0.01)

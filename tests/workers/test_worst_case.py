@@ -22,7 +22,7 @@ class Longest:
     identity = "longest"
     tries = 1
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
+    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int, hear=None) -> TextCompletion:
         return TextCompletion(
             text="    return x",
             prompt_tokens=most_tokens(prompt),

@@ -15,7 +15,9 @@ from orchestai.orchestrator import Orchestrator
 from orchestai.serving.api.accounting import headers
 from orchestai.serving.api.chat_reply import chat_completion
 from orchestai.serving.api.chat_request import read_chat
+from orchestai.serving.api.chat_stream import ChatChunks
 from orchestai.serving.api.errors import ApiError, error_of
+from orchestai.serving.api.event_stream import open_stream
 from orchestai.serving.api.http import LEFT, error_response, json_response, read_body, unless_left
 from orchestai.serving.api.service import ServedModel, Service
 
@@ -61,8 +63,10 @@ async def _chat(request: Request) -> Response:
     service = _service(request)
     body = await read_body(request, service.config.max_body_bytes, service.config.body_s)
     asked = read_chat(body, request.headers)
+    if asked.stream:
+        return await open_stream(service, asked, ChatChunks(asked))
     with service.place():
-        result = await unless_left(request, service.run(asked, lambda event: None))
+        result = await unless_left(request, service.run(asked))
     return json_response(chat_completion(result, asked.model), headers=headers(result))
 
 

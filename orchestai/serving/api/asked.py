@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestai.config import Contract
+from orchestai.orchestrator import new_run_id
 from orchestai.serving.api.errors import ApiError, invalid
 from orchestai.tasks.asked_task import AnswerKind
 from orchestai.tasks.dialogue import Dialogue
@@ -60,6 +61,7 @@ class Asked:
         stream: whether the reply comes piece by piece.
         include_usage: whether a stream ends with what it took.
         labels: what the client wants to find again with the run (`metadata`, `user`).
+        run_id: of the run that answers it.
     """
 
     model: str
@@ -69,6 +71,7 @@ class Asked:
     stream: bool = False
     include_usage: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
+    run_id: str = field(default_factory=new_run_id)
 
 
 def with_headers(extension: Extension, headers: Mapping[str, str]) -> Extension:

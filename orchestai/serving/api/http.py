@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic_core import to_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Receive
 
 from orchestai.serving.api.errors import ApiError
 
@@ -59,7 +60,7 @@ async def unless_left(request: Request, work: Coroutine[Any, Any, T]) -> T:
         ClientDisconnect: the client left.
     """
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_left(request))
+    leaving = asyncio.ensure_future(left(request.receive))
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -72,6 +73,7 @@ async def unless_left(request: Request, work: Coroutine[Any, Any, T]) -> T:
             await asyncio.gather(working, return_exceptions=True)
 
 
-async def _left(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def left(receive: Receive) -> None:
+    """Wait until the client has left."""
+    while (await receive())["type"] != "http.disconnect":
         pass

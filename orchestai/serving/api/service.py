@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from orchestai.answering import Event, RunResult
 from orchestai.config import Contract
 from orchestai.names import did_you_mean
-from orchestai.orchestrator import Orchestrator, new_run_id
+from orchestai.orchestrator import Orchestrator
 from orchestai.serving.api.accounting import summary
 from orchestai.serving.api.asked import Asked, contract_of
 from orchestai.serving.api.errors import NO_RETRY, ApiError, busy, invalid
@@ -18,6 +18,10 @@ from orchestai.serving.api.errors import NO_RETRY, ApiError, busy, invalid
 WORKER = "worker:"
 """Before the name of a worker that is asked without a planner."""
 _OF_PROFILES = {"prefer", "min_success"}
+
+
+def _ignore(event: Event) -> None:
+    """Listen to nothing."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class Service:
         finally:
             self.in_flight -= 1
 
-    async def run(self, asked: Asked, listen: Callable[[Event], None], run_id: str | None = None) -> RunResult:
+    async def run(self, asked: Asked, listen: Callable[[Event], None] = _ignore) -> RunResult:
         """Answer a request.
 
         Raises:
@@ -95,8 +99,9 @@ class Service:
             answer=asked.extension.answer,
             worker=model.worker,
             dialogue=asked.dialogue,
-            run_id=run_id or new_run_id(),
+            run_id=asked.run_id,
             listen=listen,
+            pieces=asked.stream,
         )
         if result.receipt.status == "failed":
             raise _failure(result)

@@ -1,0 +1,108 @@
+"""Server-sent events of a run: as they happen, with comments in between, until it ends or the client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Protocol
+
+from pydantic_core import to_json
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from orchestai.answering import Event, RunResult
+from orchestai.serving.api.asked import Asked
+from orchestai.serving.api.errors import ApiError, error_of
+from orchestai.serving.api.http import left
+from orchestai.serving.api.running import RunningRequest
+from orchestai.serving.api.service import Service
+
+_KEEP_ALIVE = b": keep-alive\n\n"
+_UNREAD_S = 60.0
+"""How long a client may leave what was sent unread."""
+
+
+class Rendering(Protocol):
+    """Events of runs in one of OpenAI's formats; each method gives the server-sent events to send."""
+
+    def opening(self) -> Iterable[bytes]: ...
+
+    def event(self, event: Event) -> Iterable[bytes]: ...
+
+    def ending(self, result: RunResult) -> Iterable[bytes]: ...
+
+    def failure(self, error: ApiError) -> Iterable[bytes]: ...
+
+
+def server_sent(data: Any, event: str = "") -> bytes:
+    """One server-sent event."""
+    named = f"event: {event}\n".encode() if event else b""
+    return named + b"data: " + to_json(data, inf_nan_mode="null") + b"\n\n"
+
+
+async def open_stream(service: Service, asked: Asked, rendering: Rendering) -> Response:
+    """The reply to a request for a stream, once its run has a plan; a run that is refused before raises.
+
+    So the status of a refusal is that of a reply without a stream. A plan that takes long is waited for in the stream.
+    """
+    running = RunningRequest(service, asked)
+    try:
+        first = await running.next(service.config.keep_alive_s)
+        if first is None and running.has_ended:
+            running.result()
+    except BaseException:
+        await running.close()
+        raise
+    return EventStream(running, first, rendering, service.config.keep_alive_s)
+
+
+class EventStream(Response):
+    """Sends what happens in a run; whichever way it ends, the run is closed."""
+
+    def __init__(self, running: RunningRequest, first: Event | None, rendering: Rendering, keep_alive_s: float) -> None:
+        super().__init__(
+            headers={"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"},
+        )
+        del self.headers["content-length"]
+        self._running = running
+        self._first = first
+        self._rendering = rendering
+        self._keep_alive_s = keep_alive_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self._send(send))
+        leaving = asyncio.ensure_future(left(receive))
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in (sending, leaving):
+                each.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+            await self._running.close()
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        loop, sending = asyncio.get_running_loop(), asyncio.current_task()
+        assert sending is not None
+        async for piece in self._pieces():
+            unread = loop.call_later(_UNREAD_S, sending.cancel)
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            unread.cancel()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        for piece in self._rendering.opening():
+            yield piece
+        event = self._first
+        try:
+            while True:
+                if event is not None:
+                    yield b"".join(self._rendering.event(event))
+                event = await self._running.next(self._keep_alive_s)
+                if event is None and self._running.has_ended:
+                    yield b"".join(self._rendering.ending(self._running.result()))
+                    return
+                if event is None:
+                    yield _KEEP_ALIVE
+        except Exception as error:
+            yield b"".join(self._rendering.failure(error_of(error)))

@@ -1,0 +1,143 @@
+"""Streams: pieces as they are written, what happens in between, and clients that leave."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from orchestai.execution.log import read_log
+from orchestai.workers.model_worker import stripping
+from support.model_server import PAUSE_S, ModelServer, model_server
+from support.served import Served, functions, models, serving, settings
+
+NAMES = ("talking", "breaking", "failing", "never")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    with model_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("logs")
+
+
+@pytest.fixture(scope="module")
+def served(server: ModelServer, logs: Path) -> Iterator[Served]:
+    workers = models(server.url, *NAMES)
+    workers["pool"] |= functions("good", "slow")
+    config = settings(workers, ("talking",), serving={"keep_alive_s": 0.05})
+    with serving(config, logs) as started:
+        yield started
+
+
+def streamed(served: Served, **more: Any) -> tuple[list[dict[str, Any]], list[float]]:
+    """Chunks of a stream, and when each came."""
+    chunks, times = [], []
+    body = {"model": "orchestai", "messages": [{"role": "user", "content": "Count to three."}], "stream": True, **more}
+    with served.client.stream("POST", "/v1/chat/completions", json=body) as reply:
+        assert reply.status_code == 200
+        assert reply.headers["content-type"].startswith("text/event-stream")
+        lines = [line for line in _timed(reply.iter_lines(), times) if line.startswith("data: ")]
+    if "error" not in lines[-1]:
+        assert lines.pop() == "data: [DONE]"
+    chunks = [json.loads(line.removeprefix("data: ")) for line in lines]
+    return chunks, times
+
+
+def _timed(lines: Iterator[str], times: list[float]) -> Iterator[str]:
+    for line in lines:
+        if line.startswith("data: "):
+            times.append(time.monotonic())
+        yield line
+
+
+def text(chunks: list[dict[str, Any]]) -> str:
+    return "".join(choice["delta"].get("content", "") for chunk in chunks for choice in chunk.get("choices", ()))
+
+
+def test_the_answer_comes_as_it_is_written(served: Served) -> None:
+    chunks, times = streamed(served, stream_options={"include_usage": True})
+    assert text(chunks) == "talking answers: Count to three."
+    assert times[-1] - times[0] > 2 * PAUSE_S
+    *_, last, usage = chunks
+    assert last["choices"][0]["finish_reason"] == "stop"
+    assert last["orchestai"]["status"] == "complete"
+    assert usage["choices"] == []
+    assert usage["usage"]["total_tokens"] == 15
+    assert usage["usage"]["workers"]["requests"] == 1
+    assert len({chunk["id"] for chunk in chunks}) == 1
+
+
+def test_a_worker_that_does_not_stream_is_told_at_its_end(served: Served) -> None:
+    chunks, _ = streamed(served, model="worker:good")
+    assert text(chunks) == "good: Count to three."
+    assert all("usage" not in chunk for chunk in chunks)
+
+
+def test_events_are_told_to_whoever_asks(served: Served) -> None:
+    chunks, _ = streamed(served, orchestai={"events": True})
+    told = [chunk["orchestai"]["type"] for chunk in chunks if not chunk["choices"]]
+    assert told == ["planned", "node_started", "attempt", "check", "node_done"]
+
+
+def test_silence_is_broken_by_comments(served: Served) -> None:
+    body = {"model": "worker:slow", "messages": [{"role": "user", "content": "Hm."}], "stream": True}
+    with served.client.stream("POST", "/v1/chat/completions", json=body) as reply:
+        assert ": keep-alive" in list(reply.iter_lines())
+
+
+def test_a_refusal_has_its_status(served: Served) -> None:
+    reply = served.chat(stream=True, orchestai={"contract": {"max_cost_usd": 1e-12}})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, "contract_infeasible")
+
+
+@pytest.mark.parametrize(("worker", "code"), [("breaking", "workers_failed"), ("failing", "workers_failed")])
+def test_a_failure_on_the_way_is_told_in_the_stream(served: Served, worker: str, code: str) -> None:
+    chunks, _ = streamed(served, model=f"worker:{worker}")
+    assert chunks[-1]["error"]["code"] == code
+    assert chunks[-1]["orchestai"]["status"] == "failed"
+
+
+def test_a_deadline_ends_a_stream(served: Served) -> None:
+    chunks, _ = streamed(served, model="worker:never", orchestai={"contract": {"deadline_s": 0.3}})
+    assert chunks[-1]["error"]["code"] == "deadline_exceeded"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_leaves_cancels_its_nodes(served: Served, server: ModelServer, logs: Path, stream: bool) -> None:
+    left, spent = server.left, served.orchestrator.ledger.spent_usd
+    body = {"model": "worker:never", "messages": [{"role": "user", "content": "Wait."}], "stream": stream}
+    if stream:
+        with served.client.stream("POST", "/v1/chat/completions", json=body) as reply:
+            next(reply.iter_lines())
+    else:
+        with pytest.raises(httpx2.ReadTimeout):
+            served.client.post("/v1/chat/completions", json=body, timeout=0.5)
+    wait_for(lambda: server.left > left)
+    wait_for(lambda: served.orchestrator.ledger.reserved_usd == 0)
+    assert served.orchestrator.ledger.spent_usd > spent
+    wait_for(lambda: read_log(logs).records[-1].error == "interrupted")
+
+
+def wait_for(happened: Any, within_s: float = 5.0) -> None:
+    until = time.monotonic() + within_s
+    while not happened():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_white_space_around_a_text_is_not_told() -> None:
+    heard: list[str] = []
+    hear = stripping(heard.append)
+    for piece in (" \n", " one", " ", "\n", "two ", "", " three\n", "\n"):
+        hear(piece)
+    assert "".join(heard) == " \n one \ntwo  three\n\n".strip()
