@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from orchestai import __version__
 from orchestai.admission import Admission, TooLateError
@@ -23,13 +23,15 @@ from orchestai.execution.events import PlanReady
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.runtime import Runtime, open_runtime
 from orchestai.planner.planning_queue import PlanningQueue
-from orchestai.planner.serving import import_planner, open_planner
+from orchestai.planner.serving import ServedPlanner, import_planner, open_planner
 from orchestai.storage import artifacts
 from orchestai.tasks.asked_task import AnswerKind, asked_task
 from orchestai.tasks.dialogue import Dialogue
+from orchestai.tasks.task import Task
 
 __all__ = ["Event", "Orchestrator", "RunResult", "new_run_id"]
 
+Observer: TypeAlias = Callable[[Task, RunResult], None]
 T = TypeVar("T")
 
 
@@ -62,6 +64,7 @@ class Orchestrator:
         self._planning: PlanningQueue
         self._in_work: Admission
         self._answering: Answering
+        self._observers: list[Observer] = []
 
     @classmethod
     def open(
@@ -173,9 +176,29 @@ class Orchestrator:
                 "were in work; allow more time, or raise execution.concurrency"
             ) from None
         try:
-            return await self._answering.answer(order, planning)
+            result = await self._answering.answer(order, planning)
         finally:
             self._in_work.leave()
+        for observer in self._observers:
+            observer(task, result)
+        return result
+
+    async def open_planner(self, checkpoint: str) -> ServedPlanner:
+        """Another planner for the same workers.
+
+        Raises:
+            UserError: as `open`, of a checkpoint that cannot be used.
+        """
+        return await open_planner(checkpoint, self.config.planner, self.config.workers, self._require_open().pool)
+
+    def take_over(self, planner: ServedPlanner) -> None:
+        """Let a planner plan what is asked from now on; the one before ends what it has begun."""
+        self._require_open()
+        self._planning = PlanningQueue(planner)
+
+    def observe(self, observer: Observer) -> None:
+        """Tell an observer of every run that has an answer; it must not take long."""
+        self._observers.append(observer)
 
     async def stream(
         self,

@@ -19,6 +19,7 @@ from orchestai.cli.doctor import doctor
 from orchestai.cli.evaluate import evaluate
 from orchestai.cli.evaluate_plans import evaluate_plans
 from orchestai.cli.evaluate_table import evaluate_table
+from orchestai.cli.improve import improve, promote, rollback
 from orchestai.cli.init import init
 from orchestai.cli.keys import keys
 from orchestai.cli.options import console
@@ -71,6 +72,9 @@ app.command()(plan)
 app.command()(report)
 app.command()(demo)
 app.command(hidden=True)(train)
+app.command()(improve)
+app.command()(promote)
+app.command()(rollback)
 app.add_typer(agents, name="agents")
 app.add_typer(keys, name="keys")
 

@@ -30,6 +30,7 @@ def train_phase1(
     output_dir: OutputFolder = CHECKPOINTS,
     epochs: Annotated[int | None, flag("epochs", "Epochs instead of phase1_supervised.num_epochs.")] = None,
     batch_size: Annotated[int | None, flag("batch_size", "Instead of phase1_supervised.batch_size.")] = None,
+    checkpoint: Annotated[Path | None, flag("checkpoint", "Planner to begin with; a new one if absent.")] = None,
     resume: Resume = False,
     overrides: Overrides = None,
 ) -> None:
@@ -41,7 +42,7 @@ def train_phase1(
     section = "training.phase1_supervised"
     flags = [*override(f"{section}.num_epochs", epochs), *override(f"{section}.batch_size", batch_size)]
     loaded = load_config(config, [*(overrides or []), *flags])
-    if train(loaded, data=data, output_dir=output_dir, resume=resume) is None:
+    if train(loaded, data=data, output_dir=output_dir, resume=resume, start=checkpoint) is None:
         say(f"{output_dir / BEST}: asks whole tasks of whom the estimate beside {data} speaks best; it has no epochs")
 
 

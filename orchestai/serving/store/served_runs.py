@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, select
 
 from orchestai.errors import UserError
 from orchestai.serving.store.database import Database
@@ -17,7 +17,6 @@ from orchestai.serving.store.tables import now, served, servers
 class ServedRun:
     """Attributes:
     status: `running`; `done` with a receipt; `lost` where its server died before it ended.
-    candidate: what a planner in shadow mode would have done; None without one.
     """
 
     run_id: str
@@ -25,7 +24,6 @@ class ServedRun:
     status: Literal["running", "done", "lost"]
     plan: dict[str, Any] | None
     receipt: dict[str, Any] | None
-    candidate: dict[str, Any] | None = None
 
 
 class ServedRuns:
@@ -56,12 +54,6 @@ class ServedRuns:
         gave = {"plan": plan, "receipt": receipt}
         self._database.write(key, lambda connection: insert_or_change(connection, served, row | gave, gave))
 
-    def put_candidate(self, run_id: str, key: str, plan: dict[str, Any]) -> None:
-        """Keep what a planner in shadow mode would have done, of a run that is there."""
-        statement = update(served).where(served.c.run_id == run_id, served.c.key == key)
-        statement = statement.values(planned_by_candidate=plan)
-        self._database.write(key, lambda connection: connection.execute(statement))
-
     def get(self, run_id: str, key: str) -> ServedRun | None:
         """A run of this key; None where it has none of this id."""
         joined = served.outerjoin(servers, (servers.c.id == served.c.server) & (servers.c.alive_until >= now()))
@@ -73,4 +65,4 @@ class ServedRuns:
         status: Literal["running", "done", "lost"] = "running" if row.alive else "lost"
         if row.receipt is not None:
             status = "done"
-        return ServedRun(row.run_id, row.key, status, row.plan, row.receipt, row.planned_by_candidate)
+        return ServedRun(row.run_id, row.key, status, row.plan, row.receipt)

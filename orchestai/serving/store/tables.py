@@ -93,7 +93,6 @@ served = Table(
     Column("began_at", Float, nullable=False, index=True),
     Column("plan", JSON),
     Column("receipt", JSON),
-    Column("planned_by_candidate", JSON),
 )
 
 feedback = Table(

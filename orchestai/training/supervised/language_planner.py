@@ -46,8 +46,9 @@ def begin(setup: Setup) -> RunState:
     """
     config, last = setup.config, setup.checkpoint(LAST)
     learned, held_out = split_examples(setup.examples, config.tasks, setup.data)
-    if setup.resume:
-        planner = load_language_planner(last, config.planner, config.workers)
+    before = last if setup.resume else setup.start
+    if before is not None:
+        planner = load_language_planner(before, config.planner, config.workers)
     else:
         texts = []
         for example in learned:

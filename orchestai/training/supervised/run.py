@@ -16,7 +16,8 @@ from rich.progress import Progress
 from orchestai.config import OF_SERVING, Config, Phase1Config, TasksConfig
 from orchestai.data.training_file import TrainingExample, data_fingerprint, logged_reference
 from orchestai.errors import UserError
-from orchestai.planner.checkpoint_files import without_suffix
+from orchestai.planner.checkpoint import seen_by
+from orchestai.planner.checkpoint_files import fingerprint_of, without_suffix
 from orchestai.planner.stored_estimate import STATE_KEY, estimate_path, read_state
 from orchestai.progress import open_progress
 from orchestai.storage import artifacts
@@ -45,6 +46,7 @@ class Setup:
     Attributes:
         data: the training file; `examples` are all that it holds.
         resume: go on after the last epoch that was finished in `output_dir`.
+        start: a planner to begin with; None begins anew.
     """
 
     config: Config
@@ -54,6 +56,7 @@ class Setup:
     resume: bool
     accelerator: Accelerator
     progress: Progress
+    start: Path | None = None
 
     @property
     def settings(self) -> Phase1Config:
@@ -96,6 +99,10 @@ def run(setup: Setup, state: RunState) -> Summary:
     """
     accelerator, progress, settings, epochs = setup.accelerator, setup.progress, setup.settings, state.epochs
     identity = identity_of(setup.config, setup.data)
+    seen = state.seen
+    if setup.start is not None:
+        identity["start"] = fingerprint_of(setup.start)
+        seen |= seen_by(setup.start)
     history = _resume(setup, state, identity) if setup.resume else []
     reference = logged_reference(setup.data)
     known = {
@@ -103,7 +110,7 @@ def run(setup: Setup, state: RunState) -> Summary:
         "identity": identity,
         "reward_reference": None if reference is None else asdict(reference),
         STATE_KEY: read_state(estimate_path(setup.data)),
-        **state.seen.facts(),
+        **seen.facts(),
     }
     info = partial(artifacts.save_run_info, setup.output_dir, setup.config, command="phase1", seed=settings.seed)
     on_main(accelerator, partial(info, **identity), "beginning")

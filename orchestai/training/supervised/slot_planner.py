@@ -15,7 +15,7 @@ from orchestai.config import Phase1Config
 from orchestai.data.training_file import TrainingExample
 from orchestai.errors import UserError
 from orchestai.lm.length_batches import length_batches
-from orchestai.planner.checkpoint import read_checkpoint, save_planner
+from orchestai.planner.checkpoint import load_planner, read_checkpoint, save_planner
 from orchestai.planner.slots.encoders.encoder import UnreadableTextError
 from orchestai.planner.slots.losses import GivenEdges, PlannerOutputs, given_edges_loss
 from orchestai.planner.slots.model import PlannerModel
@@ -50,7 +50,7 @@ def begin(setup: Setup) -> RunState:
             "phase 1 of planner.kind=heads takes minutes in one process, and knows no other way; start it without "
             "accelerate launch"
         )
-    planner = PlannerModel(config.planner, worker_cards(config.workers), cache_dir=config.workers.models_dir)
+    planner = _open(setup)
     planner.to(setup.accelerator.device)
     learned, held_out = split_examples(_readable(setup, planner), config.tasks, setup.data)
     workers = [card.name for card in planner.cards]
@@ -60,6 +60,16 @@ def begin(setup: Setup) -> RunState:
         save_planner(path, planner, config, **facts)
 
     return RunState(Imitation(planner, train, validation, setup.settings), save, read_checkpoint, learned, held_out)
+
+
+def _open(setup: Setup) -> PlannerModel:
+    config = setup.config
+    if setup.start is None:
+        return PlannerModel(config.planner, worker_cards(config.workers), cache_dir=config.workers.models_dir)
+    planner = load_planner(setup.start, config.planner, config.workers)
+    if not isinstance(planner, PlannerModel):
+        raise UserError(f"{setup.start}: a language model; planner.kind=heads goes on from a planner of heads")
+    return planner
 
 
 def _readable(setup: Setup, planner: PlannerModel) -> list[TrainingExample]:

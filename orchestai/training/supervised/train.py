@@ -15,13 +15,16 @@ from orchestai.training.supervised.routing_planner import take_over
 from orchestai.training.supervised.run import Setup, Summary, check_folder, progress_lines, run
 
 
-def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False) -> Summary | None:
+def train(
+    config: Config, *, data: Path, output_dir: Path, resume: bool = False, start: Path | None = None
+) -> Summary | None:
     """Train the configured kind of planner on the examples in `data`; the best epoch is kept in `output_dir`.
 
     None where it has no epochs, since it takes over what was learned of its workers.
 
     Args:
         resume: go on after the last epoch that was finished in `output_dir`, as if nothing had happened in between.
+        start: a planner whose weights it begins with; None begins anew.
 
     Raises:
         UserError: the data, the model, the configuration or the state to resume cannot be used, another process trains
@@ -38,5 +41,5 @@ def train(config: Config, *, data: Path, output_dir: Path, resume: bool = False)
         precision = config.planner.language.mixed_precision if writes_text else None
         accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s, precision)
         with progress_lines(accelerator) as progress:
-            setup = Setup(config, data, examples, output_dir, resume, accelerator, progress)
+            setup = Setup(config, data, examples, output_dir, resume, accelerator, progress, start)
             return run(setup, (language_planner if writes_text else slot_planner).begin(setup))

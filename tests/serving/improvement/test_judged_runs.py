@@ -1,0 +1,78 @@
+"""What people said of an answer is the outcome of its run: a score, the right answer, or tests that are run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestai import Orchestrator
+from orchestai.config import Config, TasksConfig
+from orchestai.execution.log import read_log
+from orchestai.serving.improvement.judged_runs import SUITE, JudgedRuns, judged_runs
+from orchestai.serving.store import Feedback
+from orchestai.tasks.splits import part_of
+from support.contract_workers import PRICE
+
+ADDER = "Write `task_func(a, b)`, which adds two numbers."
+
+
+async def served(folder: Path, said: dict[str, Feedback]) -> JudgedRuns:
+    """Runs of these instructions, whose feedback this is, after they were served and judged."""
+    worker = {
+        "kind": "function",
+        "function": "support.contract_workers:good",
+        "card": "Repeats what it is asked.",
+        "price_per_call_usd": PRICE,
+    }
+    config = Config(workers={"pool": {"good": worker}, "cache_dir": None}, sandbox={"level": "process"})
+    async with Orchestrator.open(None, config, log=folder) as orchestrator:
+        feedback = {}
+        for instruction, given in said.items():
+            result = await orchestrator.run(instruction, answer="text")
+            feedback[result.receipt.run_id] = given
+        await orchestrator.run("Nobody says anything of this.", answer="text")
+        sandbox = orchestrator._require_open().sandbox
+        return await judged_runs(read_log(folder).records, feedback, config.tasks, sandbox)
+
+
+async def test_each_kind_of_feedback_judges(tmp_path: Path) -> None:
+    judged = await served(
+        tmp_path,
+        {
+            "A score.": Feedback(score=0.5),
+            "The right answer.": Feedback(answer="good: The right answer."),
+            "A wrong answer.": Feedback(answer="something else"),
+            ADDER: Feedback(tests="assert task_func(1, 2) == 3"),
+        },
+    )
+    found = {record.instruction: (record.outcome, record.success, record.score) for record in judged.records}
+    assert found["A score."] == ("scored", False, 0.5)
+    assert found["The right answer."] == ("scored", True, 1.0)
+    assert found["A wrong answer."] == ("scored", False, 0.0)
+    assert found[ADDER] == ("scored", False, 0.0), "what was answered is no program"
+    assert judged.left_out == {"nobody said anything of it": 1}
+
+
+async def test_what_can_be_judged_again_is_a_task(tmp_path: Path) -> None:
+    """Of an answer that was only scored nobody knows whether another is right."""
+    judged = await served(
+        tmp_path,
+        {
+            "A score.": Feedback(score=1.0),
+            "An answer.": Feedback(answer="7"),
+            ADDER: Feedback(tests="assert task_func(0, 1) == 1"),
+        },
+    )
+    assert {task.instruction for task in judged.tasks} == {"An answer.", ADDER}
+    assert all(task.suite == SUITE for task in judged.tasks)
+    assert {record.split for record in judged.records} <= {"train", "validation", "test"}
+
+
+async def test_tests_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
+    judged = await served(tmp_path, {ADDER: Feedback(tests="assert (")})
+    assert judged.left_out["its tests cannot be read: SyntaxError"] == 1
+    assert not judged.records
+
+
+def test_parts_depend_on_the_words_alone() -> None:
+    """So that what is kept aside stays aside when more was served."""
+    assert part_of("Add two numbers.", TasksConfig()) == part_of("add  TWO numbers", TasksConfig())
