@@ -14,7 +14,7 @@ def serve(
     config: ConfigFile = CONFIG,
     checkpoint: Annotated[
         str | None,
-        flag("checkpoint", "Planner; else the latest in checkpoints/, or the cascade is asked for all of it."),
+        flag("checkpoint", "Planner, or a folder of versions; else the latest in checkpoints/, or the cascade."),
     ] = None,
     host: Annotated[str | None, flag("host", "Where to listen; this machine alone, unless told otherwise.")] = None,
     port: Annotated[int | None, flag("port", "0 takes a free one.")] = None,
@@ -29,6 +29,7 @@ def serve(
         raise UserError(f"serving needs {error.name}: pip install 'orchestai[serve]'") from None
     from orchestai.config import load_config
     from orchestai.orchestrator import Orchestrator
+    from orchestai.serving.improvement.succession import serving_checkpoint
 
     settings = [
         *override("serving.host", host),
@@ -39,4 +40,5 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     keeps = None if loaded.serving.log == "none" else logs
-    serve_until_interrupted(Orchestrator.open(checkpoint or latest_checkpoint(), loaded, log=keeps))
+    planner = serving_checkpoint(checkpoint or latest_checkpoint())
+    serve_until_interrupted(Orchestrator.open(planner, loaded, log=keeps))

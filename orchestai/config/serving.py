@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -37,5 +38,10 @@ class ServingConfig(Section):
     `postgresql+psycopg://USER:PASSWORD@HOST/NAME`, in which `${oc.env:NAME}` may stand for the password."""
     lease_s: float = Field(15.0, gt=0)
     """So many seconds after a server was killed, what its runs had reserved of their keys' money expires."""
+    shadow: str | None = None
+    """A checkpoint that plans what was answered, too: nobody waits for its plans, which are lines of
+    `serving.shadow_log`."""
+    shadow_log: Path = Path("served")
+    """Folder of shadow.jsonl."""
     log: Literal["none", "metadata", "full"] = "full"
     """What the execution log keeps of served runs; `metadata` leaves out every text."""

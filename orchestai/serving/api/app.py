@@ -20,6 +20,8 @@ from orchestai.serving.api.errors import ApiError, error_of
 from orchestai.serving.api.event_stream import open_stream
 from orchestai.serving.api.http import LEFT, error_response, json_response, read_body, unless_left
 from orchestai.serving.api.service import ServedModel, Service
+from orchestai.serving.improvement.shadow import shadowed
+from orchestai.serving.improvement.succession import succession
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -29,7 +31,7 @@ def make_app(orchestrator: Orchestrator) -> Starlette:
 
     @asynccontextmanager
     async def open_service(app: Starlette) -> AsyncIterator[None]:
-        async with orchestrator:
+        async with orchestrator, succession(orchestrator), shadowed(orchestrator):
             app.state.service = Service(orchestrator)
             yield
 

@@ -6,6 +6,8 @@ import asyncio
 import json
 import logging
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +84,22 @@ class Shadow:
             await asyncio.to_thread(artifacts.append, self._path, data)
         except Exception:
             logger.exception("the shadow planner gave no plan for %s", result.receipt.run_id)
+
+
+@asynccontextmanager
+async def shadowed(orchestrator: Orchestrator) -> AsyncIterator[None]:
+    """Shadow an open orchestrator with `serving.shadow`, if that is set.
+
+    Raises:
+        UserError: the checkpoint cannot be used.
+    """
+    serving = orchestrator.config.serving
+    if serving.shadow is None:
+        yield
+        return
+    shadow = await Shadow.beside(orchestrator, serving.shadow, serving.shadow_log)
+    yield
+    await shadow.finish()
 
 
 def _steps(workflow: Workflow) -> list[Any]:
