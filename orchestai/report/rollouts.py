@@ -76,6 +76,8 @@ def _reward(attempt: dict[str, Any]) -> float | None:
 
 def _shown(attempt: dict[str, Any]) -> dict[str, Any]:
     shown = {key: value for key, value in attempt.items() if key not in ("update", "plan", "transcript")}
+    if not isinstance(shown.get("turns"), list):
+        shown.pop("turns", None)  # an evaluation counts them
     if isinstance(said := attempt.get("transcript"), str):
         return shown | {"speeches": list(_speeches(said))}
     plan = attempt.get("plan")

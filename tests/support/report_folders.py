@@ -95,7 +95,7 @@ def served_record(number: int = 0, text: str = "") -> ExecutionRecord:
 def write_log(folder: Path, records: list[ExecutionRecord], torn: str = "") -> Path:
     """A log of these executions, with a torn line at its end."""
     folder.mkdir(parents=True, exist_ok=True)
-    lines = "".join(record.model_dump_json() + "\n" for record in records)
+    lines = "".join(json.dumps(record.model_dump()) + "\n" for record in records)
     (folder / "log.jsonl").write_text(lines + torn)
     return folder
 

@@ -85,7 +85,7 @@ function transcripts(attempts, first) {
 /** Speeches in turn; those that a role wrote are matched with its turns by their order. */
 function transcript(attempt, most) {
   const pending = new Map();
-  (attempt.turns instanceof Array ? attempt.turns : []).forEach((turn) => { if (!pending.has(turn.role)) pending.set(turn.role, []); pending.get(turn.role).push(turn); });
+  (attempt.turns ?? []).forEach((turn) => { if (!pending.has(turn.role)) pending.set(turn.role, []); pending.get(turn.role).push(turn); });
   const speeches = attempt.speeches ?? [];
   return [attempt.unscorable ? h('div', {class: 'problem'}, `${attempt.fault || 'unscorable'}: ${attempt.unscorable}`) : null,
     rewardParts(attempt.rewards),

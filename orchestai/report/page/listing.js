@@ -22,7 +22,7 @@ function listing({kind, items, haystack, filters, sorts, draw, detail, empty}) {
 
   function choose() {
     const words = search.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
-    texts ??= words.length ? items.map(haystack) : null;
+    if (words.length) texts ??= items.map(haystack);
     const active = filters.map((f, i) => [f, selects[i].value]).filter(([, value]) => value !== '');
     shown = items.filter((row, i) => active.every(([f, value]) => f.keep(row, value)) && words.every((word) => texts[i].includes(word)));
     const compare = sorts.find(([key]) => key === order.value)?.[2];
@@ -87,6 +87,7 @@ function listing({kind, items, haystack, filters, sorts, draw, detail, empty}) {
   new ResizeObserver(() => paint()).observe(list);
 
   choose();
+  requestIdleCallback(() => { texts ??= items.map(haystack); });
   const start = items.find((row) => row.id === picked) ?? shown[0];
   if (start) {
     if (picked === start.id) requestAnimationFrame(() => {
