@@ -30,6 +30,7 @@ from orchestai.cli.run import run
 from orchestai.cli.score import score
 from orchestai.cli.serve import serve
 from orchestai.cli.train import train, train_phase1, train_phase2
+from orchestai.cli.watch import watch
 from orchestai.errors import InfrastructureError, UserError
 
 _INTERRUPTED = 130
@@ -70,6 +71,7 @@ app.command()(evaluate_table)
 app.command()(score)
 app.command()(plan)
 app.command()(report)
+app.command()(watch)
 app.command()(demo)
 app.command(hidden=True)(train)
 app.command()(improve)

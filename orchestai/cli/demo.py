@@ -50,6 +50,7 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
     """
     from orchestai.data.prepare import check_mixture
     from orchestai.planner.checkpoint_files import is_checkpoint
+    from orchestai.report.build import build_report
     from orchestai.storage import artifacts
     from orchestai.training.supervised.train import train as train_phase1
 
@@ -97,10 +98,9 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
             run_evaluate(config, phase1=phase1, phase2=phase2, logs=logs, output=output_dir / "evaluation.json")
         ),
     )
-    say(
-        (output_dir / "evaluation.txt").read_text(),
-        f"everything is in {output_dir}; the plot is {output_dir / 'evaluation.png'}",
-    )
+    page = output_dir / "report.html"
+    build_report([output_dir], page)
+    say((output_dir / "evaluation.txt").read_text(), f"everything is in {output_dir}; open {page}")
 
 
 @dataclass

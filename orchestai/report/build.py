@@ -87,8 +87,8 @@ class Report:
     def _add_diagrams(self, run: int, title: str, value: Mapping[str, Any]) -> None:
         self.reliability += [{"run": run, **one} for one in evaluations.diagrams(value, title)]
 
-    def data(self, title: str) -> dict[str, Any]:
-        """All but the rows of executions, which the page reads later."""
+    def data(self, title: str, live: bool) -> dict[str, Any]:
+        """All but the rows of executions and groups, which the page reads later."""
         held = {
             "executions": self.executions.rows,
             "curves": self.curves,
@@ -99,6 +99,7 @@ class Report:
             "title": title,
             "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "version": artifacts.versions()["orchestai"],
+            "live": live,
             "runs": self.runs,
             "missing": [{"what": what, "how": how} for key, (what, how) in _MISSING.items() if not held[key]],
             "totals": executions.totals(self.executions, [run["name"] for run in self.runs]),
@@ -121,11 +122,14 @@ class Report:
         }
 
 
-def build_report(paths: Sequence[Path], output: Path, *, most_embedded: int = MOST_EMBEDDED) -> list[str]:
+def build_report(
+    paths: Sequence[Path], output: Path, *, most_embedded: int = MOST_EMBEDDED, live: bool = False
+) -> list[str]:
     """Write the page of these files and folders; a line for each thing that could not be read.
 
     Args:
         most_embedded: bytes of compressed details beyond which they lie in a folder beside the page.
+        live: the page asks the server that it comes from for changes.
 
     Raises:
         UserError: a path does not exist, or the page cannot be written.
@@ -141,7 +145,7 @@ def build_report(paths: Sequence[Path], output: Path, *, most_embedded: int = MO
         chunks.close()
         names = [run["name"] for run in report.runs]
         title = names[0] if len(names) == 1 else f"{len(names)} runs compared"
-        write_page(output, report.data(title), report.index(), chunks)
+        write_page(output, report.data(title, live), report.index(), chunks)
     return [f"{run['name']}: {problem}" for run in report.runs for problem in run["problems"]]
 
 

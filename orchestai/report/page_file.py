@@ -60,7 +60,7 @@ def render(data: Mapping[str, Any], index: Mapping[str, Any], chunks: Any) -> st
     loads = data["chunks"]["folder"] is not None
     return _template().render(
         title=visible(data["title"]),
-        policy=policy(style, script, loads_scripts=loads),
+        policy=policy(style, script, loads_scripts=loads, live=data["live"]),
         style=style,
         script=script,
         data=script_json(data),
@@ -69,15 +69,17 @@ def render(data: Mapping[str, Any], index: Mapping[str, Any], chunks: Any) -> st
     )
 
 
-def policy(style: str, script: str, *, loads_scripts: bool) -> str:
+def policy(style: str, script: str, *, loads_scripts: bool, live: bool) -> str:
     """Content security policy: only these styles and this script, and no connection to anywhere.
 
     Args:
         loads_scripts: whether chunks beside the page may be loaded as scripts, too.
+        live: whether the page may ask its own server for changes.
     """
     sources = f"'{_hash(script)}'" + (" 'self' file:" if loads_scripts else "")
+    connections = "connect-src 'self'; " if live else ""
     return (
-        f"default-src 'none'; script-src {sources}; style-src '{_hash(style)}'; img-src data:; "
+        f"default-src 'none'; script-src {sources}; style-src '{_hash(style)}'; img-src data:; {connections}"
         "base-uri 'none'; form-action 'none'"
     )
 

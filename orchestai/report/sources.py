@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -74,6 +75,16 @@ def find(path: Path) -> Found:
         elif not path.is_dir():
             found.problems.append(f"{file.name}: neither a log nor figures that this page can show")
     return found
+
+
+def fingerprint(paths: Sequence[Path]) -> str:
+    """Of names, sizes and times of all files that might be shown: another one when one of them has changed."""
+    seen = []
+    for path in paths:
+        for file in _files(path) if path.is_dir() else [path]:
+            with suppress(OSError):  # removed meanwhile
+                seen.append((str(file), file.stat().st_size, file.stat().st_mtime_ns))
+    return artifacts.fingerprint([entry for entry in seen if entry[0].endswith((".json", ".jsonl"))])
 
 
 def _inside(file: Path, path: Path) -> str:

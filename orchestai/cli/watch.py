@@ -1,0 +1,24 @@
+"""`orchestai watch`: the report page of a run that is going on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestai.cli.options import flag, say
+from orchestai.errors import UserError
+
+
+def watch(
+    paths: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, or logs.")],
+    port: Annotated[int, flag("port", "0 takes a free one.", minimum=0)] = 8765,
+) -> None:
+    """Show a run while it goes on, in a page on this machine, until Ctrl-C. The run is only read."""
+    try:
+        from orchestai.report.watch import watch as watch_until_interrupted
+    except ModuleNotFoundError as error:
+        raise UserError(f"watching needs {error.name}: pip install 'orchestai[serve]'") from None
+
+    watch_until_interrupted(paths, port, lambda address: say(f"watching at {address} (Ctrl-C ends it)"))
