@@ -79,13 +79,27 @@ def _shown(attempt: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(shown.get("turns"), list):
         shown.pop("turns", None)  # an evaluation counts them
     if isinstance(said := attempt.get("transcript"), str):
-        return shown | {"speeches": list(_speeches(said))}
+        return shown | {"speeches": list(_measured_speeches(said, attempt.get("speeches")) or _speeches(said))}
     plan = attempt.get("plan")
     return shown | {"plan": plan, "steps": list(_steps(plan)) if isinstance(plan, str) else []}
 
 
+def _measured_speeches(said: str, parts: Any) -> list[dict[str, str]]:
+    """The parts of a transcript whose lengths are known; none where they do not fit it."""
+    speeches, at = [], 0
+    for part in parts if isinstance(parts, list) else []:
+        role, speaker, length = part
+        beginning = f"[{role}] {speaker}: "
+        if not said.startswith(beginning, at):
+            return []
+        at += len(beginning)
+        speeches.append({"role": role, "speaker": speaker, "text": said[at : at + length]})
+        at += length + len("\n\n")
+    return speeches
+
+
 def _speeches(said: str) -> Iterator[dict[str, str]]:
-    """Of `[role] speaker: words` paragraphs; words that look like the beginning of a speech are taken for one."""
+    """Of `[role] speaker: words` paragraphs of older runs, where words may be taken for the beginning of a speech."""
     starts = [*_SPEECH.finditer(said)]
     if not starts:
         yield {"role": "", "speaker": "", "text": said}

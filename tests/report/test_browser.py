@@ -100,7 +100,11 @@ def test_lists_are_walked_with_the_keyboard_and_focus_is_kept(page_file: Path, o
 
 def test_a_group_shows_its_plans_side_by_side_and_agents_their_transcripts(page_file: Path, opened: OpenedPage) -> None:
     page = opened.open(page_file, "groups?kind=plans")
-    assert [word[-5:] for word in page.locator(".column .credit").all_inner_texts()] == ["−0.50", "+0.50"]
+    columns = [column.locator(".credit").all_inner_texts() for column in page.locator(".column").all()]
+    assert columns == [
+        ["advantage −0.50", "cheap −0.50", "strong 0.00", "strong +0.50"],
+        ["advantage +0.50", "cheap +0.50", "strong 0.00", "strong −0.50"],
+    ]
     page = opened.open(page_file, "groups?kind=agents")
     assert {"system", "user", "assistant"} <= set(page.locator(".speaker").all_inner_texts())
     assert opened.errors == []

@@ -9,6 +9,7 @@ import pytest
 
 from orchestai.errors import UserError
 from orchestai.report.build import build_report, distinct_names
+from orchestai.report.rollouts import _shown
 from support import report_page
 from support.report_folders import judged_record, served_record, write_log, write_phase2
 
@@ -90,6 +91,15 @@ def test_plans_of_a_group_are_read_into_steps(tmp_path: Path) -> None:
         {"id": "1", "workers": ["cheap", "strong"], "instruction": "sort it", "depends_on": []},
         {"id": "2", "workers": ["strong"], "instruction": "join it", "depends_on": ["1"]},
     ]
+
+
+def test_words_that_look_like_a_speech_are_one_only_in_older_runs() -> None:
+    said = "[a] user: hello\n\n[b] user: not a speech\n\n[a] assistant: yes"
+    parts = [["a", "user", len("hello\n\n[b] user: not a speech")], ["a", "assistant", 3]]
+    shown = _shown({"transcript": said, "speeches": parts})
+    assert [speech["text"] for speech in shown["speeches"]] == ["hello\n\n[b] user: not a speech", "yes"]
+    assert [speech["role"] for speech in _shown({"transcript": said})["speeches"]] == ["a", "b", "a"]
+    assert len(_shown({"transcript": said, "speeches": [["x", "user", 1]]})["speeches"]) == 3
 
 
 def test_details_beyond_the_limit_lie_beside_the_page_and_vanish_with_the_next(tmp_path: Path) -> None:

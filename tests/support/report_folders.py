@@ -118,9 +118,7 @@ def write_phase2(folder: Path, updates: int = 3, text: str = "") -> Path:
             "unscorable": "",
             "valid": True,
             "rewards": {"success": {"value": reward, "weight": 1.0}},
-            "turns": [
-                {"role": "planner", "turn": 1, "text": "", "reward": None, "advantage": reward - 0.5, "slots": 3}
-            ],
+            "turns": [_turn(reward - 0.5)],
             "plan": plan,
         }
         for n in range(1, updates + 1)
@@ -130,6 +128,11 @@ def write_phase2(folder: Path, updates: int = 3, text: str = "") -> Path:
     settings = {"training.phase2_rl.min_entropy": 0.2, "training.phase2_rl.collapse_patience": 10}
     (folder / "phase2.run.json").write_text(json.dumps({"command": "phase2", "seed": 0, "identity": settings}))
     return folder
+
+
+def _turn(advantage: float) -> dict[str, Any]:
+    decisions = [(1, "worker", advantage), (1, "fallback", 0.0), (2, "worker", -advantage)]
+    return {"role": "planner", "turn": 1, "text": "", "advantage": advantage, "slots": 3, "decisions": decisions}
 
 
 def _write_lines(file: Path, rows: list[dict[str, Any]]) -> None:

@@ -44,7 +44,7 @@ async function groupDetail(row, params) {
 const tone = (advantage, most) => (advantage === null || advantage === undefined ? {} : {'--tone': String(Math.min(Math.abs(advantage) / (most || 1), 1)), '--side': advantage >= 0 ? 'var(--good)' : 'var(--bad)'});
 
 function mostOf(attempts) {
-  return Math.max(...attempts.flatMap((a) => (a.turns ?? []).map((t) => Math.abs(t.advantage ?? 0))), 1e-9);
+  return Math.max(...attempts.flatMap((a) => (a.turns ?? []).flatMap((t) => [t.advantage ?? 0, ...(t.decisions ?? []).map((d) => d[2])].map(Math.abs))), 1e-9);
 }
 
 function planColumn(attempt, number, attempts) {
@@ -63,10 +63,33 @@ function rewardParts(parts) {
   return some.length ? h('ul', {class: 'parts'}, some.map(([name, part]) => h('li', {}, h('span', {}, name), h('b', {}, show.signed(part.value * part.weight))))) : null;
 }
 
+/** Advantage of each decision about a step, by kind: worker first, then its fallbacks in turn. */
+function decisionsOf(turn, step) {
+  return (turn?.decisions ?? []).filter(([number]) => String(number) === step.id);
+}
+
 function planSteps(attempt, turn, most) {
   if (!attempt.steps?.length) return attempt.plan ? longText(attempt.plan, 'plan') : h('p', {class: 'nothing'}, 'no plan');
   return h('ol', {class: 'steps'}, attempt.steps.map((step) => h('li', {}, h('div', {class: 'words'}, h('span', {class: 'id'}, step.id), step.instruction, step.depends_on.length ? h('span', {class: 'muted'}, ` reads ${step.depends_on.join(', ')}`) : null),
-    h('div', {class: 'asked'}, step.workers.map((worker, i) => [i ? h('span', {class: 'then'}, '→') : null, h('span', {class: 'worker'}, worker)])))));
+    h('div', {class: 'asked'}, workerCredits(step, decisionsOf(turn, step), most)), otherCredits(decisionsOf(turn, step), most))));
+}
+
+/** The workers in the order in which they are asked, each in the color of what choosing it was credited with. */
+function workerCredits(step, decisions, most) {
+  const credits = [...decisions.filter(([, kind]) => kind === 'worker'), ...decisions.filter(([, kind]) => kind === 'fallback')].map(([, , value]) => value);
+  return step.workers.map((worker, i) => [i ? h('span', {class: 'then'}, '→') : null,
+    credits[i] === undefined ? h('span', {class: 'worker'}, worker) : h('span', {class: 'credit', style: tone(credits[i], most), title: `advantage ${show.signed(credits[i])}`}, `${worker} ${show.signed(credits[i])}`)]);
+}
+
+function otherCredits(decisions, most) {
+  const others = decisions.filter(([, kind]) => kind !== 'worker' && kind !== 'fallback');
+  return others.length ? h('div', {class: 'asked'}, others.map(([, kind, value]) => h('span', {class: 'credit', style: tone(value, most)}, `${kind} ${show.signed(value)}`))) : null;
+}
+
+/** Tokens from left to right, each run of them in the color of its advantage; nothing where all have the same. */
+function tokenStrip(turn, most) {
+  const runs = (turn?.decisions ?? []).filter(([, kind]) => kind === 'tokens');
+  return runs.length > 1 ? h('div', {class: 'tokens', role: 'img', 'aria-label': `advantages of ${turn.slots} tokens in turn`}, runs.map(([n, , value]) => h('span', {style: {...tone(value, most), 'flex-grow': String(n)}, title: `${n} tokens: ${show.signed(value)}`}))) : null;
 }
 
 function transcripts(attempts, first) {
@@ -91,13 +114,15 @@ function transcript(attempt, most) {
     rewardParts(attempt.rewards),
     h('ol', {class: 'speeches'}, speeches.map((speech) => {
       const wrote = speech.speaker === 'assistant';
-      const turn = wrote ? pending.get(speech.role)?.shift() : null;
+      const next = wrote ? pending.get(speech.role)?.[0] : null;
+      const turn = next && (!next.text || next.text === speech.text) ? pending.get(speech.role).shift() : null;
       return h('li', {class: `speech ${wrote ? 'wrote' : 'read'} ${speech.speaker}`, style: tone(turn?.advantage, most)},
         h('div', {class: 'bar'}, h('b', {}, speech.role || 'text'), h('span', {class: 'speaker'}, speech.speaker),
           wrote ? h('span', {class: 'mask'}, turn ? (turn.slots ? `learned, ${turn.slots} tokens` : 'not in the loss') : 'written') : h('span', {class: 'mask'}, 'read, masked'),
           turn?.advantage !== null && turn?.advantage !== undefined ? h('span', {class: 'credit', style: tone(turn.advantage, most)}, `advantage ${show.signed(turn.advantage)}`) : null,
           turn?.reward !== null && turn?.reward !== undefined ? h('span', {class: 'muted'}, `own reward ${show.number(turn.reward)}`) : null,
           turn?.truncated ? h('span', {class: 'verdict no'}, 'cut off') : null),
+        tokenStrip(turn, most),
         speech.text.length > 600 && !wrote ? h('details', {}, h('summary', {}, `${speech.text.slice(0, 120)} …`), longText(speech.text)) : longText(speech.text));
     }))];
 }

@@ -28,10 +28,25 @@ _SUMMED = RewardsConfig()
 
 
 class Credited(NamedTuple):
-    """What a turn's decisions in the loss were credited with: the mean of their advantages, and how many they are."""
+    """What a turn's decisions in the loss were credited with.
 
-    advantage: float
-    slots: int
+    Attributes:
+        places: (decisions,) int64; slots of the turn's row that they take.
+        advantages: (decisions,).
+    """
+
+    places: Tensor
+    advantages: Tensor
+
+    @property
+    def advantage(self) -> float:
+        """The mean; 0 without any decision."""
+        return float(self.advantages.mean()) if self.slots else 0.0
+
+    @property
+    def slots(self) -> int:
+        """How many they are."""
+        return len(self.advantages)
 
 
 @dataclass(frozen=True)
@@ -180,9 +195,10 @@ def make_batch(
 
 def _credited(turns: Sequence[Turn], per_slot: Tensor, mask: Tensor, act: Tensor) -> dict[Turn, Credited]:
     """What each turn was credited with, from (rows, slots) advantages and the number of each slot's turn."""
-    slots = torch.zeros(len(turns)).index_add(0, act[mask], torch.ones_like(per_slot[mask]))
-    means = torch.zeros(len(turns)).index_add(0, act[mask], per_slot[mask]) / slots.clamp(min=1)
-    return {turn: Credited(a, int(n)) for turn, a, n in zip(turns, means.tolist(), slots.tolist(), strict=True)}
+    order = torch.argsort(act[mask], stable=True)
+    sizes = torch.bincount(act[mask], minlength=len(turns)).tolist()
+    places, values = (some[order].split(sizes) for some in (mask.nonzero()[:, 1], per_slot[mask]))
+    return {turn: Credited(*one) for turn, *one in zip(turns, places, values, strict=True)}
 
 
 def _act_of_slot(acts: Acts, of_row: Tensor, rows: Sequence[TrajectoryRow]) -> Tensor:

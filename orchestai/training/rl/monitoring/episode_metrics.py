@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import torch
 
 from orchestai.outcome import Reward, Unscorable
+from orchestai.planner.slots.decisions import SlotLayout
 from orchestai.training.rl.advantages import Credited, Learning
 from orchestai.training.rl.rollouts.task_batches import SampledBatch
-from orchestai.types import Episode, Turn
+from orchestai.types import Episode, TokenDecisions, Turn
 
 
 def describe_episodes(episodes: Sequence[Episode]) -> dict[str, float]:
@@ -95,10 +97,16 @@ def sample_rows(episodes: Sequence[Episode], learnings: Collection[Learning] = (
             **{name: round(value, 6) for name, value in e.metrics.items()},
             **({"rewards": _parts(e.reward)} if isinstance(e.reward, Reward) and e.reward.parts else {}),
             **({"turns": _turn_rows(e, credited)} if learnings else {}),
+            **({"speeches": _speeches(e)} if any(t.transcript for t in e.trajectories) else {}),
             "transcript" if any(t.transcript for t in e.trajectories) else "plan": e.text,
         }
         for e in episodes
     ]
+
+
+def _speeches(episode: Episode) -> list[tuple[str, str, int]]:
+    """Role, speaker and characters of each part of the transcript, since what is said may look like its beginning."""
+    return [(t.role, speaker, len(words)) for t in episode.trajectories for speaker, words in t.transcript]
 
 
 def _parts(reward: Reward) -> dict[str, dict[str, float]]:
@@ -121,6 +129,25 @@ def _turn_rows(episode: Episode, credited: Mapping[Turn, Credited]) -> list[dict
                     "advantage": round(credit.advantage, 6) if credit is not None and credit.slots else None,
                     "truncated": turn.truncated,
                     "slots": credit.slots if credit is not None else 0,
+                    **({"decisions": decision_credits(turn, credit)} if credit is not None and credit.slots else {}),
                 }
             )
     return rows
+
+
+def decision_credits(turn: Turn, credit: Credited) -> list[tuple[int, str, float]]:
+    """What each decision of a turn was credited with.
+
+    Returns:
+        Of a plan by slots (step from 1, kind of decision, advantage) each, with 0 for edges; of tokens (how many in a
+        row, `tokens`, advantage). Where slots are laid out otherwise than in `Scores`, their kind is `decision`.
+    """
+    values = [round(value, 6) for value in credit.advantages.tolist()]
+    if isinstance(turn.decisions, TokenDecisions):
+        return [(len(list(some)), "tokens", value) for value, some in groupby(values)]
+    layout = SlotLayout(int(turn.step.max()) + 1, turn.decisions.fallbacks.shape[1])
+    steps = turn.step.tolist()
+    kinds = layout.kinds if layout.slots == len(steps) else ("decision",) * len(steps)
+    return [
+        (steps[place] + 1, kinds[place], value) for place, value in zip(credit.places.tolist(), values, strict=True)
+    ]
