@@ -1,0 +1,96 @@
+"""A planner that serves learns from its own successes whom to ask; what was kept aside it never learns from."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from pathlib import Path
+
+import pytest
+import torch
+
+from orchestai import Orchestrator
+from orchestai.config import Config
+from orchestai.data.training_file import load_training_data
+from orchestai.errors import UserError
+from orchestai.planner.checkpoint import save_planner
+from orchestai.planner.slots.model import PlannerModel
+from orchestai.serving.improvement.improve import Improvement
+from orchestai.serving.improvement.registry import PlannerRegistry
+from orchestai.serving.store import Feedback
+from orchestai.tasks.asked_task import asked_task
+from orchestai.tasks.splits import part_of
+from orchestai.workers.pool import worker_cards
+
+SUBJECTS = ("list", "town", "river", "number", "date", "word", "song", "tree", "road", "ship", "bird", "stone")
+VERBS = ("sort", "count", "name", "weigh", "paint", "measure", "find", "describe")
+INSTRUCTIONS = [f"Please {verb} the {subject}." for subject in SUBJECTS for verb in VERBS]
+
+
+def settings() -> Config:
+    def worker(name: str) -> dict[str, object]:
+        function = f"support.right_and_wrong:{name}"
+        return {"kind": "function", "function": function, "card": f"Says {name}.", "price_per_call_usd": 0.001}
+
+    return Config(
+        planner={"d_model": 48, "num_layers": 1, "max_subtasks": 3, "max_fallbacks": 0, "min_confidence": 0.0},
+        workers={"pool": {"wrong": worker("wrong"), "right": worker("right")}, "cache_dir": None},
+        tasks={"suite": "hotpotqa"},
+        sandbox={"level": "process"},
+        training={
+            "phase1_supervised": {"learning_rate": 3e-3, "batch_size": 8, "num_epochs": 4, "synthetic_augmentations": 0}
+        },
+    )
+
+
+def mistaken(config: Config) -> PlannerModel:
+    """A planner of random weights that asks the wrong worker."""
+    for seed in count():
+        torch.manual_seed(seed)
+        planner = PlannerModel(config.planner, worker_cards(config.workers)).eval()
+        (plan,) = planner.plan([asked_task(INSTRUCTIONS[0], "text", config.tasks)])
+        if plan.workflow is not None and plan.workflow.subtasks[-1].worker == "wrong":
+            return planner
+    raise AssertionError
+
+
+async def served(config: Config, logs: Path) -> dict[str, Feedback]:
+    """Half of all instructions by each worker, as if a preference had chosen it."""
+    running = []
+    async with Orchestrator.open(None, config, log=logs) as orchestrator:
+        for place, instruction in enumerate(INSTRUCTIONS):
+            worker = ("right", "wrong")[place % 2]
+            running.append(orchestrator.run(instruction, answer="text", worker=worker))
+        results = await asyncio.gather(*running)
+    return {result.receipt.run_id: Feedback(answer="right") for result in results}
+
+
+@pytest.mark.timeout(240)
+async def test_served_successes_make_a_better_planner(tmp_path: Path) -> None:
+    config, registry = settings(), PlannerRegistry(tmp_path / "planners")
+    save_planner(tmp_path / "mistaken.pth", mistaken(config), config)
+    registry.add(tmp_path / "mistaken.pth")
+    said = await served(config, tmp_path / "logs")
+
+    lineage = await Improvement(config, tmp_path / "logs", said, registry, tmp_path / "work", phase2=False).run()
+    assert (lineage.parent, lineage.learned["runs"]) == (1, len(INSTRUCTIONS))
+    assert lineage.learned["succeeded"] == len(INSTRUCTIONS) // 2
+    assert lineage.trial is not None
+    assert lineage.trial.is_better, lineage.trial
+    registry.promote(lineage.version)
+
+    learned = {example.instruction for example in load_training_data(tmp_path / "work" / "training_data.json", config)}
+    aside = {text for text in INSTRUCTIONS if part_of(text, config.tasks) == "test"}
+    assert lineage.trial.difference.n == len(aside)
+    assert not learned & aside
+
+
+async def test_without_feedback_there_is_no_candidate(tmp_path: Path) -> None:
+    config, registry = settings(), PlannerRegistry(tmp_path / "planners")
+    (tmp_path / "logs").mkdir()
+    with pytest.raises(UserError, match="no planner serves"):
+        await Improvement(config, tmp_path / "logs", {}, registry, tmp_path / "work").run()
+    save_planner(tmp_path / "a.pth", PlannerModel(config.planner, worker_cards(config.workers)), config)
+    registry.add(tmp_path / "a.pth")
+    with pytest.raises(UserError, match="gather more feedback"):
+        await Improvement(config, tmp_path / "logs", {}, registry, tmp_path / "work").run()

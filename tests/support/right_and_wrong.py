@@ -1,0 +1,13 @@
+"""Workers of which one is always right, whatever it is asked."""
+
+from __future__ import annotations
+
+from orchestai.workers.base import Answer, Request
+
+
+async def right(request: Request) -> Answer:
+    return Answer(text="right", latency_ms=1.0, completion_tokens=1)
+
+
+async def wrong(request: Request) -> Answer:
+    return Answer(text="wrong", latency_ms=1.0, completion_tokens=1)
