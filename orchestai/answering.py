@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from orchestai.admission import TooLateError
 from orchestai.config import Config, Contract
+from orchestai.degradation import Resilience, in_order, single_worker_plan
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.contract.clock import Clock
 from orchestai.execution.contract.deadline import DeadlineError, require_whole
@@ -21,7 +22,7 @@ from orchestai.execution.contract.trimming import Fitter
 from orchestai.execution.events import AnswerReady, ExecutionEvent, PlanReady
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
-from orchestai.execution.result import Execution
+from orchestai.execution.result import STOPPED, Execution
 from orchestai.execution.running_workflow import Terms
 from orchestai.execution.runtime import Runtime
 from orchestai.planner.base import Plan
@@ -30,11 +31,17 @@ from orchestai.planner.contracted_plan import ContractedPlan, PlanContractor
 from orchestai.planner.planning_queue import PlanningQueue, QueuedTask
 from orchestai.planner.serving import ServedPlanner
 from orchestai.tasks.task import Task
+from orchestai.workers.circuit_breaker import CircuitBreaker
 from orchestai.workflow import Workflow
 
 Event: TypeAlias = PlanReady | ExecutionEvent | AnswerReady
 logger = logging.getLogger(__name__)
 _REPLAY = "orchestai run --replay"
+SINGLE_WORKER = "the best single worker"
+
+
+def _ignore_receipt(receipt: Receipt) -> None:
+    """Keep nothing."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,7 @@ class Order:
         account: pays.
         listen: is told at once what happens; it must not take long.
         pieces: whether it is told the answer piece by piece, too.
+        settled: is told the receipt, however a run ends that was begun.
     """
 
     task: Task
@@ -72,6 +80,7 @@ class Order:
     run_id: str
     listen: Callable[[Event], None]
     pieces: bool = False
+    settled: Callable[[Receipt], None] = _ignore_receipt
 
 
 class Answering:
@@ -80,13 +89,26 @@ class Answering:
     Args:
         log: gets a line per run; None keeps none.
         versions: of packages, for receipts.
+        resilience: when planners and workers are given up; None: never.
     """
 
-    def __init__(self, config: Config, runtime: Runtime, log: ExecutionLog | None, versions: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        runtime: Runtime,
+        log: ExecutionLog | None,
+        versions: Mapping[str, str],
+        resilience: Resilience | None = None,
+    ) -> None:
         self._config = config
         self._runtime = runtime
         self._log = log
         self._versions = versions
+        self._resilience = resilience
+        self._planner_breaker: CircuitBreaker | None = None
+        if resilience is not None:
+            runtime.pool.breakers = {name: resilience.breaker() for name in runtime.pool.names}
+            self._planner_breaker = resilience.breaker()
 
     def alone(self, worker: str) -> PlanningQueue:
         """A planner that asks one worker for the whole of every instruction.
@@ -97,13 +119,13 @@ class Answering:
         names = self._runtime.pool.names
         if worker not in names:
             raise UserError(f"no worker {worker!r}; the pool has {', '.join(names)}")
-        return PlanningQueue(ServedPlanner(f"{worker} alone", WholePlanner(worker).plan))
+        return PlanningQueue(ServedPlanner(f"{worker} alone", WholePlanner(worker).plan, only=(worker,)))
 
     async def plan(self, order: Order, planning: PlanningQueue) -> PlanReady:
         """The workflow that would be run; raises as `answer` does."""
         async with await self._reserve_planning(order, planning) as reservation:
-            plan, contracted = await self._plan_in_time(order, planning, reservation)
-        return _planned(plan, contracted, planning)
+            plan, contracted, degraded = await self._plan_in_time(order, planning, reservation)
+        return _planned(plan, contracted, planning, degraded)
 
     async def answer(self, order: Order, planning: PlanningQueue) -> RunResult:
         """Plan, reserve, run, log; raises as `Orchestrator.run` does."""
@@ -117,15 +139,16 @@ class Answering:
         )
         async with await self._reserve_planning(order, planning) as reservation:
             try:
-                plan, contracted = await self._plan_in_time(order, planning, reservation)
+                plan, contracted, degraded = await self._plan_in_time(order, planning, reservation)
             except asyncio.CancelledError:
                 cut_off = begun.unplanned(reservation, clock.milliseconds())
+                order.settled(cut_off)
                 await self._append(ExecutionRecord.from_interrupted_planning(task, cut_off, names))
                 raise
             planning_ms = clock.milliseconds()
             fitted = contracted.fitted
             await reserve_plan(reservation, fitted)
-            planned = _planned(plan, contracted, planning)
+            planned = _planned(plan, contracted, planning, degraded)
             order.listen(planned)
             budget = RunBudget(contract, reservation, fitted.bounds)
             terms = Terms(budget, clock.deadline, order.listen, order.pieces)
@@ -133,6 +156,7 @@ class Answering:
             begun = begun.model_copy(
                 update={
                     "planner": planned.planner,
+                    "degraded": degraded,
                     "confidence": planned.confidence,
                     "forecast": planned.forecast,
                     "best_single": contracted.best_single,
@@ -148,13 +172,16 @@ class Answering:
                 budget.close()
                 so_far = running.so_far()
                 cut_off = begun.ended(so_far, budget, clock.milliseconds())
+                order.settled(cut_off)
                 await self._append(ExecutionRecord.from_run(so_far, task, cut_off, names))
                 raise
             finally:
                 budget.close()
         if contracted.outlook is not None:
             begun = begun.model_copy(update={"success": contracted.outlook.afterwards(execution)})
+        self._note_slow(execution, contract)
         receipt = begun.ended(execution, budget, clock.milliseconds())
+        order.settled(receipt)
         await self._append(ExecutionRecord.from_run(execution, task, receipt, names))
         require_whole(execution, contract)
         order.listen(AnswerReady(answer=execution.answer, receipt=receipt))
@@ -162,17 +189,64 @@ class Answering:
 
     async def _plan_in_time(
         self, order: Order, planning: PlanningQueue, reservation: Reservation
-    ) -> tuple[Plan, ContractedPlan]:
+    ) -> tuple[Plan, ContractedPlan, str]:
+        """The plan, as it is contracted, and why it is not the planner's, if it is not."""
+        pool = self._runtime.pool
+        contract = in_order(order.contract, planning.planner.only or pool.names, pool.breakers)
+        degraded = ""
+        try:
+            plan = await self._plan(order, planning, reservation)
+        except Exception as error:
+            if self._resilience is None or planning.planner.only:
+                raise
+            degraded = f"{planning.planner.name}: {str(error) or type(error).__name__}"
+            logger.warning("%s: the best single worker is asked instead, since %s", order.run_id, degraded)
+            plan = single_worker_plan(order.task, pool.cards, contract.allow, self._config.workers)
+            contract = contract.model_copy(update={"prefer": None})
+        contractor, left = self._contractor(planning.planner), contract.less(reservation.spent_usd)
+        if contractor.pool is None:
+            return plan, contractor.fit(order.task, plan, left), degraded
+        return plan, await asyncio.to_thread(contractor.fit, order.task, plan, left), degraded
+
+    async def _plan(self, order: Order, planning: PlanningQueue, reservation: Reservation) -> Plan:
+        """The planner's own plan, unless it takes too long, or has failed again and again.
+
+        Raises:
+            UserError: it made none.
+        """
+        breaker, resilience = self._planner_breaker, self._resilience
+        if resilience is None or breaker is None or planning.planner.only:
+            return await self._plan_by(order, planning, reservation, order.clock.deadline)
+        breaker.enter("the planner")
+        ended: BaseException | None = None
+        try:
+            plan = await self._plan_by(order, planning, reservation, resilience.deadline_of_plan(order.clock))
+            if plan.workflow is None:
+                raise UserError(f"no plan: {plan.error}")
+            return plan
+        except BaseException as error:
+            ended = error
+            raise
+        finally:
+            limit = order.contract.deadline_s
+            hurried = limit is not None and limit < resilience.slow_s
+            breaker.left() if hurried and ended is not None else breaker.heard(ended)
+
+    async def _plan_by(
+        self, order: Order, planning: PlanningQueue, reservation: Reservation, deadline: float | None
+    ) -> Plan:
         contract = order.contract
         queued = QueuedTask(order.task)
         await reservation.commit(reservation.amount)
         try:
-            plan = await planning.plan(queued, order.clock.deadline)
+            plan = await planning.plan(queued, deadline)
             if plan.fault is not None:
                 raise InfrastructureError(plan.fault.kind, f"planner: {plan.fault.reason}")
         except BaseException as error:
             if queued.asked:  # and nobody has seen the bill
                 reservation.spend(reservation.amount)
+            if isinstance(error, TooLateError) and deadline != order.clock.deadline:
+                raise InfrastructureError("timeout", "there was no plan in time") from None
             if isinstance(error, TooLateError):
                 raise DeadlineError(
                     f"deadline_s={contract.deadline_s:g}: it passed before there was a plan; allow more time"
@@ -180,10 +254,16 @@ class Answering:
             raise
         if plan.usage is not None:
             reservation.spend(min(pico(plan.usage.cost_usd), reservation.amount))
-        contractor, left = self._contractor(planning.planner), contract.less(reservation.spent_usd)
-        if contractor.pool is None:
-            return plan, contractor.fit(order.task, plan, left)
-        return plan, await asyncio.to_thread(contractor.fit, order.task, plan, left)
+        return plan
+
+    def _note_slow(self, execution: Execution, contract: Contract) -> None:
+        """Count workers that the deadline cut off as failed, unless the deadline was short."""
+        resilience, limit = self._resilience, contract.deadline_s
+        if resilience is None or not execution.partial or limit is None or limit < resilience.slow_s:
+            return
+        for attempt in (attempt for result in execution.results for attempt in result.attempts):
+            if attempt.error == STOPPED and attempt.worker in self._runtime.pool.breakers:
+                self._runtime.pool.breakers[attempt.worker].failed()
 
     def _contractor(self, planner: ServedPlanner) -> PlanContractor:
         config, pool = self._config, self._runtime.pool
@@ -204,13 +284,14 @@ class Answering:
             logger.error("this run is in no log, though it was paid for: %s", error)
 
 
-def _planned(plan: Plan, contracted: ContractedPlan, planning: PlanningQueue) -> PlanReady:
+def _planned(plan: Plan, contracted: ContractedPlan, planning: PlanningQueue, degraded: str) -> PlanReady:
     fitted = contracted.fitted
     return PlanReady(
         workflow=fitted.workflow,
-        planner=plan.planned_by or planning.planner.name,
+        planner=SINGLE_WORKER if degraded else plan.planned_by or planning.planner.name,
         confidence=plan.confidence,
         forecast=contracted.forecast,
         reserved_usd=fitted.bounds.cost_usd,
         changes=fitted.changes,
+        degraded=degraded,
     )

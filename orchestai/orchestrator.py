@@ -15,10 +15,12 @@ from orchestai.admission import Admission, TooLateError
 from orchestai.answering import Answering, Event, Order, RunResult
 from orchestai.background_loop import BackgroundLoop
 from orchestai.config import Config, Contract, load_config
+from orchestai.degradation import Resilience
 from orchestai.errors import UserError
 from orchestai.execution.contract.clock import Clock
 from orchestai.execution.contract.deadline import DeadlineError
 from orchestai.execution.contract.ledger import Account, Ledger
+from orchestai.execution.contract.receipt import Receipt
 from orchestai.execution.events import PlanReady
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.runtime import Runtime, open_runtime
@@ -35,7 +37,7 @@ Observer: TypeAlias = Callable[[Task, RunResult], None]
 T = TypeVar("T")
 
 
-def _ignore(event: Event) -> None:
+def _ignore(event: object) -> None:
     """Listen to nothing."""
 
 
@@ -52,11 +54,18 @@ class Orchestrator:
     """
 
     def __init__(
-        self, config: Config, checkpoint: str | None, *, log: Path | None = None, ledger: Ledger | None = None
+        self,
+        config: Config,
+        checkpoint: str | None,
+        *,
+        log: Path | None = None,
+        ledger: Ledger | None = None,
+        resilience: Resilience | None = None,
     ) -> None:
         self.config = config
         self.checkpoint = checkpoint
         self.ledger = ledger or Ledger()
+        self._resilience = resilience
         self._log = ExecutionLog(log) if log is not None else None
         self._stack = AsyncExitStack()
         self._background: BackgroundLoop | None = None
@@ -75,6 +84,7 @@ class Orchestrator:
         overrides: Sequence[str] = (),
         log: Path | str | None = "execution_logs",
         ledger: Ledger | None = None,
+        resilience: Resilience | None = None,
     ) -> Orchestrator:
         """An orchestrator that is opened by `async with`, `with` or its first `run_sync`.
 
@@ -85,6 +95,8 @@ class Orchestrator:
             overrides: such as `execution.concurrency=8`.
             log: folder of the execution log, to which every run is appended; None keeps no log.
             ledger: of what all its runs may cost together; None is no limit.
+            resilience: when the planner is given up for the best single worker, and when a worker is not asked any
+                more; None: never.
 
         Raises:
             UserError: the configuration cannot be read.
@@ -94,7 +106,7 @@ class Orchestrator:
         elif overrides:
             raise UserError("overrides are for a configuration that is read from a file; change the object instead")
         named = None if checkpoint is None else str(checkpoint)
-        return cls(config, named, log=None if log is None else Path(log), ledger=ledger)
+        return cls(config, named, log=None if log is None else Path(log), ledger=ledger, resilience=resilience)
 
     @property
     def planner(self) -> str:
@@ -106,6 +118,16 @@ class Orchestrator:
     def workers(self) -> list[str]:
         """Names of the pool."""
         return self._require_open().pool.names
+
+    @property
+    def out_of_order(self) -> list[str]:
+        """Workers that are not asked now, since they failed again and again."""
+        return self._require_open().pool.out_of_order
+
+    @property
+    def sandbox_level(self) -> str:
+        """How programs are held."""
+        return self._require_open().sandbox.level
 
     @property
     def has_estimate(self) -> bool:
@@ -141,6 +163,7 @@ class Orchestrator:
         dialogue: Dialogue | None = None,
         listen: Callable[[Event], None] = _ignore,
         pieces: bool = False,
+        settled: Callable[[Receipt], None] = _ignore,
     ) -> RunResult:
         """Plan, reserve the worst case, run the plan and append it to the log.
 
@@ -153,6 +176,7 @@ class Orchestrator:
             dialogue: the conversation in which the instruction was said, if it was.
             listen: is told at once what happens; it must not take long.
             pieces: whether it is told a text that answers piece by piece (`AnswerPiece`), where its worker streams.
+            settled: is told the receipt, also of a run that is interrupted or whose answer is refused.
 
         Raises:
             ContractError: no choice of workers keeps the contract, or the ledger has less than the plan may need.
@@ -167,7 +191,8 @@ class Orchestrator:
         clock = Clock(contract.deadline_s)
         task = asked_task(instruction, answer, self.config.tasks, dialogue)
         planning = self._planning if worker is None else self._answering.alone(worker)
-        order = Order(task, contract, clock, ledger or self.ledger, run_id or new_run_id(), listen, pieces)
+        account, run_id = ledger or self.ledger, run_id or new_run_id()
+        order = Order(task, contract, clock, account, run_id, listen, pieces, settled)
         try:
             await self._in_work.enter(clock.deadline)
         except TooLateError:
@@ -248,7 +273,7 @@ class Orchestrator:
         self._planning = PlanningQueue(planner)
         self._in_work = Admission(config.execution.concurrency)
         versions = {"orchestai": __version__, **artifacts.versions()}
-        self._answering = Answering(config, runtime, self._log, versions)
+        self._answering = Answering(config, runtime, self._log, versions, self._resilience)
         return self
 
     async def __aexit__(

@@ -28,6 +28,7 @@ def serve(
     except ModuleNotFoundError as error:
         raise UserError(f"serving needs {error.name}: pip install 'orchestai[serve]'") from None
     from orchestai.config import load_config
+    from orchestai.degradation import Resilience
     from orchestai.orchestrator import Orchestrator
     from orchestai.serving.improvement.succession import serving_checkpoint
 
@@ -40,5 +41,7 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     keeps = None if loaded.serving.log == "none" else logs
+    serving = loaded.serving
+    resilience = Resilience(serving.planner_s, serving.failures, serving.rest_s)
     planner = serving_checkpoint(checkpoint or latest_checkpoint())
-    serve_until_interrupted(Orchestrator.open(planner, loaded, log=keeps))
+    serve_until_interrupted(Orchestrator.open(planner, loaded, log=keeps, resilience=resilience))

@@ -14,6 +14,9 @@ from orchestai.config.section import Section
 class ServingConfig(Section):
     host: str = "127.0.0.1"
     """Where the server listens; the default is for programs on this machine alone."""
+    require_keys: bool | None = None
+    """Whether a request needs a key of `orchestai keys add`; null: where others than programs on this machine can send
+    one. A key that is sent is checked, and pays, either way."""
     port: int = Field(8080, ge=0, le=65535)
     """0 takes a free one, which is said at the start."""
     model: str = Field("orchestai", pattern=r"^[A-Za-z0-9._/-]+$")
@@ -27,6 +30,13 @@ class ServingConfig(Section):
     """The deadline of requests whose contract sets none."""
     queue: int = Field(256, ge=0)
     """Runs that may wait while `execution.concurrency` are in work; more are told to come again."""
+    planner_s: float = Field(10.0, gt=0)
+    """Longest wait for a plan, and never more than half of the time that there is; then the best single worker is asked
+    for the whole, and the reply says so (`degraded`)."""
+    failures: int = Field(5, ge=1)
+    """After so many failures in a row a worker, or the planner, is not asked for `rest_s`, and then once, to see."""
+    rest_s: float = Field(10.0, gt=0)
+    """Seconds."""
     max_body_bytes: int = Field(4 * 2**20, ge=1024)
     """Longest request."""
     body_s: float = Field(20.0, gt=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from orchestai.execution.contract.forecast import Forecast
 from orchestai.execution.contract.receipt import Receipt
@@ -26,6 +26,7 @@ class PlanReady(_Event):
         forecast: what is expected of it; None where nobody knows.
         reserved_usd: its worst case, which is set aside.
         changes: what was changed of it to keep the contract.
+        degraded: why it is not the planner's; empty where it is.
     """
 
     type: Literal["planned"] = "planned"
@@ -35,6 +36,7 @@ class PlanReady(_Event):
     forecast: Forecast | None = None
     reserved_usd: float
     changes: tuple[str, ...] = ()
+    degraded: str = Field("", exclude_if=lambda reason: not reason)
 
 
 class NodeStarted(_Event):

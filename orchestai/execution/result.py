@@ -12,6 +12,8 @@ from orchestai.workflow import Workflow
 
 INTERRUPTED = "interrupted"
 """The error of a run that was cancelled before it was done."""
+STOPPED = "stopped before it answered"
+"""The error of an attempt that was cut off."""
 
 
 class Attempt(BaseModel):

@@ -16,7 +16,7 @@ from orchestai.execution.contract.bounds import Bounded
 from orchestai.execution.contract.run_budget import NotAdmittedError, RunBudget
 from orchestai.execution.events import AnswerChecked, AnswerPiece, Listener, NodeDone, NodeStarted, WorkerAsked, ignore
 from orchestai.execution.request import build_request
-from orchestai.execution.result import INTERRUPTED, Attempt, Execution, SubtaskResult
+from orchestai.execution.result import INTERRUPTED, STOPPED, Attempt, Execution, SubtaskResult
 from orchestai.names import as_utf8
 from orchestai.outcome import Unscorable
 from orchestai.sandbox import Sandbox
@@ -26,8 +26,6 @@ from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
 from orchestai.workflow import Subtask, Workflow
 
 logger = logging.getLogger(__name__)
-
-_STOPPED = "stopped before it answered"
 
 
 class Workers(Bounded, Protocol):
@@ -236,7 +234,7 @@ class RunningWorkflow:
         if budget is not None:
             await budget.admit(call, worst)
         self.terms.listen(WorkerAsked(node=subtask.id, worker=worker))
-        attempts.append(Attempt(worker=worker, prompt=request.instruction, reserved_usd=worst.cost_usd, error=_STOPPED))
+        attempts.append(Attempt(worker=worker, prompt=request.instruction, reserved_usd=worst.cost_usd, error=STOPPED))
         try:
             answered = await self._answer(worker, self._asked(subtask, worker, request))
         except BaseException:

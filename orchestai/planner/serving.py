@@ -47,6 +47,7 @@ class ServedPlanner:
         together: with how many tasks it is called where as many wait.
         outlook: what the estimate in its checkpoint says of the pool; None where there is none.
         versions: of its weights.
+        only: whom it asks, where it has no choice.
     """
 
     name: str
@@ -56,6 +57,7 @@ class ServedPlanner:
     together: int = 8
     outlook: PoolOutlook | None = None
     versions: dict[str, str] = field(default_factory=dict)
+    only: tuple[str, ...] = ()
 
 
 def import_planner(checkpoint: str | None) -> None:

@@ -23,6 +23,7 @@ from orchestai.workers.base import (
     WorkerError,
     WorstCase,
 )
+from orchestai.workers.circuit_breaker import CircuitBreaker
 from orchestai.workers.generation import Cached, Generator, Unavailable
 from orchestai.workers.kinds.worker_kind import BuildContext, Resource
 from orchestai.workers.recording import Recorded, RecordedGenerations, RecordingFile, read_recordings
@@ -34,6 +35,7 @@ class WorkerPool:
 
     Attributes:
         usage: what each worker was asked and paid so far.
+        breakers: by worker; one without is always asked.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class WorkerPool:
         self._generators = generators
         self._resources = (*resources, *generators.values())
         self.usage = {name: Usage() for name in workers}
+        self.breakers: dict[str, CircuitBreaker] = {}
 
     @classmethod
     def from_config(
@@ -121,7 +124,25 @@ class WorkerPool:
             return await self.answer(name, request)
         return await self._answered(name, partial(worker.speak, request, hear))
 
+    @property
+    def out_of_order(self) -> list[str]:
+        """Workers that are not asked now."""
+        return [name for name, breaker in self.breakers.items() if breaker.is_open]
+
     async def _answered(self, name: str, ask: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+        if (breaker := self.breakers.get(name)) is None:
+            return await self._paid(name, ask)
+        breaker.enter(name)
+        ended: BaseException | None = None
+        try:
+            return await self._paid(name, ask)
+        except BaseException as error:
+            ended = error
+            raise
+        finally:
+            breaker.heard(ended)
+
+    async def _paid(self, name: str, ask: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
         try:
             async with self._admission[name]:
                 answer = await heeding_cancellation(ask())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ import httpx2
 
 from orchestai import Orchestrator
 from orchestai.config import Config
+from orchestai.degradation import Resilience
 from orchestai.serving.api.server import listen, make_server
 from support.contract_workers import PRICE
 
@@ -64,12 +66,14 @@ def models(url: str, *names: str, **more: Any) -> dict[str, Any]:
 
 
 def settings(workers: dict[str, Any], cascade: Sequence[str] = (), **sections: Any) -> Config:
-    """A configuration whose answers are texts."""
+    """A configuration whose answers are texts; its database is thrown away with the process."""
+    serving = {"database": f"sqlite:///{tempfile.mkdtemp()}/served.db", **sections.pop("serving", {})}
     return Config(
         workers={"cascade": cascade, "cache_dir": None, **workers},
         tasks={"suite": "gsm8k"},
         execution={"assembler": "sink", **sections.pop("execution", {})},
         sandbox={"level": "process"},
+        serving=serving,
         **sections,
     )
 
@@ -77,7 +81,9 @@ def settings(workers: dict[str, Any], cascade: Sequence[str] = (), **sections: A
 @contextmanager
 def serving(config: Config, log: Path | None = None) -> Iterator[Served]:
     """A server with this configuration, until the block ends."""
-    orchestrator = Orchestrator.open(None, config, log=log)
+    of = config.serving
+    resilience = Resilience(of.planner_s, of.failures, of.rest_s, slow_s=0.2)
+    orchestrator = Orchestrator.open(None, config, log=log, resilience=resilience)
     listening = listen("127.0.0.1", 0)
     server = make_server(orchestrator)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

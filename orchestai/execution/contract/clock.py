@@ -23,6 +23,11 @@ class Clock:
         """None without a limit."""
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
+    @staticmethod
+    def now() -> float:
+        """On the clock of the deadline."""
+        return time.monotonic()
+
     def milliseconds(self) -> float:
         """Since the beginning."""
         return (time.monotonic() - self._began) * 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from orchestai.config.contract import Contract
 from orchestai.execution.contract.forecast import Forecast, WholeForecast
@@ -61,6 +61,7 @@ class Receipt(_Part):
         status: `complete`; `partial` where the plan was not done by the deadline or an interruption, `failed` where
             there is no answer.
         planner: who made the plan; where another was not sure of its own, also why.
+        degraded: why the planner was not followed, and the best single worker was asked instead; empty where it was.
         confidence: the chance that its steps and edges are right; None where nobody knows.
         forecast: what was expected of the plan and its workers before anybody was asked; None where nobody knows.
         success: the probability that the answer is right, now that it is known who answered and what the checks said;
@@ -85,6 +86,7 @@ class Receipt(_Part):
     status: Literal["complete", "partial", "failed"]
     contract: Contract
     planner: str
+    degraded: str = Field("", exclude_if=lambda reason: not reason)
     confidence: float | None = None
     forecast: Forecast | None = None
     success: float | None = None

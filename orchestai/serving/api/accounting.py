@@ -46,6 +46,7 @@ def summary(receipt: Receipt) -> dict[str, Any]:
         "run_id": receipt.run_id,
         "status": receipt.status,
         "planner": receipt.planner,
+        "degraded": receipt.degraded or None,
         "steps": len(receipt.nodes),
         "success": receipt.success,
         "changes": list(receipt.changes),
@@ -64,4 +65,5 @@ def headers(result: RunResult) -> dict[str, str]:
         "x-orchestai-run-id": receipt.run_id,
         "x-orchestai-status": receipt.status,
         "x-orchestai-cost-usd": f"{receipt.spent_usd:.9g}",
+        **({"x-orchestai-degraded": "true"} if receipt.degraded else {}),
     }

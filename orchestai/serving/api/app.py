@@ -2,83 +2,123 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
+from sqlalchemy import select
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from orchestai.answering import RunResult
 from orchestai.orchestrator import Orchestrator
 from orchestai.serving.api.accounting import headers
+from orchestai.serving.api.asked import Asked
 from orchestai.serving.api.chat_reply import chat_completion
 from orchestai.serving.api.chat_request import read_chat
 from orchestai.serving.api.chat_stream import ChatChunks
-from orchestai.serving.api.errors import ApiError, error_of
-from orchestai.serving.api.event_stream import open_stream
+from orchestai.serving.api.errors import ApiError, busy, error_of
+from orchestai.serving.api.event_stream import Rendering, open_stream
 from orchestai.serving.api.http import LEFT, error_response, json_response, read_body, unless_left
+from orchestai.serving.api.responses_reply import ResponseEvents, response
+from orchestai.serving.api.responses_request import read_responses
+from orchestai.serving.api.runs import find_run, keep_feedback
 from orchestai.serving.api.service import ServedModel, Service
-from orchestai.serving.improvement.shadow import shadowed
-from orchestai.serving.improvement.succession import succession
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+Endpoint = Callable[[Request, Service], Awaitable[Response]]
 
 
 def make_app(orchestrator: Orchestrator) -> Starlette:
-    """The application; it opens the orchestrator when it starts, and closes it when it ends."""
+    """The application; it opens the orchestrator and the database when it starts, and closes them when it ends."""
 
     @asynccontextmanager
     async def open_service(app: Starlette) -> AsyncIterator[None]:
-        async with orchestrator, succession(orchestrator), shadowed(orchestrator):
-            app.state.service = Service(orchestrator)
+        async with Service.opened(orchestrator) as service:
+            app.state.service = service
             yield
+
+    def route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
+        return Route(path, _answering(path, endpoint), methods=[method])
 
     return Starlette(
         routes=[
-            Route("/v1/chat/completions", _answering(_chat), methods=["POST"]),
-            Route("/v1/models", _answering(_models), methods=["GET"]),
-            Route("/v1/models/{model:path}", _answering(_model), methods=["GET"]),
-            Route("/healthz", _healthz, methods=["GET"]),
+            route("/v1/chat/completions", _chat, "POST"),
+            route("/v1/responses", _responses, "POST"),
+            route("/v1/models", _models),
+            route("/v1/models/{model:path}", _model),
+            route("/v1/runs/{run}", _run),
+            route("/v1/feedback", _feedback, "POST"),
+            route("/metrics", _metrics),
+            route("/readyz", _readyz),
+            route("/healthz", _healthz),
         ],
         exception_handlers={HTTPException: _not_served},
         lifespan=open_service,
     )
 
 
-def _answering(endpoint: Endpoint) -> Endpoint:
-    """The endpoint, whose exceptions become replies."""
+def _answering(path: str, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    """The endpoint, whose exceptions become replies, and whose replies are counted."""
 
     async def answer(request: Request) -> Response:
+        began = time.perf_counter()
+        service: Service = request.app.state.service
         try:
-            return await endpoint(request)
+            reply = await endpoint(request, service)
         except ClientDisconnect:
-            return Response(status_code=LEFT)
+            reply = Response(status_code=LEFT)
         except Exception as error:
-            return error_response(error_of(error))
+            reply = error_response(error_of(error))
+        service.metrics.request(path, reply.status_code, time.perf_counter() - began)
+        return reply
 
     return answer
 
 
-async def _chat(request: Request) -> Response:
-    service = _service(request)
-    body = await read_body(request, service.config.max_body_bytes, service.config.body_s)
-    asked = read_chat(body, request.headers)
+async def _chat(request: Request, service: Service) -> Response:
+    def read(body: bytes) -> tuple[Asked, Rendering]:
+        asked = read_chat(body, request.headers)
+        return asked, ChatChunks(asked)
+
+    return await _asked(request, service, read, lambda result, asked: chat_completion(result, asked.model))
+
+
+async def _responses(request: Request, service: Service) -> Response:
+    def read(body: bytes) -> tuple[Asked, Rendering]:
+        asked = read_responses(body, request.headers)
+        return asked, ResponseEvents(asked)
+
+    return await _asked(request, service, read, response)
+
+
+async def _asked(
+    request: Request,
+    service: Service,
+    read: Callable[[bytes], tuple[Asked, Rendering]],
+    whole: Callable[[RunResult, Asked], Any],
+) -> Response:
+    """The reply to a request for a run, as a stream where it is asked for so."""
+    caller = await service.callers.admitted(request.headers)
+    asked, rendering = read(await _body(request, service))
     if asked.stream:
-        return await open_stream(service, asked, ChatChunks(asked))
+        return await open_stream(service, asked, caller, rendering)
     with service.place():
-        result = await unless_left(request, service.run(asked))
-    return json_response(chat_completion(result, asked.model), headers=headers(result))
+        result = await unless_left(request, service.run(asked, caller))
+    return json_response(whole(result, asked), headers=headers(result))
 
 
-async def _models(request: Request) -> Response:
-    service = _service(request)
+async def _models(request: Request, service: Service) -> Response:
+    await service.callers.known(request.headers)
     return json_response({"object": "list", "data": [_described(service, model) for model in service.models.values()]})
 
 
-async def _model(request: Request) -> Response:
-    service = _service(request)
+async def _model(request: Request, service: Service) -> Response:
+    await service.callers.known(request.headers)
     return json_response(_described(service, service.model(request.path_params["model"])))
 
 
@@ -94,7 +134,43 @@ def _described(service: Service, model: ServedModel) -> dict[str, object]:
     }
 
 
-async def _healthz(request: Request) -> Response:
+async def _run(request: Request, service: Service) -> Response:
+    caller = await service.callers.known(request.headers)
+    return json_response(await find_run(service.database, caller, request.path_params["run"]))
+
+
+async def _feedback(request: Request, service: Service) -> Response:
+    caller = await service.callers.admitted(request.headers)
+    return json_response(await keep_feedback(service.database, caller, await _body(request, service)))
+
+
+async def _body(request: Request, service: Service) -> bytes:
+    return await read_body(request, service.config.max_body_bytes, service.config.body_s)
+
+
+async def _metrics(request: Request, service: Service) -> Response:
+    await service.callers.known(request.headers)
+    return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+async def _readyz(request: Request, service: Service) -> Response:
+    """Whether requests can be answered: the database is there, and a worker is in order."""
+    workers = dict(service.workers_out_of_order())
+    if all(workers.values()):
+        raise busy("no_worker_left", "all workers are out of order", service.config.rest_s)
+
+    def look() -> None:
+        with service.database.reading() as connection:
+            connection.execute(select(1))
+
+    try:
+        await asyncio.to_thread(look)
+    except Exception:
+        raise busy("no_database", "the database does not answer", 5.0) from None
+    return json_response({"status": "ok", "out_of_order": [name for name, out in workers.items() if out]})
+
+
+async def _healthz(request: Request, service: Service) -> Response:
     return json_response({"status": "ok"})
 
 
@@ -102,11 +178,4 @@ async def _not_served(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid_request")
     where = f"{request.method} {request.url.path}"
-    return error_response(
-        ApiError(error.status_code, code, f"{where}: {error.detail}; see docs/serving.md", headers=error.headers)
-    )
-
-
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
+    return error_response(ApiError(error.status_code, code, f"{where}: {error.detail}", headers=error.headers))

@@ -53,22 +53,22 @@ One = Annotated[float | None, AfterValidator(_one)]
 Empty = Annotated[Any, AfterValidator(_empty)]
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
     """A part of a request; unknown keys are refused, and types are not guessed."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class _StreamOptions(_Part):
+class _StreamOptions(Part):
     include_usage: bool | None = None
     include_obfuscation: Literal[False] | None = None
 
 
-class _ResponseFormat(_Part):
+class _ResponseFormat(Part):
     type: Literal["text"]
 
 
-class _Message(_Part):
+class _Message(Part):
     role: Literal["system", "developer", "user", "assistant"]
     content: Any = None
     name: str | None = None
@@ -79,7 +79,7 @@ class _Message(_Part):
     annotations: Any = None
 
 
-class _ChatRequest(_Part):
+class _ChatRequest(Part):
     model: str
     messages: list[_Message] = Field(min_length=1)
     orchestai: Extension = Extension()

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from orchestai.degradation import NobodyLeftError
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.contract.deadline import DeadlineError
 from orchestai.execution.contract.reserving import OutOfFundsError
@@ -80,6 +81,8 @@ def error_of(error: Exception) -> ApiError:
         return ApiError(400, "contract_infeasible", said, param="orchestai.contract")
     if isinstance(error, UserError):
         return ApiError(400, "invalid_request", said)
+    if isinstance(error, NobodyLeftError):
+        return busy("no_worker_left", f"no worker is left: {said}", error.after_s)
     if isinstance(error, InfrastructureError):
         return ApiError(503, f"unavailable_{error.kind}", said, headers={"retry-after": "5"})
     logger.error("a request broke down: %s", type(error).__name__, exc_info=error)

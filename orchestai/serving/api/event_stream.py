@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from orchestai.answering import Event, RunResult
 from orchestai.serving.api.asked import Asked
+from orchestai.serving.api.caller import Caller
 from orchestai.serving.api.errors import ApiError, error_of
 from orchestai.serving.api.http import left
 from orchestai.serving.api.running import RunningRequest
@@ -40,12 +41,12 @@ def server_sent(data: Any, event: str = "") -> bytes:
     return named + b"data: " + to_json(data, inf_nan_mode="null") + b"\n\n"
 
 
-async def open_stream(service: Service, asked: Asked, rendering: Rendering) -> Response:
+async def open_stream(service: Service, asked: Asked, caller: Caller, rendering: Rendering) -> Response:
     """The reply to a request for a stream, once its run has a plan; a run that is refused before raises.
 
     So the status of a refusal is that of a reply without a stream. A plan that takes long is waited for in the stream.
     """
-    running = RunningRequest(service, asked)
+    running = RunningRequest(service, asked, caller)
     try:
         first = await running.next(service.config.keep_alive_s)
         if first is None and running.has_ended:

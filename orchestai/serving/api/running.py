@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 from orchestai.answering import Event, RunResult
 from orchestai.serving.api.asked import Asked
+from orchestai.serving.api.caller import Caller
 from orchestai.serving.api.service import Service
 
 
@@ -17,11 +18,11 @@ class RunningRequest:
         ApiError: there is no place.
     """
 
-    def __init__(self, service: Service, asked: Asked) -> None:
+    def __init__(self, service: Service, asked: Asked, caller: Caller) -> None:
         self._place = ExitStack()
         self._place.enter_context(service.place())
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._running = asyncio.ensure_future(service.run(asked, self._events.put_nowait))
+        self._running = asyncio.ensure_future(service.run(asked, caller, self._events.put_nowait))
         self._running.add_done_callback(lambda done: self._events.put_nowait(None))
 
     async def next(self, within_s: float) -> Event | None:

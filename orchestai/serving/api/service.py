@@ -1,23 +1,30 @@
-"""What is served under which name, and how many runs are taken on."""
+"""What is served under which name, how many runs are taken on, and how one is answered, kept and counted."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from orchestai.answering import Event, RunResult
 from orchestai.config import Contract
+from orchestai.errors import UserError
 from orchestai.names import did_you_mean
 from orchestai.orchestrator import Orchestrator
 from orchestai.serving.api.accounting import summary
 from orchestai.serving.api.asked import Asked, contract_of
+from orchestai.serving.api.caller import Caller, Callers, is_loopback
 from orchestai.serving.api.errors import NO_RETRY, ApiError, busy, invalid
+from orchestai.serving.api.kept_runs import KeptRuns
+from orchestai.serving.api.metrics import Metrics
+from orchestai.serving.improvement.shadow import shadowed
+from orchestai.serving.improvement.succession import succession
+from orchestai.serving.store import Database
 
 WORKER = "worker:"
 """Before the name of a worker that is asked without a planner."""
-_OF_PROFILES = {"prefer", "min_success"}
+_OF_ESTIMATES = {"prefer", "min_success"}
 
 
 def _ignore(event: Event) -> None:
@@ -41,18 +48,41 @@ class ServedModel:
 class Service:
     """Answers requests with an orchestrator that is open."""
 
-    def __init__(self, orchestrator: Orchestrator) -> None:
+    def __init__(self, orchestrator: Orchestrator, database: Database) -> None:
         self.orchestrator = orchestrator
         self.config = orchestrator.config.serving
+        self.database = database
+        self.callers = Callers(self.config, database)
+        self.kept = KeptRuns(self.config, database)
+        self.metrics = Metrics(lambda: self.in_flight, self.workers_out_of_order)
         self.began = int(time.time())
         self.in_flight = 0
         self.models = {model.name: model for model in self._models()}
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, orchestrator: Orchestrator) -> AsyncIterator[Service]:
+        """A service with its orchestrator and its database, until the block ends.
+
+        Raises:
+            UserError: one of them cannot be opened, or strangers could have programs run that nothing holds.
+        """
+        config = orchestrator.config.serving
+        async with orchestrator, succession(orchestrator), shadowed(orchestrator):
+            level = orchestrator.sandbox_level
+            if not is_loopback(config.host) and level != "namespaces":
+                raise UserError(
+                    f"serving.host={config.host}: strangers could have programs run, and the sandbox holds them by "
+                    f"{level} alone; serve on 127.0.0.1, or where sandbox.level strict works (orchestai doctor)"
+                )
+            with Database.open(config.database, lease_s=config.lease_s) as database:
+                yield cls(orchestrator, database)
 
     def _models(self) -> Iterator[ServedModel]:
         name = self.config.model
         yield ServedModel(name)
         for profile, contract in self.config.profiles.items():
-            if self.orchestrator.has_estimate or not contract.model_fields_set & _OF_PROFILES:
+            if self.orchestrator.has_estimate or not contract.model_fields_set & _OF_ESTIMATES:
                 yield ServedModel(f"{name}:{profile}", contract)
         for worker in self.orchestrator.workers:
             yield ServedModel(WORKER + worker, worker=worker)
@@ -67,6 +97,11 @@ class Service:
             hint = did_you_mean(name, self.models)
             raise ApiError(404, "model_not_found", f"there is no model {name!r}{hint}; see /v1/models", param="model")
         return self.models[name]
+
+    def workers_out_of_order(self) -> list[tuple[str, bool]]:
+        """All workers, and whether each is out of order."""
+        out = self.orchestrator.out_of_order
+        return [(name, name in out) for name in self.orchestrator.workers]
 
     @contextmanager
     def place(self) -> Iterator[None]:
@@ -84,7 +119,7 @@ class Service:
         finally:
             self.in_flight -= 1
 
-    async def run(self, asked: Asked, listen: Callable[[Event], None] = _ignore) -> RunResult:
+    async def run(self, asked: Asked, caller: Caller, listen: Callable[[Event], None] = _ignore) -> RunResult:
         """Answer a request.
 
         Raises:
@@ -93,16 +128,33 @@ class Service:
         """
         model = self.model(asked.model)
         contract = self._contract(asked, model)
-        result = await self.orchestrator.run(
-            asked.instruction,
-            contract,
-            answer=asked.extension.answer,
-            worker=model.worker,
-            dialogue=asked.dialogue,
-            run_id=asked.run_id,
-            listen=listen,
-            pieces=asked.stream,
-        )
+        kept = self.kept.begin(asked.run_id, caller, dict(asked.labels))
+
+        def hear(event: Event) -> None:
+            kept.hear(event)
+            listen(event)
+
+        refusal = ""
+        try:
+            result = await self.orchestrator.run(
+                asked.instruction,
+                contract,
+                answer=asked.extension.answer,
+                ledger=caller.account,
+                worker=model.worker,
+                dialogue=asked.dialogue,
+                run_id=asked.run_id,
+                listen=hear,
+                pieces=asked.stream,
+                settled=kept.settled,
+            )
+        except BaseException as error:
+            refusal = str(error) or type(error).__name__
+            raise
+        finally:
+            if kept.receipt is not None:
+                self.metrics.run(kept.receipt)
+            await kept.end(refusal)
         if result.receipt.status == "failed":
             raise _failure(result)
         return result

@@ -1,0 +1,93 @@
+"""Who asks: whoever has a key, or anybody where none is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestai.config import ServingConfig
+from orchestai.execution.contract.ledger import Account
+from orchestai.serving.api.errors import ApiError
+from orchestai.serving.store import NO_KEY, Database, KeyAccount, KeyLedger, KeyStore, RequestRate, TooManyRequestsError
+
+_OURS = "sk-orchestai-"
+"""How our secrets begin. Clients on this machine send some key or other, since their libraries want one."""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who pays.
+
+    Attributes:
+        key: the name of the key, under which runs are kept.
+        account: of the key's day; None is the server's own.
+    """
+
+    key: str = NO_KEY
+    account: Account | None = None
+
+
+class Callers:
+    """Tells callers apart by their keys, and counts their requests."""
+
+    def __init__(self, config: ServingConfig, database: Database) -> None:
+        self._required = needs_keys(config)
+        self._database = database
+        self._keys = KeyStore(database)
+        self._rate = RequestRate(database)
+
+    async def known(self, headers: Mapping[str, str]) -> Caller:
+        """Who sends these headers.
+
+        Raises:
+            ApiError: a key is needed and there is none, or it is refused.
+        """
+        account = await self._account(headers)
+        return Caller() if account is None else Caller(account.name, KeyLedger(self._database, account.name))
+
+    async def admitted(self, headers: Mapping[str, str]) -> Caller:
+        """The same for a request that is counted.
+
+        Raises:
+            ApiError: as `known`, or the key's minute is full.
+        """
+        account = await self._account(headers)
+        if account is None:
+            return Caller()
+        try:
+            await asyncio.to_thread(self._rate.take, account.name, account.requests_per_minute)
+        except TooManyRequestsError as error:
+            after = {"retry-after": f"{max(error.retry_after_s, 1):.0f}"}
+            raise ApiError(429, "rate_limit_exceeded", str(error), headers=after) from None
+        return Caller(account.name, KeyLedger(self._database, account.name))
+
+    async def _account(self, headers: Mapping[str, str]) -> KeyAccount | None:
+        scheme, _, secret = headers.get("authorization", "").partition(" ")
+        secret = secret.strip() if scheme.lower() == "bearer" else ""
+        if not self._required and not secret.startswith(_OURS):
+            return None
+        if not secret:
+            raise _unauthorized("this server needs a key: send it as `Authorization: Bearer KEY`")
+        account = await asyncio.to_thread(self._keys.authenticate, secret)
+        if account is None:
+            raise _unauthorized("this key is not valid here")
+        return account
+
+
+def needs_keys(config: ServingConfig) -> bool:
+    """Whether requests need a key: where others than programs of this machine can send them, unless told otherwise."""
+    return not is_loopback(config.host) if config.require_keys is None else config.require_keys
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach a host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _unauthorized(message: str) -> ApiError:
+    return ApiError(401, "invalid_api_key", message, headers={"www-authenticate": "Bearer"})

@@ -1,0 +1,130 @@
+"""Runs as replies and streams of `/v1/responses`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from orchestai.answering import Event, RunResult
+from orchestai.execution.contract.receipt import Receipt
+from orchestai.execution.events import AnswerPiece, AnswerReady
+from orchestai.serving.api.accounting import summary, total_tokens, usage_fields
+from orchestai.serving.api.asked import Asked
+from orchestai.serving.api.chat_stream import untold
+from orchestai.serving.api.errors import ApiError
+from orchestai.serving.api.event_stream import server_sent
+
+
+def response(result: RunResult, asked: Asked, created: int | None = None) -> dict[str, Any]:
+    """The reply that is no stream, and the last event of one."""
+    whole = result.receipt.status == "complete"
+    item = _message(_name("msg", asked), result.answer, "completed" if whole else "incomplete")
+    return {
+        **_begun(asked, int(time.time()) if created is None else created),
+        "status": "completed" if whole else "incomplete",
+        "incomplete_details": None if whole else {"reason": "max_output_tokens"},
+        "completed_at": int(time.time()),
+        "output": [item],
+        "usage": _usage(result.receipt),
+        "orchestai": summary(result.receipt),
+    }
+
+
+def _name(kind: str, asked: Asked) -> str:
+    return f"{kind}_{asked.run_id.removeprefix('run-')}"
+
+
+def _begun(asked: Asked, created: int) -> dict[str, Any]:
+    return {
+        "id": _name("resp", asked),
+        "object": "response",
+        "created_at": created,
+        "status": "in_progress",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "max_output_tokens": asked.dialogue.max_new_tokens,
+        "model": asked.model,
+        "output": [],
+        "parallel_tool_calls": True,
+        "previous_response_id": None,
+        "reasoning": {"effort": None, "summary": None},
+        "store": False,
+        "temperature": asked.dialogue.temperature,
+        "text": {"format": {"type": "text"}},
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": None,
+        "truncation": "disabled",
+        "usage": None,
+        "user": None,
+        "metadata": dict(asked.labels),
+    }
+
+
+def _message(name: str, text: str, status: str) -> dict[str, Any]:
+    return {"id": name, "type": "message", "role": "assistant", "status": status, "content": [_text(text)]}
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _usage(receipt: Receipt) -> dict[str, Any]:
+    read, written = total_tokens(receipt)
+    return {
+        "input_tokens": read,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": written,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": read + written,
+        **usage_fields(receipt),
+    }
+
+
+class ResponseEvents:
+    """Events of one stream, numbered."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._created = int(time.time())
+        self._number = -1
+        self._told = ""
+        self._item = _name("msg", asked)
+
+    def opening(self) -> Iterator[bytes]:
+        begun = _begun(self._asked, self._created)
+        yield self._sent("response.created", response=begun)
+        yield self._sent("response.in_progress", response=begun)
+        item = _message(self._item, "", "in_progress") | {"content": []}
+        yield self._sent("response.output_item.added", output_index=0, item=item)
+        yield self._part("response.content_part.added", part=_text(""))
+
+    def event(self, event: Event) -> Iterator[bytes]:
+        if isinstance(event, AnswerPiece):
+            self._told += event.text
+            yield self._part("response.output_text.delta", delta=event.text, logprobs=[])
+        elif self._asked.extension.events and not isinstance(event, AnswerReady):
+            yield self._sent(f"orchestai.{event.type}", event=event.model_dump(mode="json"))
+
+    def ending(self, result: RunResult) -> Iterator[bytes]:
+        if rest := untold(result.answer, self._told):
+            yield self._part("response.output_text.delta", delta=rest, logprobs=[])
+        whole = response(result, self._asked, self._created)
+        (item,) = whole["output"]
+        yield self._part("response.output_text.done", text=result.answer, logprobs=[])
+        yield self._part("response.content_part.done", part=_text(result.answer))
+        yield self._sent("response.output_item.done", output_index=0, item=item)
+        yield self._sent(f"response.{whole['status']}", response=whole)
+
+    def failure(self, error: ApiError) -> Iterator[bytes]:
+        said = {"code": error.code, "message": error.message, "param": error.param}
+        yield self._sent("error", **said, **error.body())
+
+    def _part(self, kind: str, **more: Any) -> bytes:
+        return self._sent(kind, item_id=self._item, output_index=0, content_index=0, **more)
+
+    def _sent(self, kind: str, **more: Any) -> bytes:
+        self._number += 1
+        return server_sent({"type": kind, "sequence_number": self._number, **more}, kind)

@@ -1,0 +1,78 @@
+"""Whoever fails again and again is not asked for a while, and then once, to see."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from orchestai.errors import FaultKind, InfrastructureError
+
+_NOBODYS: frozenset[FaultKind] = frozenset({"bad_request", "recording_missing", "memory", "sandbox", "task", "scorer"})
+"""Faults that say nothing of the worker's server."""
+
+
+class OutOfOrderError(InfrastructureError):
+    """Not asked, since it failed again and again."""
+
+    def __init__(self, name: str, after_s: float) -> None:
+        super().__init__("server", f"{name} is out of order, and will be tried again in {after_s:.0f} s")
+
+
+class CircuitBreaker:
+    """Opens after some failures in a row; after a rest one request may try, and what becomes of it closes or opens it.
+
+    Args:
+        failures: in a row.
+        rest_s: seconds until a trial.
+        clock: seconds.
+    """
+
+    def __init__(self, failures: int, rest_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = failures
+        self._rest_s = rest_s
+        self._clock = clock
+        self._failures = 0
+        self._opened_at = 0.0
+        self._is_tried = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a request would be refused now."""
+        return self._failures >= self._most and (self._is_tried or self.seconds_left > 0)
+
+    @property
+    def seconds_left(self) -> float:
+        """Until a trial."""
+        return max(0.0, self._opened_at + self._rest_s - self._clock())
+
+    def enter(self, name: str) -> None:
+        """Let a request through; `succeeded`, `failed` or `left` follows.
+
+        Raises:
+            OutOfOrderError: it is open.
+        """
+        if self.is_open:
+            raise OutOfOrderError(name, self.seconds_left)
+        self._is_tried = self._failures >= self._most
+
+    def succeeded(self) -> None:
+        self._failures, self._is_tried = 0, False
+
+    def failed(self) -> None:
+        self._failures += 1
+        self._is_tried = False
+        if self._failures >= self._most:
+            self._opened_at = self._clock()
+
+    def left(self) -> None:
+        """Nobody knows what would have become of the request."""
+        self._is_tried = False
+
+    def heard(self, error: BaseException | None) -> None:
+        """A request ended so."""
+        if isinstance(error, InfrastructureError) and error.kind not in _NOBODYS:
+            self.failed()
+        elif isinstance(error, InfrastructureError) or (error is not None and not isinstance(error, Exception)):
+            self.left()
+        else:
+            self.succeeded()

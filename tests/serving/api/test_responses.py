@@ -1,0 +1,80 @@
+"""`/v1/responses`: the same runs in OpenAI's other format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.model_server import ModelServer, model_server
+from support.served import Served, models, serving, settings
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    with model_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def served(server: ModelServer) -> Iterator[Served]:
+    with serving(settings(models(server.url, "talking", "failing"), ("talking",))) as started:
+        yield started
+
+
+def ask(served: Served, **more: Any) -> Any:
+    return served.client.post("/v1/responses", json={"model": "orchestai", "input": "Count to three.", **more})
+
+
+def test_an_answer(served: Served, server: ModelServer) -> None:
+    items = [
+        {"role": "user", "content": [{"type": "input_text", "text": "Hi."}]},
+        {"role": "assistant", "content": "Yes?"},
+    ]
+    said = ask(served, instructions="Be brief.", input=[*items, {"role": "user", "content": "Count."}]).json()
+    (item,) = said["output"]
+    assert said["status"] == "completed"
+    assert item["content"][0]["text"] == "talking answers: Count."
+    assert said["usage"]["total_tokens"] == said["usage"]["input_tokens"] + said["usage"]["output_tokens"] == 13
+    assert [message["role"] for message in server.asked[-1]["messages"]] == ["system", "user", "assistant", "user"]
+    assert served.client.get(f"/v1/runs/{said['id']}").json()["id"] == said["orchestai"]["run_id"]
+
+
+def test_a_stream(served: Served) -> None:
+    body = {"model": "orchestai", "input": "Count to three.", "stream": True}
+    with served.client.stream("POST", "/v1/responses", json=body) as reply:
+        events = [json.loads(line[6:]) for line in reply.iter_lines() if line.startswith("data: ")]
+    kinds = [event["type"] for event in events]
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert kinds[:4] == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.content_part.added",
+    ]
+    assert kinds.count("response.output_text.delta") > 2
+    assert kinds[-1] == "response.completed"
+    told = "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta")
+    assert told == events[-1]["response"]["output"][0]["content"][0]["text"] == "talking answers: Count to three."
+
+
+@pytest.mark.parametrize(
+    ("more", "param", "code"),
+    [
+        ({"previous_response_id": "resp_1"}, "previous_response_id", "unsupported_value"),
+        ({"reasoning": {"effort": "low"}}, "reasoning", "unsupported_value"),
+        ({"background": True}, "background", "unsupported_value"),
+        ({"input": []}, "input", "missing_required_parameter"),
+        ({"input": [{"type": "item_reference", "id": "1"}]}, "input[0].type", "unsupported_value"),
+        ({"text": {"format": {"type": "json_object"}}}, "text.format.type", "unsupported_value"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(served: Served, more: dict[str, Any], param: str, code: str) -> None:
+    error = ask(served, **more).json()["error"]
+    assert (error["param"], error["code"]) == (param, code)
+
+
+def test_a_failure(served: Served) -> None:
+    assert ask(served, model="worker:failing").status_code == 502

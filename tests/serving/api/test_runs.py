@@ -1,0 +1,121 @@
+"""Keys, kept runs, feedback, metrics: what is about runs that were served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from orchestai.config import ServingConfig
+from orchestai.errors import UserError
+from orchestai.serving.api.caller import needs_keys
+from orchestai.serving.api.service import Service
+from orchestai.serving.store import Database, KeyStore
+from support.contract_workers import PRICE
+from support.served import Served, functions, serving, settings
+
+
+@pytest.fixture(scope="module")
+def secrets(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, str]:
+    """The address of a database, and two keys in it, of which the second may spend nothing."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('db')}/served.db"
+    with Database.open(url) as database:
+        keys = KeyStore(database)
+        return url, keys.add("alice", 1.0, 1000), keys.add("bob", PRICE / 2, 3)
+
+
+@pytest.fixture(scope="module")
+def served(secrets: tuple[str, str, str]) -> Iterator[Served]:
+    config = settings(
+        {"pool": functions("good", "failing")},
+        ("good",),
+        serving={"database": secrets[0], "require_keys": True},
+    )
+    with serving(config) as started:
+        yield started
+
+
+def signed(served: Served, secret: str) -> httpx2.Client:
+    return httpx2.Client(base_url=served.url, headers={"authorization": f"Bearer {secret}"}, timeout=30)
+
+
+BODY = {"model": "orchestai", "messages": [{"role": "user", "content": "Name a town."}], "metadata": {"team": "blue"}}
+
+
+def test_a_run_is_kept_for_its_key_alone(served: Served, secrets: tuple[str, str, str]) -> None:
+    _, alice, bob = secrets
+    with signed(served, alice) as mine, signed(served, bob) as other:
+        run_id = mine.post("/v1/chat/completions", json=BODY).json()["orchestai"]["run_id"]
+        kept = mine.get(f"/v1/runs/{run_id}").json()
+        assert kept["status"] == "done"
+        assert kept["plan"]["subtasks"][0]["worker"] == "good"
+        assert kept["receipt"]["spent_usd"] == PRICE
+        assert kept["receipt"]["labels"] == {"team": "blue"}
+        assert other.get(f"/v1/runs/{run_id}").json()["error"]["code"] == "run_not_found"
+        said = {"run_id": run_id, "score": 0.5}
+        assert mine.post("/v1/feedback", json=said).json() == {"object": "orchestai.feedback", "run_id": run_id}
+        assert other.post("/v1/feedback", json=said).status_code == 404
+        assert mine.post("/v1/feedback", json={"run_id": run_id}).status_code == 400
+        assert mine.post("/v1/feedback", json={"run_id": run_id, "score": 2}).json()["error"]["param"] == "score"
+
+
+def test_a_failed_run_is_kept_too(served: Served, secrets: tuple[str, str, str]) -> None:
+    with signed(served, secrets[1]) as client:
+        failed = client.post("/v1/chat/completions", json={**BODY, "model": "worker:failing"})
+        kept = client.get(f"/v1/runs/{failed.headers['x-orchestai-run-id']}").json()
+    assert failed.status_code == 502
+    assert kept["receipt"]["status"] == "failed"
+    assert kept["receipt"]["spent_usd"] == PRICE / 2
+
+
+def test_keys_are_checked_and_their_limits_kept(served: Served, secrets: tuple[str, str, str]) -> None:
+    for headers in ({}, {"authorization": "Bearer sk-orchestai-wrong"}, {"authorization": "Basic eA=="}):
+        reply = served.client.post("/v1/chat/completions", json=BODY, headers=headers)
+        assert (reply.status_code, reply.json()["error"]["code"]) == (401, "invalid_api_key")
+        assert served.client.get("/v1/models", headers=headers).status_code == 401
+    with signed(served, secrets[2]) as bob:
+        poor = bob.post("/v1/chat/completions", json=BODY)
+        assert (poor.status_code, poor.json()["error"]["code"]) == (429, "insufficient_quota")
+        assert poor.headers["x-should-retry"] == "false"
+        codes = [bob.post("/v1/chat/completions", json=BODY).json()["error"]["code"] for _ in range(3)]
+        assert codes[-1] == "rate_limit_exceeded"
+
+
+def test_metrics_and_readiness(served: Served, secrets: tuple[str, str, str]) -> None:
+    with signed(served, secrets[1]) as client:
+        client.post("/v1/chat/completions", json=BODY)
+        text = client.get("/metrics").text
+    assert 'orchestai_requests_total{route="/v1/chat/completions",status="200"}' in text
+    assert 'orchestai_runs_total{status="complete"}' in text
+    assert 'orchestai_worker_out_of_order{worker="good"} 0.0' in text
+    assert served.client.get("/metrics").status_code == 401
+    assert served.client.get("/readyz").json() == {"status": "ok", "out_of_order": []}
+    assert served.client.get("/healthz").json() == {"status": "ok"}
+
+
+def test_without_texts_only_figures_are_kept(tmp_path: Path) -> None:
+    config = settings({"pool": functions("good")}, serving={"log": "metadata"})
+    with serving(config) as served:
+        run_id = served.chat("A secret.").json()["id"]
+        kept = served.client.get(f"/v1/runs/{run_id}").text
+    assert "secret" not in kept
+    assert '"spent_usd":0.01' in kept
+
+
+@pytest.mark.parametrize(
+    ("host", "required", "needed"),
+    [("127.0.0.1", None, False), ("::1", None, False), ("0.0.0.0", None, True), ("0.0.0.0", False, False)],
+)
+def test_strangers_need_keys(host: str, required: bool | None, needed: bool) -> None:
+    assert needs_keys(ServingConfig(host=host, require_keys=required)) is needed
+
+
+async def test_strangers_get_no_programs_run_that_nothing_holds() -> None:
+    from orchestai import Orchestrator
+
+    config = settings({"pool": functions("good")}, serving={"host": "0.0.0.0"})
+    with pytest.raises(UserError, match=r"strangers could have programs run.*sandbox\.level"):
+        async with Service.opened(Orchestrator.open(None, config, log=None)):
+            pass
