@@ -39,7 +39,6 @@ async def find_run(database: Database, caller: Caller, name: str) -> dict[str, A
         "status": run.status,
         "plan": run.plan,
         "receipt": run.receipt,
-        "candidate": run.candidate,
     }
 
 
