@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from orchestai.config import Config, PlannerConfig, WorkersConfig
     from orchestai.evaluation.systems.evaluate import Evaluation
     from orchestai.execution.judging import JudgingExecutor
+    from orchestai.execution.log import ExecutionLog
     from orchestai.planner.base import Planner
     from orchestai.planner.slots.encoders.encoder import TextEncoder
 
@@ -109,11 +110,22 @@ async def run_evaluate(
             Logged(embedder(_encoder(config.planner, planners)), records),
             open_executor=other_workers,
             outlook=open_outlook(str(list(paths.values())[-1])),
+            execution_log=_empty_log(output),
             console=console,
         )
     evaluation = evaluation.on(held_out)
     evaluation.write(output)
     return evaluation
+
+
+def _empty_log(output: Path) -> ExecutionLog:
+    """The log beside the figures, without what an earlier evaluation has left in it."""
+    from orchestai.execution.log import ExecutionLog
+
+    log = ExecutionLog(output.with_name(f"{output.stem}_executions"), run_id="evaluation")
+    log.path.unlink(missing_ok=True)
+    log.check()
+    return log
 
 
 def _encoder(settings: PlannerConfig, planners: Mapping[str, Planner]) -> TextEncoder:

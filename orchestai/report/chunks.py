@@ -7,7 +7,7 @@ import gzip
 import json
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -18,14 +18,35 @@ from orchestai.storage import artifacts
 
 MOST_EMBEDDED: Final = 20 * 10**6
 """Bytes of compressed details that a page holds itself; with more, all lie in a folder beside it."""
-_CHUNK = 400_000
-"""Characters of JSON per chunk, before compression: a few dozen executions."""
+_CHUNK = 1_500_000
+"""Characters of JSON per chunk, before compression: some 150 executions."""
+_SHORT = 40
+_REFERENCE = "\0"
+"""Begins a text that stands for another one of the chunk: its number follows."""
 
 
 def packed(value: Any) -> str:
     """JSON, compressed, in base64."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), compresslevel=9, mtime=0)).decode()
+
+
+def with_shared_texts(details: list[Any]) -> dict[str, Any]:
+    """The details with their longer texts in a list of their own, sorted, so that similar ones compress together."""
+    texts: dict[str, None] = {}
+    _replaced(details, lambda text: str(texts.setdefault(text)))
+    ordered = sorted(texts)
+    number = {text: place for place, text in enumerate(ordered)}
+    return {"texts": ordered, "details": _replaced(details, lambda text: f"{_REFERENCE}{number[text]}")}
+
+
+def _replaced(value: Any, replace: Callable[[str], str]) -> Any:
+    """The value with something else for each longer text."""
+    if isinstance(value, str):
+        return replace(value) if len(value) > _SHORT or value.startswith(_REFERENCE) else value
+    if isinstance(value, dict):
+        return {key: _replaced(item, replace) for key, item in value.items()}
+    return [_replaced(item, replace) for item in value] if isinstance(value, list) else value
 
 
 class ChunkWriter:
@@ -36,7 +57,7 @@ class ChunkWriter:
 
     def __init__(self, most_embedded: int = MOST_EMBEDDED) -> None:
         self._most_embedded = most_embedded
-        self._open: list[str] = []
+        self._open: list[Any] = []
         self._open_size = 0
         self._chunks: list[str] = []
         self._size = 0
@@ -52,19 +73,19 @@ class ChunkWriter:
 
     def add(self, detail: Any) -> tuple[int, int]:
         """Number of the chunk and place in it."""
-        text = json.dumps(shortened_deep(detail), ensure_ascii=True, separators=(",", ":"))
-        if self._open and self._open_size + len(text) > _CHUNK:
+        shown = shortened_deep(detail)
+        size = len(json.dumps(shown))
+        if self._open and self._open_size + size > _CHUNK:
             self.close()
-        self._open.append(text)
-        self._open_size += len(text)
+        self._open.append(shown)
+        self._open_size += size
         return self.count, len(self._open) - 1
 
     def close(self) -> None:
         """End the chunk that is being filled."""
         if not self._open:
             return
-        data = gzip.compress(f"[{','.join(self._open)}]".encode(), compresslevel=9, mtime=0)
-        chunk = base64.b64encode(data).decode()
+        chunk = packed(with_shared_texts(self._open))
         self._open, self._open_size = [], 0
         self._size += len(chunk)
         if self._spilled is None and self._size > self._most_embedded:

@@ -21,6 +21,7 @@ from orchestai.evaluation.systems.results import SystemRow
 from orchestai.evaluation.systems.runner import Runner
 from orchestai.evaluation.systems.worker_accuracy import trials
 from orchestai.execution.judging import JudgingExecutor
+from orchestai.execution.log import ExecutionLog, read_log
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.reward import AbsoluteReward
 from orchestai.outcome import Unscorable
@@ -168,6 +169,7 @@ async def test_evaluation_end_to_end(sandbox: Sandbox, tmp_path: Path) -> None:
         Logged(no_embedding, [*records, *await logged(tasks[:1], executor)]),
         open_executor=open_executor,
         outlook=PoolOutlook(estimate),
+        execution_log=ExecutionLog(tmp_path, "ran"),
     )
     rows = {summary.name: summary for summary in evaluation.summaries}
     assert list(rows)[:2] == ["phase1", "phase2"]
@@ -185,6 +187,10 @@ async def test_evaluation_end_to_end(sandbox: Sandbox, tmp_path: Path) -> None:
     assert evaluation.facts["sample_k"]["k"] == 12
     assert rows[SAMPLE_K].cost_usd == pytest.approx(0.012)
     assert evaluation.facts["log_executions"] == len(records)
+    # The planner asks weak first for both steps of each task, and weak knows one of them.
+    assert evaluation.facts["choices"]["counts"] == [[12, 12], [0, 0]]
+    ran = read_log(tmp_path / "ran.jsonl").records
+    assert [(one.planner, one.success) for one in ran] == [("phase2", True)] * 12 + [(ORACLE, True)] * 12
     gains = {(d.of, d.to): d for d in evaluation.differences}
     assert gains["phase2", "phase1"].success.mean == 1.0
     assert set(gains) >= {("phase2", name) for name in rows if name != "phase2"}

@@ -36,7 +36,16 @@ def detail(page: Path, row: dict[str, Any]) -> Any:
         packed = scripts(page)[f"chunk-{row['chunk']}"]
     else:
         packed = (page.parent / folder / f"{row['chunk']}.js").read_text().split('"')[1]
-    return unpacked(packed)[row["place"]]
+    chunk = unpacked(packed)
+    return _with_texts(chunk["details"][row["place"]], chunk["texts"])
+
+
+def _with_texts(value: Any, texts: list[str]) -> Any:
+    if isinstance(value, str):
+        return texts[int(value[1:])] if value.startswith("\0") else value
+    if isinstance(value, dict):
+        return {key: _with_texts(item, texts) for key, item in value.items()}
+    return [_with_texts(item, texts) for item in value] if isinstance(value, list) else value
 
 
 def unpacked(packed: str) -> Any:

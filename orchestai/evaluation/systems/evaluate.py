@@ -37,6 +37,8 @@ from orchestai.evaluation.systems.runner import Runner
 from orchestai.evaluation.systems.sample_k import OpenExecutor, SampleK, sample_k, strongest_sampler
 from orchestai.evaluation.systems.systems_table import table
 from orchestai.evaluation.systems.worker_accuracy import trials
+from orchestai.evaluation.systems.worker_choices import worker_choices
+from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.reward import RewardForm
 from orchestai.planner.base import Plan, Planner
@@ -147,6 +149,7 @@ async def evaluate(
     *,
     open_executor: OpenExecutor | None = None,
     outlook: PoolOutlook | None = None,
+    execution_log: ExecutionLog | None = None,
     console: Console | None = None,
 ) -> Evaluation:
     """Run the planners and all baselines on the runner's tasks.
@@ -157,6 +160,7 @@ async def evaluate(
         runner: executes plans on the pool, by this reward.
         open_executor: for sample-k-and-check, whose worker is not in the pool; without it that row is left out.
         outlook: what is known of the pool, by which the last planner is swept through all preferences.
+        execution_log: gets how the last planner's plans ran, and those with the right workers in hindsight.
         console: where the progress bar is shown.
 
     Raises:
@@ -193,6 +197,10 @@ async def evaluate(
         hindsight = Hindsight(runner.executor, names, reward, config.execution.concurrency)
         found = await hindsight.plans(tasks, bar.start(baselines.ORACLE))
         informed = await runner.run("hindsight", found, bar.start(baselines.ORACLE))
+    if execution_log is not None:
+        ours = list(planned)[-1]
+        runner.write(execution_log, {ours: planned[ours], baselines.ORACLE: found}, names)
+    choices = worker_choices(rows[len(planners) - 1], found, names)
     *rows, informed = rank_invalid([*rows, informed], reward.margin)
     oracle = best_of(baselines.ORACLE, [*rows, informed])
     trained = rows[: len(planners)]
@@ -208,6 +216,7 @@ async def evaluate(
             "suite": suite,
             "tasks_fingerprint": artifacts.fingerprint([task.model_dump(mode="json") for task in tasks]),
             "log_executions": len(known),
+            "choices": choices,
             "reward": asdict(reward),
             "config": config.model_dump(mode="json"),
             "versions": artifacts.versions(),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from orchestai.evaluation.systems.results import Result, SystemRow
 from orchestai.execution.judging import JudgingExecutor
+from orchestai.execution.log import ExecutionLog
+from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import JudgedExecution
 from orchestai.execution.reward import RewardForm
 from orchestai.outcome import Unscorable, UnscorableCounts, refuse_lasting
@@ -84,7 +86,7 @@ class Runner:
         )
 
     async def _execute(self, task: Task, workflow: Workflow) -> JudgedExecution:
-        key = fingerprint([task.task_id, workflow.to_dict()])
+        key = _key(task, workflow)
         if key not in self._known:
             self._known[key] = asyncio.ensure_future(self._in_turn(task, workflow))
         return await self._known[key]
@@ -95,6 +97,31 @@ class Runner:
         refuse_lasting(execution.outcome, "executions")
         return execution
 
+    def write(self, log: ExecutionLog, plans: Mapping[str, Sequence[Plan]], pool: Sequence[str]) -> None:
+        """Log the executions of plans that were run, by the names of their planners."""
+        for planner, some in plans.items():
+            for task, plan in zip(self.tasks, some, strict=True):
+                ran = None if plan.workflow is None else self._known.get(_key(task, plan.workflow))
+                if ran is not None:
+                    execution, usage = ran.result(), plan.usage
+                    worth = self._reward.of(execution)
+                    log.append(
+                        ExecutionRecord.from_execution(
+                            execution,
+                            task,
+                            planner=planner,
+                            pool=pool,
+                            reward=None if isinstance(worth, Unscorable) else worth.total,
+                            planning=usage,
+                        )
+                    )
+                elif plan.error:
+                    log.append(
+                        ExecutionRecord.from_failed_plan(
+                            plan.error, task, planner=planner, pool=pool, planning=plan.usage, fault=plan.fault
+                        )
+                    )
+
     def refuse_if_broken(self) -> None:
         """Stop where figures would be about the infrastructure, not about plans.
 
@@ -103,6 +130,10 @@ class Runner:
         """
         counts = UnscorableCounts([*self._faults, *(job.result().outcome for job in self._known.values())])
         counts.check(self._unscorable_limit, "executions")
+
+
+def _key(task: Task, workflow: Workflow) -> str:
+    return fingerprint([task.task_id, workflow.to_dict()])
 
 
 def _unjudged(plan: Plan, why: Unscorable) -> Result:

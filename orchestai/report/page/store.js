@@ -34,11 +34,20 @@ function fetchChunk(number) {
   });
 }
 
+/** The details with the texts that they refer to by number. */
+function withTexts(value, texts) {
+  if (typeof value === 'string') return value.startsWith('\0') ? texts[Number(value.slice(1))] : value;
+  if (Array.isArray(value)) return value.map((item) => withTexts(item, texts));
+  if (value === null || typeof value !== 'object') return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withTexts(item, texts)]));
+}
+
 /** The details of a row. */
 async function detailsOf(row) {
   let chunk = chunks.get(row.chunk);
   if (!chunk) {
-    chunk = await unpack(await fetchChunk(row.chunk));
+    const {texts, details} = await unpack(await fetchChunk(row.chunk));
+    chunk = withTexts(details, texts);
     if (chunks.size >= CHUNKS_KEPT) chunks.delete(chunks.keys().next().value);
   }
   chunks.delete(row.chunk);
