@@ -34,6 +34,8 @@ class Database:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        of_one_state = {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}
+        self._reading = engine.execution_options(**of_one_state)
         self._writer = Writer(engine)
         self._lease: Lease | None = None
 
@@ -71,7 +73,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A connection that sees one state of the database."""
-        with self._engine.connect() as connection:
+        with self._reading.connect() as connection:
             yield connection
 
     def write(self, account: str, work: Callable[[Connection], T]) -> T:
