@@ -45,6 +45,8 @@ from orchestai.tasks.task import Task
 from orchestai.training.supervised.train import train
 
 LOGGED, SERVED, ROUNDS = 300, 1500, 2
+ASIDE = 100
+"""Instructions on which a worse candidate is compared."""
 SETTINGS = (
     "planner.min_confidence=0",
     "workers.cascade=[]",
@@ -173,7 +175,14 @@ class Loop:
         known = np.array([np.nan if value is None else value for value in success])
         return {"version": version, "success": success, **bootstrap_mean(known).to_dict()}
 
-    async def worse(self, trial: int) -> dict[str, Any]:
+    async def aside(self) -> list[Task]:
+        """What was kept aside of all that was served."""
+        config = self.later
+        async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
+            judged = await judged_runs(read_log(self.logs).records, self.said(), config.tasks, runtime.sandbox)
+        return judged.part("test")
+
+    async def worse(self, trial: int, aside: Sequence[Task]) -> dict[str, Any]:
         """A candidate that learned other instructions' targets, beside the planner that it goes on from."""
         stage = json.loads((self.folder / "stages" / "improve-0.json").read_text())
         data, folder = Path(stage["work"]) / "training_data.json", self.folder / "worse" / str(trial)
@@ -184,8 +193,7 @@ class Loop:
         config = load_config(Path("config.yaml"), [*SETTINGS, *ROUND, *seeded])
         train(config, data=shuffled, output_dir=folder / "phase1", start=incumbent)
         async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
-            judged = await judged_runs(read_log(self.logs).records, self.said(), config.tasks, runtime.sandbox)
-            tasks = random.Random(trial).sample(judged.part("test"), min(100, len(judged.part("test"))))
+            tasks = random.Random(trial).sample(list(aside), ASIDE)
             candidate = str(folder / "phase1" / "phase1_best.pth")
             found = await compare(config, tasks, str(incumbent), candidate, runtime)
         return {"promoted": found.is_better, **found.model_dump(mode="json")}
@@ -271,8 +279,9 @@ def main() -> None:
 
 
 async def every(loop: Loop, trials: int) -> None:
+    aside = await loop.aside()
     for trial in range(trials):
-        await loop.once(f"worse {trial}", lambda trial=trial: loop.worse(trial))
+        await loop.once(f"worse {trial}", lambda trial=trial: loop.worse(trial, aside))
 
 
 if __name__ == "__main__":

@@ -195,39 +195,44 @@ async def storm(url: str, folder: Path, clients: int, kills: int, budget_usd: fl
     with Database.open(url) as database:
         secret = KeyStore(database).add(KEY, budget_usd)
         running = [Server(folder, free_port()) for _ in range(SERVERS)]
-        for server in running:
-            server.start()
-        for server in running:
-            await ready(server)
-        asked = Clients()
-        asking = [asyncio.ensure_future(asked.ask(secret, [s.port for s in running])) for _ in range(clients)]
-        checks = []
-        for kill in range(kills):
-            await asyncio.sleep(random.uniform(0.3, 2.0))
-            victim = running[kill % SERVERS]
-            await asyncio.to_thread(victim.end, signal.SIGKILL)
-            before = Ledger.of(database)
-            victim.start()
-            await ready(victim)
+        try:
+            for server in running:
+                server.start()
+            for server in running:
+                await ready(server)
+            asked = Clients()
+            asking = [asyncio.ensure_future(asked.ask(secret, [s.port for s in running])) for _ in range(clients)]
+            checks = []
+            for kill in range(kills):
+                await asyncio.sleep(random.uniform(0.3, 2.0))
+                victim = running[kill % SERVERS]
+                await asyncio.to_thread(victim.end, signal.SIGKILL)
+                before = Ledger.of(database)
+                victim.start()
+                await ready(victim)
+                await asyncio.sleep(2 * LEASE_S)
+                bills = billed(folder)
+                after = Ledger.of(database)
+                checks.append(
+                    {
+                        "open_when_killed": before.open_reservations,
+                        "open_of_the_dead": after.of_the_dead,
+                        "sums_right": before.is_summed and after.is_summed,
+                        "spent_usd": usd(after.spent),
+                        "within_budget": after.spent + after.reserved <= whole(budget_usd),
+                        "bills_covered": bills <= after.spent + after.reserved,
+                    }
+                )
+                print(f"kill {kill + 1}: {checks[-1]}", flush=True)
+            asked.over = True
+            await asyncio.gather(*asking)
+            for server in running:
+                await asyncio.to_thread(server.end, signal.SIGTERM)
             await asyncio.sleep(2 * LEASE_S)
-            bills = billed(folder)
-            after = Ledger.of(database)
-            checks.append(
-                {
-                    "open_when_killed": before.open_reservations,
-                    "open_of_the_dead": after.of_the_dead,
-                    "sums_right": before.is_summed and after.is_summed,
-                    "spent_usd": usd(after.spent),
-                    "within_budget": after.spent + after.reserved <= whole(budget_usd),
-                    "bills_covered": bills <= after.spent + after.reserved,
-                }
-            )
-            print(f"kill {kill + 1}: {checks[-1]}", flush=True)
-        asked.over = True
-        await asyncio.gather(*asking)
-        for server in running:
-            await asyncio.to_thread(server.end, signal.SIGTERM)
-        await asyncio.sleep(2 * LEASE_S)
+        finally:
+            for server in running:
+                if server.process is not None and server.process.poll() is None:
+                    server.end(signal.SIGKILL)
         return figures(database, folder, asked, checks, budget_usd)
 
 
