@@ -13,7 +13,7 @@ from orchestai.config import TasksConfig
 from orchestai.data.training_file import Rewards, save_training_data
 from orchestai.errors import UserError
 from orchestai.execution.reward_reference import Reference
-from orchestai.planner.checkpoint import load_planner, reference_of, save_planner
+from orchestai.planner.checkpoint import load_planner, reference_of, save_planner, seen_by
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER
 from orchestai.storage import digests
@@ -99,6 +99,22 @@ def test_a_stopped_run_goes_on_bit_for_bit(data, tmp_path, schedule, monkeypatch
     first, second = (torch.load(path / "phase1_last.pth", weights_only=True) for path in (whole, stopped))
     for key, tensor in first["model_state_dict"].items():
         assert torch.equal(tensor, second["model_state_dict"][key]), key
+
+
+def test_a_planner_is_trained_further_and_remembers_what_it_has_seen(data, tmp_path):
+    before = train(config(num_epochs=3), data=data, output_dir=tmp_path / "first")
+    others = [example("spell the date"), example("sort the list", split="validation")]
+    save_training_data(tmp_path / "more.json", [*examples(), *others], config())
+    slow = config(num_epochs=1, learning_rate=1e-9)
+    start = tmp_path / "first" / "phase1_best.pth"
+    after = train(slow, data=tmp_path / "more.json", output_dir=tmp_path / "second", start=start)
+    assert after.val_loss == pytest.approx(before.val_loss, rel=0.3)
+    anew = train(slow, data=tmp_path / "more.json", output_dir=tmp_path / "anew")
+    assert after.val_loss < 0.9 * anew.val_loss
+    seen, seen_before = (seen_by(path) for path in (tmp_path / "second" / "phase1_best.pth", start))
+    assert seen.learned >= seen_before.learned
+    with pytest.raises(UserError, match=r"cannot resume, start has changed"):
+        train(slow, data=tmp_path / "more.json", output_dir=tmp_path / "anew", start=start, resume=True)
 
 
 def test_it_stops_early(data, tmp_path):
