@@ -25,6 +25,7 @@ from support import sandbox_hostile
 from support.repository import REPOSITORY
 
 OURS = Path(__file__).parent / "hostile.jsonl"
+HONEST = Path(__file__).parent / "honest.jsonl"
 PROGRAMS = REPOSITORY.parent / "shared" / "sandbox" / "hostile.jsonl"
 NOBODY = "65534"
 
@@ -36,6 +37,12 @@ pytestmark = pytest.mark.skipif(
 
 def programs(path: Path = PROGRAMS) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_odd_but_honest_programs_get_their_credit():
+    """Their results are of all kinds that the standard library, NumPy, pandas and programs' own classes make."""
+    faults = {outcome["id"]: outcome["faults"] for outcome in sandbox_hostile.run(programs(HONEST)) if outcome["faults"]}
+    assert faults == {}
 
 
 def test_our_own_programs_gain_lose_and_harm_nothing_but_what_is_known():

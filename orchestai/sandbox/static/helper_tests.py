@@ -8,6 +8,7 @@ other values than that. A helper that agrees with all of them judges nothing.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -30,6 +31,7 @@ _EQUALITIES = frozenset(
         *("assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual", "assertCountEqual"),
     )
 )
+_JUDGES = re.compile("assert|check|compare|confirm|ensure|expect|match|require|test|valid|verif", re.IGNORECASE)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -68,6 +70,7 @@ def find_helper_tests(source: str, entry_point: str) -> HelperTests | None:
     if not helpers:
         return None
     tree = parse_python(source)
+    helpers |= _aliases(tree, helpers)
     sites: dict[ast.AST, range] = {}
     count = 0
     for function in _functions(tree):
@@ -82,6 +85,21 @@ def find_helper_tests(source: str, entry_point: str) -> HelperTests | None:
     begin = next((i for i, node in enumerate(tree.body) if not _must_be_first(node)), 0)
     head, body = (ast.unparse(ast.fix_missing_locations(ast.Module(part, []))) for part in _cut(tree.body, begin))
     return HelperTests(tuple(variants), head, body)
+
+
+def _aliases(tree: ast.AST, helpers: frozenset[str]) -> set[str]:
+    """Names and attributes that helpers are given in the tests (`self.close = close`)."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            value = node.value
+            if isinstance(value, ast.Call) and len(value.args) == 1:  # staticmethod(close)
+                value = value.args[0]
+            if isinstance(value, ast.Name) and value.id in helpers:
+                found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+                found |= {f".{target.attr}" for target in node.targets if isinstance(target, ast.Attribute)}
+                found |= {f".{target.id}" for target in node.targets if isinstance(target, ast.Name)}
+    return found
 
 
 def _must_be_first(node: ast.stmt) -> bool:
@@ -164,6 +182,9 @@ class _Finder:
         """What makes each call one that can be asked otherwise, given its number."""
         found: dict[int, Callable[[int], None]] = {}
         waiting = [expression for node in self._nodes for expression in _deciding(node)]
+        must_raise = {id(one) for node in self._nodes if _expects_failure(node) for one in ast.walk(node)}
+        statements = (node for node in self._nodes if isinstance(node, ast.Expr) and id(node) not in must_raise)
+        waiting += [node.value for node in statements if self._may_raise(node.value)]
         seen: set[str] = set()
         while waiting:
             expression = waiting.pop(0)
@@ -190,7 +211,21 @@ class _Finder:
         for child in ast.iter_child_nodes(node):
             self._find(child, found)
 
+    def _may_raise(self, node: ast.expr) -> bool:
+        """Whether it is a call of a helper that is told what is expected, and judges if it raises at all.
+
+        Where the tests have other assertions, its name has to say so: it may as well show or save something.
+        """
+        if not (isinstance(node, ast.Call) and self._is_helper(node.func)):
+            return False
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        if all(map(self._is_result, given)) or not any(map(self._is_result, given)):
+            return False
+        return not any(map(_may_fail, self._nodes)) or _JUDGES.search(ast.unparse(node.func)) is not None
+
     def _is_helper(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.Attribute):
+            return isinstance(node.value, ast.Name) and f".{node.attr}" in self._helpers
         return isinstance(node, ast.Name) and node.id in self._helpers
 
     def _asked(self, call: ast.Call) -> Callable[[int], None] | None:
@@ -235,9 +270,21 @@ def _bindings(node: ast.AST) -> Iterator[tuple[set[str], ast.expr]]:
         yield names, value
 
 
+def _may_fail(node: ast.AST) -> bool:
+    """Whether it is an assertion, or fails the test."""
+    named = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+    return isinstance(node, (ast.Assert, ast.Raise)) or named.startswith(("assert", "fail"))
+
+
+def _expects_failure(node: ast.AST) -> bool:
+    return isinstance(node, (ast.With, ast.AsyncWith)) and any(_may_fail(item.context_expr) for item in node.items)
+
+
 def _deciding(node: ast.AST) -> list[ast.expr]:
     """The expressions that an assertion rests on, but for comparisons with a value that only right programs know."""
     if isinstance(node, ast.Assert):
+        return _parts(node.test)
+    if isinstance(node, (ast.If, ast.While)) and any(map(_may_fail, ast.walk(node))):
         return _parts(node.test)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return []

@@ -6,13 +6,14 @@ import builtins
 import importlib
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import library
 
 MAX_MESSAGE = 300
 _DEEPEST = 5
+_BEFORE = ("__cause__", "__context__")
 _IMPORTED = frozenset(
     (
         *("asyncio.exceptions", "binascii", "configparser", "csv", "decimal", "http.client", "json.decoder", "queue"),
@@ -41,41 +42,99 @@ def is_known(error: Any) -> bool:
 
 
 def take_apart(error: BaseException, is_plain: Callable[[Any], bool], depth: int = 0) -> dict[str, Any]:
-    """The facts of an exception, and of that which it was raised from.
+    """The facts of an exception, and of those that it was raised from or after.
 
     Args:
         is_plain: whether a value can leave this process as a copy.
     """
-    attributes = dict(vars(error))
+    cls, attributes = type(error), dict(vars(error))
     if isinstance(error, OSError):
         attributes |= {"filename": error.filename, "filename2": error.filename2}
-    cause = error.__cause__
+    before = {name: getattr(error, name) for name in _BEFORE} if depth < _DEEPEST else {}
     return {
-        "classes": [(cls.__module__, cls.__qualname__) for cls in type(error).__mro__],
+        "classes": [(one.__module__, one.__qualname__) for one in cls.__mro__],
         "args": error.args if is_plain(error.args) else (describe(error),),
         "attributes": {name: value for name, value in attributes.items() if is_plain(value)},
-        "cause": None if cause is None or depth >= _DEEPEST else take_apart(cause, is_plain, depth + 1),
+        "before": {name: take_apart(one, is_plain, depth + 1) for name, one in before.items() if one is not None},
+        "suppressed": error.__suppress_context__,
+        "text": None if is_known(error) else _text(error),
     }
 
 
-def put_together(facts: Any) -> BaseException | None:
-    """The first of the exception's classes that is a builtin or a library's, with the same content; None if none is."""
-    args, attributes = tuple(facts["args"]), facts["attributes"]
-    for module, name in facts["classes"]:
-        cls = _class(str(module), str(name))
+def _text(error: BaseException) -> str | None:
+    """What its own class says of it; None where that is what the first builtin one says."""
+    builtin = next(cls for cls in type(error).__mro__ if cls.__module__ == "builtins")
+    try:
+        return None if type(error).__str__ is builtin.__str__ else str(error)
+    except Exception:
+        return None
+
+
+def put_together(facts: Any, ask: Any = None) -> BaseException | None:
+    """The exception of the class that `class_of` makes of its classes, with the same content; None where it makes none.
+
+    Args:
+        ask: the exception itself, which is asked for what a class of the program's has besides.
+    """
+    args, attributes, classes = tuple(facts["args"]), facts["attributes"], list(facts["classes"])
+    for place in range(len(classes)):
+        cls = class_of(classes if place == 0 else classes[place:])
         if cls is None:
-            continue
+            return None
         try:
             error = _instance(cls, args)
         except Exception:
             continue
         error.args = args
+        if isinstance(error, _Own):
+            error._text, error._ask = facts.get("text"), ask
         for name, value in attributes.items() if type(attributes) is dict else ():
             _set_attribute(error, str(name), value)
-        if (cause := facts.get("cause")) is not None:
-            error.__cause__ = put_together(cause)
+        before = facts.get("before")
+        for name, one in before.items() if type(before) is dict else ():
+            if name in _BEFORE:
+                setattr(error, name, put_together(one))
+        error.__suppress_context__ = facts.get("suppressed") is True
         return error
     return None
+
+
+def class_of(classes: Sequence[tuple[str, str]]) -> type[BaseException] | None:
+    """The class that stands for one with this order of resolution: the first that is a builtin or a library's.
+
+    Those before it, of the program's, are made anew with their names, each derived from the next; None if all are.
+    """
+    for place, (module, name) in enumerate(classes):
+        if (known := _class(str(module), str(name))) is not None:
+            break
+    else:
+        return None
+    for module, name in reversed(classes[:place]):
+        key = known, str(module), str(name)
+        if key not in _made:
+            members = {"__module__": key[1], "__qualname__": key[2]}
+            bases = (known,) if issubclass(known, _Own) else (_Own, known)
+            _made[key] = type(key[2].rpartition(".")[2], bases, members)
+        known = _made[key]
+    return known
+
+
+class _Own:
+    """Of an exception of the program's: what its class says of it, and the exception itself, where it can be asked."""
+
+    _text: Any = None
+    _ask: Any = None
+
+    def __str__(self) -> str:
+        return super().__str__() if self._text is None else str(self._text)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or self._ask is None:
+            raise AttributeError(name)
+        return getattr(self._ask, name)
+
+
+_made: dict[tuple[type[BaseException], str, str], type[BaseException]] = {}
 
 
 def _class(module: str, name: str) -> type[BaseException] | None:
@@ -99,5 +158,7 @@ def _set_attribute(error: BaseException, name: str, value: Any) -> None:
     if isinstance(error, OSError) and name in ("filename", "filename2"):
         if value is not None:  # None would be shown as a name
             setattr(error, name, value)
+    elif name == "__notes__":
+        error.__notes__ = [str(note) for note in value]
     elif not name.startswith("_"):
         error.__dict__[name] = value

@@ -12,6 +12,8 @@ import sys
 import types
 from typing import Any
 
+from . import contents
+
 _BY_TEXT = frozenset(
     (
         ("uuid", "UUID"),
@@ -19,9 +21,13 @@ _BY_TEXT = frozenset(
     )
 )
 """Classes whose values are made of their text."""
-_STRUCTURES = frozenset(
-    (("time", "struct_time"), ("os", "stat_result"), ("os", "terminal_size"), ("os", "times_result"))
+_OF_VALUES = frozenset(
+    (
+        *("abc", "array", "collections", "collections.abc", "datetime", "decimal", "enum", "fractions", "ipaddress"),
+        *("numbers", "pathlib", "types", "uuid", "zoneinfo"),
+    )
 )
+"""Modules whose classes cross, as exceptions of all modules do: to call them makes a value and does no more."""
 _ENUMS = ("IntFlag", "IntEnum", "StrEnum", "Enum")
 _MOST_MEMBERS = 256
 _NEVER = frozenset(("unittest", "test", "doctest", "idlelib", "lib2to3", "turtledemo", "this", "antigravity"))
@@ -51,8 +57,8 @@ def take_apart(value: Any) -> tuple[Any, ...] | None:
     if isinstance(value, type):
         return _take_apart_class(value)
     cls = type(value)
-    if value is ...:
-        return ("ellipsis",)
+    if (parts := contents.take_apart(value)) is not None:
+        return parts
     if cls is types.ModuleType and is_library(value.__name__):
         return "module", value.__name__
     where = cls.__module__, cls.__qualname__
@@ -60,7 +66,7 @@ def take_apart(value: Any) -> tuple[Any, ...] | None:
         return "text", *where, str(value)
     if where == ("zoneinfo", "ZoneInfo") and type(value.key) is str:
         return "zone", value.key
-    if where in _STRUCTURES and member(*where) is cls:
+    if _is_structure(cls) and member(*where) is cls:
         return "structure", *where, tuple(value), value.__reduce__()[1][1]
     if isinstance(value, tuple) and _is_named_tuple(found := member(*where)) and found is cls:
         return "library tuple", *where, tuple(value)
@@ -79,7 +85,18 @@ def _take_apart_class(cls: type) -> tuple[Any, ...] | None:
     numpy = sys.modules.get("numpy")
     if numpy is not None and issubclass(cls, getattr(numpy, "generic", ())) and getattr(numpy, cls.__name__, 0) is cls:
         return "class", "numpy", cls.__name__
+    if _may_cross(cls) and member(cls.__module__, cls.__qualname__) is cls:
+        return "class", cls.__module__, cls.__qualname__
     return None
+
+
+def _may_cross(cls: type) -> bool:
+    return type(cls).__eq__ is object.__eq__ and (cls.__module__ in _OF_VALUES or issubclass(cls, BaseException))
+
+
+def _is_structure(cls: Any) -> bool:
+    """Whether it is a class of named fields in C, as `time.struct_time`."""
+    return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields")
 
 
 def _take_apart_enum(enum: Any, value: Any) -> tuple[Any, ...] | None:
@@ -111,7 +128,9 @@ def _class(module: str, name: str) -> type:
         if not issubclass(cls, numpy.generic):
             raise ValueError(name)
     else:
-        raise ValueError(module)
+        cls = _imported(module, name)
+        if isinstance(cls, type) and not _may_cross(cls):
+            raise ValueError(name)
     if not isinstance(cls, type):
         raise ValueError(name)
     return cls
@@ -136,9 +155,10 @@ def _zone(key: str) -> Any:
 
 
 def _structure(module: str, name: str, values: tuple[Any, ...], hidden: dict[str, Any]) -> Any:
-    if (module, name) not in _STRUCTURES:
+    cls = _imported(module, name)
+    if not _is_structure(cls):
         raise ValueError(name)
-    return _imported(module, name)(tuple(values), dict(hidden))
+    return cls(tuple(values), dict(hidden))
 
 
 def _library_tuple(module: str, name: str, values: tuple[Any, ...]) -> Any:
@@ -178,7 +198,6 @@ def _enum(kind: str, mixed: str, name: str, members: list[tuple[str, Any]], valu
 
 BUILDERS: dict[str, Any] = {
     "class": _class,
-    "ellipsis": lambda: ...,
     "module": _module,
     "text": _by_text,
     "zone": _zone,
@@ -186,4 +205,5 @@ BUILDERS: dict[str, Any] = {
     "library tuple": _library_tuple,
     "library enum": _library_enum,
     "enum": _enum,
+    **contents.BUILDERS,
 }

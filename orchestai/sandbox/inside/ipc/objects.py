@@ -66,6 +66,12 @@ def _special(value: Any, name: str, *args: Any) -> Any:
     return getattr(value, name)(*args)
 
 
+def _fields(value: Any) -> list[str]:
+    import dataclasses  # heavy, and seldom needed
+
+    return [field.name for field in dataclasses.fields(value)]
+
+
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "call": lambda function, /, *args, **kwargs: function(*args, **kwargs),
     "get": getattr,
@@ -79,6 +85,8 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "representation": repr,
     "equality": equality,
     "is_instance": isinstance,
+    "is_subclass": issubclass,
+    "fields": _fields,
     "special": _special,
     "classes": lambda value: [(cls.__module__, cls.__qualname__) for cls in type(value).__mro__],
     "bases": lambda cls: [(base.__module__, base.__qualname__) for base in cls.__mro__],

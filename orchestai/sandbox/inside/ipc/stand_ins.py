@@ -207,6 +207,9 @@ class RemoteFunction(Remote):
     def __instancecheck__(self, instance: Any) -> bool:
         return isinstance(instance, Remote) and bool(self._ask("is_instance", instance, self))
 
+    def __subclasscheck__(self, cls: Any) -> bool:
+        return isinstance(cls, RemoteFunction) and bool(self._ask("is_subclass", cls, self))
+
     @property
     def __bases__(self) -> tuple[type, ...]:
         cls = _library_class(self._ask("bases", self))
@@ -217,10 +220,32 @@ class RemoteGenerator(Remote):
     """A generator of the candidate; `isinstance` says so."""
 
     __slots__ = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
     __class__ = property(lambda self: types.GeneratorType)  # type: ignore[assignment]
 
 
-_SPLIT: dict[str, type[Remote]] = {"callable": RemoteFunction, "generator": RemoteGenerator}
+class RemoteDataclass(Remote):
+    """An object of a dataclass of the candidate, as far as `dataclasses.fields` and `asdict` see it."""
+
+    __slots__ = ()
+
+    @property
+    def __dataclass_fields__(self) -> dict[str, Any]:
+        import dataclasses  # heavy, and seldom needed
+
+        names = [str(name) for name in self._ask("fields", self)]
+        made = dataclasses.make_dataclass("made", names)
+        return dict(made.__dataclass_fields__)
+
+
+_SPLIT: dict[str, type[Remote]] = {
+    "callable": RemoteFunction,
+    "dataclass": RemoteDataclass,
+    "generator": RemoteGenerator,
+}
 
 
 class Method:
@@ -256,7 +281,7 @@ def stand_ins(ask: Ask, own: Callable[[int], Any] | None = None) -> Callable[[in
         if number not in known and own is None:
             known[number] = _SPLIT.get(kind, Remote)(ask, number)
         elif number not in known:
-            base = RemoteFunction if kind == "callable" else Remote
+            base = {"callable": RemoteFunction, "dataclass": RemoteDataclass}.get(kind, Remote)
             known[number] = base(ask, number)
             classes = ask("classes", known[number])
             facts = base, *(classes[0] if type(classes) is list and classes else ())

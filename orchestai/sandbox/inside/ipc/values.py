@@ -42,7 +42,8 @@ _REFUSED_OPCODES = frozenset(
 )
 _PROGRAM = "__test__"
 """Name of the program's module."""
-_OBJECT, _NAMED_TUPLE, _PATH, _EXCEPTION, _PACKED = "object", "namedtuple", "path", "exception", "packed"
+_OBJECT, _NAMED_TUPLE, _PATH, _PACKED = "object", "namedtuple", "path", "packed"
+_EXCEPTION, _EXCEPTIONS = "exception", "exceptions"
 
 
 class NotPlainError(BaseException):
@@ -76,7 +77,8 @@ def decode(payload: bytes, remote: Callable[[int, str], Any] | None = None) -> A
     """The value that `payload` pickles.
 
     Args:
-        remote: stands for the object of a number; the second argument is `callable`, `generator` or `object`.
+        remote: stands for the object of a number; the second argument is `callable`, `dataclass`, `generator` or
+            `object`.
 
     Raises:
         NotPlainError: it is anything but plain values, and objects where they are allowed.
@@ -120,10 +122,13 @@ class _Pickler(pickle.Pickler):
             return rebuild, (_PACKED, value.data)
         if (parts := arrays.take_apart(value)) is not None:
             return rebuild, parts
+        if isinstance(value, type) and issubclass(value, BaseException) and value.__module__ == _PROGRAM:
+            return rebuild, (_EXCEPTIONS, [(cls.__module__, cls.__qualname__) for cls in value.__mro__])
         if (parts := library.take_apart(value)) is not None:
             return rebuild, parts
-        if exceptions.is_known(value):
-            return rebuild, (_EXCEPTION, exceptions.take_apart(value, is_plain))
+        if isinstance(value, BaseException):
+            own = () if exceptions.is_known(value) else (self._number(value),)
+            return rebuild, (_EXCEPTION, exceptions.take_apart(value, is_plain), *own)
         cls = type(value)
         if issubclass(cls, PurePath):
             return rebuild, (_PATH, isinstance(value, Path), str(value))
@@ -174,7 +179,11 @@ def _content(value: Any, base: Any) -> Any:
 
 
 def _kind(value: Any) -> str:
-    return "callable" if callable(value) else "generator" if isinstance(value, GeneratorType) else "object"
+    if callable(value):
+        return "callable"
+    if hasattr(type(value), "__dataclass_fields__"):
+        return "dataclass"
+    return "generator" if isinstance(value, GeneratorType) else _OBJECT
 
 
 class _Primitive(pickle.Unpickler):
@@ -218,9 +227,14 @@ class _Careful(_PythonUnpickler):
         if kind == _PATH:
             return (Path if parts[0] else PurePath)(str(parts[1]))
         if kind == _EXCEPTION:
-            if (error := exceptions.put_together(*parts)) is None:
+            ask = self._object(parts[1], _OBJECT) if len(parts) > 1 else None
+            if (error := exceptions.put_together(parts[0], ask)) is None:
                 raise NotPlainError("an exception of no known class")
             return error
+        if kind == _EXCEPTIONS:
+            if (cls := exceptions.class_of(*parts)) is None:
+                raise NotPlainError("no class of exceptions")
+            return cls
         if kind in library.BUILDERS:
             return library.put_together(kind, *parts)
         return self._object(*parts) if kind == _OBJECT else arrays.put_together(kind, *parts)
