@@ -23,9 +23,8 @@ def take_apart(value: Any) -> tuple[Any, ...] | None:
     cls = type(value)
     if cls is types.SimpleNamespace and any(map(callable, vars(value).values())):
         return None
-    if (parts := _PARTS.get(cls)) is not None:
-        return parts(value)
-    return ("array", value.typecode, value.tobytes()) if (cls.__module__, cls.__name__) == ("array", "array") else None
+    parts = _PARTS.get(cls)
+    return None if parts is None else parts(value)
 
 
 _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
@@ -64,14 +63,6 @@ def _union(args: tuple[Any, ...]) -> Any:
     return functools.reduce(operator.or_, args)
 
 
-def _array(kind: str, data: bytes) -> Any:
-    import array
-
-    found = array.array(kind)
-    found.frombytes(data)
-    return found
-
-
 BUILDERS: dict[str, Callable[..., Any]] = {
     "constant": lambda name: {"Ellipsis": ..., "NotImplemented": NotImplemented}[name],
     "namespace": lambda content: types.SimpleNamespace(**content),
@@ -84,6 +75,5 @@ BUILDERS: dict[str, Callable[..., Any]] = {
     "pattern": _pattern,
     "generic": _generic,
     "union": _union,
-    "array": _array,
     "iso date": lambda *parts: datetime.date.fromisocalendar(*parts).isocalendar(),
 }

@@ -72,6 +72,16 @@ def _fields(value: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(value)]
 
 
+def _parameters(function: Any) -> list[tuple[str, int, tuple[Any, ...]]]:
+    """Name, kind and, if there is one, default of each parameter."""
+    import inspect  # heavy, and seldom needed
+
+    return [
+        (one.name, int(one.kind), () if one.default is one.empty else (one.default,))
+        for one in inspect.signature(function).parameters.values()
+    ]
+
+
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "call": lambda function, /, *args, **kwargs: function(*args, **kwargs),
     "get": getattr,
@@ -87,6 +97,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "is_instance": isinstance,
     "is_subclass": issubclass,
     "fields": _fields,
+    "parameters": _parameters,
     "special": _special,
     "classes": lambda value: [(cls.__module__, cls.__qualname__) for cls in type(value).__mro__],
     "bases": lambda cls: [(base.__module__, base.__qualname__) for base in cls.__mro__],

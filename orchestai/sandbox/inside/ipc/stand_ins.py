@@ -31,7 +31,7 @@ _BUILTIN = {
 _READABLE = frozenset(
     (
         *("__name__", "__qualname__", "__doc__", "__module__", "__dict__", "__code__", "__annotations__"),
-        *("__defaults__", "__kwdefaults__", "__signature__", "__wrapped__", "__func__"),
+        *("__defaults__", "__kwdefaults__", "__wrapped__", "__func__"),
     )
 )
 _NEVER = frozenset(("builtins", "unittest", "__test__"))
@@ -206,6 +206,18 @@ class RemoteFunction(Remote):
 
     def __instancecheck__(self, instance: Any) -> bool:
         return isinstance(instance, Remote) and bool(self._ask("is_instance", instance, self))
+
+    @property
+    def __signature__(self) -> Any:
+        import inspect  # heavy, and seldom needed
+
+        kinds = list(inspect._ParameterKind)  # type: ignore[attr-defined]
+        return inspect.Signature(
+            [
+                inspect.Parameter(str(name), kinds[kind], default=default[0] if default else inspect.Parameter.empty)
+                for name, kind, default in self._ask("parameters", self)
+            ]
+        )
 
     def __subclasscheck__(self, cls: Any) -> bool:
         return isinstance(cls, RemoteFunction) and bool(self._ask("is_subclass", cls, self))

@@ -135,16 +135,14 @@ class Candidate:
 
     def _entry_point(self, name: str, is_async: bool) -> Callable[..., Any]:
         function = RemoteFunction(self.ask, 0)  # without asking of which class it is
+        if not is_async:
+            return function
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return self.ask("call", function, *args, **kwargs)
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
 
-        async def call_async(*args: Any, **kwargs: Any) -> Any:
-            return call(*args, **kwargs)
-
-        proxy = call_async if is_async else call
-        proxy.__name__ = proxy.__qualname__ = name
-        return proxy
+        call.__name__ = call.__qualname__ = name
+        return call
 
 
 def receive(channel: socket.socket) -> tuple[bytes, bytes]:
