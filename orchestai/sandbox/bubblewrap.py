@@ -29,7 +29,10 @@ _SETTINGS = tuple(
 )
 _DEVICES = tuple(Path("/dev", name) for name in ("null", "zero", "full", "random", "urandom"))
 _FOLDERS = (Path("/etc"), Path("/dev"), Path("/dev/shm"))
-_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")
+_CAPABILITIES = (
+    *("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL"),
+    *("CAP_SYS_PTRACE", "CAP_SYS_NICE", "CAP_DAC_OVERRIDE"),  # to count programs' memory, and to share cores fairly
+)
 NOBODY = 65534
 """User id of programs where we are not root."""
 

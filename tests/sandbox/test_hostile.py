@@ -41,8 +41,8 @@ def programs(path: Path = PROGRAMS) -> list[dict]:
 
 def test_odd_but_honest_programs_get_their_credit():
     """Their results are of all kinds that the standard library, NumPy, pandas and programs' own classes make."""
-    faults = {outcome["id"]: outcome["faults"] for outcome in sandbox_hostile.run(programs(HONEST)) if outcome["faults"]}
-    assert faults == {}
+    outcomes = sandbox_hostile.run(programs(HONEST))
+    assert {outcome["id"]: outcome["faults"] for outcome in outcomes if outcome["faults"]} == {}
 
 
 def test_our_own_programs_gain_lose_and_harm_nothing_but_what_is_known():

@@ -104,17 +104,18 @@ def class_of(classes: Sequence[tuple[str, str]]) -> type[BaseException] | None:
 
     Those before it, of the program's, are made anew with their names, each derived from the next; None if all are.
     """
-    for place, (module, name) in enumerate(classes):
+    own = []
+    for module, name in classes:
         if (known := _class(str(module), str(name))) is not None:
             break
+        own.append((str(module), str(name)))
     else:
         return None
-    for module, name in reversed(classes[:place]):
-        key = known, str(module), str(name)
+    for module, name in reversed(own):
+        key = known, module, name
         if key not in _made:
-            members = {"__module__": key[1], "__qualname__": key[2]}
             bases = (known,) if issubclass(known, _Own) else (_Own, known)
-            _made[key] = type(key[2].rpartition(".")[2], bases, members)
+            _made[key] = type(name.rpartition(".")[2], bases, {"__module__": module, "__qualname__": name})
         known = _made[key]
     return known
 
@@ -159,6 +160,6 @@ def _set_attribute(error: BaseException, name: str, value: Any) -> None:
         if value is not None:  # None would be shown as a name
             setattr(error, name, value)
     elif name == "__notes__":
-        error.__notes__ = [str(note) for note in value]
+        error.__dict__[name] = [str(note) for note in value]
     elif not name.startswith("_"):
         error.__dict__[name] = value

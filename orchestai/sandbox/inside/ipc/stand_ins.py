@@ -249,11 +249,10 @@ class RemoteDataclass(Remote):
         import dataclasses  # heavy, and seldom needed
 
         names = [str(name) for name in self._ask("fields", self)]
-        made = dataclasses.make_dataclass("made", names)
-        return dict(made.__dataclass_fields__)
+        return {field.name: field for field in dataclasses.fields(dataclasses.make_dataclass("made", names))}
 
 
-_SPLIT: dict[str, type[Remote]] = {
+_KINDS: dict[str, type[Remote]] = {
     "callable": RemoteFunction,
     "dataclass": RemoteDataclass,
     "generator": RemoteGenerator,
@@ -291,9 +290,9 @@ def stand_ins(ask: Ask, own: Callable[[int], Any] | None = None) -> Callable[[in
         if number < 0 and own is not None:
             return own(-1 - number)
         if number not in known and own is None:
-            known[number] = _SPLIT.get(kind, Remote)(ask, number)
+            known[number] = _KINDS.get(kind, Remote)(ask, number)
         elif number not in known:
-            base = {"callable": RemoteFunction, "dataclass": RemoteDataclass}.get(kind, Remote)
+            base = _KINDS.get(kind, Remote)
             known[number] = base(ask, number)
             classes = ask("classes", known[number])
             facts = base, *(classes[0] if type(classes) is list and classes else ())
@@ -309,7 +308,7 @@ def _kind(base: type[Remote], classes: Any) -> type[Remote]:
     """A class of stand-ins for the objects of a class: it has that one's name, and `isinstance` finds a library's."""
     (module, name), *_ = classes
     library = _library_class(classes)
-    members: dict[str, Any] = {"__slots__": ()}
+    members: dict[str, Any] = {"__slots__": (), "__doc__": vars(base)["__doc__"]}
     if module != "builtins":
         members |= {"__module__": str(module), "__qualname__": str(name)}
     if library is not None:

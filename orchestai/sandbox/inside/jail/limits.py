@@ -79,6 +79,10 @@ class Jail:
             os.chdir(self._home)
             shutil.rmtree(self._workdir, ignore_errors=True)
 
+    def kernel_bytes(self) -> int:
+        """Memory that the kernel holds for the attempt's processes at most, beside what they hold themselves."""
+        return 0
+
     def check(self) -> None:
         """Make sure that no process of the attempt ended before it was confined: the program is not to blame for that.
 

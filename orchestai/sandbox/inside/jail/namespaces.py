@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from . import processes, seccomp
+from . import memory, processes, seccomp
 from .limits import Jail, limit
 from .processes import Usage
 from .system import (
@@ -40,6 +40,8 @@ _INODES = 4096
 _MOST_COUNTS = 1 << 13
 _SHARED_MEMORY = "/dev/shm"
 _TMP = "/tmp"
+_TCP_BYTES = "4096 65536 131072"
+"""Least, first and greatest size of a connection's buffers, for each direction."""
 _USED = re.compile(rb"^sockets: used (\d+)", re.MULTILINE)
 _IN_USE = re.compile(rb"\b(inuse|tw) [1-9]")
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
@@ -72,7 +74,9 @@ class NamespaceJail(Jail):
         self._most_processes = limits["processes"] * own + 3 * slots + 4
         self._filter = seccomp.Filter()
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self._socket_bytes = memory.socket_bytes()
         unshare(CLONE_NEWNS | CLONE_NEWIPC)
+        self._settings = _open_settings(scratch)
         own_code = os.path.dirname(os.path.dirname(__file__))  # all of it is loaded
         mount("none", own_code, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k")
         self._in_tmp = [] if os.path.islink(_TMP) else [(name, _open_folder(name)) for name in os.listdir(_TMP)]
@@ -95,6 +99,7 @@ class NamespaceJail(Jail):
                 self._network.close()
             unshare(CLONE_NEWNET)
             _start_loopback()
+            self._limit_connections()
             self._network = _Network()
             is_new = True
         if not self._disks_are_new():
@@ -106,6 +111,18 @@ class NamespaceJail(Jail):
             self._settle(self._home)
             is_new = True
         return is_new
+
+    def kernel_bytes(self) -> int:
+        return self._socket_bytes * self._network.sockets() if self._network is not None else 0
+
+    def _limit_connections(self) -> None:
+        """Keep the kernel from making their buffers larger than those of other sockets."""
+        for name in ("tcp_rmem", "tcp_wmem"):
+            file = os.open(f"net/ipv4/{name}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=self._settings)
+            try:
+                os.write(file, _TCP_BYTES.encode())
+            finally:
+                os.close(file)
 
     def _disks_are_new(self) -> bool:
         """Whether nobody has changed the disks, or made a file on them that is gone again."""
@@ -174,6 +191,10 @@ class _Network:
                 return False
         return [_read(file) for file in self._traffic] == self._at_first
 
+    def sockets(self) -> int:
+        """How many it holds, of all kinds."""
+        return sum(int(used[1]) for counts in map(_read, self._sockets) if (used := _USED.search(counts)))
+
     def close(self) -> None:
         for file in (*self._sockets, *self._traffic):
             os.close(file)
@@ -181,6 +202,15 @@ class _Network:
 
 def _open_folder(name: str) -> int:
     return os.open(f"{_TMP}/{name}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _open_settings(folder: str) -> int:
+    """The kernel's settings, of the network in which one of them is opened; `folder` is covered meanwhile."""
+    mount("proc", folder, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    try:
+        return os.open(f"{folder}/sys", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    finally:
+        unmount(folder)
 
 
 def _open_counts(*names: str) -> list[int]:

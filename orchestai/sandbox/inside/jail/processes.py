@@ -33,12 +33,6 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def own_bytes(pids: list[int]) -> int:
-    """Memory that these forks of this process hold beyond what they had from it, roughly (Linux)."""
-    inherited = _anonymous_bytes(os.getpid())
-    return sum(max(0, _anonymous_bytes(pid) - inherited) for pid in pids)
-
-
 def scheduled(pids: list[int]) -> dict[int, tuple[int, int]]:
     """Nanoseconds for which the main threads of these processes have run, and were ready to but had no core (Linux)."""
     found = {}
@@ -52,23 +46,18 @@ def scheduled(pids: list[int]) -> dict[int, tuple[int, int]]:
 def waited_s(pids: list[int], before: dict[int, tuple[int, int]]) -> float:
     """Seconds for which these processes were ready to run but had no core, for others than this process's descendants.
 
+    Their threads, and the processes that they have waited for, are descendants, too.
+
     Args:
         before: what was `scheduled` when the count begins, of processes that lived then.
     """
-    since = {
+    own = {
         pid: (ran - before.get(pid, (0, 0))[0], waited - before.get(pid, (0, 0))[1])
-        for pid, (ran, waited) in scheduled(descendants(os.getpid())).items()
+        for pid, (ran, waited) in scheduled(pids).items()
     }
-    total = sum(ran for ran, _ in since.values())
-    return sum(max(0, since[pid][1] - (total - since[pid][0])) for pid in pids if pid in since) / 1e9
-
-
-def _anonymous_bytes(pid: int) -> int:
-    """Memory without a file behind it, shared memory included."""
-    with suppress(OSError):
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
-    return 0
+    at_first = sum(ran for ran, _ in before.values())
+    total = sum(1e9 * (cpu_s(pid) + _ended_children_s(pid)) for pid in descendants(os.getpid())) - at_first
+    return sum(max(0.0, waited - max(0.0, total - ran)) for ran, waited in own.values()) / 1e9
 
 
 def become_reaper() -> None:
@@ -146,6 +135,14 @@ def end_namespaces(firsts: list[int], patience_s: float = 5.0) -> dict[int, Usag
 def _usage(status: int, used: Any) -> Usage:
     unit = 1 if sys.platform == "darwin" else 1024
     return Usage(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss * unit)
+
+
+def _ended_children_s(pid: int) -> float:
+    """CPU time of the children that a process has waited for (Linux)."""
+    with suppress(OSError), open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+        fields = file.read().rpartition(b")")[2].split()
+        return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 def cpu_s(pid: int) -> float:

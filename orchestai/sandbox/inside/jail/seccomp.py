@@ -12,13 +12,19 @@ from .system import LIBC, check
 _PR_SET_SECCOMP, _FILTER = 22, 2
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _LOAD, _JUMP_ALWAYS, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_AND = 0x54
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 24, 32
 _NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
 
 _SOCKET = {"x86_64": 41, "aarch64": 198}
-_FAMILIES = (1, 2, 10, 16)
-"""AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK."""
+_UNIX, _NETLINK, _INTERNET = 1, 16, (2, 10)
+"""AF_UNIX, AF_NETLINK (of which NETLINK_ROUTE, 0, alone), AF_INET and AF_INET6."""
+_KINDS, _PROTOCOLS = (1, 2, 3), (0, 6, 17)
+"""SOCK_STREAM, SOCK_DGRAM and SOCK_RAW, which is refused anyway; TCP and UDP: others have the kernel load modules."""
+_SETSOCKOPT = {"x86_64": 54, "aarch64": 208}
+_SOL_SOCKET, _BUFFER_SIZES = 1, (7, 8, 32, 33)
+"""SO_SNDBUF, SO_RCVBUF and the same by force: only done as if, since what the kernel holds is counted by sockets."""
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _CLONE3 = 435
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -40,6 +46,10 @@ _REFUSED = {
         *(164, 227, 305, 159),  # settimeofday, clock_settime, clock_adjtime, adjtimex
         *(170, 171, 153, 154, 172, 173),  # sethostname, setdomainname, vhangup, modify_ldt, iopl, ioperm
         *(29, 64, 68, 240, 319),  # shmget, semget, msgget, mq_open, memfd_create: memory that no limit sees
+        *(
+            278,
+            206,
+        ),  # vmsplice, io_setup: pages that only a pipe holds, and rings that all programs share
     ),
     "aarch64": (
         *(117, 270, 271, 272),
@@ -52,6 +62,7 @@ _REFUSED = {
         *(170, 112, 266, 171),
         *(161, 162, 58),
         *(194, 190, 186, 180, 279),
+        *(75, 0),
     ),
 }
 
@@ -94,17 +105,63 @@ def _instructions() -> bytes:
         *((_JUMP_EQUAL, end - i, 0, number) for i, number in enumerate(refused)),
         (_JUMP_ALWAYS, 0, 0, 1),
         (_RETURN, 0, 0, _ERRNO | errno.EPERM),
-        (_JUMP_EQUAL, 0, 1, _CLONE3),
-        (_RETURN, 0, 0, _ERRNO | errno.ENOSYS),
-        (_JUMP_EQUAL, 0, 3 + len(_FAMILIES), _SOCKET[machine]),
-        (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        *((_JUMP_EQUAL, len(_FAMILIES) - i, 0, family) for i, family in enumerate(_FAMILIES)),
-        (_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT),
+        *_for(_CLONE3, [(_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]),
+        *_for(_SOCKET[machine], _socket()),
+        *_for(_SETSOCKOPT[machine], _buffer_size()),
+        *_for(_CLONE[machine], _clone()),
         (_RETURN, 0, 0, _ALLOW),
-        (_JUMP_EQUAL, 0, 3, _CLONE[machine]),
+    ]
+    return b"".join(struct.pack("HBBI", *line) for line in lines)
+
+
+_Lines = list[tuple[int, int, int, int]]
+
+
+def _for(number: int, lines: _Lines) -> _Lines:
+    """`lines` for a system call whose number is loaded; they end with a verdict."""
+    return [(_JUMP_EQUAL, 0, len(lines), number), *lines]
+
+
+def _unless_among(numbers: tuple[int, ...], refusal: int) -> _Lines:
+    """Go on where what is loaded is one of these, else return `refusal`."""
+    last = len(numbers)
+    return [*((_JUMP_EQUAL, last - i, 0, number) for i, number in enumerate(numbers)), (_RETURN, 0, 0, refusal)]
+
+
+def _socket() -> _Lines:
+    no_family, no_protocol = _ERRNO | errno.EAFNOSUPPORT, _ERRNO | errno.EPROTONOSUPPORT
+    internet = [
+        (_LOAD, 0, 0, _SECOND_ARGUMENT),
+        (_AND, 0, 0, 0xF),  # without SOCK_CLOEXEC and SOCK_NONBLOCK
+        *_unless_among(_KINDS, _ERRNO | errno.ESOCKTNOSUPPORT),
+        (_LOAD, 0, 0, _THIRD_ARGUMENT),
+        *_unless_among(_PROTOCOLS, no_protocol),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+    netlink = [(_LOAD, 0, 0, _THIRD_ARGUMENT), *_unless_among((0,), no_protocol), (_RETURN, 0, 0, _ALLOW)]
+    return [
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        *_for(_UNIX, [(_RETURN, 0, 0, _ALLOW)]),
+        *_for(_NETLINK, netlink),
+        *_unless_among(_INTERNET, no_family),
+        *internet,
+    ]
+
+
+def _buffer_size() -> _Lines:
+    return [
+        (_LOAD, 0, 0, _SECOND_ARGUMENT),
+        *_unless_among((_SOL_SOCKET,), _ALLOW),
+        (_LOAD, 0, 0, _THIRD_ARGUMENT),
+        *_unless_among(_BUFFER_SIZES, _ALLOW),
+        (_RETURN, 0, 0, _ERRNO),
+    ]
+
+
+def _clone() -> _Lines:
+    return [
         (_LOAD, 0, 0, _FIRST_ARGUMENT),
         (_JUMP_ANY, 0, 1, _NEW_NAMESPACES),
         (_RETURN, 0, 0, _ERRNO | errno.EPERM),
         (_RETURN, 0, 0, _ALLOW),
     ]
-    return b"".join(struct.pack("HBBI", *line) for line in lines)

@@ -12,9 +12,10 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from ..ipc.wire import VerdictReader, open_verdict_pipe, send_line
-from ..jail import processes
+from ..jail import memory, processes
 from ..jail.limits import Jail
 from ..jail.processes import Usage
+from ..jail.shares import Shares
 from . import process_main
 from .proxy import CANDIDATE_GONE
 from .test_process import TestProcess
@@ -92,6 +93,7 @@ class Attempt:
         self._inherited = processes.resident_bytes()
         self._prepared_s = 0.0
         self._before: dict[int, tuple[int, int]] = {}
+        self._shares = Shares([])
         self._pids: list[int] = []
         self._orders, c_side = socket.socketpair()
         self._channel, theirs = socket.socketpair()
@@ -120,6 +122,7 @@ class Attempt:
             self._pids[1] = self._tests.be_ready()
         self._prepared_s = sum(map(processes.cpu_s, self._pids))
         self._before = processes.scheduled(self._pids)
+        self._shares = Shares(self._pids)
         facts = {"entry_point": job.entry_point, "isolation": job.isolation}
         if not in_process:
             send_line(self._orders, facts, (job.code,))  # at once: T has to wait for it
@@ -187,7 +190,9 @@ class Attempt:
                 return self._fault("timeout", f"took more than {seconds:g} s")
             if now >= next_count:
                 next_count = now + _COUNT_EVERY_S
-                if excess := self._excess():
+                living = processes.descendants(os.getpid())
+                self._shares.balance(living)
+                if excess := self._excess(living):
                     return self._fault(*excess)
 
     def close(self) -> None:
@@ -204,7 +209,7 @@ class Attempt:
             os.close(self._reader.descriptor)
         tests = self._tests
         leaving = [pid for pid in self._pids if pid not in self._ended]
-        if tests.pid in leaving and self._jail.keeps_tests and tests.waits:
+        if tests.pid in leaving and self._jail.keeps_tests and tests.waits and not self._shares.made_nice:
             leaving.remove(tests.pid)
         elif tests.pid is not None:
             tests.forget()
@@ -229,13 +234,13 @@ class Attempt:
         """Whether one of our processes was, from outside of the namespace whose first it is; or for its CPU time."""
         return self._jail.shields_first and any(one.exit_code == -signal.SIGKILL for one in self._ended.values())
 
-    def _excess(self) -> tuple[str, str] | None:
+    def _excess(self, living: list[int]) -> tuple[str, str] | None:
         """The fault of having too many processes, or of all of them holding too much memory."""
         limits = self._limits
-        living = processes.descendants(os.getpid())
         if not self._jail.counts_processes and len(living) > limits["processes"] + len(self._pids):
             return "died", f"more than {limits['processes']} processes"
-        if processes.own_bytes(living) > 1.5 * limits["memory_mb"] * (1 << 20):
+        most = int(1.5 * limits["memory_mb"] * (1 << 20)) - self._jail.kernel_bytes()
+        if memory.held_bytes(living, most) > most:
             return "memory", f"its processes together held more than {1.5 * limits['memory_mb']:g} MB"
         return None
 
