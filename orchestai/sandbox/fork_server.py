@@ -139,7 +139,7 @@ class ForkServer:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def judge(self, slot: int, program: Program, names: Sequence[str]) -> dict[str, Any]:
+    def judge(self, slot: int, program: Program, names: Sequence[str], wall_s: float | None = None) -> dict[str, Any]:
         """Have `slot` run a program and wait for the verdict. One caller per slot at a time.
 
         Gives `status`, `reason`, `wall_s`, `cpu_s`, `peak_mb` and `tests`: for each of `names` the fields of a
@@ -154,6 +154,7 @@ class ForkServer:
             "total": len(names),
             "entry_point": program.entry_point,
             "isolation": program.isolation,
+            "wall_s": self._limits.wall_s if wall_s is None else min(wall_s, self._limits.wall_s),
             "self_contained": is_self_contained(program.tests, program.entry_point),
         }
         code = program.code.encode("utf-8", "surrogatepass")

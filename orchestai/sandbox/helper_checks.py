@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, zip_longest
@@ -17,15 +18,23 @@ _REPEATS = 2
 _SALTS = 1 << 16
 
 
+_TOO_SHORT_S = 0.02
+
+
 class Unearned(NamedTuple):
-    """Tests that passed: `forged`, whatever a helper was asked, and `fickle`, not each time."""
+    """Tests that passed: `forged`, whatever a helper was asked; `fickle`, not each time; `unchecked`: no time was left."""
 
     forged: set[str]
     fickle: set[str]
+    unchecked: set[str]
 
 
 def find_unearned(
-    judge: Callable[[Program, Sequence[str]], dict[str, Any]], program: Program, tests: HelperTests, passed: set[str]
+    judge: Callable[[Program, Sequence[str], float], dict[str, Any]],
+    program: Program,
+    tests: HelperTests,
+    passed: set[str],
+    seconds: float,
 ) -> Unearned:
     """Run the variants of the tests that `passed`, and these tests again, in an order that nobody knows beforehand.
 
@@ -34,16 +43,18 @@ def find_unearned(
 
     Args:
         judge: see `ServerPool.judge`.
+        seconds: for all runs together. A run has half of what is left: a helper may hang when it is asked otherwise.
 
     Raises:
         InfrastructureError: the sandbox could not judge.
     """
-    unearned = Unearned(set(), set())
+    unearned = Unearned(set(), set(), set())
+    give_up = time.monotonic() + seconds
     chance = secrets.SystemRandom()
     sources = [tests.source(kind, chance.randrange(_SALTS)) for kind in range(KINDS)]
 
     def passes(kind: int, names: Sequence[str]) -> set[str]:
-        verdict = judge(replace(program, tests=sources[kind]), names)
+        verdict = judge(replace(program, tests=sources[kind]), names, (give_up - time.monotonic()) / 2)
         if verdict["status"] == "infra_error":
             raise InfrastructureError("sandbox", verdict["reason"])
         outcomes = {name: test["outcome"] for name, test in zip(names, verdict.get("tests", ()), strict=False)}
@@ -56,7 +67,12 @@ def find_unearned(
         names = [*originals, *(variant.name for variant in variants)]
         runs: dict[int, list[set[str]]] = {kind: [] for kind in range(KINDS)}
         for kind in chance.sample([*runs] * _REPEATS, KINDS * _REPEATS):
+            if time.monotonic() > give_up - _TOO_SHORT_S:
+                unearned.unchecked.update(originals)
+                break
             runs[kind].append(passes(kind, chance.sample(names, len(names))))
+        if originals <= unearned.unchecked:
+            continue
         unearned.fickle.update(*(originals - yes for kind in runs for yes in runs[kind]))
         for name, original in variants:
             said = [[name in yes for yes in runs[kind]] for kind in runs]

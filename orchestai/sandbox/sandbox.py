@@ -19,7 +19,7 @@ from orchestai.config import SandboxConfig
 from orchestai.errors import InfrastructureError
 from orchestai.sandbox.fences import unfenced
 from orchestai.sandbox.fork_server import SlotLostError
-from orchestai.sandbox.helper_checks import find_unearned
+from orchestai.sandbox.helper_checks import Unearned, find_unearned
 from orchestai.sandbox.levels import Level, Strictness, choose_level
 from orchestai.sandbox.packages import find_packages
 from orchestai.sandbox.pool import ServerPool
@@ -31,6 +31,8 @@ from orchestai.tasks.suites import ANSWER_PACKAGES, PROGRAM_PACKAGES
 
 _SEEN = (*PROGRAM_PACKAGES, "math_verify", "antlr4", "pytest")
 """What suites name, what `math_reward_fn` runs in the sandbox, and what runs the tests of repositories."""
+_LEAST_CHECKING_S = 2.0
+"""Beyond its limit, for what a program's own functions say; see `helper_checks`."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -225,8 +227,10 @@ class Sandbox:
                 verdict = self._pool.judge(program, names)
                 if helper_tests := find_helper_tests(program.tests, program.entry_point):
                     rewarded = _passed(names, verdict)
-                    forged, fickle = find_unearned(self._pool.judge, program, helper_tests, rewarded)
-                    verdict = _tampered(verdict, forged) if forged else _without(verdict, names, fickle)
+                    seconds = max(_LEAST_CHECKING_S, self.limits.wall_s - verdict.get("wall_s", 0.0))
+                    unearned = find_unearned(self._pool.judge, program, helper_tests, rewarded, seconds)
+                    forged = unearned.forged
+                    verdict = _tampered(verdict, forged) if forged else _without(verdict, names, unearned)
         except SlotLostError as error:
             unfinished = [{"outcome": "died"}] * len(names)
             verdict = {"status": "died", "reason": f"ended the sandbox twice: {error}", "tests": unfinished}
@@ -263,7 +267,11 @@ def _tampered(verdict: dict[str, Any], forged: set[str]) -> dict[str, Any]:
     return verdict | {"status": "tampered", "reason": reason, "tests": tests}
 
 
-def _without(verdict: dict[str, Any], names: Sequence[str], fickle: set[str]) -> dict[str, Any]:
-    failed = {"outcome": "failed", "message": "rests on a function of the program's that does not always say the same"}
-    tests = zip(names, verdict.get("tests", ()), strict=False)
-    return verdict | {"tests": [test | failed if name in fickle else test for name, test in tests]}
+def _without(verdict: dict[str, Any], names: Sequence[str], unearned: Unearned) -> dict[str, Any]:
+    fickle = {"outcome": "failed", "message": "rests on a function of the program's that does not always say the same"}
+    unchecked = {"outcome": "timeout", "message": "no time was left to check the program's functions that it rests on"}
+    tests = [
+        test | (fickle if name in unearned.fickle else unchecked if name in unearned.unchecked else {})
+        for name, test in zip(names, verdict.get("tests", ()), strict=False)
+    ]
+    return verdict | {"tests": tests}

@@ -45,6 +45,7 @@ class Job:
     total: int
     entry_point: str
     isolation: str
+    wall_s: float
     self_contained: bool
 
 
@@ -184,7 +185,7 @@ class Attempt:
             ):
                 lost, stage, deadline = lost + more, stage + more, deadline + more
             if now >= deadline:
-                return self._fault("timeout", f"the program took more than {limits['wall_s']:g} s")
+                return self._fault("timeout", f"the program took more than {self._job.wall_s:g} s")
             if now >= stage:
                 seconds = limits["test_s"] if self._loaded else limits["load_s"]
                 return self._fault("timeout", f"took more than {seconds:g} s")

@@ -64,7 +64,7 @@ class Slot:
     def _judge(self, job: Job) -> dict[str, Any]:
         """Verdicts of all tests; a test that ends or hangs its process costs itself, the rest run in a new attempt."""
         begin = time.monotonic()
-        deadline = begin + self._limits["wall_s"]
+        deadline = begin + job.wall_s
         verdicts: dict[int, dict[str, Any]] = {}
         cpu_s, peak_bytes, losses = 0.0, 0, 0
         status, reason = "ok", ""
