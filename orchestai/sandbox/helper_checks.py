@@ -22,7 +22,7 @@ _TOO_SHORT_S = 0.02
 
 
 class Unearned(NamedTuple):
-    """Tests that passed: `forged`, whatever a helper was asked; `fickle`, not each time; `unchecked`: no time was left."""
+    """Tests that passed: `forged`, whatever a helper was asked; `fickle`, not each time; `unchecked`: no time."""
 
     forged: set[str]
     fickle: set[str]
