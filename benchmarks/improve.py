@@ -45,8 +45,8 @@ from orchestai.tasks.task import Task
 from orchestai.training.supervised.train import train
 
 LOGGED, SERVED, ROUNDS = 300, 1500, 2
-ASIDE = 100
-"""Instructions on which a worse candidate is compared."""
+ASIDE, WRONG = 80, 320
+"""Instructions on which a worse candidate is compared, and examples that it learns from."""
 SETTINGS = (
     "planner.min_confidence=0",
     "workers.cascade=[]",
@@ -187,10 +187,13 @@ class Loop:
         stage = json.loads((self.folder / "stages" / "improve-0.json").read_text())
         data, folder = Path(stage["work"]) / "training_data.json", self.folder / "worse" / str(trial)
         shuffled = folder / "training_data.json"
-        artifacts.write_json(shuffled, exchanged(json.loads(data.read_text()), trial))
+        examples = random.Random(trial).sample(json.loads(data.read_text()), WRONG)
+        artifacts.write_json(shuffled, exchanged(examples, trial))
         incumbent = self.registry.checkpoint(1)
-        seeded = [f"training.phase1_supervised.seed={trial}", "training.phase1_supervised.num_epochs=1"]
-        config = load_config(Path("config.yaml"), [*SETTINGS, *ROUND, *seeded])
+        settings = (f"seed={trial}", "num_epochs=1", "learning_rate=2e-3", "lr_schedule=plateau")
+        config = load_config(
+            Path("config.yaml"), [*SETTINGS, *(f"training.phase1_supervised.{setting}" for setting in settings)]
+        )
         train(config, data=shuffled, output_dir=folder / "phase1", start=incumbent)
         async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
             tasks = random.Random(trial).sample(list(aside), ASIDE)

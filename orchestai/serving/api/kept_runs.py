@@ -31,7 +31,7 @@ class KeptRun:
         self._labels = labels
         self.plan: PlanReady | None = None
         self.receipt: Receipt | None = None
-        self._beginning = asyncio.ensure_future(asyncio.to_thread(runs.begin, run_id, caller.key))
+        self._beginning = asyncio.wrap_future(runs.begin_soon(run_id, caller.key))
 
     def hear(self, event: Event) -> None:
         if isinstance(event, PlanReady):
@@ -58,7 +58,7 @@ class KeptRun:
             receipt["labels"] = self._labels
         try:
             await self._beginning
-            await asyncio.to_thread(self._runs.put, self._run_id, self._key, plan, receipt)
+            await asyncio.wrap_future(self._runs.put_soon(self._run_id, self._key, plan, receipt))
         except Exception:
             logger.exception("%s is not in the database", self._run_id)
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select, update
 
 from orchestai.errors import UserError
 from orchestai.serving.store.database import Database
-from orchestai.serving.store.statements import insert_new, insert_or_change
+from orchestai.serving.store.statements import insert_new
 from orchestai.serving.store.tables import now, served, servers
+
+_END = (
+    update(served)
+    .where(served.c.run_id == bindparam("its_run"), served.c.key == bindparam("its_key"))
+    .values(plan=bindparam("plan"), receipt=bindparam("receipt"))
+)
 
 
 @dataclass(frozen=True)
 class ServedRun:
-    """Attributes:
-    status: `running`; `done` with a receipt; `lost` where its server died before it ended.
+    """One run.
+
+    Attributes:
+        status: `running`; `done` with a receipt; `lost` where its server died before it ended.
     """
 
     run_id: str
@@ -33,11 +42,15 @@ class ServedRuns:
         self._database = database
 
     def begin(self, run_id: str, key: str) -> None:
-        """Note that a run has begun, so that it is not lost without a trace if this server is killed.
+        """Note that a run has begun, so that it is not lost without a trace if this server is killed; blocks.
 
         Raises:
             UserError: there is one of this id.
         """
+        self.begin_soon(run_id, key).result()
+
+    def begin_soon(self, run_id: str, key: str) -> Future[None]:
+        """The same without waiting; it is there before whatever the run reserves of its key's money."""
 
         def write(connection: Connection) -> None:
             row = {"run_id": run_id, "key": key, "server": self._database.server or ""}
@@ -46,13 +59,23 @@ class ServedRuns:
                 if owner != key:
                     raise UserError(f"{run_id}: there is a run of this id; take another")
 
-        self._database.write(key, write)
+        return self._database.submit(key, write)
 
     def put(self, run_id: str, key: str, plan: dict[str, Any] | None, receipt: dict[str, Any]) -> None:
-        """Keep what a run gave, whether or not its beginning was noted."""
-        row = {"run_id": run_id, "key": key, "server": self._database.server or "", "began_at": now()}
+        """Keep what a run gave, whether or not its beginning was noted; blocks."""
+        self.put_soon(run_id, key, plan, receipt).result()
+
+    def put_soon(self, run_id: str, key: str, plan: dict[str, Any] | None, receipt: dict[str, Any]) -> Future[None]:
+        """The same without waiting."""
+        row = {"run_id": run_id, "key": key, "server": self._database.server or ""}
         gave = {"plan": plan, "receipt": receipt}
-        self._database.write(key, lambda connection: insert_or_change(connection, served, row | gave, gave))
+
+        def write(connection: Connection) -> None:
+            ended = {"its_run": run_id, "its_key": key, **gave}
+            if not connection.execute(_END, ended).rowcount:
+                insert_new(connection, served, row | gave, began_at=now())
+
+        return self._database.submit(key, write)
 
     def get(self, run_id: str, key: str) -> ServedRun | None:
         """A run of this key; None where it has none of this id."""
