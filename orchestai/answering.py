@@ -121,6 +121,13 @@ class Answering:
             raise UserError(f"no worker {worker!r}; the pool has {', '.join(names)}")
         return PlanningQueue(ServedPlanner(f"{worker} alone", WholePlanner(worker).plan, only=(worker,)))
 
+    @staticmethod
+    def fixed(workflow: Workflow) -> PlanningQueue:
+        """A planner that has one plan, whose workers are not exchanged."""
+        workers = tuple(name for subtask in workflow.subtasks for name in subtask.workers)
+        plan = Plan(workflow, raw_valid=True)
+        return PlanningQueue(ServedPlanner("as given", lambda tasks: [plan for _ in tasks], only=workers))
+
     async def plan(self, order: Order, planning: PlanningQueue) -> PlanReady:
         """The workflow that would be run; raises as `answer` does."""
         async with await self._reserve_planning(order, planning) as reservation:

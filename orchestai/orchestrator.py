@@ -30,6 +30,7 @@ from orchestai.storage import artifacts
 from orchestai.tasks.asked_task import AnswerKind, asked_task
 from orchestai.tasks.dialogue import Dialogue
 from orchestai.tasks.task import Task
+from orchestai.workflow import Workflow
 
 __all__ = ["Event", "Orchestrator", "RunResult", "new_run_id"]
 
@@ -160,6 +161,7 @@ class Orchestrator:
         ledger: Account | None = None,
         run_id: str | None = None,
         worker: str | None = None,
+        workflow: Workflow | None = None,
         dialogue: Dialogue | None = None,
         listen: Callable[[Event], None] = _ignore,
         pieces: bool = False,
@@ -173,6 +175,7 @@ class Orchestrator:
             ledger: who pays for this run; None is the orchestrator's own.
             run_id: of the receipt and the line of the log, `run-` and twelve hexadecimal digits; None draws one.
             worker: is asked for the whole instruction, without a planner; None plans.
+            workflow: is run as it is, without a planner.
             dialogue: the conversation in which the instruction was said, if it was.
             listen: is told at once what happens; it must not take long.
             pieces: whether it is told a text that answers piece by piece (`AnswerPiece`), where its worker streams.
@@ -191,6 +194,7 @@ class Orchestrator:
         clock = Clock(contract.deadline_s)
         task = asked_task(instruction, answer, self.config.tasks, dialogue)
         planning = self._planning if worker is None else self._answering.alone(worker)
+        planning = planning if workflow is None else self._answering.fixed(workflow)
         account, run_id = ledger or self.ledger, run_id or new_run_id()
         order = Order(task, contract, clock, account, run_id, listen, pieces, settled)
         try:

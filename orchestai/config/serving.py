@@ -37,6 +37,8 @@ class ServingConfig(Section):
     """After so many failures in a row a worker, or the planner, is not asked for `rest_s`, and then once, to see."""
     rest_s: float = Field(10.0, gt=0)
     """Seconds."""
+    parked_s: float = Field(3600.0, gt=0)
+    """How long a workflow waits for what a client's tools give."""
     max_body_bytes: int = Field(4 * 2**20, ge=1024)
     """Longest request."""
     body_s: float = Field(20.0, gt=0)

@@ -47,7 +47,7 @@ def build_request(
             task_type=subtask.task_type,
             role=subtask.role,
             task=task.instruction,
-            inputs=inputs or {},
+            inputs={**(task.dialogue.inputs if task.dialogue else {}), **(inputs or {})},
             sample=sample,
             head=(task.code_prompt or task.complete_prompt) if program else "",
             answer_format=answer_format(task) if last and task.dialogue is None else "",

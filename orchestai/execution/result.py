@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from orchestai.outcome import Outcome, Scored, Unscorable
+from orchestai.tasks.dialogue import ToolCall
 from orchestai.workflow import Workflow
 
 INTERRUPTED = "interrupted"
@@ -33,6 +34,8 @@ class Attempt(BaseModel):
     source: str = ""
     usage_estimated: bool = False
     """Whether the tokens, and so the cost, were counted here, since the server did not say."""
+    tool_calls: tuple[ToolCall, ...] = Field((), exclude_if=lambda calls: not calls)
+    """Of the client's tools, for which the worker waits."""
     passed_check: bool | None = None
     """Whether the subtask's own visible examples passed; None if it shows none."""
     error: str | None = None
@@ -102,6 +105,12 @@ class Execution(BaseModel):
     total_cost: float = 0.0
     total_latency_ms: float = 0.0
     error: str | None = None
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """For which the step that answers waits."""
+        result = next(result for result in self.results if result.id == self.workflow.answering())
+        return result.attempts[result.kept].tool_calls if result.attempts and result.status == "done" else ()
 
     @property
     def outputs(self) -> dict[str, str]:

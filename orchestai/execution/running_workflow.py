@@ -293,6 +293,7 @@ class RunningWorkflow:
                 "cost_usd": answer.cost_usd,
                 "latency_ms": answer.latency_ms,
                 "source": answer.source,
+                "tool_calls": answer.tool_calls,
                 "usage_estimated": answer.usage_estimated,
             },
             answer,

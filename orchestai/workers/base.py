@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-from orchestai.tasks.dialogue import Dialogue
+from orchestai.tasks.dialogue import Dialogue, ToolCall
 from orchestai.tasks.visible_examples import Example
 
 
@@ -127,7 +127,8 @@ class TextCompletion(BaseModel):
 
     `source` is `live`, `cache` or `recording`; tokens, text and latency (milliseconds, as measured when it was made)
     are those of the original generation. `origin` says what made it: model, package versions, dtype, device.
-    `usage_estimated`: its server did not say how many tokens it took, and they were counted here.
+    `usage_estimated`: its server did not say how many tokens it took, and they were counted here. `tool_calls`: of the
+    client's tools, without which the model does not go on.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -139,6 +140,7 @@ class TextCompletion(BaseModel):
     source: str = "live"
     origin: str = ""
     usage_estimated: bool = False
+    tool_calls: tuple[ToolCall, ...] = Field((), exclude_if=lambda calls: not calls)
 
     @property
     def usage(self) -> Usage:
@@ -162,6 +164,7 @@ class Answer(BaseModel):
         passed_examples: whether the answer passed the request's examples, None where the worker did not look.
         source: `live`, `cache`, `recording` or `tool`; the least certain of its parts.
         usage_estimated: whether tokens, and so the cost, were counted here, since the server did not say.
+        tool_calls: of the client's tools, which are to be carried out before there is an answer.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -176,6 +179,7 @@ class Answer(BaseModel):
     passed_examples: bool | None = None
     source: str = "live"
     usage_estimated: bool = False
+    tool_calls: tuple[ToolCall, ...] = ()
 
     @property
     def usage(self) -> Usage:

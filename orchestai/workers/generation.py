@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import diskcache
 from pydantic import ValidationError
 
 from orchestai.errors import InfrastructureError, UserError
+from orchestai.tasks.dialogue import ToolUse
 from orchestai.workers.base import TextCompletion
 
 _CACHE_BYTES = 4 * 2**30
@@ -28,10 +29,12 @@ class Prompt:
     Attributes:
         messages: (role, content) pairs; roles are `system`, `user` and `assistant`.
         prefill: text that the reply starts with; the completion's text does not repeat it.
+        tool_use: tools that may be called, and what was called since the messages.
     """
 
     messages: tuple[tuple[str, str], ...]
     prefill: str = ""
+    tool_use: ToolUse | None = None
 
     @property
     def text(self) -> str:
@@ -77,12 +80,14 @@ class Generator(Protocol):
 
 def generation_key(identity: str, prompt: Prompt, params: SamplingParams, sample: int) -> str:
     """128 bits, in hexadecimal, that name one generation. A greedy one is the same for every sample index."""
-    asked = {
+    asked: dict[str, Any] = {
         "model": identity,
-        "prompt": asdict(prompt),
+        "prompt": {"messages": prompt.messages, "prefill": prompt.prefill},
         "params": asdict(params),
         "sample": sample if params.temperature > 0 else 0,
     }
+    if prompt.tool_use is not None:
+        asked["tool_use"] = prompt.tool_use.model_dump()
     canonical = json.dumps(asked, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 

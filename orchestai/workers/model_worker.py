@@ -46,7 +46,7 @@ class ModelWorker:
     def worst_case(self, request: Request) -> WorstCase:
         """Every sample is drawn, each in a request of its own, which is tried as often as may be."""
         try:
-            prompt = self._strategy.prompt(request)
+            prompt = self._prompt(request)
         except WorkerError:  # and so will `answer`, before it asks
             return WorstCase(calls=0)
         calls = self._generator.tries * (self._samples if self._chooses(request) else 1)
@@ -69,7 +69,7 @@ class ModelWorker:
         return await self._answer(request, stripping(hear) if request.signature is None else None)
 
     async def _answer(self, request: Request, hear: Hear | None) -> Answer:
-        prompt = self._strategy.prompt(request)
+        prompt = self._prompt(request)
         params = self._params_for(request)
         sample = request.sample if request.dialogue is None else request.dialogue.seed or request.sample
         first = sample * self._samples
@@ -101,7 +101,15 @@ class ModelWorker:
             passed_examples=verdicts[text] if checks else None,
             source=_source(drawn),
             usage_estimated=usage.estimated,
+            tool_calls=drawn[0].tool_calls if request.signature is None else (),
         )
+
+    def _prompt(self, request: Request) -> Prompt:
+        """What the model reads; of a text also the client's tools."""
+        prompt = self._strategy.prompt(request)
+        if request.signature is not None or request.dialogue is None:
+            return prompt
+        return replace(prompt, tool_use=request.dialogue.tool_use)
 
     def _params_for(self, request: Request) -> SamplingParams:
         """The worker's own, with what the dialogue asks of the answer; what ends a function would cut a text off."""

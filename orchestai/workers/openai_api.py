@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import time
@@ -16,6 +17,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 
 from orchestai.config import ModelConfig
 from orchestai.errors import InfrastructureError, UserError, first_problem
+from orchestai.tasks.dialogue import ToolCall
 from orchestai.workers.api_faults import PassingError, fault_of, fault_of_body
 from orchestai.workers.base import TextCompletion, Usage, WorkerError
 from orchestai.workers.environment import fill, secrets_of
@@ -31,9 +33,20 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 60.0
 _CHECK_TIMEOUT_S = 10.0
 
 
+class _Function(BaseModel):
+    name: str
+    arguments: str = ""
+
+
+class _ToolCall(BaseModel):
+    id: str = ""
+    function: _Function
+
+
 class _Message(BaseModel):
     content: str | None = None
     refusal: str | None = None
+    tool_calls: tuple[_ToolCall, ...] | None = None
 
 
 class _Choice(BaseModel):
@@ -105,6 +118,7 @@ class OpenAIGenerator:
             latency_ms=latency_ms,
             origin=f"{reply.model or self._config.name} at {self._url}",
             usage_estimated=estimated,
+            tool_calls=_tool_calls(reply),
         )
 
     async def check(self) -> None:
@@ -128,9 +142,14 @@ class OpenAIGenerator:
         self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None
     ) -> tuple[_Reply, float]:
         """The reply, and how many milliseconds the try that brought it took."""
-        messages = [{"role": role, "content": content} for role, content in prompt.messages]
+        messages: list[Any] = [{"role": role, "content": content} for role, content in prompt.messages]
         if prompt.prefill:
             messages.append({"role": "assistant", "content": prompt.prefill})
+        used = prompt.tool_use
+        tools: dict[str, Any] = {}
+        if used is not None:
+            messages += json.loads(used.exchange)
+            tools = {"tools": json.loads(used.tools), "tool_choice": json.loads(used.choice)}
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(PassingError),
             stop=stop_after_attempt(self.tries),
@@ -148,6 +167,7 @@ class OpenAIGenerator:
                 "stop": list(params.stop[:_STOPS_ACCEPTED]) or openai.omit,
                 "extra_headers": self._headers(),
                 "seed": seed(self.identity, prompt, params, sample) % 2**31,
+                **tools,
             }
             completions = self._client.chat.completions
             try:
@@ -203,7 +223,7 @@ def _read(body: bytes) -> _Reply:
     choice, written = _choice(reply), reply.usage and reply.usage.completion_tokens
     if choice.finish_reason == "error":
         raise PassingError("bad_response", "the generation broke off")
-    if not (_text(reply) or written or choice.finish_reason == "content_filter"):
+    if not (_text(reply) or written or choice.message.tool_calls or choice.finish_reason == "content_filter"):
         raise PassingError("bad_response", "the answer is empty, and no token was written for it")
     return reply
 
@@ -216,6 +236,14 @@ def _choice(reply: _Reply) -> _Choice:
 def _text(reply: _Reply) -> str:
     message = _choice(reply).message
     return message.content or message.refusal or ""
+
+
+def _tool_calls(reply: _Reply) -> tuple[ToolCall, ...]:
+    calls = _choice(reply).message.tool_calls or ()
+    return tuple(
+        ToolCall(id=call.id or f"call_{place}", name=call.function.name, arguments=call.function.arguments)
+        for place, call in enumerate(calls)
+    )
 
 
 def wait_s(state: RetryCallState) -> float:

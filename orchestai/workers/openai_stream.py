@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import httpx2
@@ -26,6 +26,7 @@ async def gather_pieces(chunks: AsyncIterator[Any], hear: Hear) -> dict[str, Any
     """
     reply: dict[str, Any] = {}
     texts: list[str] = []
+    calls: dict[int, dict[str, Any]] = {}
     finish_reason = None
     try:
         async for chunk in chunks:
@@ -33,7 +34,9 @@ async def gather_pieces(chunks: AsyncIterator[Any], hear: Hear) -> dict[str, Any
             reply |= {name: data[name] for name in ("usage", "model", "error") if data.get(name)}
             for choice in (data.get("choices") or ())[:1]:
                 finish_reason = choice.get("finish_reason") or finish_reason
-                if text := (choice.get("delta") or {}).get("content"):
+                delta = choice.get("delta") or {}
+                _add_calls(calls, delta.get("tool_calls") or ())
+                if text := delta.get("content"):
                     texts.append(text)
                     hear(text)
     except Exception as error:
@@ -43,8 +46,18 @@ async def gather_pieces(chunks: AsyncIterator[Any], hear: Hear) -> dict[str, Any
         raise fault from error
     if texts and finish_reason in (None, "error"):
         raise InfrastructureError("bad_response", "the reply broke off: the stream ended before it was whole")
-    message = {"content": "".join(texts)}
+    message = {"content": "".join(texts), "tool_calls": [calls[place] for place in sorted(calls)] or None}
     return {**reply, "choices": [{"message": message, "finish_reason": finish_reason}]}
+
+
+def _add_calls(calls: dict[int, dict[str, Any]], deltas: Iterable[dict[str, Any]]) -> None:
+    """Put the pieces of calls of tools together, by their index."""
+    for delta in deltas:
+        call = calls.setdefault(delta.get("index", 0), {"id": "", "function": {"name": "", "arguments": ""}})
+        call["id"] = delta.get("id") or call["id"]
+        for name, piece in (delta.get("function") or {}).items():
+            if name in call["function"] and piece:
+                call["function"][name] += piece
 
 
 def _fault(error: Exception) -> Exception:

@@ -22,9 +22,15 @@ _TOKENS_PER_MESSAGE = 3
 
 def most_tokens(prompt: Prompt) -> int:
     """A bound of the tokens of a prompt by any tokenizer: none makes more tokens of a text than it has bytes."""
-    texts = [content for _, content in prompt.messages] + ([prompt.prefill] if prompt.prefill else [])
+    texts = _texts(prompt)
     around = _MOST_TOKENS_OF_A_TEMPLATE + _MOST_TOKENS_AROUND_A_MESSAGE * len(texts)
     return around + sum(len(text.encode()) for text in texts)
+
+
+def _texts(prompt: Prompt) -> list[str]:
+    used = prompt.tool_use
+    tools = [] if used is None else [used.tools, used.choice, used.exchange]
+    return [*(content for _, content in prompt.messages), *filter(None, [prompt.prefill]), *tools]
 
 
 class TokenCounter:
@@ -42,7 +48,7 @@ class TokenCounter:
         return await asyncio.to_thread(self._count, prompt, reply)
 
     def _count(self, prompt: Prompt, reply: str) -> tuple[int, int]:
-        texts = [content for _, content in prompt.messages] + ([prompt.prefill] if prompt.prefill else [])
+        texts = _texts(prompt)
         around = _TOKENS_PER_MESSAGE * (len(texts) + 1)
         return around + sum(map(self._length, texts)), max(self._length(reply), 1)
 

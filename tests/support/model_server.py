@@ -33,6 +33,18 @@ class ModelServer:
     left: int = 0
 
 
+TOOL = "weather"
+
+
+def calls_of(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The model `calling` calls the first tool that is offered, once."""
+    told = body["messages"][-1]["role"] == "tool"
+    if not body.get("tools") or told or body.get("tool_choice") == "none" or not body["model"].startswith("calling"):
+        return []
+    function = {"name": body["tools"][0]["function"]["name"], "arguments": '{"town": "Oslo"}'}
+    return [{"id": "own-1", "type": "function", "function": function}]
+
+
 def reply_of(body: dict[str, Any]) -> str:
     """A reply that shows what was asked."""
     return f"{body['model']} answers: {body['messages'][-1]['content']}"
@@ -47,6 +59,9 @@ def whole(body: dict[str, Any]) -> dict[str, Any]:
     text = reply_of(body)
     message = {"role": "assistant", "content": text}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    if calls := calls_of(body):
+        message |= {"content": None, "tool_calls": calls}
+        choice["finish_reason"] = "tool_calls"
     head = {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"]}
     return {**head, "choices": [choice], "usage": usage_of(text)}
 
@@ -59,6 +74,11 @@ def chunk(body: dict[str, Any], delta: dict[str, Any], finish: str | None = None
 
 async def pieces(body: dict[str, Any]) -> AsyncIterator[bytes]:
     text = reply_of(body)
+    if calls := calls_of(body):
+        yield chunk(body, {"tool_calls": [{"index": 0, **calls[0]}]})
+        yield chunk(body, {}, "tool_calls", usage=usage_of("called"))
+        yield b"data: [DONE]\n\n"
+        return
     for place, word in enumerate(text.split(" ")):
         if place == 2 and body["model"] == "breaking":
             return

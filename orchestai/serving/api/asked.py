@@ -61,6 +61,7 @@ class Asked:
         stream: whether the reply comes piece by piece.
         include_usage: whether a stream ends with what it took.
         labels: what the client wants to find again with the run (`metadata`, `user`).
+        results: what the client's tools gave, by the id of the call, where a run is resumed.
         run_id: of the run that answers it.
     """
 
@@ -71,6 +72,7 @@ class Asked:
     stream: bool = False
     include_usage: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
+    results: Mapping[str, str] = field(default_factory=dict)
     run_id: str = field(default_factory=new_run_id)
 
 

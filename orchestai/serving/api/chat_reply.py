@@ -8,25 +8,32 @@ from typing import Any
 from orchestai.answering import RunResult
 from orchestai.execution.contract.receipt import Receipt
 from orchestai.serving.api.accounting import summary, total_tokens, usage_fields
+from orchestai.serving.api.tools import chat_calls
 
 
 def chat_completion(result: RunResult, model: str) -> dict[str, Any]:
     """The reply that is no stream."""
-    message = {"role": "assistant", "content": result.answer, "refusal": None}
+    calls = result.execution.tool_calls
+    message: dict[str, Any] = {"role": "assistant", "content": result.answer, "refusal": None}
+    if calls:
+        own = chat_calls(calls, result.receipt.run_id)
+        message |= {"content": result.answer or None, "tool_calls": own}
     return {
         "id": result.receipt.run_id,
         "object": "chat.completion",
         "created": int(time.time()),
         "model": model,
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(result.receipt)}],
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(result)}],
         "usage": chat_usage(result.receipt),
         "orchestai": summary(result.receipt),
     }
 
 
-def finish_reason(receipt: Receipt) -> str:
+def finish_reason(result: RunResult) -> str:
     """`length` where the deadline came before the answer was whole."""
-    return "stop" if receipt.status == "complete" else "length"
+    if result.execution.tool_calls:
+        return "tool_calls"
+    return "stop" if result.receipt.status == "complete" else "length"
 
 
 def chat_usage(receipt: Receipt) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from orchestai.serving.api.asked import Asked, Extension, first_fault, with_headers
 from orchestai.serving.api.errors import invalid
+from orchestai.serving.api.tools import read_tools
 from orchestai.tasks.dialogue import Dialogue, Message
 
 UNSUPPORTED = (
@@ -22,8 +23,6 @@ UNSUPPORTED = (
     "prompt_cache_options",
     "prompt_cache_retention",
     "reasoning_effort",
-    "tool_choice",
-    "tools",
     "verbosity",
     "web_search_options",
 )
@@ -68,13 +67,25 @@ class _ResponseFormat(Part):
     type: Literal["text"]
 
 
+class _Function(Part):
+    name: str
+    arguments: str
+
+
+class _ToolCall(Part):
+    id: str
+    type: Literal["function"] = "function"
+    function: _Function
+
+
 class _Message(Part):
-    role: Literal["system", "developer", "user", "assistant"]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Any = None
     name: str | None = None
     refusal: str | None = None
     audio: Empty = None
-    tool_calls: Empty = None
+    tool_calls: list[_ToolCall] | None = None
+    tool_call_id: str | None = None
     function_call: Empty = None
     annotations: Any = None
 
@@ -101,7 +112,9 @@ class _ChatRequest(Part):
     logit_bias: Empty = None
     logprobs: Literal[False] | None = None
     store: Literal[False] | None = None
-    parallel_tool_calls: bool | None = None
+    tools: list[Any] | None = None
+    tool_choice: Any = None
+    parallel_tool_calls: Literal[True] | None = None
     modalities: list[Literal["text"]] | None = None
     response_format: _ResponseFormat | None = None
     service_tier: Literal["auto", "default"] | None = None
@@ -124,7 +137,9 @@ def read_chat(body: bytes, headers: Mapping[str, str]) -> Asked:
     stop = [chat.stop] if isinstance(chat.stop, str) else chat.stop or []
     if len(stop) > 4 or not all(stop):
         raise invalid("stop", "up to four texts, none of them empty")
-    *earlier, last = [_message(message, f"messages[{place}]") for place, message in enumerate(chat.messages)]
+    messages = [_message(message, f"messages[{place}]") for place, message in enumerate(chat.messages)]
+    results = _results(chat.messages)
+    *earlier, last = messages
     if last.role == "assistant":
         raise invalid(f"messages[{len(earlier)}].role", "the last message is to be answered; it is the user's")
     labels = {**(chat.metadata or {})}
@@ -139,7 +154,9 @@ def read_chat(body: bytes, headers: Mapping[str, str]) -> Asked:
             temperature=chat.temperature,
             stop=tuple(stop),
             seed=None if chat.seed is None else chat.seed % 2**31,
+            tool_use=read_tools(chat.tools, chat.tool_choice, nested=True),
         ),
+        results=results,
         extension=with_headers(chat.orchestai, headers),
         stream=bool(chat.stream),
         include_usage=bool(chat.stream_options and chat.stream_options.include_usage),
@@ -147,12 +164,40 @@ def read_chat(body: bytes, headers: Mapping[str, str]) -> Asked:
     )
 
 
+def _results(messages: Sequence[_Message]) -> dict[str, str]:
+    """What tools gave since the last other message."""
+    results: dict[str, str] = {}
+    for message in reversed(messages):
+        if message.role != "tool":
+            break
+        results[message.tool_call_id or ""] = text_of(message.content, "messages", ("text",))
+    return results
+
+
 def _message(message: _Message, where: str) -> Message:
+    if message.role == "tool":
+        if not message.tool_call_id:
+            raise invalid(f"{where}.tool_call_id", "it is required", "missing_required_parameter")
+        return Message(role="user", content=told_result(text_of(message.content, f"{where}.content", ("text",))))
+    if message.tool_calls:
+        said = text_of(message.content, f"{where}.content", ("text", "refusal"))
+        calls = [told_call(call.function.name, call.function.arguments) for call in message.tool_calls]
+        return Message(role="assistant", content="\n".join([*filter(None, [said]), *calls]))
     text = text_of(message.content, f"{where}.content", ("text", "refusal")) or message.refusal or ""
     if message.role != "assistant" and not text:
         raise invalid(f"{where}.content", "it is empty", "missing_required_parameter")
     role = "system" if message.role == "developer" else message.role
     return Message(role=role, content=f"{message.name}: {text}" if message.name and role == "user" else text)
+
+
+def told_call(name: str, arguments: str) -> str:
+    """A call of a tool that is long past, in words."""
+    return f"(I called {name} with {arguments or '{}'}.)"
+
+
+def told_result(text: str) -> str:
+    """What it gave, in words."""
+    return f"(The tool gave: {text})"
 
 
 def text_of(content: Any, where: str, kinds: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from orchestai.serving.api.asked import Asked
 from orchestai.serving.api.chat_reply import chat_usage, finish_reason
 from orchestai.serving.api.errors import ApiError
 from orchestai.serving.api.event_stream import server_sent
+from orchestai.serving.api.tools import chat_calls
 
 _DONE = b"data: [DONE]\n\n"
 
@@ -41,7 +42,9 @@ class ChatChunks:
     def ending(self, result: RunResult) -> Iterator[bytes]:
         if rest := untold(result.answer, self.told):
             yield self._delta({"content": rest})
-        yield self._delta({}, finish_reason(result.receipt), orchestai=summary(result.receipt))
+        if calls := result.execution.tool_calls:
+            yield self._delta({"tool_calls": chat_calls(calls, self._asked.run_id, indexed=True)})
+        yield self._delta({}, finish_reason(result), orchestai=summary(result.receipt))
         if self._asked.include_usage:
             yield self._chunk([], usage=chat_usage(result.receipt))
         yield _DONE

@@ -14,18 +14,20 @@ from orchestai.serving.api.asked import Asked
 from orchestai.serving.api.chat_stream import untold
 from orchestai.serving.api.errors import ApiError
 from orchestai.serving.api.event_stream import server_sent
+from orchestai.serving.api.tools import response_calls
 
 
 def response(result: RunResult, asked: Asked, created: int | None = None) -> dict[str, Any]:
     """The reply that is no stream, and the last event of one."""
     whole = result.receipt.status == "complete"
+    calls = response_calls(result.execution.tool_calls, asked.run_id)
     item = _message(_name("msg", asked), result.answer, "completed" if whole else "incomplete")
     return {
         **_begun(asked, int(time.time()) if created is None else created),
         "status": "completed" if whole else "incomplete",
         "incomplete_details": None if whole else {"reason": "max_output_tokens"},
         "completed_at": int(time.time()),
-        "output": [item],
+        "output": [*([item] if result.answer or not calls else []), *calls],
         "usage": _usage(result.receipt),
         "orchestai": summary(result.receipt),
     }
@@ -91,36 +93,58 @@ class ResponseEvents:
         self._created = int(time.time())
         self._number = -1
         self._told = ""
+        self._is_open = False
         self._item = _name("msg", asked)
 
     def opening(self) -> Iterator[bytes]:
         begun = _begun(self._asked, self._created)
         yield self._sent("response.created", response=begun)
         yield self._sent("response.in_progress", response=begun)
-        item = _message(self._item, "", "in_progress") | {"content": []}
-        yield self._sent("response.output_item.added", output_index=0, item=item)
-        yield self._part("response.content_part.added", part=_text(""))
 
     def event(self, event: Event) -> Iterator[bytes]:
         if isinstance(event, AnswerPiece):
+            yield from self._message_opening()
             self._told += event.text
             yield self._part("response.output_text.delta", delta=event.text, logprobs=[])
         elif self._asked.extension.events and not isinstance(event, AnswerReady):
             yield self._sent(f"orchestai.{event.type}", event=event.model_dump(mode="json"))
 
     def ending(self, result: RunResult) -> Iterator[bytes]:
-        if rest := untold(result.answer, self._told):
-            yield self._part("response.output_text.delta", delta=rest, logprobs=[])
+        rest = untold(result.answer, self._told)
         whole = response(result, self._asked, self._created)
-        (item,) = whole["output"]
-        yield self._part("response.output_text.done", text=result.answer, logprobs=[])
-        yield self._part("response.content_part.done", part=_text(result.answer))
-        yield self._sent("response.output_item.done", output_index=0, item=item)
+        for place, item in enumerate(whole["output"]):
+            if item["type"] == "function_call":
+                yield from self._call(place, item)
+                continue
+            yield from self._message_opening()
+            if rest:
+                yield self._part("response.output_text.delta", delta=rest, logprobs=[])
+            yield self._part("response.output_text.done", text=result.answer, logprobs=[])
+            yield self._part("response.content_part.done", part=_text(result.answer))
+            yield self._sent("response.output_item.done", output_index=place, item=item)
         yield self._sent(f"response.{whole['status']}", response=whole)
 
     def failure(self, error: ApiError) -> Iterator[bytes]:
         said = {"code": error.code, "message": error.message, "param": error.param}
         yield self._sent("error", **said, **error.body())
+
+    def _message_opening(self) -> Iterator[bytes]:
+        """Before the first piece of a message."""
+        if self._is_open:
+            return
+        self._is_open = True
+        item = _message(self._item, "", "in_progress") | {"content": []}
+        yield self._sent("response.output_item.added", output_index=0, item=item)
+        yield self._part("response.content_part.added", part=_text(""))
+
+    def _call(self, place: int, item: dict[str, Any]) -> Iterator[bytes]:
+        begun = item | {"arguments": "", "status": "in_progress"}
+        yield self._sent("response.output_item.added", output_index=place, item=begun)
+        about = {"item_id": item["id"], "output_index": place}
+        yield self._sent("response.function_call_arguments.delta", **about, delta=item["arguments"])
+        told = {"name": item["name"], "arguments": item["arguments"]}
+        yield self._sent("response.function_call_arguments.done", **about, **told)
+        yield self._sent("response.output_item.done", output_index=place, item=item)
 
     def _part(self, kind: str, **more: Any) -> bytes:
         return self._sent(kind, item_id=self._item, output_index=0, content_index=0, **more)

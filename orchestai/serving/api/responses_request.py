@@ -8,8 +8,9 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from orchestai.serving.api.asked import Asked, Extension, first_fault, with_headers
-from orchestai.serving.api.chat_request import Empty, One, Part, Zero, text_of
+from orchestai.serving.api.chat_request import Empty, One, Part, Zero, text_of, told_call, told_result
 from orchestai.serving.api.errors import invalid
+from orchestai.serving.api.tools import read_tools
 from orchestai.tasks.dialogue import Dialogue, Message
 
 UNSUPPORTED = (
@@ -26,8 +27,6 @@ UNSUPPORTED = (
     "prompt_cache_options",
     "prompt_cache_retention",
     "reasoning",
-    "tool_choice",
-    "tools",
 )
 """Parameters of OpenAI's that clients may know of."""
 
@@ -59,7 +58,9 @@ class _ResponsesRequest(Part):
     safety_identifier: str | None = Field(None, max_length=512)
     store: bool | None = None
     include: list[Any] | None = Field(None, max_length=0)
-    parallel_tool_calls: bool | None = None
+    tools: list[Any] | None = None
+    tool_choice: Any = None
+    parallel_tool_calls: Literal[True] | None = None
     text: _Text | None = None
     top_p: One = None
     top_logprobs: Zero = None
@@ -88,6 +89,7 @@ def read_responses(body: bytes, headers: Mapping[str, str]) -> Asked:
     items = [{"role": "user", "content": asked.input}] if isinstance(asked.input, str) else asked.input
     if not items:
         raise invalid("input", "it is empty", "missing_required_parameter")
+    results = _results(items)
     *earlier, last = [_message(item, f"input[{place}]") for place, item in enumerate(items)]
     if last.role == "assistant":
         raise invalid(f"input[{len(earlier)}].role", "the last message is to be answered; it is the user's")
@@ -100,8 +102,12 @@ def read_responses(body: bytes, headers: Mapping[str, str]) -> Asked:
         model=asked.model,
         instruction=last.content,
         dialogue=Dialogue(
-            earlier=tuple(earlier), max_new_tokens=asked.max_output_tokens, temperature=asked.temperature
+            earlier=tuple(earlier),
+            max_new_tokens=asked.max_output_tokens,
+            temperature=asked.temperature,
+            tool_use=read_tools(asked.tools, asked.tool_choice, nested=False),
         ),
+        results=results,
         extension=with_headers(asked.orchestai, headers),
         stream=bool(asked.stream),
         include_usage=True,
@@ -112,10 +118,24 @@ def read_responses(body: bytes, headers: Mapping[str, str]) -> Asked:
 _KINDS = ("input_text", "output_text", "text", "refusal")
 
 
+def _results(items: list[dict[str, Any]]) -> dict[str, str]:
+    """What tools gave since the last other item."""
+    results: dict[str, str] = {}
+    for item in reversed(items):
+        if item.get("type") != "function_call_output":
+            break
+        results[str(item.get("call_id"))] = text_of(item.get("output"), "input", _KINDS)
+    return results
+
+
 def _message(item: dict[str, Any], where: str) -> Message:
     kind = item.get("type", "message")
+    if kind == "function_call":
+        return Message(role="assistant", content=told_call(str(item.get("name")), str(item.get("arguments") or "")))
+    if kind == "function_call_output":
+        return Message(role="user", content=told_result(text_of(item.get("output"), f"{where}.output", _KINDS)))
     if kind != "message":
-        raise invalid(f"{where}.type", f"{kind!r}: only messages are supported", "unsupported_value")
+        raise invalid(f"{where}.type", f"{kind!r}: messages and calls of functions are supported", "unsupported_value")
     role = item.get("role")
     if role not in ("user", "assistant", "system", "developer"):
         raise invalid(

@@ -18,9 +18,11 @@ from orchestai.serving.api.caller import Caller, Callers, is_loopback
 from orchestai.serving.api.errors import NO_RETRY, ApiError, busy, invalid
 from orchestai.serving.api.kept_runs import KeptRuns
 from orchestai.serving.api.metrics import Metrics
+from orchestai.serving.api.parking import ParkedRun, Parking, parked_run, resumed
 from orchestai.serving.improvement.shadow import shadowed
 from orchestai.serving.improvement.succession import succession
 from orchestai.serving.store import Database
+from orchestai.tasks.dialogue import Dialogue
 
 WORKER = "worker:"
 """Before the name of a worker that is asked without a planner."""
@@ -45,6 +47,21 @@ class ServedModel:
     worker: str | None = None
 
 
+@dataclass(frozen=True)
+class Turn:
+    """What is to be run for one request.
+
+    Attributes:
+        parked: the step that goes on; None where a run begins.
+    """
+
+    instruction: str
+    dialogue: Dialogue
+    contract: Contract
+    model: ServedModel
+    parked: ParkedRun | None = None
+
+
 class Service:
     """Answers requests with an orchestrator that is open."""
 
@@ -54,6 +71,7 @@ class Service:
         self.database = database
         self.callers = Callers(self.config, database)
         self.kept = KeptRuns(self.config, database)
+        self.parking = Parking(database, self.config.parked_s)
         self.metrics = Metrics(lambda: self.in_flight, self.workers_out_of_order)
         self.began = int(time.time())
         self.in_flight = 0
@@ -128,6 +146,22 @@ class Service:
         """
         model = self.model(asked.model)
         contract = self._contract(asked, model)
+        if not asked.results:
+            return await self._begin(asked, caller, Turn(asked.instruction, asked.dialogue, contract, model), listen)
+        parked = await self.parking.take(asked, caller)
+        try:
+            left = contract.less(parked.spent_usd).model_copy(update={"prefer": None, "min_success": None, "allow": ()})
+            turn = Turn(parked.instruction, resumed(parked, asked), left, model, parked)
+            result = await self._begin(asked, caller, turn, listen)
+        except BaseException:
+            await self.parking.put(parked, caller)
+            raise
+        await self.parking.drop(parked, caller)
+        return result
+
+    async def _begin(self, asked: Asked, caller: Caller, turn: Turn, listen: Callable[[Event], None]) -> RunResult:
+        """Run what was asked, or the step that was parked."""
+        parked = turn.parked
         kept = self.kept.begin(asked.run_id, caller, dict(asked.labels))
 
         def hear(event: Event) -> None:
@@ -137,12 +171,13 @@ class Service:
         refusal = ""
         try:
             result = await self.orchestrator.run(
-                asked.instruction,
-                contract,
-                answer=asked.extension.answer,
+                turn.instruction,
+                turn.contract,
+                answer=parked.answer if parked else asked.extension.answer,
                 ledger=caller.account,
-                worker=model.worker,
-                dialogue=asked.dialogue,
+                worker=None if parked else turn.model.worker,
+                workflow=parked.workflow if parked else None,
+                dialogue=turn.dialogue,
                 run_id=asked.run_id,
                 listen=hear,
                 pieces=asked.stream,
@@ -157,6 +192,16 @@ class Service:
             await kept.end(refusal)
         if result.receipt.status == "failed":
             raise _failure(result)
+        if result.execution.tool_calls:
+            await self.parking.put(parked_run(result, asked, parked, turn.dialogue), caller)
+        elif _demands_call(turn.dialogue) and not asked.results:
+            raise ApiError(
+                502,
+                "no_tool_called",
+                "tool_choice demands a call, and the step that answers called none; models on servers can call tools",
+                headers=NO_RETRY,
+                more={"orchestai": summary(result.receipt)},
+            )
         return result
 
     def _contract(self, asked: Asked, model: ServedModel) -> Contract:
@@ -169,6 +214,11 @@ class Service:
                     raise invalid(f"orchestai.contract.{name}", f"{model.name} is one worker; there is no choice")
             offered = offered.model_copy(update={"prefer": None, "min_success": None})
         return contract_of(asked.extension.contract, offered, self.config.deadline_s)
+
+
+def _demands_call(dialogue: Dialogue) -> bool:
+    used = dialogue.tool_use
+    return used is not None and used.choice not in ('"auto"', '"none"')
 
 
 def _failure(result: RunResult) -> ApiError:
