@@ -90,6 +90,7 @@ class Answering:
         log: gets a line per run; None keeps none.
         versions: of packages, for receipts.
         resilience: when planners and workers are given up; None: never.
+        keep: gives what the log keeps; None: all of it.
     """
 
     def __init__(
@@ -99,12 +100,14 @@ class Answering:
         log: ExecutionLog | None,
         versions: Mapping[str, str],
         resilience: Resilience | None = None,
+        keep: Callable[[ExecutionRecord], ExecutionRecord] | None = None,
     ) -> None:
         self._config = config
         self._runtime = runtime
         self._log = log
         self._versions = versions
         self._resilience = resilience
+        self._keep = keep
         self._planner_breaker: CircuitBreaker | None = None
         if resilience is not None:
             runtime.pool.breakers = {name: resilience.breaker() for name in runtime.pool.names}
@@ -285,8 +288,9 @@ class Answering:
     async def _append(self, record: ExecutionRecord) -> None:
         if self._log is None:
             return
+        kept = record if self._keep is None else self._keep(record)
         try:
-            await asyncio.shield(asyncio.to_thread(self._log.append, record))
+            await asyncio.shield(asyncio.to_thread(self._log.append, kept))
         except UserError as error:
             logger.error("this run is in no log, though it was paid for: %s", error)
 

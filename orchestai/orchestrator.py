@@ -23,6 +23,7 @@ from orchestai.execution.contract.ledger import Account, Ledger
 from orchestai.execution.contract.receipt import Receipt
 from orchestai.execution.events import PlanReady
 from orchestai.execution.log import ExecutionLog
+from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.runtime import Runtime, open_runtime
 from orchestai.planner.planning_queue import PlanningQueue
 from orchestai.planner.serving import ServedPlanner, import_planner, open_planner
@@ -62,11 +63,13 @@ class Orchestrator:
         log: Path | None = None,
         ledger: Ledger | None = None,
         resilience: Resilience | None = None,
+        keep: Callable[[ExecutionRecord], ExecutionRecord] | None = None,
     ) -> None:
         self.config = config
         self.checkpoint = checkpoint
         self.ledger = ledger or Ledger()
         self._resilience = resilience
+        self._keep = keep
         self._log = ExecutionLog(log) if log is not None else None
         self._stack = AsyncExitStack()
         self._background: BackgroundLoop | None = None
@@ -86,6 +89,7 @@ class Orchestrator:
         log: Path | str | None = "execution_logs",
         ledger: Ledger | None = None,
         resilience: Resilience | None = None,
+        keep: Callable[[ExecutionRecord], ExecutionRecord] | None = None,
     ) -> Orchestrator:
         """An orchestrator that is opened by `async with`, `with` or its first `run_sync`.
 
@@ -98,6 +102,7 @@ class Orchestrator:
             ledger: of what all its runs may cost together; None is no limit.
             resilience: when the planner is given up for the best single worker, and when a worker is not asked any
                 more; None: never.
+            keep: gives what the log keeps of a run; None keeps all of it.
 
         Raises:
             UserError: the configuration cannot be read.
@@ -107,7 +112,9 @@ class Orchestrator:
         elif overrides:
             raise UserError("overrides are for a configuration that is read from a file; change the object instead")
         named = None if checkpoint is None else str(checkpoint)
-        return cls(config, named, log=None if log is None else Path(log), ledger=ledger, resilience=resilience)
+        return cls(
+            config, named, log=None if log is None else Path(log), ledger=ledger, resilience=resilience, keep=keep
+        )
 
     @property
     def planner(self) -> str:
@@ -277,7 +284,7 @@ class Orchestrator:
         self._planning = PlanningQueue(planner)
         self._in_work = Admission(config.execution.concurrency)
         versions = {"orchestai": __version__, **artifacts.versions()}
-        self._answering = Answering(config, runtime, self._log, versions, self._resilience)
+        self._answering = Answering(config, runtime, self._log, versions, self._resilience, self._keep)
         return self
 
     async def __aexit__(

@@ -21,7 +21,10 @@ def weather(town: str) -> str:
 
 def main() -> None:
     question = "Is it raining in Oslo?"
-    for name, model in (("chat", ChatOpenAI(model=MODEL)), ("responses", ChatOpenAI(model=MODEL, use_responses_api=True))):
+    for name, model in (
+        ("chat", ChatOpenAI(model=MODEL)),
+        ("responses", ChatOpenAI(model=MODEL, use_responses_api=True)),
+    ):
         print(f"{name}:", model.invoke(question).text)
         print(f"{name} stream:", "".join(chunk.text for chunk in model.stream(question)))
         with_tools = model.bind_tools([weather])

@@ -1,11 +1,14 @@
-"""OpenAI's Agents SDK, over responses and over chat completions. `pip install openai-agents`; URL and key as OpenAI's variables.
+"""The Agents SDK of OpenAI, over responses and chat completions. `pip install openai-agents`.
 
+URL and key are in OpenAI's variables:
 OPENAI_BASE_URL=http://127.0.0.1:8080/v1 OPENAI_API_KEY=none python examples/clients/openai_agents.py
 """
 
 from __future__ import annotations
 
 import asyncio
+
+from openai import AsyncOpenAI
 
 from agents import (
     Agent,
@@ -15,7 +18,6 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
-from openai import AsyncOpenAI
 
 MODEL = "orchestai"
 

@@ -1,5 +1,6 @@
-"""The OpenAI client for Python: chat, stream, tools, responses. `pip install openai`; URL and key as OpenAI's variables.
+"""The OpenAI client for Python: chat, stream, tools, responses. `pip install openai`.
 
+URL and key are in OpenAI's variables:
 OPENAI_BASE_URL=http://127.0.0.1:8080/v1 OPENAI_API_KEY=none python examples/clients/openai_python.py
 """
 

@@ -29,7 +29,10 @@ def serve(
         raise UserError(f"serving needs {error.name}: pip install 'orchestai[serve]'") from None
     from orchestai.config import load_config
     from orchestai.degradation import Resilience
+    from orchestai.execution.log import forget_old_logs
+    from orchestai.execution.log_keeping import keeping
     from orchestai.orchestrator import Orchestrator
+    from orchestai.serving.api.kept_runs import text_change
     from orchestai.serving.improvement.succession import serving_checkpoint
 
     settings = [
@@ -44,4 +47,8 @@ def serve(
     serving = loaded.serving
     resilience = Resilience(serving.planner_s, serving.failures, serving.rest_s)
     planner = serving_checkpoint(checkpoint or latest_checkpoint())
-    serve_until_interrupted(Orchestrator.open(planner, loaded, log=keeps, resilience=resilience))
+    change = text_change(serving)
+    keep = None if change is None else keeping(change)
+    if serving.log_days is not None:
+        forget_old_logs(logs, serving.log_days)
+    serve_until_interrupted(Orchestrator.open(planner, loaded, log=keeps, resilience=resilience, keep=keep))

@@ -55,5 +55,9 @@ class ServingConfig(Section):
     `serving.shadow_log`."""
     shadow_log: Path = Path("served")
     """Folder of shadow.jsonl."""
+    redact: str | None = None
+    """`MODULE:FUNCTION` that is given every text of a run before it is kept, and gives what is kept in its place."""
+    log_days: int | None = Field(None, ge=1)
+    """The execution log's files that nobody has written to for so many days are removed when the server starts."""
     log: Literal["none", "metadata", "full"] = "full"
     """What the execution log keeps of served runs; `metadata` leaves out every text."""

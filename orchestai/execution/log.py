@@ -125,6 +125,15 @@ def read_log(paths: Path | str | Sequence[Path | str]) -> LogContents:
     return contents
 
 
+def forget_old_logs(directory: Path, days: int) -> list[Path]:
+    """Remove the files of a log to which nobody has written for so many days, and give their names."""
+    oldest = time.time() - days * 86_400
+    old = [path for path in directory.glob("*.jsonl") if path.stat().st_mtime < oldest]
+    for path in old:
+        path.unlink(missing_ok=True)
+    return old
+
+
 def _read_line(raw: Any, where: str, contents: LogContents) -> None:
     if isinstance(raw, dict) and isinstance(version := raw.get("schema_version"), int) and version > SCHEMA_VERSION:
         raise UserError(

@@ -16,6 +16,8 @@ import httpx2
 from orchestai import Orchestrator
 from orchestai.config import Config
 from orchestai.degradation import Resilience
+from orchestai.execution.log_keeping import keeping
+from orchestai.serving.api.kept_runs import text_change
 from orchestai.serving.api.server import listen, make_server
 from support.contract_workers import PRICE
 
@@ -82,8 +84,9 @@ def settings(workers: dict[str, Any], cascade: Sequence[str] = (), **sections: A
 def serving(config: Config, log: Path | None = None) -> Iterator[Served]:
     """A server with this configuration, until the block ends."""
     of = config.serving
+    change = text_change(of)
     resilience = Resilience(of.planner_s, of.failures, of.rest_s, slow_s=0.2)
-    orchestrator = Orchestrator.open(None, config, log=log, resilience=resilience)
+    orchestrator = Orchestrator.open(None, config, log=log, resilience=resilience, keep=change and keeping(change))
     listening = listen("127.0.0.1", 0)
     server = make_server(orchestrator)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from orchestai.answering import Event
 from orchestai.config import ServingConfig
+from orchestai.errors import UserError
 from orchestai.execution.contract.receipt import Receipt
 from orchestai.execution.events import PlanReady
+from orchestai.execution.log_keeping import each_text
+from orchestai.names import find_object
 from orchestai.serving.api.caller import Caller
 from orchestai.serving.store import Database, ServedRuns
 
@@ -23,11 +27,13 @@ class KeptRun:
         plan, receipt: as far as they are there.
     """
 
-    def __init__(self, runs: ServedRuns, run_id: str, caller: Caller, *, texts: bool, labels: dict[str, str]) -> None:
+    def __init__(
+        self, runs: ServedRuns, run_id: str, caller: Caller, change: Callable[[str], str] | None, labels: dict[str, str]
+    ) -> None:
         self._runs = runs
         self._run_id = run_id
         self._key = caller.key
-        self._texts = texts
+        self._change = change
         self._labels = labels
         self.plan: PlanReady | None = None
         self.receipt: Receipt | None = None
@@ -52,8 +58,8 @@ class KeptRun:
         if self.receipt is not None:
             receipt = self.receipt.model_dump(mode="json")
         plan = None if self.plan is None else self.plan.workflow.to_dict()
-        if not self._texts:
-            receipt, plan = without_texts(receipt), without_texts(plan)
+        if self._change is not None:
+            receipt, plan = each_text(receipt, self._change), each_text(plan, self._change)
         if self._labels:
             receipt["labels"] = self._labels
         try:
@@ -64,21 +70,38 @@ class KeptRun:
 
 
 class KeptRuns:
+    """Notes runs as `serving.log` and `serving.redact` say."""
+
     def __init__(self, config: ServingConfig, database: Database) -> None:
         self._runs = ServedRuns(database)
-        self._texts = config.log == "full"
+        self._change = text_change(config)
+        self._labels = config.log == "full"
 
     def begin(self, run_id: str, caller: Caller, labels: dict[str, str]) -> KeptRun:
-        return KeptRun(self._runs, run_id, caller, texts=self._texts, labels=labels if self._texts else {})
+        return KeptRun(self._runs, run_id, caller, self._change, labels if self._labels else {})
 
 
-_TEXTS = frozenset({"instruction", "role", "error", "why_next"})
+def text_change(config: ServingConfig) -> Callable[[str], str] | None:
+    """What becomes of a text before it is kept; None where it is kept as it is.
+
+    Raises:
+        UserError: there is no such function.
+    """
+    if config.log != "full":
+        return _nothing
+    if config.redact is None:
+        return None
+    try:
+        found = find_object(config.redact)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"serving.redact={config.redact}: {error}; write MODULE:FUNCTION") from None
+
+    def redact(text: str) -> str:
+        return str(found(text))
+
+    return redact
 
 
-def without_texts(value: Any) -> Any:
-    """Plans and receipts without what was said: instructions, role instructions, and messages that may quote them."""
-    if isinstance(value, dict):
-        return {name: "" if name in _TEXTS and part else without_texts(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [without_texts(part) for part in value]
-    return value
+def _nothing(text: str) -> str:
+    """Keep none."""
+    return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from orchestai.config import ServingConfig
 from orchestai.errors import UserError
+from orchestai.execution.log import forget_old_logs, read_log
 from orchestai.serving.api.caller import needs_keys
 from orchestai.serving.api.service import Service
 from orchestai.serving.store import Database, KeyStore
@@ -97,11 +99,37 @@ def test_metrics_and_readiness(served: Served, secrets: tuple[str, str, str]) ->
 
 def test_without_texts_only_figures_are_kept(tmp_path: Path) -> None:
     config = settings({"pool": functions("good")}, serving={"log": "metadata"})
-    with serving(config) as served:
+    with serving(config, tmp_path) as served:
         run_id = served.chat("A secret.").json()["id"]
         kept = served.client.get(f"/v1/runs/{run_id}").text
-    assert "secret" not in kept
-    assert '"spent_usd":0.01' in kept
+    for text in (kept, *(path.read_text() for path in tmp_path.glob("*.jsonl"))):
+        assert "secret" not in text
+        assert '"spent_usd":0.01' in text
+    assert len(read_log(tmp_path).records) == 1
+
+
+def hide(text: str) -> str:
+    return text.replace("secret", "***")
+
+
+def test_texts_are_redacted_before_they_are_kept(tmp_path: Path) -> None:
+    config = settings({"pool": functions("good")}, serving={"redact": f"{__name__}:hide"})
+    with serving(config, tmp_path) as served:
+        said = served.chat("A secret.").json()
+        kept = served.client.get(f"/v1/runs/{said['id']}").text
+    assert said["choices"][0]["message"]["content"] == "good: A secret."
+    (record,) = read_log(tmp_path).records
+    assert record.answer == "good: A ***."
+    assert "secret" not in kept + record.model_dump_json()
+
+
+def test_old_logs_are_forgotten(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
+    for path in (old, new):
+        path.write_text("{}\n")
+    os.utime(old, (0, 0))
+    assert forget_old_logs(tmp_path, 30) == [old]
+    assert [path.name for path in tmp_path.iterdir()] == ["new.jsonl"]
 
 
 @pytest.mark.parametrize(
