@@ -10,7 +10,7 @@ GPU ?= $(if $(shell command -v nvidia-smi),1,0)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LIVE ?= 0
 
-.PHONY: demo test test-slow lint install clean
+.PHONY: demo test test-slow lint install clean clients
 demo: install
 	@$(BIN)/orchestai demo $(if $(filter 1,$(LIVE)),--live)
 
@@ -24,6 +24,13 @@ test-slow: install
 
 lint: install
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy orchestai && $(BIN)/lint-imports
+
+# Other people's clients, in environments of their own, for tests/serving/test_clients.py.
+CLIENTS := .cache/clients
+clients:
+	@test -x $(CLIENTS)/venv/bin/python || $(PYTHON) -m venv $(CLIENTS)/venv
+	@$(CLIENTS)/venv/bin/python -m pip install --quiet --disable-pip-version-check -r examples/clients/requirements.txt
+	@npm install --silent --prefix $(CLIENTS) openai@6.49.0
 
 install: $(VENV)/installed
 
