@@ -1,0 +1,94 @@
+"""What a program's processes hold and weigh together: counted where sums over processes would be wrong."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from orchestai.sandbox.inside.jail.shares import Shares
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="read off Linux's /proc")
+
+_FORKS = """
+import mmap, os, signal, sys, time
+from orchestai.sandbox.inside.jail.memory import held_bytes
+from orchestai.sandbox.inside.jail.processes import descendants
+
+def child(body):
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.setpgid(0, 0)
+        body()
+        os.write(write, b"1")
+        time.sleep(60)
+    os.read(read, 1)
+    print(round(held_bytes(descendants(os.getpid()), 100 << 20) / (1 << 20)))
+    os.killpg(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+"""
+
+
+def _held(body: str) -> int:
+    """MB that a child which does `body` is said to hold."""
+    done = subprocess.run([sys.executable, "-c", f"{_FORKS}\n{body}\nchild(body)"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+def test_memory_that_children_inherit_counts_once():
+    held = _held("""
+def body():
+    global data
+    data = b"x" * (60 << 20)
+    for _ in range(4):
+        if os.fork() == 0: time.sleep(60)
+""")
+    assert 55 <= held <= 90
+
+
+def test_memory_of_each_child_counts():
+    held = _held("""
+def body():
+    read, write = os.pipe()
+    for _ in range(4):
+        if os.fork() == 0:
+            data = b"x" * (40 << 20)
+            os.write(write, b"1")
+            time.sleep(60)
+    for _ in range(4): os.read(read, 1)
+""")
+    assert held >= 150
+
+
+def test_shared_memory_that_nobody_uses_counts():
+    held = _held("""
+def body():
+    global data
+    data = mmap.mmap(-1, 40 << 20)
+    for _ in range(40): data.write(bytes(1 << 20))
+    data.madvise(mmap.MADV_DONTNEED)
+""")
+    assert held >= 40
+
+
+@pytest.mark.parametrize(("work", "nice"), [("while True: pass", 7), ("import time; time.sleep(60)", 0)])
+def test_processes_that_want_to_run_weigh_as_one(work, nice):
+    """Four together: 1.25 ** -7 is about a quarter. Those that sleep cost their program nothing."""
+    children = [
+        subprocess.Popen([sys.executable, "-S", "-c", f"print(1, flush=True)\n{work}"], stdout=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    try:
+        for child in children:
+            assert child.stdout.readline()
+        time.sleep(0.2)
+        Shares([]).balance([child.pid for child in children])
+        assert [os.getpriority(os.PRIO_PROCESS, child.pid) for child in children] == [nice] * 4
+    finally:
+        for child in children:
+            child.send_signal(signal.SIGKILL)
+            child.wait()
