@@ -31,6 +31,9 @@ _EQUALITIES = frozenset(
         *("assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual", "assertCountEqual"),
     )
 )
+_VERDICT_WORDS = frozenset(
+    ("", "ok", "okay", "yes", "true", "pass", "passed", "valid", "correct", "right", "same", "equal", "match", "none")
+)
 _JUDGES = re.compile("assert|check|compare|confirm|ensure|expect|match|require|test|valid|verif", re.IGNORECASE)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -290,7 +293,8 @@ def _deciding(node: ast.AST) -> list[ast.expr]:
         return []
     if node.func.attr in _VERDICTS:
         return [part for arg in node.args[:1] for part in _parts(arg)]
-    if node.func.attr in _ORDERS or (node.func.attr in _EQUALITIES and not any(map(_is_telling, node.args[:2]))):
+    equality = node.func.attr in _EQUALITIES or node.func.attr.startswith("assert_")  # of NumPy and pandas
+    if node.func.attr in _ORDERS or (equality and not any(map(_is_telling, node.args[:2]))):
         return node.args[:2]
     return []
 
@@ -313,4 +317,12 @@ def _is_telling(node: ast.expr) -> bool:
         value = ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return False
-    return bool(value) and value != 1
+    return _tells(value)
+
+
+def _tells(value: Any) -> bool:
+    if isinstance(value, (list, tuple, set)):
+        return any(map(_tells, value))
+    if isinstance(value, str):
+        return value.strip(" .!").lower() not in _VERDICT_WORDS
+    return bool(value) and value not in (1, 100)
