@@ -35,7 +35,7 @@ from orchestai.planner.baselines.assignment import FixedAssignment
 from orchestai.planner.baselines.reference import ReferencePlanner
 from orchestai.planner.checkpoint import load_planner, seen_by
 from orchestai.planner.outlook import open_outlook
-from orchestai.planner.slots.encoders.encoder import open_encoder
+from orchestai.planner.slots.encoders.encoder import open_configured
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import open_splits
 
@@ -56,7 +56,7 @@ async def measure(config: Config, checkpoint: Path, logs: Path, reference: bool)
     if not reference:
         planner, name = load_planner(checkpoint, settings, workers), checkpoint.stem
     plans = planner.plan(tasks)
-    encoder = open_encoder(settings.encoder, settings.max_tokens, settings.encoder_layer)
+    encoder = open_configured(settings)
     log = [trial for trial in trials(records, reward) if trial.worker in workers.pool]
     made = {task.task_id: plan for task, plan in zip(tasks, plans, strict=True)}
     async with open_runtime(workers, config.execution, config.sandbox) as runtime:

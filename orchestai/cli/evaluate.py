@@ -130,8 +130,8 @@ def _empty_log(output: Path) -> ExecutionLog:
 
 def _encoder(settings: PlannerConfig, planners: Mapping[str, Planner]) -> TextEncoder:
     """Of a planner that has one, else the configured one."""
-    from orchestai.planner.slots.encoders.encoder import open_encoder
+    from orchestai.planner.slots.encoders.encoder import open_configured
     from orchestai.planner.slots.model import PlannerModel
 
     own = (planner.encoder for planner in planners.values() if isinstance(planner, PlannerModel))
-    return next(own, None) or open_encoder(settings.encoder, settings.max_tokens, settings.encoder_layer)
+    return next(own, None) or open_configured(settings)

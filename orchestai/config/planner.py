@@ -141,6 +141,8 @@ class PlannerConfig(Section):
     encoder_layer: int | None = Field(3, ge=1)
     """Which of the encoder's layers tells of words and their places, beside its embeddings; null is the last. What
     phrases mean is read from the last in any case."""
+    encoder_dtype: Literal["auto", "float32", "bfloat16"] = "float32"
+    """heads: of the encoder's weights; `auto` is bfloat16 where the processor multiplies it, in half of the time."""
     linker: LinkerConfig | None = None
     """heads: what plans the edges of steps that are given; null is a planner that only finds steps itself."""
     task_types: tuple[str, ...] = ("string", "list", "integer", "dict", "date", "combine")
@@ -150,6 +152,11 @@ class PlannerConfig(Section):
     overlapping_spans: bool = False
     """heads: words of the instruction may belong to several steps, as in "the height of the taller of the two". Then
     steps are found in the order in which they are done; else in that of their words."""
+    any_length: bool = False
+    """heads: instructions longer than any in training are planned alike. The words of a step begin at the first word,
+    read from the end of the step before, that is taken for a beginning, and end alike, where otherwise all words that
+    are left compete and those far behind win too often; and of how far apart two steps are it counts only whether one
+    follows the other. Not with `overlapping_spans`."""
     num_beams: int = Field(1, ge=1)
     """heads: beginnings of a plan that are followed side by side to find the plan that is likeliest as a whole; with 1,
     each step is the likeliest next one."""
@@ -164,7 +171,8 @@ class PlannerConfig(Section):
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout in phase 1; phase 2 always runs without."""
     max_tokens: int = Field(512, ge=16)
-    """Longest instruction in encoder tokens; a longer one is refused, not cut."""
+    """Longest instruction in encoder tokens; a longer one is refused, not cut. What is more than the encoder takes at
+    once (512 for `minilm`) is read in parts that overlap."""
     min_confidence: float = Field(0.5, ge=0, le=1)
     """Below this chance that its steps and edges are right, `run` does not follow a plan, but asks the next of
     `fallback`. The chance is fitted in phase 1 to plans that were not learned from."""
@@ -174,3 +182,9 @@ class PlannerConfig(Section):
     in any case."""
     allow_new_pool: bool = False
     """Plan for a pool other than the one in the checkpoint (workers are matched by their cards)."""
+
+    @model_validator(mode="after")
+    def _steps_in_order(self) -> PlannerConfig:
+        if self.any_length and self.overlapping_spans:
+            raise ValueError("any_length finds steps in the order of their words, overlapping_spans in any; set one")
+        return self

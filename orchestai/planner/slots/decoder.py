@@ -15,7 +15,7 @@ from orchestai.planner.slots.beam_search import Beams
 from orchestai.planner.slots.dag import likeliest_edges
 from orchestai.planner.slots.decisions import IMPOSSIBLE, Chooser, DecisionBatch, SlotLayout
 from orchestai.planner.slots.decoder_memory import DecoderMemory
-from orchestai.planner.slots.heads import Boundaries, EdgeScorer, SpanPointer, mlp
+from orchestai.planner.slots.heads import Boundaries, EdgeScorer, SpanPointer, first_accepted, mlp
 from orchestai.planner.slots.layers import DecoderLayer, DistanceBias, SpanPool
 from orchestai.planner.slots.reader import InstructionMemory
 
@@ -76,6 +76,7 @@ class StructureDecoder(nn.Module):
         d, types = config.d_model, len(config.task_types)
         self.layout = SlotLayout(config.max_subtasks, config.max_fallbacks)
         self.overlapping = config.overlapping_spans
+        self.left_to_right = config.any_length
         self.first = nn.Parameter(torch.randn(d) * 0.02)
         self.layers = nn.ModuleList(DecoderLayer(d, config.num_heads, config.dropout) for _ in range(config.num_layers))
         self.distance = DistanceBias(config.num_heads)
@@ -89,7 +90,9 @@ class StructureDecoder(nn.Module):
         self.number = nn.Embedding.from_pretrained(torch.zeros(config.max_subtasks, d), freeze=False)
         self.chosen = mlp(2 * d, d, d)
         self.step = nn.Sequential(mlp(2 * d, d, d), nn.LayerNorm(d))
-        self.edges = EdgeScorer(d, meaning_width, config.num_heads, config.max_subtasks, config.dropout)
+        self.edges = EdgeScorer(
+            d, meaning_width, config.num_heads, config.max_subtasks, config.dropout, any_length=config.any_length
+        )
         self.parent_count = mlp(d, d, config.max_subtasks)
         self.state_value = ValueHead(d, 4)
         self.plan_value = ValueHead(d, 1)
@@ -285,11 +288,14 @@ class StructureDecoder(nn.Module):
 
     def _starts(self, states: Tensor, previous: Tensor, held: DecoderMemory, free: Tensor) -> Tensor:
         logits = self.pointer.start(states, held.pointed[0], free, _distance(previous, held.memory))
-        return logits + held.boundaries[:, None, :, 0]
+        return self._scanned(logits + held.boundaries[:, None, :, 0])
 
     def _ends(self, states: Tensor, held: DecoderMemory, free: Tensor, start: Tensor) -> Tensor:
         logits = self.pointer.end(states, held.memory.tokens, held.pointed[1], free, start)
-        return logits + held.boundaries[:, None, :, 1]
+        return self._scanned(logits + held.boundaries[:, None, :, 1])
+
+    def _scanned(self, logits: Tensor) -> Tensor:
+        return first_accepted(logits) if self.left_to_right else logits
 
     def _content(self, spans: Tensor, held: DecoderMemory) -> Tensor:
         return self.pool.pool(held.pooled, held.memory.inside(spans))

@@ -6,11 +6,15 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from orchestai.planner.slots.decisions import IMPOSSIBLE
 from orchestai.planner.slots.layers import DistanceBias, EncoderLayer, masked_softmax
 from orchestai.planner.slots.phrase_matcher import PhraseMatcher
 from orchestai.planner.slots.reader import InstructionMemory
+
+_APART = 2
+"""From this distance on, steps that are farther apart are not told from others in plans of any length."""
 
 
 class Boundaries(nn.Module):
@@ -78,6 +82,16 @@ class SpanPointer(nn.Module):
         return logits.masked_fill(~unbroken | (distance < 0), IMPOSSIBLE)
 
 
+def first_accepted(logits: Tensor) -> Tensor:
+    """Of (..., t) logits to accept each token, read from left to right, the log-probability that it is the first.
+
+    A token competes with those before it, which are passed over, and not with what comes later: whatever stands far
+    behind, and however much of it, changes nothing. (A discrete hazard, as in Cox 1972, section 6.)
+    """
+    passed = F.logsigmoid(-logits)
+    return F.logsigmoid(logits) + passed.cumsum(-1) - passed
+
+
 class ReferenceMatcher(nn.Module):
     """Looks near a step for a reference to another ("with the words and the vowel count, ...", "take that from ...").
 
@@ -126,9 +140,12 @@ class EdgeScorer(nn.Module):
     take a certain number of outputs, so what speaks for one parent speaks against another.
     """
 
-    def __init__(self, width: int, meaning_width: int, heads: int, max_subtasks: int, dropout: float) -> None:
+    def __init__(
+        self, width: int, meaning_width: int, heads: int, max_subtasks: int, dropout: float, *, any_length: bool
+    ) -> None:
         super().__init__()
         self.max_subtasks = max_subtasks
+        self.farthest = _APART if any_length else max_subtasks - 1
         self.by_words = ReferenceMatcher(width, width, heads)
         self.by_part = ReferenceMatcher(2 * width, width, heads)
         self.within = ReferenceMatcher(2 * width, width, heads)
@@ -153,7 +170,8 @@ class EdgeScorer(nn.Module):
         """
         n = steps.shape[1]
         index = torch.arange(n, device=steps.device)
-        distance = self.distance(index - index[:, None] + self.max_subtasks - 1)
+        apart = (index - index[:, None]).clamp(-self.farthest, self.farthest)
+        distance = self.distance(apart + self.max_subtasks - 1)
         pairs = self.parent(steps)[:, :, None] + self.child(steps)[:, None] + distance
         pairs = pairs + self.by_words(content, exists, memory.words, before)
         known = torch.cat([steps, content], -1)

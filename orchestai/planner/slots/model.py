@@ -19,7 +19,7 @@ from orchestai.planner.slots.confidence import PlanConfidence, sureness
 from orchestai.planner.slots.dag import is_acyclic, repair
 from orchestai.planner.slots.decisions import STRUCTURE, Chooser, DecisionBatch, explored
 from orchestai.planner.slots.decoder import StructureDecoder, StructureLogits
-from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder, UnreadableTextError, open_encoder
+from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder, UnreadableTextError, open_configured
 from orchestai.planner.slots.given.edge_predictor import EdgePredictor
 from orchestai.planner.slots.given.given_steps import GivenSteps
 from orchestai.planner.slots.losses import PlannerOutputs, supervised_loss
@@ -67,7 +67,7 @@ class PlannerModel(nn.Module):
         super().__init__()
         self.config = config
         self.cards = tuple(cards)
-        self.encoder = encoder or open_encoder(config.encoder, config.max_tokens, config.encoder_layer)
+        self.encoder = encoder or open_configured(config)
         features = card_features(self.cards, self.encoder)
         self.card_features: Tensor
         self.register_buffer("card_features", features, persistent=False)

