@@ -10,7 +10,7 @@ GPU ?= $(if $(shell command -v nvidia-smi),1,0)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LIVE ?= 0
 
-.PHONY: demo test test-slow lint install clean clients
+.PHONY: demo test test-slow lint docs install clean clients
 demo: install
 	@$(BIN)/orchestai demo $(if $(filter 1,$(LIVE)),--live)
 
@@ -31,6 +31,11 @@ clients:
 	@test -x $(CLIENTS)/venv/bin/python || $(PYTHON) -m venv $(CLIENTS)/venv
 	@$(CLIENTS)/venv/bin/python -m pip install --quiet --disable-pip-version-check -r examples/clients/requirements.txt
 	@npm install --silent --prefix $(CLIENTS) openai@6.49.0
+
+# The site, from docs/ and docstrings: docs/_build/index.html.
+docs: install
+	@$(PIP) -c constraints.txt -e '.[docs]'
+	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build && echo "docs/_build/index.html"
 
 install: $(VENV)/installed
 

@@ -1,0 +1,60 @@
+"""The snippets of README and docs: what each is, and what the comment before it says of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")))
+_TREES = {"docs/architecture.md"}
+"""Its indented blocks are trees of calls."""
+_BLOCK = re.compile(
+    r"(?:^<!-- (?P<how>needs|tested): (?P<what>[^\n]*?) -->\n\s*)?"
+    r"(?:^```(?P<language>\w+)\n(?P<fenced>.*?)^```|(?P<indented>(?:^ {4}\S[^\n]*\n(?:^ {4,}[^\n]*\n)*)))",
+    re.MULTILINE | re.DOTALL,
+)
+_COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:orchestai|python|make|accelerate|pip|npm|scripts/\S+|curl)\b(?!/)")
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """A snippet of a page.
+
+    Attributes:
+        language: of a fence; `bash` for indented commands.
+        how: `needs` (what is not here), `tested` (by a file of tests), or empty where this test executes it.
+    """
+
+    page: str
+    line: int
+    language: str
+    text: str
+    how: str = ""
+    what: str = ""
+
+    @property
+    def commands(self) -> list[list[str]]:
+        """Command lines in words as written, comments left out, continued lines joined."""
+        joined = re.sub(r"\\\n\s*", " ", self.text)
+        lines = (re.sub(r"\s#.*", "", line).strip() for line in joined.splitlines())
+        return [line.split() for line in lines if _COMMAND.match(line)]
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def snippets() -> Iterator[Snippet]:
+    """All that could be executed: fences of a language, and indented commands."""
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        for found in _BLOCK.finditer(text):
+            line = text.count("\n", 0, found.start()) + 1
+            indented = found["indented"]
+            if indented is None:
+                yield Snippet(page, line, found["language"], found["fenced"], found["how"] or "", found["what"] or "")
+            elif page not in _TREES and _COMMAND.match(indented.strip()):
+                body = re.sub(r"^ {4}", "", indented, flags=re.MULTILINE)
+                yield Snippet(page, line, "bash", body, found["how"] or "", found["what"] or "")

@@ -1,0 +1,79 @@
+"""Every snippet of README and docs is executed here, by a test that it names, or is marked with what it needs.
+
+`<!-- tested: FILE -->` before a snippet names the tests that run its commands or its text, `<!-- needs: WHAT -->` says
+what is not here: data, weights, a server, hours.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+from jinja2 import Environment
+
+from orchestai.cli import main
+from orchestai.config import load_config
+from support.snippets import ROOT, Snippet, snippets
+
+SNIPPETS = [*snippets()]
+HERE = [snippet for snippet in SNIPPETS if not snippet.how]
+
+
+def test_the_number_of_executed_and_of_marked_snippets_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = Counter(snippet.how or "here" for snippet in SNIPPETS)
+    with capsys.disabled():
+        print(f"\nsnippets: {counts['here']} executed here, {counts['tested']} by tests, {counts['needs']} need more")
+    assert counts["here"] + counts["tested"] >= counts["needs"]
+
+
+@pytest.mark.parametrize("snippet", [one for one in SNIPPETS if one.how == "tested"], ids=str)
+def test_a_named_test_is_there_and_runs_what_the_snippet_runs(snippet: Snippet) -> None:
+    text = (ROOT / snippet.what).read_text()
+    assert "def test_" in text
+    for command in snippet.commands:
+        verb = next((word for word in command[1:] if re.fullmatch(r"[a-z][a-z_/-]+(\.py)?", word)), "")
+        stem = Path(verb).stem.split("_")[0].split("-")[0]
+        assert stem in text, f"{snippet.what} runs no {' '.join(command[:2])}"
+
+
+@pytest.mark.parametrize("snippet", [one for one in HERE if one.language == "python"], ids=str)
+def test_python_runs(snippet: Snippet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "snippet", type(sys)("snippet"))
+    exec(compile(snippet.text, str(snippet), "exec"), vars(sys.modules["snippet"]))
+
+
+@pytest.mark.parametrize("snippet", [one for one in HERE if one.language in ("yaml", "json", "toml", "jinja")], ids=str)
+def test_settings_and_data_are_read(snippet: Snippet, tmp_path: Path) -> None:
+    if snippet.language == "json":
+        assert json.loads(snippet.text)
+    elif snippet.language == "jinja":
+        assert Environment().from_string(snippet.text).render(inputs={}).strip()
+    elif snippet.language == "toml":
+        assert pytest.importorskip("tomllib").loads(snippet.text)
+    else:
+        known = yaml.safe_load(snippet.text)
+        (tmp_path / "config.yaml").write_text(snippet.text)
+        loaded = load_config(tmp_path / "config.yaml", []).model_dump()
+        assert known.keys() <= loaded.keys()
+
+
+@pytest.mark.parametrize("snippet", [one for one in HERE if one.language == "bash"], ids=str)
+def test_commands_run(snippet: Snippet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    monkeypatch.chdir(tmp_path)
+    for command in snippet.commands:
+        with pytest.raises(SystemExit) as left:
+            main(command[1:])
+        assert left.value.code == 0
+
+
+def test_pre_commit_runs_what_make_lint_runs() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    (lint,) = re.findall(r"^lint: install\n\t@(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert [hook["entry"].removeprefix(".venv/bin/") for hook in hooks] == lint.replace("$(BIN)/", "").split(" && ")
