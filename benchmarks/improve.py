@@ -35,11 +35,12 @@ from orchestai.execution.log import read_log
 from orchestai.execution.runtime import open_runtime
 from orchestai.planner.serving import open_planner
 from orchestai.serving.improvement.improve import Improvement
-from orchestai.serving.improvement.judged_runs import judged_runs
+from orchestai.serving.improvement.judged_runs import task_of
 from orchestai.serving.improvement.registry import PlannerRegistry
 from orchestai.serving.improvement.trial import compare
 from orchestai.serving.store import NO_KEY, Database, Feedback, FeedbackStore, ServedRuns
 from orchestai.storage import artifacts
+from orchestai.tasks.splits import divide
 from orchestai.tasks.suites import load_suite
 from orchestai.tasks.task import Task
 from orchestai.training.supervised.train import train
@@ -175,12 +176,14 @@ class Loop:
         known = np.array([np.nan if value is None else value for value in success])
         return {"version": version, "success": success, **bootstrap_mean(known).to_dict()}
 
-    async def aside(self) -> list[Task]:
+    def aside(self) -> list[Task]:
         """What was kept aside of all that was served."""
-        config = self.later
-        async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
-            judged = await judged_runs(read_log(self.logs).records, self.said(), config.tasks, runtime.sandbox)
-        return judged.part("test")
+        said, settings = self.said(), self.later.tasks
+        runs = [record for record in read_log(self.logs).records if record.receipt is not None]
+        parts = divide([record.instruction for record in runs], settings)
+        kept = (run for run, part in zip(runs, parts, strict=True) if part == "test")
+        tasks = (task_of(run.instruction, said[run.receipt.run_id], "test", settings) for run in kept if run.receipt)
+        return [task for task in tasks if task is not None]
 
     async def worse(self, trial: int, aside: Sequence[Task]) -> dict[str, Any]:
         """A candidate that learned other instructions' targets, beside the planner that it goes on from."""
@@ -190,7 +193,7 @@ class Loop:
         examples = random.Random(trial).sample(json.loads(data.read_text()), WRONG)
         artifacts.write_json(shuffled, exchanged(examples, trial))
         incumbent = self.registry.checkpoint(1)
-        settings = (f"seed={trial}", "num_epochs=1", "learning_rate=2e-3", "lr_schedule=plateau")
+        settings = (f"seed={trial}", "num_epochs=1", "learning_rate=5e-4", "lr_schedule=plateau")
         config = load_config(
             Path("config.yaml"), [*SETTINGS, *(f"training.phase1_supervised.{setting}" for setting in settings)]
         )
@@ -203,21 +206,20 @@ class Loop:
 
 
 def exchanged(examples: list[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
-    """Workers, types and edges of each plan are those of another of the same size."""
-    draw = random.Random(seed)
+    """Workers, fallbacks and types of each plan are those of another of the same size."""
+    draw, taken = random.Random(seed), {"worker", "fallback", "task_type"}
     by_size: dict[int, list[dict[str, Any]]] = {}
     for example in examples:
         by_size.setdefault(len(example["workflow"]["subtasks"]), []).append(example)
     for same in by_size.values():
         others = draw.sample([example["workflow"]["subtasks"] for example in same], len(same))
         for example, other in zip(same, others, strict=True):
-            taken = ("worker", "fallback", "task_type")
-            example["workflow"] = {
-                "subtasks": [
-                    {**own, **{key: given[key] for key in taken if key in given}}
-                    for own, given in zip(example["workflow"]["subtasks"], other, strict=True)
-                ]
-            }
+            steps = [
+                {key: value for key, value in own.items() if key not in taken}
+                | {key: value for key, value in given.items() if key in taken}
+                for own, given in zip(example["workflow"]["subtasks"], other, strict=True)
+            ]
+            example["workflow"] = {"subtasks": steps}
             example.pop("targets", None)
     return examples
 
@@ -282,7 +284,7 @@ def main() -> None:
 
 
 async def every(loop: Loop, trials: int) -> None:
-    aside = await loop.aside()
+    aside = loop.aside()
     for trial in range(trials):
         await loop.once(f"worse {trial}", lambda trial=trial: loop.worse(trial, aside))
 
