@@ -170,3 +170,8 @@ def test_bodies_that_are_none(served: Served) -> None:
         assert (reply.status_code, reply.json()["error"]["code"]) == (status, code)
     assert served.client.get("/v1/nothing").json()["error"]["code"] == "not_found"
     assert served.client.get("/v1/chat/completions").status_code == 405
+
+
+def test_a_stream_that_is_refused_has_the_status_of_a_refusal(served: Served) -> None:
+    reply = served.chat(stream=True, orchestai={"contract": {"max_cost_usd": 1e-12}})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, "contract_infeasible")
