@@ -43,8 +43,9 @@ class OpenedPage:
         return self.page
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Closed behind each file: while it is open, its event loop is the thread's running one, and no other can run."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     found: Any = next(filter(None, map(shutil.which, _BROWSERS)), None)
     if found is None:
