@@ -33,7 +33,9 @@ class Counting:
         self.asked = 0
         self.fault = fault
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
+    async def generate(
+        self, prompt: Prompt, params: SamplingParams, sample: int, heard: object = None
+    ) -> TextCompletion:
         self.asked += 1
         await asyncio.sleep(0.01)
         if self.fault:
@@ -190,7 +192,9 @@ async def test_a_request_that_nobody_waits_for_any_more_is_cancelled_and_may_be_
     left = asyncio.Event()
 
     class Hanging(Counting):
-        async def generate(self, prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
+        async def generate(
+            self, prompt: Prompt, params: SamplingParams, sample: int, heard: object = None
+        ) -> TextCompletion:
             if self.asked:
                 return await super().generate(prompt, params, sample)
             self.asked += 1
