@@ -71,7 +71,7 @@ class Bandit(nn.Module):
             chosen = torch.multinomial(logp.exp(), 1, generator=generator)[:, 0]
         workflow = Workflow([Subtask(id=str(i), instruction="", worker=str(int(chosen[i]))) for i in range(n)])
         nothing = torch.zeros(0)
-        decisions = Decisions(n, nothing, nothing, chosen, nothing, nothing)
+        decisions = Decisions(n, nothing, nothing, chosen, torch.zeros(n, 0), nothing)
         logp = logp.gather(-1, chosen[:, None])[:, 0] * (torch.arange(STEPS) < n)
         return Plan(workflow, True, decisions, logp)
 
