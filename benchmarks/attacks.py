@@ -24,7 +24,7 @@ from rich.progress import track
 from orchestai.storage import artifacts
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from support import sandbox_hostile
+from support.sandbox import hostile as sandbox_hostile
 
 KINDS = ("undeserved", "harm", "late", "short", "unheld", "lost", "status", "no_verdict")
 """See `sandbox_hostile.run`."""

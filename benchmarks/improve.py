@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from orchestai import Orchestrator
-from orchestai.cli.collect import run_collect
+from orchestai.cli.training.collect import run_collect
 from orchestai.config import load_config
 from orchestai.data.prepare import prepare
 from orchestai.errors import InfrastructureError, UserError

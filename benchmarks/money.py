@@ -45,7 +45,7 @@ from orchestai.serving.store.tables import days, reservations, served, servers
 from orchestai.storage import artifacts
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from support import postgres
+from support.serving import postgres
 
 KEY, LEASE_S, SERVERS, START_S = "money", 2.0, 2, 120.0
 

@@ -29,7 +29,7 @@ from orchestai.planner.planning_queue import PlanningQueue
 from orchestai.planner.serving import ServedPlanner
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
-from support.contract_workers import PRICE
+from support.serving.contract_workers import PRICE
 
 ODD = ("negative", "priceless", "mangled", "stopping")
 HANDS = ("good", "slow", "hanging", "deaf", "failing", "down", "broken", "lying", "long")
@@ -40,7 +40,7 @@ def settings(*cascade: str, **contract: object) -> Config:
     pool = {
         name: {
             "kind": "function",
-            "function": f"support.contract_workers:{name}",
+            "function": f"support.serving.contract_workers:{name}",
             "card": name,
             "price_per_call_usd": PRICE,
         }

@@ -13,23 +13,23 @@ from typer.core import TyperGroup
 
 from orchestai import __version__
 from orchestai.cli.agents import agents
-from orchestai.cli.collect import collect
 from orchestai.cli.demo import demo
 from orchestai.cli.doctor import doctor
-from orchestai.cli.evaluate import evaluate
-from orchestai.cli.evaluate_plans import evaluate_plans
-from orchestai.cli.evaluate_table import evaluate_table
-from orchestai.cli.improve import improve, promote, rollback
+from orchestai.cli.evaluation.evaluate import evaluate
+from orchestai.cli.evaluation.evaluate_plans import evaluate_plans
+from orchestai.cli.evaluation.evaluate_table import evaluate_table
+from orchestai.cli.evaluation.score import score
 from orchestai.cli.init import init
-from orchestai.cli.keys import keys
 from orchestai.cli.options import console
-from orchestai.cli.plan import plan
-from orchestai.cli.prepare import prepare, prepare_plans, prepare_table
 from orchestai.cli.report import report
-from orchestai.cli.run import run
-from orchestai.cli.score import score
-from orchestai.cli.serve import serve
-from orchestai.cli.train import train, train_phase1, train_phase2
+from orchestai.cli.serving.improve import improve, promote, rollback
+from orchestai.cli.serving.keys import keys
+from orchestai.cli.serving.plan import plan
+from orchestai.cli.serving.run import run
+from orchestai.cli.serving.serve import serve
+from orchestai.cli.training.collect import collect
+from orchestai.cli.training.prepare import prepare, prepare_plans, prepare_table
+from orchestai.cli.training.train import train, train_phase1, train_phase2
 from orchestai.cli.watch import watch
 from orchestai.errors import InfrastructureError, UserError
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from orchestai.cli.collect import run_collect
 from orchestai.cli.embedded import install_embedded
-from orchestai.cli.evaluate import run_evaluate
+from orchestai.cli.evaluation.evaluate import run_evaluate
 from orchestai.cli.options import CONFIG, ConfigFile, Overrides, console, flag, run_async, say
-from orchestai.cli.prepare import run_prepare
-from orchestai.cli.train import run_phase2
+from orchestai.cli.training.collect import run_collect
+from orchestai.cli.training.prepare import run_prepare
+from orchestai.cli.training.train import run_phase2
 from orchestai.errors import UserError
 
 if TYPE_CHECKING:

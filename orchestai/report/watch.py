@@ -148,11 +148,11 @@ def watch(paths: Sequence[Path], port: int, announce: Callable[[str], None]) -> 
     Raises:
         UserError: a path does not exist, or the port is taken.
     """
-    os.nice(10)
     with tempfile.TemporaryDirectory(prefix="orchestai-watch-") as folder, _listen(port) as listening:
         run = WatchedRun(paths, Path(folder))
         run.check()
         actual = listening.getsockname()[1]
+        os.nice(10)
         announce(f"http://127.0.0.1:{actual}/")
         config = uvicorn.Config(
             application(run, actual), log_level="warning", server_header=False, timeout_graceful_shutdown=1

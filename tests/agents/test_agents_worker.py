@@ -17,8 +17,8 @@ from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Request, WorkerError
 from orchestai.workers.pool import WorkerPool, worker_cards
-from support import agents_sample as sample
-from support.chat_server import serving
+from support.agents import sample
+from support.models.chat_server import serving
 
 OWN = """
 from orchestai.errors import InfrastructureError
@@ -43,7 +43,7 @@ def frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         name: {"kind": "function", "function": f"spoken_for:{name}", "card": name} for name in ("caller", "answerer")
     }
     return {
-        "agents": {"workflow": "support.agents_sample:Talk", "frozen": {name: name for name in pool}},
+        "agents": {"workflow": "support.agents.sample:Talk", "frozen": {name: name for name in pool}},
         "workers": {"pool": pool, "cache_dir": None},
         "sandbox": {"level": "process"},
     }

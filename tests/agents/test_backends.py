@@ -17,9 +17,9 @@ from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
-from support import agents_sample as sample
-from support import fake_vllm
-from support.language_model import save_tiny_model
+from support.agents import sample
+from support.models import fake_vllm
+from support.models.language_model import save_tiny_model
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from orchestai.lm.causal import CausalPolicy
 from orchestai.lm.chat_rendering import IncrementalChatRenderer
 from orchestai.workers.base import Answer, TextCompletion, WorkerError
 from orchestai.workers.generation import SamplingParams
-from support.language_model import tiny_model, tiny_tokenizer
+from support.models.language_model import tiny_model, tiny_tokenizer
 
 SETTINGS = SampleSettings(temperature=1.0, max_new_tokens=12)
 

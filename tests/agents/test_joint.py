@@ -21,7 +21,7 @@ from orchestai.errors import InfrastructureError, UserError
 from orchestai.outcome import Scored, Unscorable
 from orchestai.tasks.task import Task
 from orchestai.types import Episode
-from support.scripted import scripted_agents
+from support.agents.scripted import scripted_agents
 
 TASK = Task(task_id="t", suite="s", instruct_prompt="go")
 

@@ -23,7 +23,7 @@ from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.objective import Objective
 from orchestai.training.rl.algorithms.recipes import RECIPES
 from orchestai.types import Episode, Message, Trajectory
-from support.language_model import tiny_model, tiny_tokenizer
+from support.models.language_model import tiny_model, tiny_tokenizer
 
 TASK = Task(task_id="t", suite="s", instruct_prompt="ab")
 PROMPTS = {"left": [30, 31], "right": [32, 33, 34]}

@@ -6,7 +6,7 @@ import torch
 from orchestai.agents.conversation import Conversation
 from orchestai.agents.workflow import AttemptContext
 from orchestai.tasks.task import Task
-from support.scripted import END, ScriptedChatModel, scripted_agents
+from support.agents.scripted import END, ScriptedChatModel, scripted_agents
 
 TASK = Task(task_id="1", suite="s", instruct_prompt="Go.")
 

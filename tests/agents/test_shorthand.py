@@ -13,7 +13,7 @@ from orchestai.agents.shorthand import load_agent_config
 from orchestai.cli.agents import agents
 from orchestai.errors import UserError
 
-NAME = "support.agents_sample:Talk"
+NAME = "support.agents.sample:Talk"
 
 
 def test_words_of_other_trainers_are_ours():

@@ -18,7 +18,7 @@ from orchestai.agents.tools.tool_loop import readable
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox import Sandbox
 from orchestai.sandbox.program import Limits
-from support.scripted import ScriptedChatModel
+from support.agents.scripted import ScriptedChatModel
 
 
 def call(name: str, **arguments) -> str:

@@ -23,7 +23,7 @@ from orchestai.errors import UserError
 from orchestai.evaluation import agents as evaluation
 from orchestai.tasks.splits import open_splits
 from orchestai.training.rl.monitoring.training_report import METRICS, ROLLOUTS
-from support import agents_sample as sample
+from support.agents import sample
 from support.repository import importing
 
 MODES = ("shared", "adapter", "separate")
@@ -124,7 +124,7 @@ def test_agents_learn_what_is_asked_of_them(tmp_path):
 
 def test_a_frozen_role_is_spoken_for_and_learns_nothing(tmp_path):
     config = load_agent_config(
-        "support.agents_sample:Talk",
+        "support.agents.sample:Talk",
         None,
         [
             "model=tiny",
@@ -156,7 +156,7 @@ def test_agents_are_not_evaluated_on_tasks_that_they_learned(tmp_path, capsys):
     path = tmp_path / "tasks.jsonl"
     path.write_text("".join(f"{task.model_dump_json()}\n" for task in tasks))
     words = ["model=tiny", "tasks.suite=written", f"tasks.path={path}", "tasks.limit=null", "model.max_new_tokens=2"]
-    config = load_agent_config("support.agents_sample:Talk", None, words)
+    config = load_agent_config("support.agents.sample:Talk", None, words)
     splits = open_splits(config.tasks)
     AgentTrainer(config=config, output_dir=tmp_path / "first").train()
     AgentTrainer(
@@ -181,7 +181,9 @@ def test_agents_are_not_evaluated_on_tasks_that_they_learned(tmp_path, capsys):
 def test_figures_of_a_broken_infrastructure_are_no_evaluation(tmp_path):
     """One task in two was judged before, and the table showed its reward as that of all."""
     config = load_agent_config(
-        "support.agents_sample:Talk", None, ["model=tiny", "tasks.suite=written", "agents.workflow_args.lost=['0']"]
+        "support.agents.sample:Talk",
+        None,
+        ["model=tiny", "tasks.suite=written", "agents.workflow_args.lost=['0']"],
     )
     path = tmp_path / "tasks.jsonl"
     held_out = [task.model_copy(update={"split": "test"}) for task in sample.TASKS[:2]]
@@ -232,7 +234,7 @@ def test_a_run_that_changes_no_weight_says_so_and_fails(tmp_path, capsys):
         "".join(f"{task.model_copy(update={'split': 'train'}).model_dump_json()}\n" for task in sample.TASKS)
     )
     words = ["--config", str(path), f"tasks.path={tasks}", "--output_dir", str(tmp_path / "again")]
-    result = CliRunner().invoke(agents, ["train", "support.agents_sample:Talk", *words])
+    result = CliRunner().invoke(agents, ["train", "support.agents.sample:Talk", *words])
     assert isinstance(result.exception, UserError)
     assert result.output.count("no weight changed") == 1
 
@@ -293,7 +295,7 @@ def test_after_sigkill_every_figure_is_bit_equal(tmp_path, name):
 def test_the_command_ends_with_the_code_of_the_signal_and_goes_on(tmp_path, name, code):
     sizes = {"num_episodes": 12, "tasks_per_update": 4, "num_generations": 4, "eval_tasks": 2, "eval_every": 10}
     words = [
-        "support.agents_sample:Killed",
+        "support.agents.sample:Killed",
         "model=tiny",
         "model.max_new_tokens=6",
         "tasks.suite=composition",
@@ -323,7 +325,7 @@ def test_two_processes_give_the_figures_of_one(tmp_path, repository):
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
     launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
     script = [
-        str(repository / "tests/support/agents_sample.py"),
+        str(repository / "tests/support/agents/sample.py"),
         str(tmp_path / "two"),
         json.dumps({"adapter": RUNS["adapter"]}),
     ]
@@ -363,7 +365,11 @@ def test_functions_and_tools_among_the_settings_have_names_that_last(tmp_path):
     assert trainer.workflow_class is sample.Talk, "the file names it"
     found = trainer._deciding()["agents"]["workflow_args"]
     assert found.pop("at").startswith("pathlib")
-    assert found == {"silent": True, "reward": "support.agents_sample:plain", "tool": "support.agents_sample:Killed"}
+    assert found == {
+        "silent": True,
+        "reward": "support.agents.sample:plain",
+        "tool": "support.agents.sample:Killed",
+    }
 
 
 def test_weights_in_parts_and_several_policies_are_refused(tmp_path, monkeypatch):

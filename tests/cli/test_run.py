@@ -18,8 +18,8 @@ from orchestai.cli import app
 from orchestai.config import load_config
 from orchestai.errors import UserError
 from orchestai.execution.log import read_log
-from support.chat_server import ChatServer, Reply, chat, serving
-from support.contract_workers import PRICE
+from support.models.chat_server import ChatServer, Reply, chat, serving
+from support.serving.contract_workers import PRICE
 
 PAID = {"price_per_call_usd": PRICE}
 
@@ -99,7 +99,7 @@ def test_a_server_that_is_not_there_has_a_mend(tmp_path: Path, monkeypatch) -> N
 def own_workers(folder: Path, *names: str) -> tuple[list[str], dict[str, str]]:
     """The command that asks the first of these workers, in a folder with its configuration, and its environment."""
     pool = {
-        name: {"kind": "function", "function": f"support.contract_workers:{name}", "card": name, **PAID}
+        name: {"kind": "function", "function": f"support.serving.contract_workers:{name}", "card": name, **PAID}
         for name in names
     }
     workers = {"pool": pool, "cache_dir": None, "cascade": [names[0]]}

@@ -9,7 +9,7 @@ import pytest
 from orchestai.data.readers import READERS
 from orchestai.data.readers.reference_wording import worded
 from orchestai.errors import UserError
-from support.plan_files import BREAK, only, write
+from support.training.plan_files import BREAK, only, write
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workers.pool import WorkerPool
 from orchestai.workflow import Workflow
-from support.chat_server import ChatServer, Reply, chat, error, serving
+from support.models.chat_server import ChatServer, Reply, chat, error, serving
 
 FIRST, SECOND = "Compute 2 + 3. Then, compute 4 + 5.", "Compute 6 - 1. Then, compute 7 - 5. Then, compute 1 + 1."
 TASKS = [

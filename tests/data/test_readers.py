@@ -20,8 +20,8 @@ from orchestai.data.readers.tools import tool_lines
 from orchestai.data.training_file import load_training_data
 from orchestai.errors import UserError
 from orchestai.tasks.splits import part_of
-from support.plan_files import only, write
 from support.repository import REPOSITORY
+from support.training.plan_files import only, write
 
 POOL = {"calculator": {"kind": "tool", "tool": "calculator", "card": "Adds."}}
 CONFIG = Config(workers={"pool": POOL}, planner={"max_subtasks": 20})

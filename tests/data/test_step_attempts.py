@@ -17,7 +17,7 @@ from orchestai.planner.checkpoint import estimate_state_of, save_planner
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.stored_estimate import STATE_KEY, of_state, to_state
 from orchestai.workers.pool import worker_cards
-from support import phase1
+from support.training import phase1
 
 CARDS = worker_cards(phase1.config().workers)
 

@@ -10,7 +10,7 @@ from orchestai.execution.assembler import assemble
 from orchestai.execution.request import build_request
 from orchestai.workers.prompting.prompts import Chat, Complete
 from orchestai.workflow import Workflow
-from support.repeated_words import COUNT, REPEAT, SOLUTIONS, SPLIT, TASK, whole, workflow
+from support.training.repeated_words import COUNT, REPEAT, SOLUTIONS, SPLIT, TASK, whole, workflow
 
 
 def run(program: str, *args: Any) -> Any:

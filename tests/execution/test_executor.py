@@ -21,8 +21,8 @@ from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
 from orchestai.workers.pool import WorkerPool
 from orchestai.workers.prompting.prompts import Chat
 from orchestai.workflow import Workflow
-from support.contract_workers import Stubborn
-from support.repeated_words import COUNT, SOLUTIONS, SPLIT, TASK, WRONG, whole, workflow
+from support.serving.contract_workers import Stubborn
+from support.training.repeated_words import COUNT, SOLUTIONS, SPLIT, TASK, WRONG, whole, workflow
 
 
 class Scripted:

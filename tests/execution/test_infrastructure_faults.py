@@ -22,7 +22,7 @@ from orchestai.workers import openai_api
 from orchestai.workers.base import Usage
 from orchestai.workers.pool import WorkerPool
 from orchestai.workers.prices import Prices, planner_prices
-from support.chat_server import ChatServer, Reply, chat, error, serving
+from support.models.chat_server import ChatServer, Reply, chat, error, serving
 
 TEST = (
     "import unittest\n\n\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(task_func(1), 2)\n"

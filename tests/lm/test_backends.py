@@ -26,9 +26,9 @@ from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine
 from orchestai.lm.backends.vllm_server import VllmServer
 from orchestai.lm.backends.weights import Folders, writer
 from orchestai.lm.causal import CausalPolicy
-from support import fake_vllm
-from support.fake_vllm import LORA, Engine
-from support.language_model import tiny_model
+from support.models import fake_vllm
+from support.models.fake_vllm import LORA, Engine
+from support.models.language_model import tiny_model
 
 PROMPTS = [torch.tensor([40, 50, 60]), torch.tensor([40, 50, 60]), torch.tensor([7, 8])]
 SEEDS = [1, 2, 3]

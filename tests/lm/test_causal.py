@@ -23,8 +23,8 @@ from orchestai.lm.causal import CausalPolicy, TokenScores
 from orchestai.lm.model_keys import ModelKeys
 from orchestai.lm.token_policy import TokenPolicy
 from orchestai.types import TokenDecisions
-from support.architectures import CONFIGS, END, SIZE, model_of
-from support.language_model import tiny_tokenizer
+from support.models.architectures import CONFIGS, END, SIZE, model_of
+from support.models.language_model import tiny_tokenizer
 
 
 def padded_scores(

@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM, LlamaForCausalLM, PreTrainedModel
 from orchestai.config import ModelConfig
 from orchestai.lm import weights
 from orchestai.lm.default_dtype import ThreadDefaultDtype
-from support.architectures import CONFIGS, model_of
-from support.language_model import save_tiny_model
+from support.models.architectures import CONFIGS, model_of
+from support.models.language_model import save_tiny_model
 
 
 def formats(model: PreTrainedModel) -> dict[str, torch.dtype]:

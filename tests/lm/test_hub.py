@@ -12,7 +12,7 @@ from huggingface_hub import constants
 
 from orchestai.errors import UserError
 from orchestai.lm.hub import locate
-from support.language_model import save_tiny_model
+from support.models.language_model import save_tiny_model
 
 KEY = "planner.language.model"
 

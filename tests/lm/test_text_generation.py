@@ -11,7 +11,7 @@ import torch
 from orchestai.lm.padded_cache import common_start
 from orchestai.lm.prefix_store import PrefixStore
 from orchestai.lm.text_generation import CancelledDecodingError, Decoder, Reply, Row
-from support.language_model import tiny_model, tiny_tokenizer
+from support.models.language_model import tiny_model, tiny_tokenizer
 
 PREFIX = "Worked examples that every prompt begins with. "
 PROMPTS = ("a", "sort it", PREFIX + "reverse", PREFIX + "count the vowels of the text", PREFIX + "x", "sort it")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from orchestai import Contract, Orchestrator
-from orchestai.cli.run_view import chances
+from orchestai.cli.serving.run_view import chances
 from orchestai.config import Config
 from orchestai.data.fit_estimate import fit_estimate
 from orchestai.estimate.pool_estimate import PoolEstimate
@@ -32,7 +32,7 @@ def settings(**contract: object) -> Config:
     pool = {
         name: {
             "kind": "function",
-            "function": "support.contract_workers:good",
+            "function": "support.serving.contract_workers:good",
             "card": name,
             "price_per_call_usd": 10 * usd,
         }

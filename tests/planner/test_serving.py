@@ -22,7 +22,7 @@ def settings(**planner: Any) -> Config:
     pool = {
         name: {
             "kind": "function",
-            "function": "support.contract_workers:good",
+            "function": "support.serving.contract_workers:good",
             "card": name,
             "price_per_call_usd": 0.01,
         }

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orchestai.report.build import build_report
-from support.hostile_text import HOSTILE
-from support.report_folders import judged_record, served_record, write_log, write_phase2
+from support.report.folders import judged_record, served_record, write_log, write_phase2
+from support.report.hostile_text import HOSTILE
 
 if TYPE_CHECKING:
     from report.conftest import OpenedPage

@@ -10,8 +10,8 @@ import pytest
 from orchestai.errors import UserError
 from orchestai.report.build import build_report, distinct_names
 from orchestai.report.rollouts import _shown
-from support import report_page
-from support.report_folders import judged_record, served_record, write_log, write_phase2
+from support.report import page as report_page
+from support.report.folders import judged_record, served_record, write_log, write_phase2
 
 ROOT = Path(__file__).parents[2]
 

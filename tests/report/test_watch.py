@@ -18,8 +18,8 @@ import uvicorn
 
 from orchestai.errors import UserError
 from orchestai.report import watch
-from support import report_page
-from support.report_folders import judged_record, write_log, write_phase2
+from support.report import page as report_page
+from support.report.folders import judged_record, write_log, write_phase2
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from orchestai.sandbox.inside.jail import processes
 from orchestai.sandbox.inside.judge.attempt import Attempt
 from orchestai.sandbox.inside.judge.test_process import TestProcess
 from orchestai.sandbox.levels import find_namespaces
-from support.sandbox_programs import ADD, ADD_TESTS, case
+from support.sandbox.programs import ADD, ADD_TESTS, case
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and Linux's process controls")
 namespaces = pytest.mark.skipif(not isinstance(find_namespaces(), Bubblewrap), reason=f"{find_namespaces()}")

@@ -12,7 +12,7 @@ import pytest
 
 from orchestai.outcome import Unscorable
 from orchestai.sandbox import Limits, Program, Sandbox
-from support.sandbox_programs import ADD, ADD_TESTS
+from support.sandbox.programs import ADD, ADD_TESTS
 
 
 @pytest.fixture(scope="module")

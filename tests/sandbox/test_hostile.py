@@ -21,8 +21,8 @@ from orchestai.sandbox.levels import find_namespaces
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer
 from orchestai.workflow import Subtask, Workflow
-from support import sandbox_hostile
 from support.repository import REPOSITORY
+from support.sandbox import hostile as sandbox_hostile
 
 OURS = Path(__file__).parent / "hostile.jsonl"
 HONEST = Path(__file__).parent / "honest.jsonl"

@@ -14,7 +14,7 @@ import pytest
 
 from orchestai.sandbox import Limits, Program, Sandbox
 from orchestai.sandbox.inside.ipc.values import NotPlainError, decode
-from support.sandbox_programs import ADD, ADD_TESTS, case
+from support.sandbox.programs import ADD, ADD_TESTS, case
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and Linux's process controls")
 both = pytest.mark.parametrize("isolation", ["split", "shared", "in_process"])

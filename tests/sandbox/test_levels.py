@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestai.sandbox import Program, Sandbox
-from support.sandbox_programs import ADD, ADD_TESTS
+from support.sandbox.programs import ADD, ADD_TESTS
 
 _WHO = """
 import json, warnings

@@ -8,7 +8,7 @@ from orchestai.errors import UserError
 from orchestai.outcome import Scored, Unscorable
 from orchestai.sandbox import Limits, Program, Report, Sandbox
 from orchestai.sandbox.static.test_discovery import list_tests
-from support.sandbox_programs import ADD, ADD_TESTS, case
+from support.sandbox.programs import ADD, ADD_TESTS, case
 
 both = pytest.mark.parametrize("isolation", ["split", "shared"])
 

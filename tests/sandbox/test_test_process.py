@@ -12,7 +12,7 @@ from orchestai.sandbox.bubblewrap import Bubblewrap
 from orchestai.sandbox.inside.jail import processes
 from orchestai.sandbox.levels import find_namespaces
 from orchestai.sandbox.static.self_contained import is_self_contained
-from support.sandbox_programs import ADD, ADD_TESTS, case
+from support.sandbox.programs import ADD, ADD_TESTS, case
 
 namespaces = pytest.mark.skipif(
     sys.platform != "linux" or not isinstance(find_namespaces(), Bubblewrap), reason=f"{find_namespaces()}"

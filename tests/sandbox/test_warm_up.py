@@ -11,7 +11,7 @@ import pytest
 
 from orchestai.sandbox import Program, Sandbox
 from orchestai.sandbox.inside.warm_up import _USES
-from support.sandbox_programs import case
+from support.sandbox.programs import case
 
 SCRIPT = """
 import importlib, json, os, random, sys, threading, warnings

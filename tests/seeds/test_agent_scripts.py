@@ -13,7 +13,7 @@ from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.cli import agent_scripts
 from orchestai.errors import UserError
-from support import agents_sample as sample
+from support.agents import sample
 
 WORDS = ["model=tiny", "training.phase2_rl.num_episodes=4", "trainer.save_freq=1", "sandbox.level=process"]
 
@@ -50,7 +50,7 @@ def test_a_configuration_is_a_mapping_or_words() -> None:
     workers = {"pool": {"qwen2.5": {"kind": "tool", "tool": "calculator", "card": "Adds."}}}
     values = {"training": {"phase2_rl": {"seed": 3}}, "data": {"train_batch_size": 8}, "workers": workers}
     words = ["training.phase2_rl.seed=3", "data.train_batch_size=8", f"workers={json.dumps(workers)}"]
-    wanted = load_agent_config("support.agents_sample:Talk", None, words)
+    wanted = load_agent_config("support.agents.sample:Talk", None, words)
     for config in (values, words):
         trainer = AgentTrainer(workflow_class=sample.Talk, config=config)
         assert trainer.config == wanted

@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 import pytest
 
 from support.repository import REPOSITORY
-from support.seed_rows import CHECKS, Row, read_rows, run_check
+from support.training.seed_rows import CHECKS, Row, read_rows, run_check
 
 ROWS = read_rows()
 

@@ -10,7 +10,7 @@ import pytest
 
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.errors import UserError
-from support import agents_sample as sample
+from support.agents import sample
 
 
 class Echo:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from support.model_server import model_server
+from support.models.model_server import model_server
 from support.repository import REPOSITORY
-from support.served import models, serving, settings
+from support.serving.served import models, serving, settings
 
 CLIENTS = Path(os.environ.get("ORCHESTAI_CLIENTS", REPOSITORY / ".cache" / "clients"))
 PYTHON = CLIENTS / "venv" / "bin" / "python"

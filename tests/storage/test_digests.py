@@ -21,8 +21,8 @@ from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import digests
 from orchestai.training.rl.monitoring.training_state import Position, load_state, save_state
 from orchestai.workers.pool import worker_cards
-from support import agents_sample
-from support.language_model import save_tiny_model
+from support.agents import sample as agents_sample
+from support.models.language_model import save_tiny_model
 
 POOL = {"sums": {"kind": "tool", "tool": "calculator", "card": "Does sums."}}
 

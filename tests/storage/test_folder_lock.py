@@ -16,7 +16,7 @@ import pytest
 from orchestai.cli import main
 from orchestai.errors import UserError
 from orchestai.storage.folder_lock import locked
-from support import agents_sample
+from support.agents import sample as agents_sample
 
 _HOLD = """
 import sys, time

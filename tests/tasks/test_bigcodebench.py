@@ -21,7 +21,7 @@ from orchestai.training.rl.trainer import choose_recipe
 from orchestai.training.rl.validate import VALIDATION, validate
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
-from support.language_model import save_tiny_model
+from support.models.language_model import save_tiny_model
 
 NAMES = ("cpu", "one_gpu", "eight_gpus")
 HEAD = "import math\ndef task_func(numbers):\n"

@@ -27,8 +27,8 @@ from orchestai.lm.causal import CausalPolicy
 from orchestai.lm.token_policy import TokenPolicy
 from orchestai.training.learner import _SKIPS, Learner, NotFiniteError
 from orchestai.training.rl import setup
-from support import agents_sample, language_phase2
-from support.architectures import CONFIGS, END, model_of
+from support.agents import agents_sample, language_phase2
+from support.models.architectures import CONFIGS, END, model_of
 from support.repository import REPOSITORY, importing
 
 FORMATS: dict[str, dict[str, Any]] = {
@@ -90,7 +90,7 @@ def test_the_first_ratios_of_two_processes_are_1(tmp_path: Path, repository: Pat
     subprocess.run(
         [
             *launch,
-            str(repository / "tests/support/agents_sample.py"),
+            str(repository / "tests/support/agents/sample.py"),
             str(tmp_path),
             json.dumps({"run": {"phase2": phase2}}),
         ],

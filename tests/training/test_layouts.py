@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import torch
 
-from support import bandit
 from support.repository import REPOSITORY, importing
-from support.scribe import PHASE1, RUNS, half, run, teach
+from support.training import bandit
+from support.training.scribe import PHASE1, RUNS, half, run, teach
 
-SCRIBE = str(REPOSITORY / "tests/support/scribe.py")
+SCRIBE = str(REPOSITORY / "tests/support/training/scribe.py")
 EVERY = [
     pytest.mark.slow,
     pytest.mark.skipif(os.environ.get("LAYOUTS") != "all", reason="takes minutes; run LAYOUTS=all make test-slow"),

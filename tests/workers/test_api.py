@@ -21,7 +21,7 @@ from orchestai.workers.api_faults import PassingError, retry_after
 from orchestai.workers.base import WorkerError
 from orchestai.workers.generation import Cached, Prompt, SamplingParams
 from orchestai.workers.openai_api import LONGEST_WAIT_S, OpenAIGenerator, wait_s
-from support.chat_server import ChatServer, Reply, chat, error, serving
+from support.models.chat_server import ChatServer, Reply, chat, error, serving
 
 PROMPT = Prompt((("system", "be brief"), ("user", "hello")), prefill="def f")
 PARAMS = SamplingParams(temperature=0.5, max_new_tokens=7, stop=("END", "b", "c", "d", "STOP"))

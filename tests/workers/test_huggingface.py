@@ -15,7 +15,7 @@ from orchestai.lm import padded_cache, weights
 from orchestai.lm.text_generation import Decoder
 from orchestai.workers.generation import Prompt, SamplingParams
 from orchestai.workers.huggingface import HuggingFaceGenerator
-from support.language_model import save_tiny_model, tiny_tokenizer
+from support.models.language_model import save_tiny_model, tiny_tokenizer
 
 PARAMS = SamplingParams(temperature=0.7, max_new_tokens=12)
 PROMPTS = [Prompt((("user", f"question {i}"),), prefill="def f") for i in range(6)]

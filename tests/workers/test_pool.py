@@ -19,8 +19,8 @@ from orchestai.workers.model_worker import ModelWorker
 from orchestai.workers.pool import WorkerPool
 from orchestai.workers.prices import Prices
 from orchestai.workers.prompting.prompts import Complete
-from support.contract_workers import Stubborn
-from support.language_model import save_tiny_model
+from support.models.language_model import save_tiny_model
+from support.serving.contract_workers import Stubborn
 
 DOUBLE = Request("double it", Signature("step", ("x",)), (Example(("4",), "8"),))
 PRICES = Prices(per_call=0.001, per_mtok_in=1.0, per_mtok_out=10.0)

@@ -13,7 +13,7 @@ from orchestai.workers.base import Request, Signature, WorkerError
 from orchestai.workers.pool import WorkerPool
 from orchestai.workers.prompting.prompts import strategy
 from orchestai.workers.prompting.template import RequestTemplate
-from support.chat_server import serving
+from support.models.chat_server import serving
 
 STEP = Request("Add them up.", role="a clerk", inputs={"1": "3 apples", "2": "4 pears"}, answer_format="A number.")
 FILE = """\

@@ -14,7 +14,7 @@ from orchestai.outcome import Scored, Unscorable
 from orchestai.sandbox import Limits, Sandbox
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task
-from support.scripted import scripted_agents
+from support.agents.scripted import scripted_agents
 
 TESTS = """\
 import unittest

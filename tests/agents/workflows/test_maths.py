@@ -8,7 +8,7 @@ from orchestai.agents.workflows.maths import Maths
 from orchestai.outcome import Scored
 from orchestai.sandbox import Limits, Sandbox
 from orchestai.tasks.task import Task
-from support.scripted import scripted_agents
+from support.agents.scripted import scripted_agents
 
 TASK = Task(task_id="q", suite="gsm8k", instruct_prompt="What is 6 times 7?", answers=("42",))
 YES, NO = "<verdict>CORRECT</verdict>", "Wrong. <verdict>INCORRECT</verdict>"

@@ -13,7 +13,7 @@ from orchestai.outcome import Scored
 from orchestai.sandbox import Sandbox
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task
-from support.scripted import scripted_agents
+from support.agents.scripted import scripted_agents
 
 PASSAGES = [
     {"title": "Eiffel Tower", "text": "The Eiffel Tower stands in Paris. Gustave Eiffel built it until 1889."},

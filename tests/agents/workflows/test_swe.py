@@ -17,7 +17,7 @@ from orchestai.errors import UserError
 from orchestai.outcome import Scored, Unscorable
 from orchestai.sandbox import Limits, Sandbox
 from orchestai.tasks import load_suite
-from support.scripted import scripted_agents
+from support.agents.scripted import scripted_agents
 
 PASS, FAIL = "<verdict>PASS</verdict>", "<verdict>FAIL</verdict>"
 FILES = {"pkg/__init__.py": b"", "pkg/a.py": b"x = 1\ny = 2\n"}

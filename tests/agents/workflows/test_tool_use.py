@@ -16,7 +16,7 @@ from orchestai.rewards.answers import holds_answer
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.suites import load_suite
 from orchestai.tasks.task import Task
-from support.scripted import scripted_agents
+from support.agents.scripted import scripted_agents
 
 TASK = Task(
     task_id="t",
@@ -71,7 +71,7 @@ async def test_a_call_that_fails_earns_nothing():
         ("<python>print('Copenhagen')</python>", "python"),
         ("<python>print('Copen' + 'hagen')</python>", "python"),
         ("<python>Copenhagen</python>", "python"),  # a NameError, which names it
-        ("<repeat>Copenhagen</repeat>", "support.agents_sample:repeat"),
+        ("<repeat>Copenhagen</repeat>", "support.agents.sample:repeat"),
     ],
 )
 async def test_words_of_ones_own_are_not_found(said, tools):

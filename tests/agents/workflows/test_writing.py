@@ -15,7 +15,7 @@ from orchestai.rewards.transitions import STOP_WORDS, TRANSITIONS
 from orchestai.rewards.writing import WritingReward, marks, overlap, style, transition_kinds, writing_reward
 from orchestai.tasks.suites import load_suite
 from orchestai.tasks.task import Task
-from support.scripted import scripted_agents
+from support.agents.scripted import scripted_agents
 
 
 def text(words: int, distinct: int, start: int = 0, length: int | None = None) -> str:

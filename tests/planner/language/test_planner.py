@@ -23,7 +23,7 @@ from orchestai.training.supervised.dag_loss import ImpossibleParents, completion
 from orchestai.types import SampleSpec
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
-from support.language_model import save_tiny_model, tiny_model, tiny_tokenizer
+from support.models.language_model import save_tiny_model, tiny_model, tiny_tokenizer
 
 TASKS = [
     Task(task_id=str(i), suite="s", instruct_prompt=text, test="") for i, text in enumerate(["Sort it.", "Add 1."])

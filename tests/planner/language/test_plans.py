@@ -14,7 +14,7 @@ from orchestai.training.supervised.tokenized_examples import tokenize
 from orchestai.training.supervised.train import train
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
-from support.language_phase1 import config
+from support.training.language_phase1 import config
 
 BARE = {"assign": False, "quote": "own", "max_new_tokens": 96}
 STEPS = ("boil water", "take a cup", "pour")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from support.chat_server import ChatServer, Reply, chat
-from support.chat_server import serving as answering
-from support.contract_workers import PRICE
-from support.served import Served, functions, models, serving, settings
+from support.models.chat_server import ChatServer, Reply, chat
+from support.models.chat_server import serving as answering
+from support.serving.contract_workers import PRICE
+from support.serving.served import Served, functions, models, serving, settings
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from orchestai.planner.planning_queue import PlanningQueue
 from orchestai.planner.serving import ServedPlanner
 from orchestai.tasks.task import Task
 from orchestai.workers.circuit_breaker import CircuitBreaker, OutOfOrderError
-from support.model_server import ModelServer, model_server
-from support.served import Served, functions, models, serving, settings
+from support.models.model_server import ModelServer, model_server
+from support.serving.served import Served, functions, models, serving, settings
 
 CHAOS = ("throttled", "failing", "garbage", "half", "slow", "never")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.model_server import ModelServer, model_server
-from support.served import Served, models, serving, settings
+from support.models.model_server import ModelServer, model_server
+from support.serving.served import Served, models, serving, settings
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from orchestai.execution.log import forget_old_logs, read_log
 from orchestai.serving.api.caller import needs_keys
 from orchestai.serving.api.service import Service
 from orchestai.serving.store import Database, KeyStore
-from support.contract_workers import PRICE
-from support.served import Served, functions, serving, settings
+from support.serving.contract_workers import PRICE
+from support.serving.served import Served, functions, serving, settings
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ import pytest
 
 from orchestai.execution.log import read_log
 from orchestai.workers.model_worker import stripping
-from support.model_server import PAUSE_S, ModelServer, model_server
-from support.served import Served, functions, models, serving, settings
+from support.models.model_server import PAUSE_S, ModelServer, model_server
+from support.serving.served import Served, functions, models, serving, settings
 
 NAMES = ("talking", "breaking", "failing", "never")
 

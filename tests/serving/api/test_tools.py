@@ -12,8 +12,8 @@ from orchestai.planner.planning_queue import PlanningQueue
 from orchestai.planner.serving import ServedPlanner
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
-from support.model_server import ModelServer, model_server
-from support.served import Served, functions, models, serving, settings
+from support.models.model_server import ModelServer, model_server
+from support.serving.served import Served, functions, models, serving, settings
 
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}]
 QUESTION = {"role": "user", "content": "Find a town. Say how the weather is there."}

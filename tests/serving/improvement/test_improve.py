@@ -29,7 +29,7 @@ INSTRUCTIONS = [f"Please {verb} the {subject}." for subject in SUBJECTS for verb
 
 def settings() -> Config:
     def worker(name: str) -> dict[str, object]:
-        function = f"support.right_and_wrong:{name}"
+        function = f"support.serving.right_and_wrong:{name}"
         return {"kind": "function", "function": function, "card": f"Says {name}.", "price_per_call_usd": 0.001}
 
     return Config(

@@ -10,7 +10,7 @@ from orchestai.execution.log import read_log
 from orchestai.serving.improvement.judged_runs import SUITE, JudgedRuns, judged_runs
 from orchestai.serving.store import Feedback
 from orchestai.tasks.splits import part_of
-from support.contract_workers import PRICE
+from support.serving.contract_workers import PRICE
 
 ADDER = "Write `task_func(a, b)`, which adds two numbers."
 
@@ -19,7 +19,7 @@ async def served(folder: Path, said: dict[str, Feedback]) -> JudgedRuns:
     """Runs of these instructions, whose feedback this is, after they were served and judged."""
     worker = {
         "kind": "function",
-        "function": "support.contract_workers:good",
+        "function": "support.serving.contract_workers:good",
         "card": "Repeats what it is asked.",
         "price_per_call_usd": PRICE,
     }

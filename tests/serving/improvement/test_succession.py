@@ -18,15 +18,15 @@ from orchestai.serving.improvement.registry import Measured, PlannerRegistry, Tr
 from orchestai.serving.improvement.shadow import FILE, Shadow
 from orchestai.serving.improvement.succession import succession
 from orchestai.tasks.task import Task
-from support import phase1
-from support.contract_workers import PRICE
-from support.planner_files import small_planner
+from support.serving.contract_workers import PRICE
+from support.training import phase1
+from support.training.planner_files import small_planner
 
 
 def two_workers() -> Config:
     worker = {
         "kind": "function",
-        "function": "support.contract_workers:good",
+        "function": "support.serving.contract_workers:good",
         "card": "Repeats what it is asked.",
         "price_per_call_usd": PRICE,
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from support import postgres
+from support.serving import postgres
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 from orchestai.execution.contract.ledger import usd, whole
 from orchestai.serving.store import Database, KeyLedger, KeyStore
 from orchestai.serving.store.tables import days, reservations
-from support import spender
+from support.serving import spender
 
 BUDGET_USD = 0.2
 KILLS = 4

@@ -21,10 +21,10 @@ from orchestai.training.rl.setup import train
 from orchestai.types import TokenDecisions
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
-from support import fake_vllm
-from support.language_model import tiny_model, tiny_tokenizer
-from support.phase2 import configuration
+from support.models import fake_vllm
+from support.models.language_model import tiny_model, tiny_tokenizer
 from support.repository import importing
+from support.training.phase2 import configuration
 
 CLOCK = ("seconds", "slots_per_second")
 

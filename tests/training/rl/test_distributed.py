@@ -12,7 +12,7 @@ import pytest
 
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.training import distributed
-from support import bandit
+from support.training import bandit
 
 UNEVEN = {"num_episodes": 15, "tasks_per_update": 5, "num_generations": 3, "num_minibatches": 4, "micro_batch_size": 2}
 RUNS = {
@@ -56,7 +56,7 @@ def test_two_processes_give_the_losses_of_one_and_share_an_error(tmp_path, repos
     """Five tasks for two processes, and minibatches of odd sizes: shares are uneven, and some are empty."""
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
     launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
-    script = [str(repository / "tests/support/bandit.py"), str(tmp_path / "two"), json.dumps(RUNS)]
+    script = [str(repository / "tests/support/training/bandit.py"), str(tmp_path / "two"), json.dumps(RUNS)]
     done = subprocess.run(launch + script, timeout=240, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
 

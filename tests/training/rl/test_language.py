@@ -13,7 +13,7 @@ from orchestai.errors import UserError
 from orchestai.planner.checkpoint import load_planner, save_planner
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.training.rl import setup
-from support.language_phase2 import config, read_as_a_choice
+from support.training.language_phase2 import config, read_as_a_choice
 
 
 def run(settings: Config, checkpoint: Path, output: Path, *, resume: bool = False):

@@ -22,8 +22,8 @@ from orchestai.errors import UserError
 from orchestai.storage import digests
 from orchestai.training.rl.monitoring.training_report import METRICS, ROLLOUTS, _append, _keep_until
 from orchestai.training.rl.monitoring.training_state import Position, identity, load_state, save_state
-from support import bandit
 from support.repository import importing
+from support.training import bandit
 
 CHANGES = {"eval_every": 2, "num_episodes": 24 * 3, "num_iterations": 2, "num_minibatches": 2, "kl_coef": 0.01}
 RUNS = {

@@ -17,7 +17,7 @@ from orchestai.planner.slots.model import PlannerModel
 from orchestai.tasks.seen_tasks import SeenTasks
 from orchestai.training.rl.setup import split_tasks, train
 from orchestai.workers.pool import worker_cards
-from support.phase2 import configuration
+from support.training.phase2 import configuration
 
 
 def test_from_a_checkpoint_of_phase_1_to_one_of_phase_2(tmp_path):

@@ -17,7 +17,7 @@ from orchestai.training.rl.algorithms.recipes import PPO, RECIPES
 from orchestai.training.rl.microbatches import passes
 from orchestai.training.rl.trainer import RunSummary, choose_recipe
 from orchestai.types import Episode, TokenDecisions, Trajectory, Turn
-from support import bandit
+from support.training import bandit
 
 BY_ID = {task.task_id: task for task in bandit.TASKS}
 SPELLER = bandit.Speller()

@@ -11,8 +11,8 @@ from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import JudgedExecution
 from orchestai.outcome import Scored
 from orchestai.training.rl.algorithms.recipes import RECIPES
-from support import bandit
-from support.bandit_training import killed_at, train
+from support.training import bandit
+from support.training.bandit_training import killed_at, train
 
 ALGORITHMS = [("PPO", "dapo"), *(("GRPO", kind) for kind in RECIPES if kind != "bnpo")]  # bnpo is dapo
 

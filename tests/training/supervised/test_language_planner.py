@@ -9,7 +9,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from orchestai.cli.plan import make_plan
+from orchestai.cli.serving.plan import make_plan
 from orchestai.config import Config
 from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
 from orchestai.errors import UserError
@@ -21,9 +21,9 @@ from orchestai.training.supervised.language_planner import LanguageImitation
 from orchestai.training.supervised.metrics import written_plans_metrics
 from orchestai.training.supervised.tokenized_examples import tokenize, workflow_of
 from orchestai.training.supervised.train import train
-from support.language_model import save_tiny_model
-from support.language_phase1 import config
-from support.phase1 import STEPS, example, examples, interrupted_after, metrics
+from support.models.language_model import save_tiny_model
+from support.training.language_phase1 import config
+from support.training.phase1 import STEPS, example, examples, interrupted_after, metrics
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from orchestai.training.supervised.run import split_examples
 from orchestai.training.supervised.slot_planner import Imitation
 from orchestai.training.supervised.train import train
 from orchestai.workers.pool import worker_cards
-from support.phase1 import STEPS, WORKERS, config, example, examples, interrupted_after, metrics
+from support.training.phase1 import STEPS, WORKERS, config, example, examples, interrupted_after, metrics
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from transformers import LlamaForCausalLM
 
 from orchestai.planner.slots.encoders.step_encoder import StepEncoder
 from orchestai.storage.byte_store import ByteStore
-from support.language_model import save_tiny_model
+from support.models.language_model import save_tiny_model
 
 TEXT = "Make tea\nStep 1. Boil water\nStep 2. Take a cup"
 SPANS = [(17, 27), (36, 46)]

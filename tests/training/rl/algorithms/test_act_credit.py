@@ -18,8 +18,8 @@ from orchestai.training.rl.algorithms.credit import Credit, acts_of
 from orchestai.training.rl.algorithms.recipes import PPO, RECIPES
 from orchestai.training.rl.algorithms.worked_example import worked_example
 from orchestai.types import Episode, Trajectory
-from support import agents_sample
-from support.dialogues import TASKS, dialogue, turn
+from support.agents import sample as agents_sample
+from support.agents.dialogues import TASKS, dialogue, turn
 
 
 def mean_centred(rewards, group_ids, unit_ids):

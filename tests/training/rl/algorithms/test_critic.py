@@ -15,7 +15,7 @@ from orchestai.training.rl.advantages import make_batch, plan_credit
 from orchestai.training.rl.algorithms.critic import VALUE_STEP
 from orchestai.training.rl.algorithms.recipes import PPO
 from orchestai.types import Decisions, Episode, TokenDecisions, Trajectory, Turn
-from support import bandit
+from support.training import bandit
 
 TASKS = {"t": Task(task_id="t", suite="s", instruct_prompt="")}
 NOTHING = torch.zeros(0)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from orchestai.training.rl.algorithms import formulas
-from support import bandit
+from support.training import bandit
 
 
 def speller(uncertain: int) -> bandit.Speller:

@@ -17,8 +17,8 @@ from orchestai.outcome import Reward, RewardPart
 from orchestai.training.rl.advantages import Learning, make_batch, plan_credit
 from orchestai.training.rl.algorithms.recipes import RECIPES
 from orchestai.types import Episode, Trajectory
-from support import bandit
-from support.dialogues import TASKS, turn
+from support.agents.dialogues import TASKS, turn
+from support.training import bandit
 
 ONE_TURN = (Trajectory("a", "p", (turn([1, 2], [5]),)),)
 ALPHA = 10.0

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from orchestai.training.rl.algorithms.importance import effective_share, weight_moments
-from support import bandit
+from support.training import bandit
 
 
 def share(weights: list[list[float]], mask: torch.Tensor, level: str) -> float:

@@ -9,7 +9,7 @@ import torch
 from orchestai.outcome import Reward, Scored
 from orchestai.training.rl.algorithms.invalid_plans import rank_invalid
 from orchestai.types import Episode
-from support import bandit
+from support.training import bandit
 
 PRICE_USD, LATENCY_MS = 0.4, 900.0
 """Of one step."""

@@ -12,7 +12,7 @@ from orchestai.training.rl.algorithms.objective import METRICS, Objective
 from orchestai.training.rl.algorithms.recipes import PPO, RECIPES
 from orchestai.training.rl.batch import Batch
 from orchestai.types import Scores, TokenDecisions
-from support import bandit
+from support.training import bandit
 
 
 class Fixed(nn.Module):

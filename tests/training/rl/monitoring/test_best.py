@@ -8,7 +8,7 @@ import torch
 from orchestai.training.rl.monitoring.best import ENOUGH, change, judge
 from orchestai.training.rl.monitoring.training_state import Position
 from orchestai.training.rl.trainer import RunSummary
-from support import bandit
+from support.training import bandit
 
 
 def test_success_is_compared_task_by_task():

@@ -12,7 +12,7 @@ from orchestai.errors import UserError
 from orchestai.training.rl.monitoring.training_report import TrainingReport
 from orchestai.training.rl.monitoring.training_state import Position
 from orchestai.training.rl.trainer import RunSummary
-from support import bandit
+from support.training import bandit
 
 
 def train(output, planner=None, **changes) -> RunSummary:

@@ -9,7 +9,7 @@ from orchestai.outcome import Reward, Scored, Unscorable
 from orchestai.training.rl.monitoring.generalization_gap import growth, measure_gaps, note_attempts
 from orchestai.training.rl.monitoring.training_state import Position
 from orchestai.types import Episode
-from support import bandit
+from support.training import bandit
 
 
 def attempts(*rewards: float, first: int = 0, success: bool = True) -> list[Episode]:

@@ -12,7 +12,7 @@ from orchestai.training.rl.advantages import Credited
 from orchestai.training.rl.monitoring.episode_metrics import decision_credits
 from orchestai.training.rl.monitoring.training_report import ROLLOUTS
 from orchestai.types import Decisions, Turn
-from support import agents_sample, bandit
+from support.agents import agents_sample, bandit
 
 
 def written(folder) -> list[dict]:

@@ -9,7 +9,7 @@ import torch
 from orchestai.errors import UserError
 from orchestai.execution.result import JudgedExecution
 from orchestai.outcome import Scored
-from support import agents_sample, bandit
+from support.agents import agents_sample, bandit
 
 FLAT = frozenset(str(i) for i in range(24) if i % 3)
 """Two of three tasks: whatever is done, it is worth nothing."""

@@ -14,8 +14,8 @@ from orchestai.outcome import Reward, Unscorable
 from orchestai.training.rl.monitoring.training_report import ROLLOUTS
 from orchestai.training.rl.rollouts.staleness import describe_staleness, refuse_stale
 from orchestai.types import Episode, Trajectory, Turn
-from support import bandit
-from support.bandit_training import killed_at, train
+from support.training import bandit
+from support.training.bandit_training import killed_at, train
 
 AHEAD = {"on_policy": False}
 

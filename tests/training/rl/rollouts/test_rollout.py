@@ -12,7 +12,7 @@ from orchestai.outcome import Scored, Unscorable
 from orchestai.planner.base import Plan
 from orchestai.training.rl.monitoring.episode_metrics import describe_episodes
 from orchestai.training.rl.rollouts.rollout import Rollout, row_seed
-from support import bandit
+from support.training import bandit
 
 
 def rollout(execute=bandit.execute, planner=None, concurrency=4, **changes) -> Rollout:

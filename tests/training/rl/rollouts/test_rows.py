@@ -17,7 +17,7 @@ from orchestai.training.rl.rollouts import rows
 from orchestai.training.rl.rollouts.rows import BETWEEN, rows_of
 from orchestai.training.rl.trainer import choose_recipe
 from orchestai.types import Episode
-from support.dialogues import END, POLICY, TASKS, dialogue, turn
+from support.agents.dialogues import END, POLICY, TASKS, dialogue, turn
 
 LOSSES = ["grpo", "dr_grpo", "dapo", "cispo", "reinforce", "rloo"]
 """All but gspo, whose ratio is one per row by definition."""

@@ -19,7 +19,7 @@ from orchestai.degradation import Resilience
 from orchestai.execution.log_keeping import keeping
 from orchestai.serving.api.kept_runs import text_change
 from orchestai.serving.api.server import listen, make_server
-from support.contract_workers import PRICE
+from support.serving.contract_workers import PRICE
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Served:
 
 
 def functions(*names: str) -> dict[str, Any]:
-    """Workers of `support.contract_workers`."""
+    """Workers of `support.serving.contract_workers`."""
     return {
         name: {
             "kind": "function",
-            "function": f"support.contract_workers:{name}",
+            "function": f"support.serving.contract_workers:{name}",
             "card": name,
             "price_per_call_usd": PRICE,
         }

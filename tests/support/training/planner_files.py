@@ -9,11 +9,11 @@ import torch
 from orchestai.planner.checkpoint import save_planner
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.workers.pool import worker_cards
-from support.phase1 import config
+from support.training.phase1 import config
 
 
 def small_planner(path: Path, seed: int = 0) -> Path:
-    """A planner of random weights for the workers of `support.phase1`."""
+    """A planner of random weights for the workers of `support.training.phase1`."""
     settings = config()
     torch.manual_seed(seed)
     save_planner(path, PlannerModel(settings.planner, worker_cards(settings.workers)), settings)

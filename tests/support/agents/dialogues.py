@@ -7,7 +7,7 @@ import torch
 from orchestai.lm.token_policy import TokenPolicy
 from orchestai.tasks.task import Task
 from orchestai.types import TokenDecisions, Trajectory, Turn
-from support.language_model import tiny_model, tiny_tokenizer
+from support.models.language_model import tiny_model, tiny_tokenizer
 
 END = 0
 TASKS = {"t": Task(task_id="t", suite="s", instruct_prompt="")}

@@ -7,8 +7,8 @@ from pathlib import Path
 from orchestai.config import Config, LanguageConfig, PlannerConfig
 from orchestai.planner.language.plan_text import Read
 from orchestai.workflow import Subtask, Workflow
-from support.language_model import save_tiny_model
-from support.phase2 import configuration
+from support.models.language_model import save_tiny_model
+from support.training.phase2 import configuration
 
 
 def read_as_a_choice(text: str, instruction: str, workers: list[str], config: PlannerConfig) -> Read:

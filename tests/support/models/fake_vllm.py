@@ -22,7 +22,7 @@ from orchestai.config import LoraConfig
 from orchestai.lm import loading
 from orchestai.lm.causal import CausalPolicy
 from orchestai.lm.sampling import Completion
-from support.language_model import tiny_model
+from support.models.language_model import tiny_model
 
 LORA = LoraConfig(rank=2, targets=("q_proj", "v_proj"))
 

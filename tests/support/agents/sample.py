@@ -113,7 +113,7 @@ def settings(**changes: Any) -> AgentConfig:
     }
     tasks = changes.pop("tasks", {})
     return AgentConfig(
-        agents={"workflow": "support.agents_sample:Talk", **changes},
+        agents={"workflow": "support.agents.sample:Talk", **changes},
         model=model,
         tasks=tasks,
         training={"phase2_rl": phase2, "timeout_s": 120},

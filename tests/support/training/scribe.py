@@ -29,10 +29,10 @@ from orchestai.training.learner import Learner
 from orchestai.training.supervised.train import train as train_phase1
 from orchestai.types import SampleSpec, Scores, TokenDecisions
 from orchestai.workflow import Subtask, Workflow
-from support import bandit
-from support.language_model import tiny_model
-from support.language_phase1 import config
-from support.phase1 import examples
+from support.models.language_model import tiny_model
+from support.training import bandit
+from support.training.language_phase1 import config
+from support.training.phase1 import examples
 
 LONGEST = 4
 PHASE1 = "phase 1"

@@ -98,8 +98,8 @@ async def _run(
     opened: Orchestrator, instruction: str, kind: AnswerKind | None, output: TextIO, *, as_json: bool
 ) -> RunResult:
     """Print the answer as soon as there is one; closing all that worked on it takes a while."""
-    from orchestai.cli.run_view import RunView, show_receipt
-    from orchestai.cli.run_view import as_json as to_json
+    from orchestai.cli.serving.run_view import RunView, show_receipt
+    from orchestai.cli.serving.run_view import as_json as to_json
 
     async with opened as orchestrator:
         if as_json:

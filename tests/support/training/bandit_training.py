@@ -6,7 +6,7 @@ import asyncio
 
 from orchestai.execution.result import JudgedExecution
 from orchestai.training.rl.trainer import RunSummary
-from support import bandit
+from support.training import bandit
 
 
 def train(output, planner=None, resume=False, **changes) -> tuple[bandit.Bandit, RunSummary]:

@@ -1,0 +1,1 @@
+"""Commands that put a planner to work, and let it learn on."""

@@ -1,0 +1,1 @@
+"""Commands that learn: from logged runs to a checkpoint."""
