@@ -46,7 +46,7 @@ class Setup:
     Attributes:
         data: the training file; `examples` are all that it holds.
         resume: go on after the last epoch that was finished in `output_dir`.
-        start: a planner to begin with; None begins anew.
+        start: a planner to begin with; None begins anew. A run that is resumed knows it.
     """
 
     config: Config
@@ -98,12 +98,16 @@ def run(setup: Setup, state: RunState) -> Summary:
             written.
     """
     accelerator, progress, settings, epochs = setup.accelerator, setup.progress, setup.settings, state.epochs
+    saved = state.read(setup.checkpoint(LAST)) if setup.resume else {}
     identity = identity_of(setup.config, setup.data)
     seen = state.seen
     if setup.start is not None:
         identity["start"] = fingerprint_of(setup.start)
         seen |= seen_by(setup.start)
-    history = _resume(setup, state, identity) if setup.resume else []
+    elif "start" in saved.get("identity", {}):
+        identity["start"] = saved["identity"]["start"]
+        seen |= SeenTasks.of_checkpoint(saved)
+    history = _resume(setup, state, saved, identity) if setup.resume else []
     reference = logged_reference(setup.data)
     known = {
         "seed": settings.seed,
@@ -194,10 +198,11 @@ def progress_lines(accelerator: Accelerator) -> Progress:
     return open_progress(console=Console(stderr=True, quiet=not accelerator.is_main_process))
 
 
-def _resume(setup: Setup, state: RunState, identity: Mapping[str, Any]) -> list[dict[str, float]]:
+def _resume(
+    setup: Setup, state: RunState, saved: Mapping[str, Any], identity: Mapping[str, Any]
+) -> list[dict[str, float]]:
     """Put the last state into the epochs; gives the metrics of those that are done."""
     path, written = setup.checkpoint(LAST), setup.output_dir / METRICS
-    saved = state.read(path)
     for key, now in identity.items():
         before = saved.get("identity", {}).get(key)
         if isinstance(now, dict) and isinstance(before, dict):

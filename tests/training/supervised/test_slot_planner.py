@@ -117,6 +117,30 @@ def test_a_planner_is_trained_further_and_remembers_what_it_has_seen(data, tmp_p
         train(slow, data=tmp_path / "more.json", output_dir=tmp_path / "anew", start=start, resume=True)
 
 
+@pytest.mark.parametrize("named_again", [True, False])
+def test_a_run_that_began_with_a_planner_goes_on_and_remembers_what_that_has_seen(
+    data, tmp_path, monkeypatch, named_again
+):
+    """Else a resumed improvement would take what its incumbent has learned for unseen."""
+    train(config(num_epochs=1), data=data, output_dir=tmp_path / "first")
+    start = tmp_path / "first" / "phase1_best.pth"
+    others = [example("spell the date"), example("sort the list", split="validation")]
+    save_training_data(tmp_path / "more.json", others, config())
+    settings, more = config(num_epochs=2), tmp_path / "more.json"
+    train(settings, data=more, output_dir=tmp_path / "whole", start=start)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Imitation, "run_epoch", interrupted_after(1, Imitation.run_epoch))
+        train(settings, data=more, output_dir=tmp_path / "stopped", start=start)
+    again = start if named_again else None
+    train(settings, data=more, output_dir=tmp_path / "stopped", start=again, resume=True)
+    assert metrics(tmp_path / "stopped") == metrics(tmp_path / "whole")
+    last, stopped = (tmp_path / run / "phase1_last.pth" for run in ("whole", "stopped"))
+    assert seen_by(stopped) == seen_by(last)
+    assert seen_by(last).learned >= seen_by(start).learned
+    first, second = (torch.load(path, weights_only=True) for path in (last, stopped))
+    assert first["identity"] == second["identity"]
+
+
 def test_it_stops_early(data, tmp_path):
     train(config(num_epochs=50, patience=1, learning_rate=0.03), data=data, output_dir=tmp_path)
     losses = [row["val_loss"] for row in metrics(tmp_path)]
