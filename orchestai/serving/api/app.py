@@ -17,16 +17,16 @@ from starlette.routing import Route
 
 from orchestai.answering import RunResult
 from orchestai.orchestrator import Orchestrator
-from orchestai.serving.api.accounting import headers
-from orchestai.serving.api.asked import Asked
-from orchestai.serving.api.chat_reply import chat_completion
-from orchestai.serving.api.chat_request import read_chat
-from orchestai.serving.api.chat_stream import ChatChunks
 from orchestai.serving.api.errors import ApiError, busy, error_of
-from orchestai.serving.api.event_stream import Rendering, open_stream
 from orchestai.serving.api.http import LEFT, error_response, json_response, read_body, unless_left
-from orchestai.serving.api.responses_reply import ResponseEvents, response
-from orchestai.serving.api.responses_request import read_responses
+from orchestai.serving.api.replies.accounting import headers
+from orchestai.serving.api.replies.chat import chat_completion
+from orchestai.serving.api.replies.chat_stream import ChatChunks
+from orchestai.serving.api.replies.event_stream import Rendering, open_stream
+from orchestai.serving.api.replies.responses import ResponseEvents, response
+from orchestai.serving.api.requests.asked import Asked
+from orchestai.serving.api.requests.chat import read_chat
+from orchestai.serving.api.requests.responses import read_responses
 from orchestai.serving.api.runs import find_run, keep_feedback
 from orchestai.serving.api.service import ServedModel, Service
 

@@ -9,7 +9,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from orchestai.execution.contract.receipt import Receipt
-from orchestai.serving.api.accounting import workers_usage
+from orchestai.serving.api.replies.accounting import workers_usage
 from orchestai.workers.base import Usage
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)

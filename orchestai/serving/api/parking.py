@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from orchestai.answering import RunResult
-from orchestai.serving.api.asked import Asked
 from orchestai.serving.api.caller import Caller
 from orchestai.serving.api.errors import ApiError
-from orchestai.serving.api.tools import exchanged, run_of_call
+from orchestai.serving.api.requests.asked import Asked
+from orchestai.serving.api.requests.tools import exchanged, run_of_call
 from orchestai.serving.store import Database, ParkedRuns
 from orchestai.tasks.asked_task import AnswerKind
 from orchestai.tasks.dialogue import Dialogue, ToolCall, ToolUse

@@ -6,8 +6,8 @@ import asyncio
 from contextlib import ExitStack
 
 from orchestai.answering import Event, RunResult
-from orchestai.serving.api.asked import Asked
 from orchestai.serving.api.caller import Caller
+from orchestai.serving.api.requests.asked import Asked
 from orchestai.serving.api.service import Service
 
 

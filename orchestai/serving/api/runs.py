@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestai.errors import UserError
-from orchestai.serving.api.asked import first_fault
 from orchestai.serving.api.caller import Caller
 from orchestai.serving.api.errors import ApiError, invalid
+from orchestai.serving.api.requests.asked import first_fault
 from orchestai.serving.store import Database, Feedback, FeedbackStore, ServedRuns
 
 

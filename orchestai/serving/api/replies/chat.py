@@ -7,8 +7,8 @@ from typing import Any
 
 from orchestai.answering import RunResult
 from orchestai.execution.contract.receipt import Receipt
-from orchestai.serving.api.accounting import summary, total_tokens, usage_fields
-from orchestai.serving.api.tools import chat_calls
+from orchestai.serving.api.replies.accounting import summary, total_tokens, usage_fields
+from orchestai.serving.api.requests.tools import chat_calls
 
 
 def chat_completion(result: RunResult, model: str) -> dict[str, Any]:

@@ -9,12 +9,12 @@ from typing import Any
 from orchestai.answering import Event, RunResult
 from orchestai.execution.contract.receipt import Receipt
 from orchestai.execution.events import AnswerPiece, AnswerReady
-from orchestai.serving.api.accounting import summary, total_tokens, usage_fields
-from orchestai.serving.api.asked import Asked
-from orchestai.serving.api.chat_stream import untold
 from orchestai.serving.api.errors import ApiError
-from orchestai.serving.api.event_stream import server_sent
-from orchestai.serving.api.tools import response_calls
+from orchestai.serving.api.replies.accounting import summary, total_tokens, usage_fields
+from orchestai.serving.api.replies.chat_stream import untold
+from orchestai.serving.api.replies.event_stream import server_sent
+from orchestai.serving.api.requests.asked import Asked
+from orchestai.serving.api.requests.tools import response_calls
 
 
 def response(result: RunResult, asked: Asked, created: int | None = None) -> dict[str, Any]:

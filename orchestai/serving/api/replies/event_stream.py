@@ -11,10 +11,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from orchestai.answering import Event, RunResult
-from orchestai.serving.api.asked import Asked
 from orchestai.serving.api.caller import Caller
 from orchestai.serving.api.errors import ApiError, error_of
 from orchestai.serving.api.http import left
+from orchestai.serving.api.requests.asked import Asked
 from orchestai.serving.api.running import RunningRequest
 from orchestai.serving.api.service import Service
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from orchestai.answering import Event, RunResult
 from orchestai.execution.events import AnswerPiece, AnswerReady
-from orchestai.serving.api.accounting import summary
-from orchestai.serving.api.asked import Asked
-from orchestai.serving.api.chat_reply import chat_usage, finish_reason
 from orchestai.serving.api.errors import ApiError
-from orchestai.serving.api.event_stream import server_sent
-from orchestai.serving.api.tools import chat_calls
+from orchestai.serving.api.replies.accounting import summary
+from orchestai.serving.api.replies.chat import chat_usage, finish_reason
+from orchestai.serving.api.replies.event_stream import server_sent
+from orchestai.serving.api.requests.asked import Asked
+from orchestai.serving.api.requests.tools import chat_calls
 
 _DONE = b"data: [DONE]\n\n"
 

@@ -1,0 +1,1 @@
+"""Runs in OpenAI's formats, whole and as streams."""

@@ -1,0 +1,1 @@
+"""What clients send, in OpenAI's formats, and what it asks for."""
