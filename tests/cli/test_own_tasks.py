@@ -82,7 +82,8 @@ def write_sums(folder: Path, number: int) -> None:
 def documented(tmp_path, monkeypatch, repository) -> Path:
     """A folder with the files that docs/tasks.md shows."""
     text = (repository / "docs" / "tasks.md").read_text()
-    for name, content in re.findall(r"^`([\w.]+)`:\n\n(?:<!--[^\n]*-->\n)?```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+    shown = re.findall(r"^`([\w.]+)`:\n\n(?:<!--[^\n]*-->\n)?```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    for name, content in shown:
         (tmp_path / name).write_text(content)
     monkeypatch.chdir(tmp_path)
     return tmp_path
