@@ -5,6 +5,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -75,20 +78,39 @@ def body():
     assert held >= 40
 
 
-@pytest.mark.parametrize(("work", "nice"), [("while True: pass", 7), ("import time; time.sleep(60)", 0)])
-def test_processes_that_want_to_run_weigh_as_one(work, nice):
-    """Four together: 1.25 ** -7 is about a quarter. Those that sleep cost their program nothing."""
-    children = [
-        subprocess.Popen([sys.executable, "-S", "-c", f"print(1, flush=True)\n{work}"], stdout=subprocess.PIPE)
-        for _ in range(4)
-    ]
+BUSY = "while True: pass"
+
+
+@contextmanager
+def _children(number: int, work: str, state: str) -> Iterator[list[int]]:
+    """Processes that are in that state of /proc/PID/stat."""
+    children = [subprocess.Popen([sys.executable, "-S", "-c", work]) for _ in range(number)]
+    pids = [child.pid for child in children]
     try:
-        for child in children:
-            assert child.stdout.readline()
-        time.sleep(0.2)
-        Shares([]).balance([child.pid for child in children])
-        assert [os.getpriority(os.PRIO_PROCESS, child.pid) for child in children] == [nice] * 4
+        while any(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != state for pid in pids):
+            time.sleep(0.01)
+        yield pids
     finally:
         for child in children:
             child.send_signal(signal.SIGKILL)
             child.wait()
+
+
+def _niceness(pids: list[int]) -> list[int]:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    return [os.getpriority(os.PRIO_PROCESS, pid) - own for pid in pids]
+
+
+@pytest.mark.parametrize(("work", "state", "nice"), [(BUSY, "R", 7), ("import time; time.sleep(60)", "S", 0)])
+def test_processes_that_want_to_run_weigh_as_one(work, state, nice):
+    """Four together: 1.25 ** -7 is about a quarter. Those that sleep cost their program nothing."""
+    with _children(4, work, state) as pids:
+        Shares([]).balance(pids)
+        assert _niceness(pids) == [nice] * 4
+
+
+def test_the_process_of_the_tests_is_left_as_it_is():
+    """It runs the next program's tests, and was ended for it whenever both wanted to run at the same moment."""
+    with _children(2, BUSY, "R") as pids:
+        Shares(pids, spared=pids[1]).balance(pids)
+        assert _niceness(pids) == [0, 0]

@@ -21,20 +21,18 @@ class Shares:
 
     Args:
         pids: its first processes; each leads a session of its own.
-
-    Attributes:
-        made_nice: whether any of its threads was.
+        spared: one of them that outlasts the program, and is left as it is: niceness cannot be taken back everywhere.
     """
 
-    def __init__(self, pids: list[int]) -> None:
+    def __init__(self, pids: list[int], spared: int | None = None) -> None:
         self._sessions = set(pids)
+        self._spared = spared
         self._nice = 0
-        self.made_nice = False
 
     def balance(self, living: list[int]) -> None:
         """Make all threads of these processes so nice that those which want to run weigh as one together, and the same
         for the sessions that the program has made."""
-        threads = [(pid, thread) for pid in living for thread in _threads(pid)]
+        threads = [(pid, thread) for pid in living if pid != self._spared for thread in _threads(pid)]
         facts = {thread: fact for pid, thread in threads if (fact := _state_and_session(pid, thread)) is not None}
         running = [(thread, session) for thread, (state, session) in facts.items() if state == b"R"]
         nice = _niceness(len(running))
@@ -43,7 +41,6 @@ class Shares:
                 with suppress(OSError):
                     os.setpriority(os.PRIO_PROCESS, thread, nice)
         self._nice = nice
-        self.made_nice = self.made_nice or nice > 0
         groups = {session: thread for thread, session in running if session not in self._sessions}
         for thread in groups.values() if len(groups) > 1 else ():
             _make_group_nice(thread, _niceness(len(groups)))

@@ -123,7 +123,7 @@ class Attempt:
             self._pids[1] = self._tests.be_ready()
         self._prepared_s = sum(map(processes.cpu_s, self._pids))
         self._before = processes.scheduled(self._pids)
-        self._shares = Shares(self._pids)
+        self._shares = Shares(self._pids, spared=self._pids[1] if keeps or in_process else None)
         facts = {"entry_point": job.entry_point, "isolation": job.isolation}
         if not in_process:
             send_line(self._orders, facts, (job.code,))  # at once: T has to wait for it
@@ -210,7 +210,7 @@ class Attempt:
             os.close(self._reader.descriptor)
         tests = self._tests
         leaving = [pid for pid in self._pids if pid not in self._ended]
-        if tests.pid in leaving and self._jail.keeps_tests and tests.waits and not self._shares.made_nice:
+        if tests.pid in leaving and self._jail.keeps_tests and tests.waits:
             leaving.remove(tests.pid)
         elif tests.pid is not None:
             tests.forget()
