@@ -75,6 +75,7 @@ class Orchestrator:
         self._background: BackgroundLoop | None = None
         self._runtime: Runtime | None = None
         self._planning: PlanningQueue
+        self._other_planners: dict[str, PlanningQueue] = {}
         self._in_work: Admission
         self._answering: Answering
         self._observers: list[Observer] = []
@@ -119,8 +120,12 @@ class Orchestrator:
     @property
     def planner(self) -> str:
         """Who plans, in words."""
+        return self.planner_named(None).name
+
+    def planner_named(self, name: str | None) -> ServedPlanner:
+        """The planner that `take_over` was given under a name; None is that of the checkpoint, or its successor."""
         self._require_open()
-        return self._planning.planner.name
+        return (self._planning if name is None else self._other_planners[name]).planner
 
     @property
     def workers(self) -> list[str]:
@@ -136,12 +141,6 @@ class Orchestrator:
     def sandbox_level(self) -> str:
         """How programs are held."""
         return self._require_open().sandbox.level
-
-    @property
-    def has_estimate(self) -> bool:
-        """Whether anybody knows what the workers do, so that contracts may prefer and demand success."""
-        self._require_open()
-        return self._planning.planner.outlook is not None
 
     async def plan(
         self, instruction: str, contract: Contract | None = None, *, answer: AnswerKind | None = None
@@ -167,6 +166,7 @@ class Orchestrator:
         answer: AnswerKind | None = None,
         ledger: Account | None = None,
         run_id: str | None = None,
+        planner: str | None = None,
         worker: str | None = None,
         workflow: Workflow | None = None,
         dialogue: Dialogue | None = None,
@@ -181,6 +181,7 @@ class Orchestrator:
             answer: whether a program or a text is wanted; None is what the tasks of the configured suite want.
             ledger: who pays for this run; None is the orchestrator's own.
             run_id: of the receipt and the line of the log, `run-` and twelve hexadecimal digits; None draws one.
+            planner: the name under which `take_over` was given the planner that plans; None is that of the checkpoint.
             worker: is asked for the whole instruction, without a planner; None plans.
             workflow: is run as it is, without a planner.
             dialogue: the conversation in which the instruction was said, if it was.
@@ -200,7 +201,8 @@ class Orchestrator:
             raise TypeError(f"the contract is a Contract, not {type(contract).__name__}")
         clock = Clock(contract.deadline_s)
         task = asked_task(instruction, answer, self.config.tasks, dialogue)
-        planning = self._planning if worker is None else self._answering.alone(worker)
+        planning = self._planning if planner is None else self._other_planners[planner]
+        planning = planning if worker is None else self._answering.alone(worker)
         planning = planning if workflow is None else self._answering.fixed(workflow)
         account, run_id = ledger or self.ledger, run_id or new_run_id()
         order = Order(task, contract, clock, account, run_id, listen, pieces, settled)
@@ -227,10 +229,17 @@ class Orchestrator:
         """
         return await open_planner(checkpoint, self.config.planner, self.config.workers, self._require_open().pool)
 
-    def take_over(self, planner: ServedPlanner) -> None:
-        """Let a planner plan what is asked from now on; the one before ends what it has begun."""
+    def take_over(self, planner: ServedPlanner, name: str | None = None) -> None:
+        """Let a planner plan what is asked from now on; the one before ends what it has begun.
+
+        Args:
+            name: under which runs may ask for it; None plans all runs that name no planner.
+        """
         self._require_open()
-        self._planning = PlanningQueue(planner)
+        if name is None:
+            self._planning = PlanningQueue(planner)
+        else:
+            self._other_planners[name] = PlanningQueue(planner)
 
     def observe(self, observer: Observer) -> None:
         """Tell an observer of every run that has an answer; it must not take long."""

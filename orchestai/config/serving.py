@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from orchestai.config.contract import Contract
 from orchestai.config.section import Section
+
+_MODEL = r"^[A-Za-z0-9._/-]+$"
 
 
 class ServingConfig(Section):
@@ -19,8 +21,11 @@ class ServingConfig(Section):
     one. A key that is sent is checked, and pays, either way."""
     port: int = Field(8080, ge=0, le=65535)
     """0 takes a free one, which is said at the start."""
-    model: str = Field("orchestai", pattern=r"^[A-Za-z0-9._/-]+$")
+    model: str = Field("orchestai", pattern=_MODEL)
     """The name under which clients ask the planner that the server was started with."""
+    checkpoints: dict[Annotated[str, Field(pattern=_MODEL)], str] = Field(default={})
+    """Further planners by the names under which clients ask them: checkpoints, or folders of versions, which are
+    followed."""
     profiles: dict[str, Contract] = Field(
         default={"cheap": Contract(prefer=0.0), "balanced": Contract(prefer=0.5), "best": Contract(prefer=1.0)}
     )
@@ -58,6 +63,16 @@ class ServingConfig(Section):
     redact: str | None = None
     """`MODULE:FUNCTION` that is given every text of a run before it is kept, and gives what is kept in its place."""
     log_days: int | None = Field(None, ge=1)
-    """The execution log's files that nobody has written to for so many days are removed when the server starts."""
+    """The execution log's files that nobody has written to for so many days are removed, and so are runs that were
+    served so long ago from the database, with what was said of them; null keeps all."""
+    tracing: bool = False
+    """Whether runs are sent as spans to OpenTelemetry (extra `otel`), where its own variables say, such as
+    `OTEL_EXPORTER_OTLP_ENDPOINT`."""
     log: Literal["none", "metadata", "full"] = "full"
     """What the execution log keeps of served runs; `metadata` leaves out every text."""
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> ServingConfig:
+        if self.model in self.checkpoints:
+            raise ValueError(f"serving.checkpoints: {self.model!r} is serving.model already; take another name")
+        return self

@@ -46,7 +46,8 @@ def serve(
     keeps = None if loaded.serving.log == "none" else logs
     serving = loaded.serving
     resilience = Resilience(serving.planner_s, serving.failures, serving.rest_s)
-    planner = serving_checkpoint(checkpoint or latest_checkpoint())
+    planner = checkpoint or latest_checkpoint()
+    planner = planner and serving_checkpoint(planner)
     change = text_change(serving)
     keep = None if change is None else keeping(change)
     if serving.log_days is not None:

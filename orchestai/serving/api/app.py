@@ -123,7 +123,8 @@ async def _model(request: Request, service: Service) -> Response:
 
 
 def _described(service: Service, model: ServedModel) -> dict[str, object]:
-    served = {"planner": None if model.worker else service.orchestrator.planner, "worker": model.worker}
+    planner = None if model.worker else service.orchestrator.planner_named(model.planner).name
+    served = {"planner": planner, "worker": model.worker}
     profile = model.profile and model.profile.model_dump(mode="json", exclude_unset=True)
     return {
         "id": model.name,

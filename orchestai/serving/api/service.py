@@ -39,11 +39,13 @@ class ServedModel:
 
     Attributes:
         profile: the contract that comes with it.
+        planner: of `serving.checkpoints`; None is the one that the server was started with.
         worker: asked alone; None plans.
     """
 
     name: str
     profile: Contract | None = None
+    planner: str | None = None
     worker: str | None = None
 
 
@@ -86,7 +88,7 @@ class Service:
             UserError: one of them cannot be opened, or strangers could have programs run that nothing holds.
         """
         config = orchestrator.config.serving
-        async with orchestrator, succession(orchestrator), shadowed(orchestrator):
+        async with orchestrator, succession(orchestrator, config.checkpoints), shadowed(orchestrator):
             level = orchestrator.sandbox_level
             if not is_loopback(config.host) and level != "namespaces":
                 raise UserError(
@@ -97,11 +99,13 @@ class Service:
                 yield cls(orchestrator, database)
 
     def _models(self) -> Iterator[ServedModel]:
-        name = self.config.model
-        yield ServedModel(name)
-        for profile, contract in self.config.profiles.items():
-            if self.orchestrator.has_estimate or not contract.model_fields_set & _OF_ESTIMATES:
-                yield ServedModel(f"{name}:{profile}", contract)
+        planners = {self.config.model: None, **{name: name for name in self.config.checkpoints}}
+        for name, planner in planners.items():
+            yield ServedModel(name, planner=planner)
+            has_estimate = self.orchestrator.planner_named(planner).outlook is not None
+            for profile, contract in self.config.profiles.items():
+                if has_estimate or not contract.model_fields_set & _OF_ESTIMATES:
+                    yield ServedModel(f"{name}:{profile}", contract, planner)
         for worker in self.orchestrator.workers:
             yield ServedModel(WORKER + worker, worker=worker)
 
@@ -175,6 +179,7 @@ class Service:
                 turn.contract,
                 answer=parked.answer if parked else asked.extension.answer,
                 ledger=caller.account,
+                planner=None if parked else turn.model.planner,
                 worker=None if parked else turn.model.worker,
                 workflow=parked.workflow if parked else None,
                 dialogue=turn.dialogue,

@@ -1,11 +1,11 @@
-"""A server takes over the planner that was promoted while it served, and drops nothing on the way."""
+"""The planners of a server: it takes over what was promoted while it served, and drops nothing on the way."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from orchestai.errors import UserError
@@ -28,32 +28,50 @@ def registry_of(checkpoint: str | Path | None) -> PlannerRegistry | None:
     return None
 
 
-def serving_checkpoint(checkpoint: str | None) -> str | None:
+def serving_checkpoint(checkpoint: str) -> str:
     """Of a folder of versions the one that serves; anything else as it is."""
-    registry = None if checkpoint is None or not Path(checkpoint).is_dir() else PlannerRegistry(checkpoint)
+    registry = PlannerRegistry(checkpoint) if Path(checkpoint).is_dir() else None
     if registry is None or registry.current is None:
         return checkpoint
     return str(registry.checkpoint(registry.current.version))
 
 
 @asynccontextmanager
-async def succession(orchestrator: Orchestrator, every_s: float = _EVERY_S) -> AsyncIterator[None]:
-    """Follow the registry that an open orchestrator's checkpoint is from, if it is from one."""
-    registry = registry_of(orchestrator.checkpoint)
-    if registry is None:
-        yield
-        return
-    following = asyncio.ensure_future(_follow(orchestrator, registry, every_s))
+async def succession(
+    orchestrator: Orchestrator, others: Mapping[str, str] | None = None, every_s: float = _EVERY_S
+) -> AsyncIterator[None]:
+    """Open further planners of an open orchestrator, and follow the registries that its planners are from.
+
+    Args:
+        others: checkpoints, or folders of versions, by the names under which runs ask for them.
+
+    Raises:
+        UserError: one of them cannot be used.
+    """
+    serving: dict[str | None, str | None] = {None: orchestrator.checkpoint}
+    for name, checkpoint in (others or {}).items():
+        serving[name] = chosen = serving_checkpoint(checkpoint)
+        try:
+            orchestrator.take_over(await orchestrator.open_planner(chosen), name)
+        except UserError as error:
+            raise UserError(f"serving.checkpoints.{name}: {error}") from None
+    registries = {name: registry_of(checkpoint) for name, checkpoint in serving.items()}
+    following = [
+        asyncio.ensure_future(_follow(orchestrator, name, registry, str(serving[name]), every_s))
+        for name, registry in registries.items()
+        if registry is not None
+    ]
     try:
         yield
     finally:
-        following.cancel()
-        with suppress(asyncio.CancelledError):
-            await following
+        for each in following:
+            each.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
 
 
-async def _follow(orchestrator: Orchestrator, registry: PlannerRegistry, every_s: float) -> None:
-    serving = str(orchestrator.checkpoint)
+async def _follow(
+    orchestrator: Orchestrator, name: str | None, registry: PlannerRegistry, serving: str, every_s: float
+) -> None:
     refused = ""
     while True:
         await asyncio.sleep(every_s)
@@ -63,7 +81,7 @@ async def _follow(orchestrator: Orchestrator, registry: PlannerRegistry, every_s
             if wanted in (serving, refused):
                 continue
             refused = wanted
-            orchestrator.take_over(await orchestrator.open_planner(wanted))
+            orchestrator.take_over(await orchestrator.open_planner(wanted), name)
             serving, refused = wanted, ""
             logger.info("%s plans from now on", wanted)
         except UserError as error:

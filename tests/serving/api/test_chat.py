@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestai import Orchestrator
+from orchestai.errors import UserError
+from orchestai.serving.api.service import Service
 from support.models.chat_server import ChatServer, Reply, chat
 from support.models.chat_server import serving as answering
 from support.serving.contract_workers import PRICE
@@ -175,3 +180,37 @@ def test_bodies_that_are_none(served: Served) -> None:
 def test_a_stream_that_is_refused_has_the_status_of_a_refusal(served: Served) -> None:
     reply = served.chat(stream=True, orchestai={"contract": {"max_cost_usd": 1e-12}})
     assert (reply.status_code, reply.json()["error"]["code"]) == (400, "contract_infeasible")
+
+
+def test_several_planners_are_asked_by_their_names() -> None:
+    """Each is a model, with the profiles that it can keep."""
+    config = settings(
+        {"pool": functions("good", "slow")},
+        ("good",),
+        serving={"checkpoints": {"other": "heuristic"}, "profiles": {"quick": {"deadline_s": 9}}},
+    )
+    with serving(config) as served:
+        listed = {
+            model["id"]: model["orchestai"]["planner"] for model in served.client.get("/v1/models").json()["data"]
+        }
+        asked = served.chat("Name a town.", model="other:quick").json()["orchestai"]
+        default = served.chat("Name a town.").json()["orchestai"]
+    assert list(listed)[:4] == ["orchestai", "orchestai:quick", "other", "other:quick"]
+    assert listed["other"] == listed["other:quick"] == "heuristic"
+    assert asked["planner"] == "heuristic"
+    assert asked["contract"]["deadline_s"] == 9
+    assert default["planner"] == listed["orchestai"] != "heuristic"
+
+
+def test_a_planner_that_cannot_be_opened_is_named_at_the_start(tmp_path: Path) -> None:
+    config = settings({"pool": functions("good")}, serving={"checkpoints": {"other": str(tmp_path / "none.pth")}})
+    orchestrator = Orchestrator.open(None, config, log=None)
+
+    async def start() -> None:
+        async with Service.opened(orchestrator):
+            pass
+
+    with pytest.raises(UserError, match=r"serving\.checkpoints\.other: .*none\.pth"):
+        asyncio.run(start())
+    with pytest.raises(ValueError, match=r"is serving\.model already"):
+        settings({"pool": functions("good")}, serving={"checkpoints": {"orchestai": "heuristic"}})

@@ -46,19 +46,21 @@ async def test_nothing_is_dropped_when_a_planner_takes_over() -> None:
     assert {result.receipt.nodes[0].answered_by for result in results[40:]} == {"second"}
 
 
-async def test_a_server_follows_its_registry(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [None, "other"])
+async def test_a_server_follows_its_registries(tmp_path: Path, name: str | None) -> None:
     registry = PlannerRegistry(tmp_path / "planners")
     registry.add(small_planner(tmp_path / "a.pth"))
     some = Measured(mean=0.5, low=0.4, high=0.6, n=9)
     better = Trial(incumbent=some, candidate=some, incumbent_usd=1, candidate_usd=1, difference=some)
     registry.add(small_planner(tmp_path / "b.pth", seed=1), parent=1, trial=better)
     first, second = (str(registry.checkpoint(version)) for version in (1, 2))
-    async with Orchestrator.open(first, phase1.config(), log=None) as orchestrator, succession(orchestrator, 0.05):
-        assert orchestrator.planner == first
+    orchestrator = Orchestrator.open(None if name else first, phase1.config(), log=None)
+    async with orchestrator, succession(orchestrator, {name: str(registry.folder)} if name else None, 0.05):
+        assert orchestrator.planner_named(name).name == first
         registry.promote(2)
-        await until(orchestrator, second)
+        await until(orchestrator, second, name)
         registry.rollback()
-        await until(orchestrator, first)
+        await until(orchestrator, first, name)
 
 
 async def test_a_version_that_cannot_be_read_leaves_the_one_before(
@@ -71,7 +73,10 @@ async def test_a_version_that_cannot_be_read_leaves_the_one_before(
     (tmp_path / "b.pth").write_bytes(b"nonsense")
     registry.add(tmp_path / "b.pth", parent=1, trial=better)
     first = str(registry.checkpoint(1))
-    async with Orchestrator.open(first, phase1.config(), log=None) as orchestrator, succession(orchestrator, 0.05):
+    async with (
+        Orchestrator.open(first, phase1.config(), log=None) as orchestrator,
+        succession(orchestrator, every_s=0.05),
+    ):
         registry.promote(2)
         for _ in range(100):
             if "cannot be taken over" in caplog.text:
@@ -115,9 +120,9 @@ async def test_a_shadow_that_breaks_down_harms_nobody(tmp_path: Path) -> None:
     assert not (tmp_path / FILE).exists()
 
 
-async def until(orchestrator: Orchestrator, planner: str) -> None:
+async def until(orchestrator: Orchestrator, planner: str, name: str | None) -> None:
     for _ in range(200):
-        if orchestrator.planner == planner:
+        if orchestrator.planner_named(name).name == planner:
             return
         await asyncio.sleep(0.05)
     raise AssertionError(f"{planner} does not plan after ten seconds")
