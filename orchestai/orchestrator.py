@@ -70,6 +70,7 @@ class Orchestrator:
         self.ledger = ledger or Ledger()
         self._resilience = resilience
         self._keep = keep
+        self.log_folder = log
         self._log = ExecutionLog(log) if log is not None else None
         self._stack = AsyncExitStack()
         self._background: BackgroundLoop | None = None

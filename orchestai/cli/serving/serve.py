@@ -29,7 +29,6 @@ def serve(
         raise UserError(f"serving needs {error.name}: pip install 'orchestai[serve]'") from None
     from orchestai.config import load_config
     from orchestai.degradation import Resilience
-    from orchestai.execution.log import forget_old_logs
     from orchestai.execution.log_keeping import keeping
     from orchestai.orchestrator import Orchestrator
     from orchestai.serving.api.kept_runs import text_change
@@ -50,6 +49,4 @@ def serve(
     planner = planner and serving_checkpoint(planner)
     change = text_change(serving)
     keep = None if change is None else keeping(change)
-    if serving.log_days is not None:
-        forget_old_logs(logs, serving.log_days)
     serve_until_interrupted(Orchestrator.open(planner, loaded, log=keeps, resilience=resilience, keep=keep))

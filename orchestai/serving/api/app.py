@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 from starlette.applications import Starlette
@@ -30,15 +30,22 @@ from orchestai.serving.api.requests.responses import read_responses
 from orchestai.serving.api.runs import find_run, keep_feedback
 from orchestai.serving.api.service import ServedModel, Service
 
+if TYPE_CHECKING:
+    from orchestai.serving.tracing import Tracing
+
 Endpoint = Callable[[Request, Service], Awaitable[Response]]
 
 
-def make_app(orchestrator: Orchestrator) -> Starlette:
-    """The application; it opens the orchestrator and the database when it starts, and closes them when it ends."""
+def make_app(orchestrator: Orchestrator, tracing: Tracing | None = None) -> Starlette:
+    """The application; it opens the orchestrator and the database when it starts, and closes them when it ends.
+
+    Args:
+        tracing: of its runs; None is none.
+    """
 
     @asynccontextmanager
     async def open_service(app: Starlette) -> AsyncIterator[None]:
-        async with Service.opened(orchestrator) as service:
+        async with Service.opened(orchestrator, tracing) as service:
             app.state.service = service
             yield
 

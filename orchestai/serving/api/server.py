@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import uvicorn
 
 from orchestai.errors import UserError
 from orchestai.orchestrator import Orchestrator
 from orchestai.serving.api.app import make_app
+
+if TYPE_CHECKING:
+    from orchestai.serving.tracing import Tracing
 
 logger = logging.getLogger(__name__)
 _BACKLOG = 2048
@@ -19,19 +25,33 @@ def serve(orchestrator: Orchestrator) -> None:
     """Serve until a signal ends it; what is in work then has a moment to end.
 
     Raises:
-        UserError: nobody can listen there.
+        UserError: nobody can listen there, or the packages for `serving.tracing` are not installed.
     """
     config = orchestrator.config.serving
     listening = listen(config.host, config.port)
     host, port = listening.getsockname()[:2]
     logger.info("serving %s at http://%s:%d/v1", config.model, f"[{host}]" if ":" in host else host, port)
-    make_server(orchestrator).run(sockets=[listening])
+    with _tracing(enabled=config.tracing) as tracing:
+        make_server(orchestrator, tracing).run(sockets=[listening])
 
 
-def make_server(orchestrator: Orchestrator) -> uvicorn.Server:
+@contextmanager
+def _tracing(*, enabled: bool) -> Iterator[Tracing | None]:
+    if not enabled:
+        yield None
+        return
+    try:
+        from orchestai.serving.tracing import exported
+    except ModuleNotFoundError as error:
+        raise UserError(f"serving.tracing needs {error.name}: pip install 'orchestai[otel]'") from None
+    with exported() as tracing:
+        yield tracing
+
+
+def make_server(orchestrator: Orchestrator, tracing: Tracing | None = None) -> uvicorn.Server:
     """The server, to be run on a socket."""
     settings = uvicorn.Config(
-        make_app(orchestrator),
+        make_app(orchestrator, tracing),
         log_config=None,
         access_log=False,
         server_header=False,

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from orchestai.answering import Event, RunResult
 from orchestai.config import Contract
@@ -19,10 +20,14 @@ from orchestai.serving.api.metrics import Metrics
 from orchestai.serving.api.parking import ParkedRun, Parking, parked_run, resumed
 from orchestai.serving.api.replies.accounting import summary
 from orchestai.serving.api.requests.asked import Asked, contract_of
+from orchestai.serving.api.retention import forgetting
 from orchestai.serving.improvement.shadow import shadowed
 from orchestai.serving.improvement.succession import succession
 from orchestai.serving.store import Database
 from orchestai.tasks.dialogue import Dialogue
+
+if TYPE_CHECKING:
+    from orchestai.serving.tracing import Tracing
 
 WORKER = "worker:"
 """Before the name of a worker that is asked without a planner."""
@@ -67,8 +72,9 @@ class Turn:
 class Service:
     """Answers requests with an orchestrator that is open."""
 
-    def __init__(self, orchestrator: Orchestrator, database: Database) -> None:
+    def __init__(self, orchestrator: Orchestrator, database: Database, tracing: Tracing | None = None) -> None:
         self.orchestrator = orchestrator
+        self._tracing = tracing
         self.config = orchestrator.config.serving
         self.database = database
         self.callers = Callers(self.config, database)
@@ -81,7 +87,7 @@ class Service:
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, orchestrator: Orchestrator) -> AsyncIterator[Service]:
+    async def opened(cls, orchestrator: Orchestrator, tracing: Tracing | None = None) -> AsyncIterator[Service]:
         """A service with its orchestrator and its database, until the block ends.
 
         Raises:
@@ -96,7 +102,8 @@ class Service:
                     f"{level} alone; serve on 127.0.0.1, or where sandbox.level strict works (orchestai doctor)"
                 )
             with Database.open(config.database, lease_s=config.lease_s) as database:
-                yield cls(orchestrator, database)
+                async with forgetting(config, database, orchestrator.log_folder):
+                    yield cls(orchestrator, database, tracing)
 
     def _models(self) -> Iterator[ServedModel]:
         planners = {self.config.model: None, **{name: name for name in self.config.checkpoints}}
@@ -167,9 +174,12 @@ class Service:
         """Run what was asked, or the step that was parked."""
         parked = turn.parked
         kept = self.kept.begin(asked.run_id, caller, dict(asked.labels))
+        spans = None if self._tracing is None else self._tracing.begin(asked.run_id, asked.model, asked.trace)
 
         def hear(event: Event) -> None:
             kept.hear(event)
+            if spans is not None:
+                spans.hear(event)
             listen(event)
 
         refusal = ""
@@ -194,6 +204,8 @@ class Service:
         finally:
             if kept.receipt is not None:
                 self.metrics.run(kept.receipt)
+            if spans is not None:
+                spans.end(kept.receipt)
             await kept.end(refusal)
         if result.receipt.status == "failed":
             raise _failure(result)

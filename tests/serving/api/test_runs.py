@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from orchestai.config import ServingConfig
 from orchestai.errors import UserError
-from orchestai.execution.log import forget_old_logs, read_log
+from orchestai.execution.log import read_log
 from orchestai.serving.api.caller import needs_keys
 from orchestai.serving.api.service import Service
 from orchestai.serving.store import Database, KeyStore
@@ -123,13 +124,16 @@ def test_texts_are_redacted_before_they_are_kept(tmp_path: Path) -> None:
     assert "secret" not in kept + record.model_dump_json()
 
 
-def test_old_logs_are_forgotten(tmp_path: Path) -> None:
+def test_old_logs_are_forgotten_when_a_server_starts(tmp_path: Path) -> None:
     old, new = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
     for path in (old, new):
         path.write_text("{}\n")
     os.utime(old, (0, 0))
-    assert forget_old_logs(tmp_path, 30) == [old]
-    assert [path.name for path in tmp_path.iterdir()] == ["new.jsonl"]
+    with serving(settings({"pool": functions("good")}, serving={"log_days": 30}), tmp_path):
+        until = time.monotonic() + 10
+        while old.exists() and time.monotonic() < until:
+            time.sleep(0.02)
+    assert [path.name for path in tmp_path.glob("*.jsonl")] == ["new.jsonl"]
 
 
 @pytest.mark.parametrize(

@@ -5,18 +5,23 @@ from __future__ import annotations
 import time
 
 import pytest
+from sqlalchemy import Connection, select, update
 
 from orchestai.errors import UserError
+from orchestai.execution.contract.ledger import pico
 from orchestai.serving.store import (
     Database,
     Feedback,
     FeedbackStore,
+    KeyLedger,
     KeyStore,
     ParkedRuns,
     RequestRate,
     ServedRuns,
     TooManyRequestsError,
 )
+from orchestai.serving.store.retention import forget_runs, forget_settled
+from orchestai.serving.store.tables import reservations, served
 
 
 def test_a_run_is_seen_by_its_owner_alone(url: str) -> None:
@@ -97,3 +102,36 @@ def test_servers_count_requests_together(url: str) -> None:
         rates[1].take("alice", None)
         first.write("", lambda connection: connection.exec_driver_sql("UPDATE key_requests SET second = second - 61"))
         rates[1].take("alice", 5)
+
+
+async def test_what_is_too_old_is_forgotten(url: str) -> None:
+    """Else the database grows for ever; sums of days, and what is still open, stay."""
+    with Database.open(url, lease_s=5) as database:
+        KeyStore(database).add("alice", 1.0)
+        ledger, runs = KeyLedger(database, "alice"), ServedRuns(database)
+        for name in ("old", "new"):
+            runs.put(name, "alice", None, {})
+            FeedbackStore(database).put(name, "alice", Feedback(score=1.0))
+        open_one = await ledger.reserve(pico(0.2), "open")
+        for name in ("settled", "new"):
+            async with await ledger.reserve(pico(0.1), name) as reservation:
+                reservation.spend(pico(0.1))
+
+        def age(connection: Connection) -> None:
+            long_ago = reservations.c.began_at - 900
+            connection.execute(update(reservations).where(reservations.c.run_id != "new").values(began_at=long_ago))
+            connection.execute(update(served).where(served.c.run_id == "old").values(began_at=served.c.began_at - 900))
+
+        database.write("", age)
+        assert forget_settled(database, 600) == 1
+        assert forget_runs(database, 600) == 1
+        assert (forget_settled(database, 600), forget_runs(database, 600)) == (0, 0)
+        with database.reading() as connection:
+            left = connection.scalars(select(reservations.c.run_id).order_by(reservations.c.run_id)).all()
+        assert left == ["new", "open"]
+        assert runs.get("old", "alice") is None
+        assert runs.get("new", "alice") is not None
+        assert [run for run, _ in FeedbackStore(database).all()] == ["new"]
+        assert ledger.available_usd == pytest.approx(0.6)
+        await open_one.close()
+        assert ledger.available_usd == pytest.approx(0.8)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 
@@ -20,6 +20,9 @@ from orchestai.execution.log_keeping import keeping
 from orchestai.serving.api.kept_runs import text_change
 from orchestai.serving.api.server import listen, make_server
 from support.serving.contract_workers import PRICE
+
+if TYPE_CHECKING:
+    from orchestai.serving.tracing import Tracing
 
 
 @dataclass(frozen=True)
@@ -81,14 +84,14 @@ def settings(workers: dict[str, Any], cascade: Sequence[str] = (), **sections: A
 
 
 @contextmanager
-def serving(config: Config, log: Path | None = None) -> Iterator[Served]:
+def serving(config: Config, log: Path | None = None, tracing: Tracing | None = None) -> Iterator[Served]:
     """A server with this configuration, until the block ends."""
     of = config.serving
     change = text_change(of)
     resilience = Resilience(of.planner_s, of.failures, of.rest_s, slow_s=0.2)
     orchestrator = Orchestrator.open(None, config, log=log, resilience=resilience, keep=change and keeping(change))
     listening = listen("127.0.0.1", 0)
-    server = make_server(orchestrator)
+    server = make_server(orchestrator, tracing)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     while not server.started:

@@ -12,6 +12,7 @@ from orchestai.serving.api.errors import invalid
 from orchestai.serving.api.requests.asked import Asked, Extension, first_fault, with_headers
 from orchestai.tasks.dialogue import Dialogue, Message
 
+_TRACE = ("traceparent", "tracestate")
 R = TypeVar("R", bound="CommonRequest")
 
 
@@ -107,6 +108,7 @@ class CommonRequest(Part):
             extension=with_headers(self.orchestai, headers),
             stream=bool(self.stream),
             include_usage=include_usage,
+            trace={name: headers[name] for name in _TRACE if name in headers},
             labels={**(self.metadata or {}), **({"user": user} if user else {})},
         )
 
