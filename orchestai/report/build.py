@@ -13,6 +13,7 @@ from orchestai.report import curves, evaluations, executions, rollouts
 from orchestai.report.chunks import MOST_EMBEDDED, ChunkWriter
 from orchestai.report.page_file import write_page
 from orchestai.report.sources import Found, find
+from orchestai.report.whole_lines import whole_lines
 from orchestai.storage import artifacts
 
 _MISSING = {
@@ -158,9 +159,7 @@ def distinct_names(paths: Sequence[Path], names: Sequence[str]) -> list[str]:
 
 
 def _rows(file: Path, problems: list[str]) -> list[dict[str, Any]]:
-    lines, complaints = artifacts.read_lines(file)
-    problems += [complaint.replace(f"{file.parent}/", "") for complaint in complaints]
-    return [value for _, value in lines if isinstance(value, dict)]
+    return [value for _, value in whole_lines(file, problems) if isinstance(value, dict)]
 
 
 def _settings(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from orchestai.report.safe_text import shortened_deep
+from orchestai.report.safe_text import showable
 from orchestai.storage import artifacts
 
 MOST_EMBEDDED: Final = 20 * 10**6
@@ -26,8 +26,8 @@ _REFERENCE = "\0"
 
 
 def packed(value: Any) -> str:
-    """JSON, compressed, in base64."""
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    """JSON of what is `showable`, compressed, in base64."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), compresslevel=9, mtime=0)).decode()
 
 
@@ -73,7 +73,7 @@ class ChunkWriter:
 
     def add(self, detail: Any) -> tuple[int, int]:
         """Number of the chunk and place in it."""
-        shown = shortened_deep(detail)
+        shown = showable(detail)
         size = len(json.dumps(shown))
         if self._open and self._open_size + size > _CHUNK:
             self.close()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
+
+from orchestai.report.evaluations import is_number
 
 Rows = Sequence[Mapping[str, Any]]
 _MOST_POINTS = 400
@@ -72,7 +74,7 @@ def charts(phase: str, rows: Rows, settings: Mapping[str, Any]) -> list[dict[str
 def _drawn(chart: _Chart, rows: Rows, along: str, guards: list[dict[str, Any]]) -> dict[str, Any]:
     series = []
     for name, label in chart.series.items():
-        points = [(row[along], row[name]) for row in rows if _is_number(row.get(name)) and _is_number(row.get(along))]
+        points = [(row[along], row[name]) for row in rows if is_number(row.get(name)) and is_number(row.get(along))]
         if points:
             series.append({"name": name, "label": label, "points": _thinned(points)})
     return {"title": chart.title, "unit": chart.unit, "note": chart.note, "series": series, "guards": guards}
@@ -82,11 +84,11 @@ def _guards(settings: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Where training stops, by chart."""
     found: dict[str, list[dict[str, Any]]] = {}
     patience = settings.get("collapse_patience")
-    if _is_number(entropy := settings.get("min_entropy")):
+    if is_number(entropy := settings.get("min_entropy")):
         found["Entropy of explored decisions"] = [_guard(entropy, f"stops below, {patience} updates in a row")]
-    if _is_number(invalid := settings.get("max_invalid_share")):
+    if is_number(invalid := settings.get("max_invalid_share")):
         found["Plans that could be executed"] = [_guard(1 - invalid, f"stops below, {patience} updates in a row")]
-    if _is_number(flat := settings.get("flat_patience")):
+    if is_number(flat := settings.get("flat_patience")):
         found["Groups without a difference"] = [_guard(1.0, f"stops at 100 %, {flat} updates in a row")]
     return found
 
@@ -101,6 +103,3 @@ def _thinned(points: list[tuple[float, float]]) -> list[list[float]]:
     parts = [points[i : i + size] for i in range(0, len(points), size)]
     return [[part[-1][0], float(f"{sum(y for _, y in part) / len(part):.5g}")] for part in parts]
 
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

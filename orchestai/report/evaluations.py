@@ -11,30 +11,41 @@ from orchestai.evaluation.systems.baselines import ORACLE, WHOLE
 from orchestai.evaluation.tables.routing_metrics import hull_corners
 
 _MOST_FIGURES = 2_000
-_ROW = ("name", "n", "success", "success_ci", "reward", "reward_ci", "cost_usd", "latency_ms", "unscorable", "validity")
+_LARGEST = 1e100
+_NUMBERS = ("n", "success", "reward", "cost_usd", "latency_ms", "unscorable", "validity")
+_PAIRS = ("success_ci", "reward_ci")
 
 
 def evaluation(value: Mapping[str, Any]) -> dict[str, Any]:
     """One evaluation of planners and baselines, from its JSON file."""
     planners = _planners(value)
-    rows = [
-        {key: row.get(key) for key in _ROW} | {"role": _role(str(row.get("name")), planners)}
-        for row in value["rows"]
-        if isinstance(row, Mapping)
-    ]
+    rows = [_row(row, _role(str(row.get("name")), planners)) for row in _mappings(value["rows"])]
     hull = [row for row in rows if row["role"] != "oracle"]
     swept = value.get("preferences")
     return {
-        "suite": value.get("suite", ""),
+        "suite": str(value.get("suite", "")),
         "tasks": max((row["n"] or 0 for row in rows), default=0),
         "conclusion": [str(line) for line in value["conclusion"]],
         "rows": rows,
         "hull": _hull([(row["cost_usd"], row["success"]) for row in hull]),
-        "differences": value.get("differences", []),
-        "decompositions": value.get("decompositions") or {},
-        "preferences": list(swept.get("preferences", [])) if isinstance(swept, Mapping) else [],
+        "differences": [
+            pair
+            for pair in _mappings(value.get("differences"))
+            if is_interval(pair.get("reward")) and is_interval(pair.get("success"))
+        ],
+        "preferences": [
+            setting
+            for setting in _mappings(swept.get("preferences") if isinstance(swept, Mapping) else None)
+            if is_interval(setting.get("success"))
+        ],
         "choices": value.get("choices"),
     }
+
+
+def _row(row: Mapping[str, Any], role: str) -> dict[str, Any]:
+    numbers = {key: row[key] if is_number(row.get(key)) else None for key in _NUMBERS}
+    pairs = {key: row[key] if _is_numbers(row.get(key), 2) else None for key in _PAIRS}
+    return {"name": str(row.get("name")), "role": role, **numbers, **pairs}
 
 
 def table(name: str, value: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -66,15 +77,18 @@ def table(name: str, value: Mapping[str, Any]) -> dict[str, Any] | None:
 def diagrams(value: Mapping[str, Any], title: str) -> Iterator[dict[str, Any]]:
     """Reliability diagrams: bins of mean forecast, share that came true, and how many."""
     swept = value.get("preferences")
-    if isinstance(swept, Mapping) and swept.get("reliability"):
+    if isinstance(swept, Mapping) and (bins := _bins(swept.get("reliability"))):
         planner = swept.get("planner", "")
-        yield {"title": f"{title}: forecasts of {planner}", "bins": swept["reliability"], "ece": swept.get("ece")}
-    named = value.get("reliability")
-    if isinstance(named, Mapping):
-        errors = value.get("ece") or {}
-        for name, bins in named.items():
-            error = errors.get(name)
+        yield {"title": f"{title}: forecasts of {planner}", "bins": bins, "ece": swept.get("ece")}
+    named, errors = value.get("reliability"), value.get("ece")
+    for name, given in named.items() if isinstance(named, Mapping) else ():
+        if bins := _bins(given):
+            error = errors.get(name) if isinstance(errors, Mapping) else None
             yield {"title": f"{title}: {name}", "bins": bins, "ece": error["mean"] if is_interval(error) else None}
+
+
+def _bins(value: Any) -> list[list[float]]:
+    return [one for one in value if _is_numbers(one, 3)] if isinstance(value, list) else []
 
 
 def figures(value: Mapping[str, Any], prefix: str = "") -> list[dict[str, Any]]:
@@ -89,14 +103,30 @@ def figures(value: Mapping[str, Any], prefix: str = "") -> list[dict[str, Any]]:
 
 
 def is_interval(value: Any) -> TypeGuard[Mapping[str, Any]]:
-    return isinstance(value, Mapping) and {"mean", "low", "high"} <= value.keys()
+    """Whether it has a mean and its bounds; each may be null, where nothing was measured."""
+    return isinstance(value, Mapping) and all(
+        key in value and (value[key] is None or is_number(value[key])) for key in ("mean", "low", "high")
+    )
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether it can be drawn: neither a truth value nor NaN, and no larger than a browser can compute with."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
+
+
+def _is_numbers(value: Any, count: int) -> TypeGuard[list[float]]:
+    return isinstance(value, list) and len(value) == count and all(map(is_number, value))
+
+
+def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+    return (one for one in value if isinstance(one, Mapping)) if isinstance(value, list) else iter(())
 
 
 def _planners(value: Mapping[str, Any]) -> set[str]:
     """Those that were compared with others: the trained ones."""
-    return {str(pair["of"]) for pair in value.get("differences", []) if isinstance(pair, Mapping) and "of" in pair} | (
-        value.get("decompositions") or {}
-    ).keys()
+    compared = {str(pair["of"]) for pair in _mappings(value.get("differences")) if "of" in pair}
+    decomposed = value.get("decompositions")
+    return compared | set(decomposed if isinstance(decomposed, Mapping) else ())
 
 
 def _role(name: str, planners: set[str]) -> str:

@@ -10,16 +10,15 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from orchestai.errors import UserError, first_problem
+from orchestai.errors import first_problem
 from orchestai.execution.record import SCHEMA_VERSION, ExecutionRecord
 from orchestai.report.chunks import ChunkWriter
 from orchestai.report.safe_text import shortened
+from orchestai.report.whole_lines import complain, whole_lines
 from orchestai.report.worker_choice import WorkerChoices
-from orchestai.storage import artifacts
 
 MOST_EXECUTIONS: Final = 100_000
 """More rows than this a browser cannot search while somebody types."""
-_MOST_PROBLEMS = 50
 COLUMNS: Final = (
     "run",
     "task",
@@ -63,13 +62,9 @@ class Executions:
 
     def read(self, run: int, file: Path, problems: list[str]) -> None:
         """Add all executions of a log; lines that are none are `problems`."""
-        try:
-            for line in artifacts.each_line(file):
-                complaint = line if isinstance(line, str) else self._add(run, *line)
-                if complaint:
-                    _complain(problems, complaint.replace(f"{file.parent}/", ""))
-        except UserError as error:
-            _complain(problems, str(error))
+        for where, value in whole_lines(file, problems):
+            if complaint := self._add(run, where, value):
+                complain(problems, complaint)
 
     def finish(self) -> None:
         """Name each row's reference plan, once all logs were read."""
@@ -166,13 +161,6 @@ def _sparse(value: Any) -> Any:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.6g}")
-
-
-def _complain(problems: list[str], complaint: str) -> None:
-    if len(problems) < _MOST_PROBLEMS:
-        problems.append(complaint)
-    elif len(problems) == _MOST_PROBLEMS:
-        problems.append("and more lines that could not be read")
 
 
 def totals(executions: Executions, runs: Sequence[str]) -> list[dict[str, Any]]:

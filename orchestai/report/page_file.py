@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from orchestai.report.chunks import ChunkWriter, packed
-from orchestai.report.safe_text import script_json, visible
+from orchestai.report.safe_text import script_json, showable, visible
 from orchestai.storage import artifacts
 
 STYLES = ("page.css", "views.css")
@@ -64,7 +64,7 @@ def render(data: Mapping[str, Any], index: Mapping[str, Any], chunks: Any) -> st
         style=style,
         script=script,
         data=script_json(data),
-        index=packed(index),
+        index=packed(showable(index)),
         chunks=chunks,
     )
 

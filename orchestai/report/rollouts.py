@@ -9,9 +9,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from orchestai.errors import UserError
 from orchestai.report.chunks import ChunkWriter
-from orchestai.storage import artifacts
+from orchestai.report.whole_lines import whole_lines
 
 COLUMNS: Final = ("run", "update", "task", "attempts", "rewards", "agents", "fault", "chunk", "place")
 """Of a group's row; `rewards` has one entry per attempt, null where it could not be judged."""
@@ -30,15 +29,9 @@ class Groups:
 
     def read(self, run: int, file: Path, problems: list[str]) -> None:
         """Add the attempts that one run of phase 2 kept."""
-        try:
-            lines, complaints = artifacts.read_lines(file)
-        except UserError as error:
-            problems.append(str(error))
-            return
-        problems += [complaint.replace(f"{file.parent}/", "") for complaint in complaints]
-        attempts = [value for _, value in lines if isinstance(value, dict)]
+        attempts = (value for _, value in whole_lines(file, problems) if isinstance(value, dict))
         for (update, task), some in groupby(attempts, lambda one: (one.get("update"), str(one.get("task_id", "")))):
-            self._add(run, update, task, list(some))
+            self._add(run, update if isinstance(update, int) else None, task, list(some))
 
     def read_episodes(self, run: int, episodes: Sequence[Any]) -> None:
         """Add the episodes of an evaluation of agents, a group of one each."""
@@ -48,7 +41,7 @@ class Groups:
                 attempt = {key: value for key, value in episode.items() if key not in ("plan", "transcript")}
                 self._add(run, None, str(episode.get("task_id", "")), [attempt | {"transcript": said}])
 
-    def _add(self, run: int, update: Any, task: str, attempts: list[dict[str, Any]]) -> None:
+    def _add(self, run: int, update: int | None, task: str, attempts: list[dict[str, Any]]) -> None:
         if len(self.rows) >= _MOST_GROUPS:
             self.left_out += 1
             return
@@ -76,25 +69,32 @@ def _reward(attempt: dict[str, Any]) -> float | None:
 
 def _shown(attempt: dict[str, Any]) -> dict[str, Any]:
     shown = {key: value for key, value in attempt.items() if key not in ("update", "plan", "transcript")}
-    if not isinstance(shown.get("turns"), list):
-        shown.pop("turns", None)  # an evaluation counts them
+    if isinstance(turns := shown.pop("turns", None), list):  # an evaluation has their number
+        shown["turns"] = [_turn(turn) for turn in turns if isinstance(turn, dict)]
     if isinstance(said := attempt.get("transcript"), str):
         return shown | {"speeches": list(_measured_speeches(said, attempt.get("speeches")) or _speeches(said))}
     plan = attempt.get("plan")
     return shown | {"plan": plan, "steps": list(_steps(plan)) if isinstance(plan, str) else []}
 
 
+def _turn(turn: dict[str, Any]) -> dict[str, Any]:
+    """With those decisions alone that are step, kind and advantage."""
+    decisions = turn.get("decisions")
+    known = [one for one in decisions if isinstance(one, list) and len(one) == 3] if isinstance(decisions, list) else []
+    return turn | {"decisions": known}
+
+
 def _measured_speeches(said: str, parts: Any) -> list[dict[str, str]]:
     """The parts of a transcript whose lengths are known; none where they do not fit it."""
     speeches, at = [], 0
     for part in parts if isinstance(parts, list) else []:
-        role, speaker, length = part
-        beginning = f"[{role}] {speaker}: "
-        if not said.startswith(beginning, at):
-            return []
-        at += len(beginning)
-        speeches.append({"role": role, "speaker": speaker, "text": said[at : at + length]})
-        at += length + len("\n\n")
+        match part:
+            case [str(role), str(speaker), int(length)] if said.startswith(beginning := f"[{role}] {speaker}: ", at):
+                at += len(beginning)
+                speeches.append({"role": role, "speaker": speaker, "text": said[at : at + length]})
+                at += length + len("\n\n")
+            case _:
+                return []
     return speeches
 
 

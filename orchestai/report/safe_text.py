@@ -18,11 +18,10 @@ _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066
 def script_json(value: Any) -> str:
     """JSON in ASCII without `<`, `>` and `&`, so that no text ends the script element that it lies in.
 
-    U+2028 and half surrogate pairs are escapes, too; NaN and infinities are null.
+    U+2028 and half surrogate pairs are escapes, too.
     """
-    return _MARKUP_PATTERN.sub(
-        lambda found: _MARKUP[found[0]], json.dumps(_finite(value), ensure_ascii=True, separators=(",", ":"))
-    )
+    text = json.dumps(showable(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return _MARKUP_PATTERN.sub(lambda found: _MARKUP[found[0]], text)
 
 
 def visible(text: str) -> str:
@@ -35,18 +34,12 @@ def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
     return text if len(text) <= most else f"{text[:most]}\n[{len(text) - most:,} more characters are in the log]"
 
 
-def shortened_deep(value: Any) -> Any:
-    """JSON-ready data in which every text is `shortened`."""
+def showable(value: Any) -> Any:
+    """JSON-ready data in which every text is `shortened`, and NaN and infinities, which no browser reads, are null."""
     if isinstance(value, str):
         return shortened(value)
-    if isinstance(value, Mapping):
-        return {str(key): shortened_deep(item) for key, item in value.items()}
-    return [shortened_deep(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+        return {str(key): showable(item) for key, item in value.items()}
+    return [showable(item) for item in value] if isinstance(value, list | tuple) else value

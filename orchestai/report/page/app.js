@@ -32,6 +32,15 @@ function changeParams(changes) {
 
 const available = () => Object.keys(VIEWS).filter((view) => VIEWS[view][2]());
 
+/** A view's elements, or what kept it from being drawn, which is no reason to lose the others. */
+function drawn(view) {
+  try {
+    return [view()].flat(Infinity).filter(Boolean);
+  } catch (error) {
+    return [h('p', {class: 'problem'}, `This view could not be drawn: ${error.message}. A file holds something else than orchestai writes; the other views are not affected.`)];
+  }
+}
+
 function route() {
   const [view, query] = location.hash.replace(/^#\/?/, '').split('?');
   state.view = available().includes(view) ? view : 'summary';
@@ -39,7 +48,7 @@ function route() {
   Object.assign(keys, {move: null, search: null});
   const main = document.getElementById('main');
   main.className = state.view;
-  main.replaceChildren(...[VIEWS[state.view][1]()].flat(Infinity).filter(Boolean));
+  main.replaceChildren(...drawn(VIEWS[state.view][1]));
   document.getElementById('tabs').replaceChildren(...available().map((name) =>
     h('a', {href: link(name), 'aria-current': name === state.view ? 'page' : null}, VIEWS[name][0])));
   window.scrollTo(0, 0);

@@ -6,9 +6,8 @@ function ticks(low, high, most) {
   const rough = (high - low) / most || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough);
-  const found = [];
-  for (let at = Math.ceil(low / step) * step; at <= high + step / 1e6; at += step) found.push(Math.abs(at) < step / 1e6 ? 0 : at);
-  return found;
+  const first = Math.ceil(low / step), count = Math.floor((high - first * step) / step + 1e-6) + 1;
+  return Array.from({length: Math.max(count, 0)}, (_, i) => (first + i) * step);
 }
 
 function decades(low, high) {

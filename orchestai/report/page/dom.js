@@ -51,22 +51,25 @@ function svg(tag, attributes, ...children) {
   return fill(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
 }
 
+const isNumber = (x) => typeof x === 'number';
+
+/** What is no number is a dash. */
 const show = {
-  percent: (x) => (x === null || x === undefined ? '–' : `${(100 * x).toFixed(1)} %`),
+  percent: (x) => (isNumber(x) ? `${(100 * x).toFixed(1)} %` : '–'),
   number: (x) => {
-    if (x === null || x === undefined) return '–';
+    if (!isNumber(x)) return '–';
     const size = Math.abs(x);
     if (size && (size < 0.001 || size >= 1e6)) return x.toExponential(1);
     return String(Number(x.toPrecision(size >= 100 ? 4 : 3)));
   },
-  signed: (x) => (x === null || x === undefined ? '–' : `${x > 0 ? '+' : x < 0 ? '−' : ''}${Math.abs(x).toFixed(2)}`),
+  signed: (x) => (isNumber(x) ? `${x > 0 ? '+' : x < 0 ? '−' : ''}${Math.abs(x).toFixed(2)}` : '–'),
   usd: (x) => {
-    if (x === null || x === undefined) return '–';
+    if (!isNumber(x)) return '–';
     if (x === 0) return '$0';
     return `$${x >= 1 ? x.toFixed(2) : x.toFixed(1 - Math.floor(Math.log10(x)))}`;
   },
   ms: (x) => {
-    if (x === null || x === undefined) return '–';
+    if (!isNumber(x)) return '–';
     if (x < 1) return '<1 ms';
     return x < 1000 ? `${Math.round(x)} ms` : x < 120000 ? `${(x / 1000).toFixed(1)} s` : `${(x / 60000).toFixed(1)} min`;
   },

@@ -28,11 +28,12 @@ function evaluationCard(one) {
 }
 
 function scatter(one) {
-  const drawn = one.rows.filter((row) => row.success !== null && row.cost_usd !== null && row.success !== undefined);
+  const drawn = one.rows.filter((row) => isNumber(row.success) && isNumber(row.cost_usd));
   if (!drawn.length) return h('p', {class: 'nothing'}, 'Nothing could be judged.');
-  const curve = (one.preferences ?? []).filter((p) => p.cost_usd !== null).map((p) => ({cost: p.cost_usd, success: p.success.mean}));
+  const curve = one.preferences.filter((p) => isNumber(p.cost_usd) && isNumber(p.success.mean)).map((p) => ({cost: p.cost_usd, success: p.success.mean}));
   const paid = [...drawn.map((r) => r.cost_usd), ...curve.map((p) => p.cost)].filter((c) => c > 0);
-  const floor = Math.min(...paid, 1) * 0.3;
+  if (!paid.length) return h('p', {class: 'nothing'}, 'No row cost anything, so there is no cost to draw; the table has their success.');
+  const floor = Math.min(...paid) * 0.3;
   const at = (cost) => Math.max(cost, floor) * 1000;
   const high = Math.max(...drawn.map((r) => r.success_ci?.[1] ?? r.success), ...curve.map((p) => p.success));
   const plot = frame({width: 940, height: 440, x: [at(0) / 1.6, Math.max(...paid) * 1000 * 3], y: [-0.02 * high, high * 1.08], xLog: true,
@@ -105,7 +106,7 @@ function differences(one) {
 }
 
 function preferences(one) {
-  if (!one.preferences?.length) return null;
+  if (!one.preferences.length) return null;
   return h('details', {}, h('summary', {}, 'One checkpoint at every preference'),
     table([{title: 'setting'}, {title: 'solved', numeric: true}, {title: 'expected', numeric: true}, {title: 'USD per 1,000', numeric: true}, {title: 'expected', numeric: true}],
       one.preferences.map((p) => ({cells: [p.setting, show.percent(p.success.mean), show.percent(p.expected_success), show.number(p.cost_usd * 1000), show.number(p.expected_cost_usd * 1000)]})), 'Preferences'));
