@@ -137,6 +137,8 @@ def build_report(
     """
     if output.is_dir():
         raise UserError(f"{output}: a folder; name the file to write, such as {output / 'report.html'}")
+    if output.suffix not in (".html", ".htm"):
+        raise UserError(f"{output}: not written, since it may be something else; name a page, such as report.html")
     found = [find(path) for path in paths]
     with ChunkWriter(most_embedded) as chunks:
         report = Report(executions.Executions(chunks), rollouts.Groups(chunks))

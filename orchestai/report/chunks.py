@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import json
 import shutil
 import tempfile
@@ -53,6 +54,9 @@ class ChunkWriter:
     """Collects details and hands out where each lies; few of them are in memory at a time.
 
     Use as a context manager; what lay on the disk in between is gone afterwards, but for what `write_beside` wrote.
+
+    Attributes:
+        digests: of each closed chunk, by which a page knows chunks that a later page put in their place.
     """
 
     def __init__(self, most_embedded: int = MOST_EMBEDDED) -> None:
@@ -60,10 +64,10 @@ class ChunkWriter:
         self._open: list[Any] = []
         self._open_size = 0
         self._chunks: list[str] = []
+        self.digests: list[str] = []
         self._size = 0
         self._spilled: Path | None = None
         self._stack = ExitStack()
-        self.count = 0
 
     def __enter__(self) -> ChunkWriter:
         return self
@@ -79,7 +83,7 @@ class ChunkWriter:
             self.close()
         self._open.append(shown)
         self._open_size += size
-        return self.count, len(self._open) - 1
+        return len(self.digests), len(self._open) - 1
 
     def close(self) -> None:
         """End the chunk that is being filled."""
@@ -96,8 +100,8 @@ class ChunkWriter:
         if self._spilled is None:
             self._chunks.append(chunk)
         else:
-            self._spill(self.count, chunk)
-        self.count += 1
+            self._spill(len(self.digests), chunk)
+        self.digests.append(_digest(chunk))
 
     @property
     def beside(self) -> bool:
@@ -122,4 +126,8 @@ class ChunkWriter:
 
     def _spill(self, number: int, chunk: str) -> None:
         assert self._spilled is not None
-        (self._spilled / f"{number}.js").write_text(f'orchestaiChunk({number},"{chunk}")')
+        (self._spilled / f"{number}.js").write_text(f'orchestaiChunk({number},"{_digest(chunk)}","{chunk}")')
+
+
+def _digest(chunk: str) -> str:
+    return hashlib.sha256(chunk.encode()).hexdigest()[:12]

@@ -47,7 +47,7 @@ def write_page(output: Path, data: Mapping[str, Any], index: Mapping[str, Any], 
     elif beside.is_dir() and all(file.suffix == ".js" for file in beside.iterdir()):
         shutil.rmtree(beside)
     html = render(
-        dict(data) | {"chunks": {"count": chunks.count, "folder": beside.name if chunks.beside else None}},
+        dict(data) | {"chunks": {"digests": chunks.digests, "folder": beside.name if chunks.beside else None}},
         index,
         chunks.embedded,
     )

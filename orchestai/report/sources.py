@@ -67,13 +67,14 @@ def find(path: Path) -> Found:
     for file in _files(path) if path.is_dir() else [path]:
         try:
             source = _recognize(file)
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError, RecursionError, UserError) as error:
             found.problems.append(f"{_inside(file, path)}: not readable: {error}")
             continue
         if source is not None:
             found.sources.append(source)
         elif not path.is_dir():
-            found.problems.append(f"{file.name}: neither a log nor figures that this page can show")
+            empty = "empty so far" if file.stat().st_size == 0 else "neither a log nor figures that this page can show"
+            found.problems.append(f"{file.name}: {empty}")
     return found
 
 
@@ -98,7 +99,9 @@ def _files(folder: Path) -> Iterator[Path]:
             continue
         depth = len(Path(place).relative_to(folder).parts)
         folders[:] = sorted(f for f in folders if not f.startswith(".") and depth < _DEEPEST)
-        yield from (Path(place) / name for name in sorted(files) if not name.startswith("."))
+        for file in (Path(place) / name for name in sorted(files) if not name.startswith(".")):
+            if file.is_file() or file.is_symlink():  # a pipe would be waited for
+                yield file
 
 
 def _recognize(file: Path) -> Source | None:
@@ -109,7 +112,7 @@ def _recognize(file: Path) -> Source | None:
     if file.suffix != ".json" or file.stat().st_size > _LARGEST_JSON:
         return None
     with file.open("rb") as opened:
-        if opened.read(1) != b"{":
+        if not opened.read(64).lstrip(b" \t\r\n\xef\xbb\xbf").startswith(b"{"):
             return None
     value = json.loads(file.read_bytes())
     if file.name.endswith(".run.json"):

@@ -82,7 +82,10 @@ def application(run: WatchedRun, port: int) -> Starlette:
     """The page, its chunks, and a stream of an event for each change, for pages of this origin alone."""
 
     async def page(request: Request) -> Response:
-        await run.refresh()
+        try:
+            await run.refresh()
+        except UserError as error:  # a folder was removed, the disk is full
+            return PlainTextResponse(f"{error}\n", status_code=503, headers=_HEADERS)
         return FileResponse(run.page, media_type="text/html", headers=_HEADERS)
 
     async def chunk(request: Request) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,10 +117,28 @@ def test_details_beside_the_page_are_loaded_from_the_disk(tmp_path: Path, opened
     page = opened.open(tmp_path / "a page.html", "executions?id=79&step=2")
     assert page.locator(".stepcard h4").inner_text().startswith("Step 2")
     assert opened.errors == []
+    build_report([write_log(tmp_path / "logs", [judged_record()])], tmp_path / "a page.html", most_embedded=100)
+    page.evaluate("location.hash = '#/executions?id=3'")
+    page.wait_for_selector("text=written anew since this page was opened")
     for file in (tmp_path / "a page.chunks").iterdir():
         file.unlink()
-    page = opened.open(tmp_path / "a page.html", "executions?id=3")
+    page = opened.open(tmp_path / "a page.html", "executions?id=0")
     assert "is not beside this page" in page.locator(".beside").inner_text()
+
+
+def test_free_workers_and_foreign_figures_leave_a_page_that_can_be_read(tmp_path: Path, opened: OpenedPage) -> None:
+    """No cost can be drawn on a logarithmic axis, and a view that fails takes no other with it."""
+    rows = [{"name": name, "n": 9, "success": 0.5, "success_ci": [0.3, 0.7], "cost_usd": 0.0} for name in "ab"]
+    value = {"rows": rows, "conclusion": ["b is as good"], "choices": {"workers": 3}}
+    (tmp_path / "evaluation.json").write_text(json.dumps(value))
+    build_report([tmp_path], tmp_path / "report.html")
+    page = opened.open(tmp_path / "report.html", "tradeoff")
+    assert "No row cost anything" in page.locator("main").inner_text()
+    assert page.locator("tbody tr").count() == 2
+    page = opened.open(tmp_path / "report.html", "workers")
+    assert "could not be drawn" in page.locator("main").inner_text()
+    assert "b is as good" in opened.open(tmp_path / "report.html", "summary").locator("main").inner_text()
+    assert opened.errors == []
 
 
 def test_hostile_text_in_every_field_does_nothing(tmp_path: Path, opened: OpenedPage) -> None:

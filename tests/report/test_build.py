@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,60 @@ def test_torn_lines_foreign_lines_and_newer_versions_are_named_and_passed_over(t
     page, problems = build(tmp_path, write_log(tmp_path / "logs", [judged_record()], torn))
     assert len(report_page.executions(page)) == 1
     assert [problem.split(": ")[1] for problem in problems] == ["log.jsonl:2", "log.jsonl:3", "log.jsonl:4"]
+
+
+def test_what_is_not_finite_or_of_another_shape_spoils_nothing_else(tmp_path: Path) -> None:
+    """A browser reads no NaN, and one in a chunk used to take 150 executions with it."""
+    folder = write_phase2(tmp_path / "run", updates=1)
+    (group,) = [json.loads(line) for line in (folder / "phase2_rollouts.jsonl").read_text().splitlines()[:1]]
+    odd = [
+        {"reward": float("nan")},
+        {"reward": True, "update": {"a": 1}},
+        {"transcript": "[a] user: x", "speeches": [["a", "user"], 3]},
+        {"turns": [{"decisions": 7}, 8]},
+        {"turns": 3, "rewards": {"success": {"value": float("inf"), "weight": 1.0}}},
+    ]
+    with (folder / "phase2_rollouts.jsonl").open("a") as file:
+        file.writelines(json.dumps(group | {"task_id": f"odd/{n}"} | other) + "\n" for n, other in enumerate(odd))
+    broken = judged_record().model_copy(update={"reward": float("nan"), "score": float("inf")})
+    write_log(folder, [broken, judged_record(1)])
+    page, _ = build(tmp_path, folder)
+    index = report_page.index(page)
+    groups = [dict(zip(index["groupColumns"], row, strict=True)) for row in index["groups"]]
+    assert [group["rewards"] for group in groups[1:3]] == [[None], [1.0]]
+    assert [len(report_page.detail(page, group)) for group in groups] == [2, 1, 1, 1, 1, 1]
+    assert [row["reward"] for row in report_page.executions(page)] == [None, 1.5]
+
+
+def test_files_that_cannot_be_read_are_named_and_pipes_not_waited_for(tmp_path: Path) -> None:
+    folder = write_log(tmp_path / "logs", [judged_record()])
+    (folder / "gone.jsonl").symlink_to("nowhere")
+    (folder / "empty.jsonl").touch()
+    os.mkfifo(folder / "pipe.jsonl")
+    page, problems = build(tmp_path, folder, folder / "empty.jsonl")
+    assert len(report_page.executions(page)) == 1
+    assert [problem.split(": ")[1:3] for problem in problems] == [
+        ["gone.jsonl", "not readable"],
+        ["empty.jsonl", "empty so far"],
+    ]
+
+
+def test_evaluations_of_another_shape_lose_what_is_not_a_number(tmp_path: Path) -> None:
+    rows = [
+        {"name": "a", "success": "x", "cost_usd": [], "success_ci": [1], "n": None},
+        {"name": "b", "success": 0.5, "cost_usd": 0, "success_ci": [0.1, 0.9], "n": 3},
+        7,
+    ]
+    value = {"rows": rows, "conclusion": ["it works"], "differences": [{"of": "a"}, 3], "preferences": {"reliability": 4}}
+    (tmp_path / "evaluation.json").write_text(json.dumps(value))
+    page, problems = build(tmp_path, tmp_path / "evaluation.json")
+    (shown,) = report_page.data(page)["evaluations"]
+    assert problems == []
+    assert [(row["name"], row["success"], row["success_ci"], row["role"]) for row in shown["rows"]] == [
+        ("a", None, None, "ours"),
+        ("b", 0.5, [0.1, 0.9], "other"),
+    ]
+    assert shown["differences"] == shown["preferences"] == []
 
 
 def test_an_empty_folder_gives_a_page_that_says_what_is_missing(tmp_path: Path) -> None:
@@ -136,3 +191,7 @@ def test_what_is_not_there_is_refused_with_a_remedy(tmp_path: Path) -> None:
         build(tmp_path, tmp_path / "absent")
     with pytest.raises(UserError, match="name the file to write"):
         build_report([tmp_path], tmp_path)
+    log = write_log(tmp_path / "logs", [judged_record()]) / "log.jsonl"
+    with pytest.raises(UserError, match="may be something else"):
+        build_report([log], log)
+    assert log.read_text()

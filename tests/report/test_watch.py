@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="starlette is not installed (pip install 'orchestai[serve]')")
 
+import shutil
 import threading
 
 import httpx2 as httpx
@@ -106,6 +107,12 @@ def test_a_log_too_large_for_the_page_is_served_in_chunks(tmp_path: Path) -> Non
     with watching(watch.WatchedRun([logs], tmp_path, most_embedded=100)) as address:
         httpx.get(address)
         assert httpx.get(f"{address}/watch.chunks/0.js").text.startswith("orchestaiChunk(0,")
+
+
+def test_a_removed_folder_is_told_in_words(address: str, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "run")
+    reply = httpx.get(address)
+    assert (reply.status_code, "no such file or folder" in reply.text) == (503, True)
 
 
 def test_a_taken_port_and_an_absent_folder_are_refused_with_a_remedy(tmp_path: Path) -> None:

@@ -20,12 +20,13 @@ async function readIndex() {
   rows.groups = index.groups.map((row, id) => named(index.groupColumns, row, id));
 }
 
-window.orchestaiChunk = (number, base64) => waiting.get(number)?.(base64);
+window.orchestaiChunk = (number, digest, base64) => waiting.get(number)?.(digest, base64);
 
 function fetchChunk(number) {
   if (page.chunks.folder === null) return Promise.resolve(document.getElementById(`chunk-${number}`).textContent);
   return new Promise((resolve, reject) => {
-    waiting.set(number, resolve);
+    waiting.set(number, (digest, base64) => (digest === page.chunks.digests[number] ? resolve(base64)
+      : reject(new Error('The details were written anew since this page was opened; reload it'))));
     const script = document.createElement('script');
     script.src = `${encodeURIComponent(page.chunks.folder)}/${Number(number)}.js`;
     script.onerror = () => reject(new Error(`${page.chunks.folder}/${number}.js is not beside this page; keep the folder with it`));

@@ -64,10 +64,12 @@ function figuresView() {
 }
 
 function runRead(run) {
-  const kinds = {executions: 'execution log', phase1: 'phase 1', phase2: 'phase 2', rollouts: 'groups', evaluation: 'evaluation', agents: 'agents', figures: 'figures', run: 'settings'};
-  const counts = Object.entries(kinds).map(([kind, title]) => [title, run.files.filter((file) => file.kind === kind).length]).filter(([, n]) => n);
+  const kinds = {executions: ['execution log', 'execution logs'], phase1: ['metrics file of phase 1', 'metrics files of phase 1'], phase2: ['metrics file of phase 2', 'metrics files of phase 2'],
+    rollouts: ['file of sampled groups', 'files of sampled groups'], evaluation: ['evaluation', 'evaluations'], agents: ["evaluation of agents", "evaluations of agents"],
+    figures: ['file of figures', 'files of figures'], run: ['file of settings', 'files of settings']};
+  const counts = Object.entries(kinds).map(([kind, titles]) => [titles, run.files.filter((file) => file.kind === kind).length]).filter(([, n]) => n);
   const versions = run.facts.find((fact) => fact.versions)?.versions;
-  return h('div', {class: 'found'}, h('h3', {}, run.name), h('p', {class: 'muted'}, counts.length ? `Read: ${counts.map(([title, n]) => `${n} × ${title}`).join(', ')}.` : 'Nothing here that this page can show; a run may not have written anything yet.'),
+  return h('div', {class: 'found'}, h('h3', {}, run.name), h('p', {class: 'muted'}, counts.length ? `Read: ${counts.map(([[one, several], n]) => `${n} ${n === 1 ? one : several}`).join(', ')}.` : 'Nothing here that this page can show; a run may not have written anything yet.'),
     run.problems.length ? h('div', {class: 'problem', role: 'note'}, h('b', {}, 'Not readable'), h('ul', {}, run.problems.map((line) => h('li', {}, line)))) : null,
     run.facts.length ? h('details', {}, h('summary', {}, 'Settings and versions'),
       run.facts.map((fact) => facts(Object.entries(fact).filter(([key]) => key !== 'versions').map(([key, value]) => [key.replaceAll('_', ' '), String(value)]))),

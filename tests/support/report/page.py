@@ -17,7 +17,7 @@ def scripts(page: Path) -> dict[str, str]:
 
 
 def data(page: Path) -> dict[str, Any]:
-    return json.loads(scripts(page)["page-data"])
+    return _strictly(scripts(page)["page-data"])
 
 
 def index(page: Path) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def detail(page: Path, row: dict[str, Any]) -> Any:
     if folder is None:
         packed = scripts(page)[f"chunk-{row['chunk']}"]
     else:
-        packed = (page.parent / folder / f"{row['chunk']}.js").read_text().split('"')[1]
+        packed = (page.parent / folder / f"{row['chunk']}.js").read_text().split('"')[3]
     chunk = unpacked(packed)
     return _with_texts(chunk["details"][row["place"]], chunk["texts"])
 
@@ -49,4 +49,13 @@ def _with_texts(value: Any, texts: list[str]) -> Any:
 
 
 def unpacked(packed: str) -> Any:
-    return json.loads(gzip.decompress(base64.b64decode(packed)))
+    return _strictly(gzip.decompress(base64.b64decode(packed)))
+
+
+def _strictly(text: str | bytes) -> Any:
+    """As a browser reads JSON: NaN and infinities are errors."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} in the page")
+
+    return json.loads(text, parse_constant=refuse)
