@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
-from orchestai.cli.options import flag, say
+from orchestai.cli.options import CONFIG, ConfigFile, flag, say
+from orchestai.cli.report import served_feedback
 from orchestai.errors import UserError
 
 
 def watch(
     paths: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, or logs.")],
     port: Annotated[int, flag("port", "0 takes a free one.", minimum=0)] = 8765,
+    config: ConfigFile = CONFIG,
 ) -> None:
     """Show a run while it goes on, in a page on this machine, until Ctrl-C. The run is only read."""
     try:
@@ -21,4 +23,9 @@ def watch(
     except ModuleNotFoundError as error:
         raise UserError(f"watching needs {error.name}: pip install 'orchestai[serve]'") from None
 
-    watch_until_interrupted(paths, port, lambda address: say(f"watching at {address} (Ctrl-C ends it)"))
+    watch_until_interrupted(
+        paths,
+        port,
+        lambda address: say(f"watching at {address} (Ctrl-C ends it)"),
+        feedback=lambda: served_feedback(config),
+    )

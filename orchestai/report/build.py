@@ -12,6 +12,7 @@ from orchestai.errors import UserError
 from orchestai.report import curves, evaluations, executions, rollouts
 from orchestai.report.chunks import MOST_EMBEDDED, ChunkWriter
 from orchestai.report.page_file import write_page
+from orchestai.report.served_feedback import ReadFeedback, ServedFeedback
 from orchestai.report.sources import Found, find
 from orchestai.report.whole_lines import whole_lines
 from orchestai.storage import artifacts
@@ -124,11 +125,17 @@ class Report:
 
 
 def build_report(
-    paths: Sequence[Path], output: Path, *, most_embedded: int = MOST_EMBEDDED, live: bool = False
+    paths: Sequence[Path],
+    output: Path,
+    *,
+    feedback: ReadFeedback = dict,
+    most_embedded: int = MOST_EMBEDDED,
+    live: bool = False,
 ) -> list[str]:
     """Write the page of these files and folders; a line for each thing that could not be read.
 
     Args:
+        feedback: what people said of served runs; asked for once there are any.
         most_embedded: bytes of compressed details beyond which they lie in a folder beside the page.
         live: the page asks the server that it comes from for changes.
 
@@ -141,7 +148,7 @@ def build_report(
         raise UserError(f"{output}: not written, since it may be something else; name a page, such as report.html")
     found = [find(path) for path in paths]
     with ChunkWriter(most_embedded) as chunks:
-        report = Report(executions.Executions(chunks), rollouts.Groups(chunks))
+        report = Report(executions.Executions(chunks, ServedFeedback(feedback)), rollouts.Groups(chunks))
         for one, name in zip(found, distinct_names(paths, [one.name for one in found]), strict=True):
             report.add(one, name)
         report.executions.finish()

@@ -102,4 +102,3 @@ def _thinned(points: list[tuple[float, float]]) -> list[list[float]]:
     size = math.ceil(len(points) / _MOST_POINTS)
     parts = [points[i : i + size] for i in range(0, len(points), size)]
     return [[part[-1][0], float(f"{sum(y for _, y in part) / len(part):.5g}")] for part in parts]
-

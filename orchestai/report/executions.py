@@ -14,11 +14,17 @@ from orchestai.errors import first_problem
 from orchestai.execution.record import SCHEMA_VERSION, ExecutionRecord
 from orchestai.report.chunks import ChunkWriter
 from orchestai.report.safe_text import shortened
+from orchestai.report.served_feedback import Feedback, ServedFeedback
 from orchestai.report.whole_lines import complain, whole_lines
 from orchestai.report.worker_choice import WorkerChoices
 
 MOST_EXECUTIONS: Final = 100_000
 """More rows than this a browser cannot search while somebody types."""
+_SAID: Final = {
+    "score": "scored by its user",
+    "answer": "its user gave the right answer",
+    "tests": "its user gave tests",
+}
 COLUMNS: Final = (
     "run",
     "task",
@@ -52,6 +58,7 @@ class Executions:
     """
 
     chunks: ChunkWriter
+    feedback: ServedFeedback
     rows: list[list[Any]] = field(default_factory=list)
     workers: dict[str, int] = field(default_factory=dict)
     counts: dict[int, Counter[str]] = field(default_factory=dict)
@@ -63,8 +70,7 @@ class Executions:
     def read(self, run: int, file: Path, problems: list[str]) -> None:
         """Add all executions of a log; lines that are none are `problems`."""
         for where, value in whole_lines(file, problems):
-            if complaint := self._add(run, where, value):
-                complain(problems, complaint)
+            self._add(run, where, value, problems)
 
     def finish(self) -> None:
         """Name each row's reference plan, once all logs were read."""
@@ -73,35 +79,36 @@ class Executions:
             known = self.references.get(row[task])
             row[reference] = None if known == number else known
 
-    def _add(self, run: int, where: str, value: Any) -> str:
+    def _add(self, run: int, where: str, value: Any, problems: list[str]) -> None:
         version = value.get("schema_version") if isinstance(value, dict) else None
         if isinstance(version, int) and version > SCHEMA_VERSION:
-            return f"{where}: written by a newer version (schema_version {version}); skipped"
+            return complain(problems, f"{where}: written by a newer version (schema_version {version}); skipped")
         try:
             record = ExecutionRecord.model_validate(value)
         except ValidationError as error:
-            return f"{where}: not an execution: {first_problem(error)}; skipped"
-        self.counts.setdefault(run, Counter())[outcome_of(record)] += 1
+            return complain(problems, f"{where}: not an execution: {first_problem(error)}; skipped")
+        said = self.feedback.of(run, record, problems)
+        self.counts.setdefault(run, Counter())[outcome_of(record, said)] += 1
         self.spent[run] = self.spent.get(run, 0.0) + record.cost
         self.choices.note(record)
         if len(self.rows) >= MOST_EXECUTIONS:
             self.left_out += 1
-            return ""
+            return None
         if record.task_id and record.subtasks and record.planner.startswith(("reference", "oracle")):
             self.references.setdefault(record.task_id, len(self.rows))
-        self.rows.append(self._row(run, record))
-        return ""
+        self.rows.append(self._row(run, record, said))
+        return None
 
-    def _row(self, run: int, record: ExecutionRecord) -> list[Any]:
+    def _row(self, run: int, record: ExecutionRecord, said: Feedback | None) -> list[Any]:
         asked = dict.fromkeys(attempt.worker for subtask in record.subtasks for attempt in subtask.attempts)
-        chunk, place = self.chunks.add(_detail(record))
+        chunk, place = self.chunks.add(_detail(record, said))
         return [
             run,
             record.task_id,
             record.planner,
-            outcome_of(record),
-            reason_of(record),
-            record.score,
+            outcome_of(record, said),
+            reason_of(record, said),
+            said.get("score") if said else record.score,
             _rounded(record.reward),
             _rounded(record.cost),
             _rounded(record.latency_ms),
@@ -115,20 +122,28 @@ class Executions:
         ]
 
 
-def outcome_of(record: ExecutionRecord) -> str:
-    """`solved`, `failed`, `invalid` (no plan), `unscorable`, or of runs for people `answered` or `unanswered`."""
+def outcome_of(record: ExecutionRecord, said: Feedback | None = None) -> str:
+    """`solved`, `failed`, `invalid` (no plan), `unscorable`, or of runs for people `answered` or `unanswered`.
+
+    Args:
+        said: of a served run; one that somebody scored is `solved` or `failed`.
+    """
     if record.outcome == "unscorable":
         return "unscorable"
     if record.outcome == "unjudged":
+        if said is not None and said.get("score") is not None:
+            return "solved" if said["score"] == 1 else "failed"
         return "unanswered" if record.receipt is not None and record.receipt.status == "failed" else "answered"
     if record.success:
         return "solved"
     return "invalid" if (record.error or "").startswith("no valid plan") else "failed"
 
 
-def reason_of(record: ExecutionRecord) -> str:
-    """Why it is not solved, in one of a few words to filter by; empty where it is."""
-    outcome = outcome_of(record)
+def reason_of(record: ExecutionRecord, said: Feedback | None = None) -> str:
+    """Why it is not solved, or who judged a served run, in one of a few words to filter by; else empty."""
+    outcome = outcome_of(record, said)
+    if said is not None:
+        return next((words for kind, words in _SAID.items() if said.get(kind) is not None), "")
     if outcome in ("solved", "answered", "invalid"):
         return {"invalid": "no valid plan"}.get(outcome, "")
     if outcome == "unscorable":
@@ -140,13 +155,13 @@ def reason_of(record: ExecutionRecord) -> str:
     return "all checks passed, the tests did not" if outcome == "failed" else "no answer"
 
 
-def _detail(record: ExecutionRecord) -> dict[str, Any]:
+def _detail(record: ExecutionRecord, said: Feedback | None) -> dict[str, Any]:
     """What is shown of one execution: everything but what its attempts say already."""
     shown = record.model_dump(mode="json", exclude={"planner_outputs", "execution_result", "schema_version", "pool"})
     if not record.subtasks:
         shown["outputs"] = record.execution_result.model_dump(mode="json")["outputs"]
         shown["adjacency"] = record.planner_outputs.workflow_graph.adjacency
-    return _sparse(shown)
+    return _sparse(shown | {"feedback": said})
 
 
 def _sparse(value: Any) -> Any:
@@ -164,8 +179,14 @@ def _rounded(value: float | None) -> float | None:
 
 
 def totals(executions: Executions, runs: Sequence[str]) -> list[dict[str, Any]]:
-    """Per run with executions: how many of each outcome, and what they cost together."""
+    """Per run with executions: how many of each outcome, what they cost together, and users' scores."""
     return [
-        {"run": run, "name": runs[run], "counts": dict(counts), "spent": _rounded(executions.spent[run])}
+        {
+            "run": run,
+            "name": runs[run],
+            "counts": dict(counts),
+            "spent": _rounded(executions.spent[run]),
+            "scores": executions.feedback.scores.get(run, []),
+        }
         for run, counts in sorted(executions.counts.items())
     ]

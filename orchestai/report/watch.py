@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from orchestai.errors import UserError
 from orchestai.report.build import build_report
 from orchestai.report.chunks import MOST_EMBEDDED
+from orchestai.report.served_feedback import ReadFeedback
 from orchestai.report.sources import find, fingerprint
 
 _LOOK_EVERY_S: Final = 2.0
@@ -42,11 +43,18 @@ class WatchedRun:
 
     Args:
         folder: where the page is kept.
-        most_embedded: see `build_report`.
+        most_embedded, feedback: see `build_report`.
     """
 
-    def __init__(self, paths: Sequence[Path], folder: Path, most_embedded: int = MOST_EMBEDDED) -> None:
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        folder: Path,
+        most_embedded: int = MOST_EMBEDDED,
+        feedback: ReadFeedback = dict,
+    ) -> None:
         self._paths = paths
+        self._feedback = feedback
         self._most_embedded = most_embedded
         self._shown = ""
         self._took = 0.0
@@ -73,7 +81,7 @@ class WatchedRun:
 
     def _make(self) -> None:
         state, start = fingerprint(self._paths), time.monotonic()
-        build_report(self._paths, self.page, most_embedded=self._most_embedded, live=True)
+        build_report(self._paths, self.page, feedback=self._feedback, most_embedded=self._most_embedded, live=True)
         self._shown, self._ended = state, time.monotonic()
         self._took = self._ended - start
 
@@ -141,18 +149,19 @@ class OwnOrigin:
         return ""
 
 
-def watch(paths: Sequence[Path], port: int, announce: Callable[[str], None]) -> None:
+def watch(paths: Sequence[Path], port: int, announce: Callable[[str], None], feedback: ReadFeedback = dict) -> None:
     """Serve the page until Ctrl-C.
 
     Args:
         port: 0 takes a free one.
+        feedback: see `build_report`.
         announce: called with the address once it is served.
 
     Raises:
         UserError: a path does not exist, or the port is taken.
     """
     with tempfile.TemporaryDirectory(prefix="orchestai-watch-") as folder, _listen(port) as listening:
-        run = WatchedRun(paths, Path(folder))
+        run = WatchedRun(paths, Path(folder), feedback=feedback)
         run.check()
         actual = listening.getsockname()[1]
         os.nice(10)

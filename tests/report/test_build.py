@@ -95,7 +95,12 @@ def test_evaluations_of_another_shape_lose_what_is_not_a_number(tmp_path: Path) 
         {"name": "b", "success": 0.5, "cost_usd": 0, "success_ci": [0.1, 0.9], "n": 3},
         7,
     ]
-    value = {"rows": rows, "conclusion": ["it works"], "differences": [{"of": "a"}, 3], "preferences": {"reliability": 4}}
+    value = {
+        "rows": rows,
+        "conclusion": ["it works"],
+        "differences": [{"of": "a"}, 3],
+        "preferences": {"reliability": 4},
+    }
     (tmp_path / "evaluation.json").write_text(json.dumps(value))
     page, problems = build(tmp_path, tmp_path / "evaluation.json")
     (shown,) = report_page.data(page)["evaluations"]
@@ -105,6 +110,38 @@ def test_evaluations_of_another_shape_lose_what_is_not_a_number(tmp_path: Path) 
         ("b", 0.5, [0.1, 0.9], "other"),
     ]
     assert shown["differences"] == shown["preferences"] == []
+
+
+def test_feedback_on_served_runs_is_their_outcome(tmp_path: Path) -> None:
+    logs = write_log(tmp_path / "logs", [served_record(n) for n in range(4)])
+    said = {
+        "r0": {"score": 1.0, "answer": None, "tests": None},
+        "r1": {"score": 0.25, "answer": "Rome", "tests": None},
+        "r2": {"score": None, "answer": None, "tests": "assert f()"},
+    }
+    page = tmp_path / "report.html"
+    assert build_report([logs], page, feedback=lambda: said) == []
+    rows = report_page.executions(page)
+    assert [(row["outcome"], row["reason"], row["score"]) for row in rows] == [
+        ("solved", "scored by its user", 1.0),
+        ("failed", "scored by its user", 0.25),
+        ("answered", "its user gave tests", None),
+        ("answered", "", rows[3]["score"]),
+    ]
+    assert report_page.detail(page, rows[1])["feedback"] == {"score": 0.25, "answer": "Rome"}
+    assert report_page.data(page)["totals"][0]["scores"] == [1.0, 0.25]
+
+
+def test_feedback_that_cannot_be_read_is_missed_once_and_not_asked_for_without_served_runs(tmp_path: Path) -> None:
+    def unreachable() -> dict[str, dict[str, str]]:
+        raise UserError("the database is down")
+
+    served = write_log(tmp_path / "served", [served_record(n) for n in range(3)])
+    page = tmp_path / "report.html"
+    assert build_report([served], page, feedback=unreachable) == [
+        "served: feedback on served runs is not shown: the database is down"
+    ]
+    assert build_report([write_log(tmp_path / "logs", [judged_record()])], page, feedback=unreachable) == []
 
 
 def test_an_empty_folder_gives_a_page_that_says_what_is_missing(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def improve(
     from orchestai.config import load_config
     from orchestai.serving.improvement.improve import Improvement
     from orchestai.serving.improvement.registry import PlannerRegistry
-    from orchestai.serving.store import Database, FeedbackStore
+    from orchestai.serving.store import all_feedback
 
     loaded = load_config(config, overrides or [])
     registry = PlannerRegistry(planners)
@@ -48,8 +48,7 @@ def improve(
         if first is None:
             raise UserError(f"{planners}: no planner serves from here, and there is none to begin with: --checkpoint")
         registry.add(Path(first))
-    with Database.open(loaded.serving.database) as database:
-        said = dict(FeedbackStore(database).all())
+    said = all_feedback(loaded.serving.database)
     work = output_dir or Path("runs") / f"improve-{time.strftime('%Y%m%d-%H%M%S')}"
     lineage = run_async(Improvement(loaded, logs, said, registry, work, data, phase2).run())
     say(*_report(lineage))

@@ -75,7 +75,15 @@ async function executionDetail(row, params) {
     reference?.subtasks ? h('section', {}, h('div', {class: 'bar'}, h('h3', {}, 'Reference plan'), h('span', {class: 'muted'}, compared(steps, reference.subtasks))),
       drawDag(reference.subtasks)) : null,
     execution.answer ? h('section', {}, h('h3', {}, 'Answer'), longText(execution.answer, 'answer')) : null,
+    execution.feedback ? feedbackCard(execution.feedback) : null,
     execution.receipt ? receiptCard(execution.receipt) : null);
+}
+
+/** What the user of a served answer said of it. */
+function feedbackCard({score, answer, tests}) {
+  return h('section', {class: 'feedback'}, h('h3', {}, 'Feedback'), facts([['score, 0 to 1', isNumber(score) ? show.number(score) : null]]),
+    answer ? [h('h4', {}, 'The right answer'), longText(answer, 'the right answer')] : null,
+    tests ? [h('h4', {}, 'Tests'), longText(tests, 'tests')] : null);
 }
 
 /** In words, how the steps and edges of a plan differ from the reference's. */

@@ -37,6 +37,7 @@ function outcomeBar(total) {
   const known = Object.keys(OUTCOMES).filter((name) => total.counts[name]);
   return h('div', {class: 'outcomes'},
     h('div', {class: 'line'}, h('b', {}, total.name), h('span', {}, `${show.count(all)} executions, ${show.usd(total.spent)} together`)),
+    total.scores.length ? h('p', {class: 'muted'}, `Users scored ${show.count(total.scores.length)} served answer${total.scores.length === 1 ? '' : 's'}, ${show.number(sum(total.scores) / total.scores.length)} of 1 on average.`) : null,
     h('div', {class: 'stack', 'aria-hidden': 'true'}, known.map((name) => h('span', {class: name, style: {'flex-grow': String(total.counts[name])}}))),
     h('ul', {class: 'legend'}, known.map((name) => h('li', {}, h('a', {href: link('executions', {outcome: name, run: severalRuns ? total.run : null})},
       h('span', {class: `key ${name}`}), `${OUTCOMES[name]} ${show.count(total.counts[name])} (${show.percent(total.counts[name] / all)})`)))));

@@ -1,7 +1,7 @@
 """What servers keep in a database that they share: keys, money, served runs, feedback, parked runs."""
 
 from orchestai.serving.store.database import Database
-from orchestai.serving.store.feedback import Feedback, FeedbackStore
+from orchestai.serving.store.feedback import Feedback, FeedbackStore, all_feedback
 from orchestai.serving.store.key_days import ExpiredReservationError
 from orchestai.serving.store.key_ledger import KeyLedger
 from orchestai.serving.store.keys import KeyAccount, KeyStore
@@ -24,4 +24,5 @@ __all__ = [
     "ServedRun",
     "ServedRuns",
     "TooManyRequestsError",
+    "all_feedback",
 ]

@@ -21,6 +21,10 @@ from orchestai.serving.store.writer import Writer
 T = TypeVar("T")
 _BUSY_MS = 30_000
 """How long SQLite waits for another process that writes."""
+_NO_ADDRESS = (
+    "serving.database: not the address of a database; write sqlite:///PATH or "
+    "postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+)
 _SCHEMA_LOCK = 0x6F726368
 """Of PostgreSQL's advisory locks, that of whoever makes the tables."""
 
@@ -66,6 +70,16 @@ class Database:
             database._lease = Lease(database.write, lease_s)
         return database
 
+    @staticmethod
+    def is_made(url: str) -> bool:
+        """Whether it may hold something: the file of SQLite may be absent, and opening it would make it.
+
+        Raises:
+            UserError: not the address of a database.
+        """
+        parsed = _engine_url(url)
+        return parsed.get_backend_name() != "sqlite" or Path(parsed.database or "").is_file()
+
     @property
     def server(self) -> str | None:
         return None if self._lease is None else self._lease.server
@@ -103,18 +117,22 @@ class Database:
         self.close()
 
 
-def _engine(url: str) -> Engine:
+def _engine_url(url: str) -> URL:
     try:
-        parsed = make_url(url)
+        return make_url(url)
+    except ArgumentError:
+        raise UserError(_NO_ADDRESS) from None
+
+
+def _engine(url: str) -> Engine:
+    parsed = _engine_url(url)
+    try:
         if parsed.get_backend_name() == "sqlite":
             return _sqlite(parsed)
         if parsed.get_backend_name() == "postgresql":
             return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
-    except (ArgumentError, NoSuchModuleError):
-        raise UserError(
-            "serving.database: not the address of a database; write sqlite:///PATH or "
-            "postgresql+psycopg://USER:PASSWORD@HOST/NAME"
-        ) from None
+    except NoSuchModuleError:
+        raise UserError(_NO_ADDRESS) from None
     except ImportError as error:
         raise UserError(f"serving.database: {error.name} is not installed; pip install 'orchestai[postgres]'") from None
     raise UserError(f"serving.database: {parsed.get_backend_name()} is not supported; take sqlite or postgresql")

@@ -59,3 +59,15 @@ class FeedbackStore:
         with self._database.reading() as connection:
             for row in connection.execute(select(feedback).order_by(feedback.c.given_at, feedback.c.run_id)):
                 yield row.run_id, Feedback(row.score, row.answer, row.tests)
+
+
+def all_feedback(url: str) -> dict[str, Feedback]:
+    """What was said, by run id; nothing where no server has made the database.
+
+    Raises:
+        UserError: the database cannot be opened.
+    """
+    if not Database.is_made(url):
+        return {}
+    with Database.open(url) as database:
+        return dict(FeedbackStore(database).all())
