@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -19,10 +20,14 @@ class BackgroundLoop:
         self._thread = threading.Thread(target=self._loop.run_forever, name="orchestai", daemon=True)
         self._thread.start()
 
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """What the coroutine will return or raise; to cancel it cancels the coroutine."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """What the coroutine returns or raises; an interrupt cancels it, and waits a moment for it to end."""
         ended = threading.Event()
-        future = asyncio.run_coroutine_threadsafe(_telling(ended, work), self._loop)
+        future = self.start(_telling(ended, work))
         try:
             return future.result()
         except BaseException:

@@ -20,6 +20,7 @@ FaultKind: TypeAlias = Literal[
     "recording_missing",
     "memory",
     "sandbox",
+    "node",
     "task",
     "scorer",
     "tool",
@@ -30,8 +31,9 @@ FaultKind: TypeAlias = Literal[
 
 An account without money, a key that is refused, a model that is not there; too many requests, no answer in time, no
 connection, a server's own fault, an answer that is none, a request of ours that a server does not take; a generation
-that nobody recorded; memory of this machine, its sandbox; a task without usable tests or answers, a reward function, a
-tool that is out of order; an episode drawn too many updates ago; and whatever nobody has thought of.
+that nobody recorded; memory of this machine, its sandbox, a node of a cluster; a task without usable tests
+or answers, a reward function, a tool that is out of order; an episode drawn too many updates ago;
+and whatever nobody has thought of.
 """
 
 LASTING: frozenset[FaultKind] = frozenset({"payment", "authentication", "model"})

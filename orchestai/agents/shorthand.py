@@ -12,7 +12,7 @@ from orchestai.agents import comlrl_keys, mt_grpo_keys
 from orchestai.agents.registry import WORKFLOWS, Entry, find_sample_data, presets, unknown
 from orchestai.config import check_workers, load, read
 from orchestai.config.agents import AgentConfig
-from orchestai.config.aliases import Aliases, override, processes, split
+from orchestai.config.aliases import Aliases, override, split
 from orchestai.errors import UserError
 
 _PHASE2 = "training.phase2_rl"
@@ -128,12 +128,7 @@ def _accumulate(value: Any) -> list[str]:
 
 
 def _num_workers(value: Any) -> list[str]:
-    if value == processes():
-        return []
-    raise UserError(
-        f"ray.cluster_config.num_workers={value}: start as many processes, with accelerate launch "
-        f"--num_processes {value}"
-    )
+    return ["execution.backend=ray", f"execution.ray.num_workers={value}"]
 
 
 _OTHERS = Aliases(

@@ -26,6 +26,7 @@ from orchestai.background_loop import BackgroundLoop
 from orchestai.config import BackendConfig
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
+from orchestai.execution.runtime import open_sandbox
 from orchestai.planner.checkpoint_files import last_of, without_suffix
 from orchestai.sandbox import Sandbox
 from orchestai.storage import artifacts
@@ -265,7 +266,7 @@ async def open_stage(
         first = error.errors()[0]
         key = ".".join(["agents.workflow_args", *map(str, first["loc"])])
         raise UserError(f"{key}: {first['msg']} (got {first['input']!r})") from None
-    with Sandbox.from_config(config.sandbox) as sandbox:
+    with open_sandbox(config.sandbox, config.execution) as sandbox:
         if config.workers is None:
             yield Stage(workflow_class(args, sandbox), sandbox, None)
             return

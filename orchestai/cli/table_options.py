@@ -45,13 +45,13 @@ def judged_replies(
 ) -> tuple[ProgramReplies, list[Task]]:
     """What came of running the replies to queries that are tasks of the configured suite, and these tasks, by row."""
     from orchestai.evaluation.tables.replies.program_replies import matching_tasks, run_replies
-    from orchestai.sandbox import Sandbox
+    from orchestai.execution.runtime import open_sandbox
     from orchestai.tasks.suites import open_suite
 
     suite = open_suite(config.tasks)
     tasks, ambiguous = matching_tasks(outcomes, [task for split in suite.splits for task in suite.split(split)])
     if ambiguous:
         console.print(f"left out: {ambiguous} x several tasks begin with the query", highlight=False)
-    with Sandbox.from_config(config.sandbox) as sandbox:
+    with open_sandbox(config.sandbox, config.execution) as sandbox:
         replies = run_replies(outcomes, tasks, sandbox, config.workers.models_dir, progress)
     return replies.named(f"{suite.name}_replies"), [tasks[row] for row in sorted(tasks)]

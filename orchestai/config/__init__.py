@@ -4,6 +4,7 @@ from orchestai.config.adam import AdamConfig
 from orchestai.config.backend import BackendConfig, VllmConfig
 from orchestai.config.contract import Contract
 from orchestai.config.load import DEFAULT_CONFIG, check_workers, load, load_config, read
+from orchestai.config.place import PlaceConfig, RayConfig
 from orchestai.config.planner import (
     BASE,
     CACHE_DIR,
@@ -62,8 +63,10 @@ __all__ = [
     "OptimizationConfig",
     "Phase1Config",
     "Phase2Config",
+    "PlaceConfig",
     "PlannerConfig",
     "PlansConfig",
+    "RayConfig",
     "RewardWeights",
     "RewardsConfig",
     "RlConfig",

@@ -14,6 +14,7 @@ from orchestai.config import (
     LoggingConfig,
     LoraConfig,
     Phase2Config,
+    PlaceConfig,
     RlConfig,
     SandboxConfig,
     TasksConfig,
@@ -166,6 +167,8 @@ class AgentConfig(RootSection):
     tasks: TasksConfig = TasksConfig()
     training: AgentTrainingConfig = Field(AgentTrainingConfig(), validate_default=True)
     sandbox: SandboxConfig = SandboxConfig()
+    execution: PlaceConfig = PlaceConfig()
+    """Where the programs of agents run."""
     logging: LoggingConfig = LoggingConfig()
     workers: WorkersConfig | None = None
     """Models and workers for frozen roles and for workflows that ask some; null where there are none."""

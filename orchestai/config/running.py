@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from orchestai.config.found_path import FoundName
+from orchestai.config.place import PlaceConfig
 from orchestai.config.section import Section
 
 TaskField: TypeAlias = Literal[
@@ -67,7 +68,7 @@ class TasksConfig(Section):
         return self
 
 
-class ExecutionConfig(Section):
+class ExecutionConfig(PlaceConfig):
     assembler: Literal["dataflow", "sink"] = "dataflow"
     """For tasks whose answers are programs. `dataflow`: subtasks are functions, edges their arguments. `sink`: every
     worker reads the task and its parents' texts, and the last subtask's program is the answer, as a text is always."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
-from orchestai.config import ExecutionConfig, SandboxConfig, WorkersConfig
+from orchestai.config import ExecutionConfig, PlaceConfig, SandboxConfig, WorkersConfig
+from orchestai.errors import UserError
 from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.reward import REWARD_FIGURES
 from orchestai.rewards.scorers import find_rewards
@@ -43,12 +46,48 @@ async def open_runtime(
             threads cannot import transformers at once.
 
     Raises:
-        UserError: a server does not answer, a model or a key is missing, or there is no such scorer.
+        UserError: a server does not answer, a model or a key is missing, there is no such scorer, or the cluster of
+            `execution.ray` cannot be had.
     """
     scorers = find_rewards(rewards, REWARD_FIGURES, "rewards.reward_weights")
-    with Sandbox.from_config(sandbox) as opened:
+    async with AsyncExitStack() as stack:
+        if execution.backend == "ray":
+            refuse_absent_ray()
+            from orchestai.execution.backends.remote import RemoteExecutor, open_remote
+
+            if record is not None:
+                raise UserError(f"--record {record}: generations are recorded here alone; set execution.backend=local")
+            cluster, opened = stack.enter_context(open_remote(sandbox, execution, workers, scorers))
+            executor_of: Callable[..., JudgingExecutor] = partial(RemoteExecutor, cluster=cluster)
+        else:
+            opened = stack.enter_context(Sandbox.from_config(sandbox))
+            executor_of = partial(JudgingExecutor, rewards=scorers)
         if imports is not None:
             await imports
-        async with WorkerPool.from_config(workers, opened, record=record) as pool:
-            await pool.check()
-            yield Runtime(opened, pool, JudgingExecutor(pool, opened, execution, scorers))
+        pool = await stack.enter_async_context(WorkerPool.from_config(workers, opened, record=record))
+        await pool.check()
+        yield Runtime(opened, pool, executor_of(pool, opened, execution))
+
+
+@contextmanager
+def open_sandbox(config: SandboxConfig, place: PlaceConfig) -> Iterator[Sandbox]:
+    """The sandbox alone, here or on the nodes of a cluster.
+
+    Raises:
+        UserError: as `Sandbox` or `open_remote` do.
+    """
+    if place.backend == "local":
+        with Sandbox.from_config(config) as opened:
+            yield opened
+        return
+    refuse_absent_ray()
+    from orchestai.execution.backends.remote import open_remote
+
+    with open_remote(config, place) as (_, opened):
+        yield opened
+
+
+def refuse_absent_ray() -> None:
+    """Raise `UserError` where Ray is not installed."""
+    if find_spec("ray") is None:
+        raise UserError("execution.backend: ray is not installed; pip install 'orchestai[ray]', or set it to local")

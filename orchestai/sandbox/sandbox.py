@@ -9,30 +9,16 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from importlib.util import find_spec
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any
 
 from orchestai.config import SandboxConfig
-from orchestai.errors import InfrastructureError
-from orchestai.sandbox.fences import unfenced
-from orchestai.sandbox.fork_server import SlotLostError
-from orchestai.sandbox.helper_checks import Unearned, find_unearned
-from orchestai.sandbox.levels import Level, Strictness, choose_level
-from orchestai.sandbox.packages import find_packages
-from orchestai.sandbox.pool import ServerPool
-from orchestai.sandbox.program import Limits, Program, Report, TestVerdict
-from orchestai.sandbox.static.helper_tests import find_helper_tests
-from orchestai.sandbox.static.negated_tests import in_likeness, make_negated
-from orchestai.sandbox.static.test_discovery import list_tests, packed
-from orchestai.tasks.suites import ANSWER_PACKAGES, PROGRAM_PACKAGES
+from orchestai.sandbox.levels import Level, Strictness
+from orchestai.sandbox.local_judge import Judge, LocalJudge
+from orchestai.sandbox.packages import Packages
+from orchestai.sandbox.program import Limits, Program, Report
 
-_SEEN = (*PROGRAM_PACKAGES, "math_verify", "antlr4", "pytest")
-"""What suites name, what `math_reward_fn` runs in the sandbox, and what runs the tests of repositories."""
-_LEAST_CHECKING_S = 2.0
-"""Beyond its limit, for what a program's own functions say; see `helper_checks`."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -53,6 +39,10 @@ class Sandbox:
             that a busy machine may have caused (see `Report.repeatable`).
         strictness: `strict`: programs are isolated by namespaces, or there is no sandbox. `auto`: by namespaces where
             the system allows it, else by limits alone, with a warning. `process`: by limits alone, for trusted code.
+        judge: who judges; by default this machine, as the arguments before say.
+
+    Attributes:
+        workers: as given.
 
     Raises:
         UserError: the system cannot isolate programs as `strict` demands, or a module of `preload` or `packages` is not
@@ -67,17 +57,15 @@ class Sandbox:
         cache_size: int = 1 << 15,
         strictness: Strictness = "auto",
         packages: Sequence[str] = (),
+        judge: Judge | None = None,
     ) -> None:
-        self.limits = limits or Limits()
-        self._level, bubblewrap = choose_level(strictness)
-        _LOG.info("sandbox level: %s", self._level)
-        self.packages = find_packages((*packages, *preload), _SEEN, ANSWER_PACKAGES) if bubblewrap else None
-        self._pool = ServerPool(workers, self.limits, preload, bubblewrap, self.packages)
+        self._judging: Judge = judge or LocalJudge(workers, limits or Limits(), preload, strictness, packages)
+        _LOG.info("sandbox level: %s", self._judging.level)
         self._cache_size = cache_size
         self._cache: OrderedDict[Program, Future[Report]] = OrderedDict()
         self._lock = threading.Lock()
         self._closed = False
-        self._workers = workers
+        self.workers = workers
         self._running: set[Future[Report]] = set()
         self._waiting: dict[Future[Report], SimpleQueue[None]] = {}
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="sandbox")
@@ -88,7 +76,7 @@ class Sandbox:
         return cls(config.workers, limits, config.preload, strictness=config.level, packages=config.packages)
 
     def __enter__(self) -> Sandbox:
-        self._pool.server()
+        self._judging.start()
         return self
 
     def __exit__(
@@ -99,7 +87,17 @@ class Sandbox:
     @property
     def level(self) -> Level:
         """How programs are isolated: by `namespaces`, or as a `process` with limits alone."""
-        return self._level
+        return self._judging.level
+
+    @property
+    def limits(self) -> Limits:
+        """What one program may use."""
+        return self._judging.limits
+
+    @property
+    def packages(self) -> Packages | None:
+        """What programs may import; None where they see all that is installed."""
+        return self._judging.packages
 
     def can_import(self, module: str) -> bool:
         """Whether programs can."""
@@ -134,13 +132,14 @@ class Sandbox:
     @property
     def server_pid(self) -> int:
         """Process id of the fork server without preloaded modules, which is started if there is none."""
-        return self._pool.server().pid
+        assert isinstance(self._judging, LocalJudge), "programs run on other machines"
+        return self._judging.server_pid
 
     def close(self) -> None:
         """End all that runs; programs without a verdict get `infra_error`."""
         with self._lock:
             self._closed = True
-        self._pool.close()
+        self._judging.close()
         self._threads.shutdown()
 
     def _claim(self, program: Program, own: Future[Report]) -> Future[Report]:
@@ -184,7 +183,7 @@ class Sandbox:
         """No semaphore: one that Ctrl-C interrupts may lose a turn, or the lock that it holds, for ever."""
         while True:
             with self._lock:
-                if len(self._running) < self._workers:
+                if len(self._running) < self.workers:
                     self._waiting.pop(own, None)
                     self._running.add(own)
                     self._wake_next()
@@ -200,7 +199,7 @@ class Sandbox:
             self._wake_next()
 
     def _wake_next(self) -> None:
-        if self._waiting and len(self._running) < self._workers:
+        if self._waiting and len(self._running) < self.workers:
             next(iter(self._waiting.values())).put(None)
 
     def _forget(self, program: Program, own: Future[Report]) -> None:
@@ -209,69 +208,4 @@ class Sandbox:
                 del self._cache[program]
 
     def _judge(self, program: Program) -> Report:
-        held: dict[str, Any] = {"level": self._level, "isolation": program.isolation}
-        try:
-            names = list_tests(program.tests)
-            packed(program.tests, names, program.entry_point)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            return Report("broken", reason=f"the tests are not Python: {error}", **held)
-        if not names:
-            return Report("broken", reason="the tests define no unittest.TestCase with a test", **held)
-        program = replace(program, code=unfenced(program.code))
-        try:
-            if program.isolation == "in_process":
-                verdict = self._pool.judge(replace(program, tests=in_likeness(program.tests)), names)
-                if forged := self._forged(program, names, verdict):
-                    verdict = _tampered(verdict, forged)
-            else:
-                verdict = self._pool.judge(program, names)
-                if helper_tests := find_helper_tests(program.tests, program.entry_point):
-                    rewarded = _passed(names, verdict)
-                    seconds = max(_LEAST_CHECKING_S, self.limits.wall_s - verdict.get("wall_s", 0.0))
-                    unearned = find_unearned(self._pool.judge, program, helper_tests, rewarded, seconds)
-                    forged = unearned.forged
-                    verdict = _tampered(verdict, forged) if forged else _without(verdict, names, unearned)
-        except SlotLostError as error:
-            unfinished = [{"outcome": "died"}] * len(names)
-            verdict = {"status": "died", "reason": f"ended the sandbox twice: {error}", "tests": unfinished}
-        except (InfrastructureError, OSError) as error:
-            verdict = {"status": "infra_error", "reason": str(error)}
-        if verdict["status"] == "infra_error":
-            return Report("infra_error", total=len(names), reason=verdict["reason"], **held)
-        tests = tuple(TestVerdict(name, **test) for name, test in zip(names, verdict.pop("tests"), strict=True))
-        passed = sum(test.outcome == "passed" for test in tests)
-        return Report(passed=passed, total=len(tests), tests=tests, **verdict, **held)
-
-    def _forged(self, program: Program, names: tuple[str, ...], verdict: dict[str, Any]) -> set[str]:
-        """The tests that the program passed, and then passed again with the opposite asserted."""
-        passed = _passed(names, verdict)
-        forged: set[str] = set()
-        for negated in make_negated(program.tests, names):
-            if passed & set(negated.names):
-                again = self._pool.judge(replace(program, tests=negated.source), names)
-                if again["status"] == "infra_error":
-                    raise InfrastructureError("sandbox", again["reason"])
-                forged |= passed & set(negated.names) & _passed(names, again)
-        return forged
-
-
-def _passed(names: Sequence[str], verdict: dict[str, Any]) -> set[str]:
-    tests = zip(names, verdict.get("tests", ()), strict=False)
-    return {name for name, test in tests if test["outcome"] == "passed"}
-
-
-def _tampered(verdict: dict[str, Any], forged: set[str]) -> dict[str, Any]:
-    reason = f"passed {', '.join(sorted(forged))} whatever was expected"
-    failed = {"outcome": "failed", "message": "the program tampers with its tests"}
-    tests = [test | failed if test["outcome"] == "passed" else test for test in verdict["tests"]]
-    return verdict | {"status": "tampered", "reason": reason, "tests": tests}
-
-
-def _without(verdict: dict[str, Any], names: Sequence[str], unearned: Unearned) -> dict[str, Any]:
-    fickle = {"outcome": "failed", "message": "rests on a function of the program's that does not always say the same"}
-    unchecked = {"outcome": "timeout", "message": "no time was left to check the program's functions that it rests on"}
-    tests = [
-        test | (fickle if name in unearned.fickle else unchecked if name in unearned.unchecked else {})
-        for name, test in zip(names, verdict.get("tests", ()), strict=False)
-    ]
-    return verdict | {"tests": tests}
+        return self._judging.judge(program)

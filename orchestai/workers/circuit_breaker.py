@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 from orchestai.errors import FaultKind, InfrastructureError
 
-_NOBODYS: frozenset[FaultKind] = frozenset({"bad_request", "recording_missing", "memory", "sandbox", "task", "scorer"})
+_NOBODYS: frozenset[FaultKind] = frozenset(
+    {"bad_request", "recording_missing", "memory", "sandbox", "node", "task", "scorer"}
+)
 """Faults that say nothing of the worker's server."""
 
 

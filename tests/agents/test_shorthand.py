@@ -28,7 +28,7 @@ def test_words_of_other_trainers_are_ours():
             "trainer.test_freq=100",
             "n_parallel_agents=3",
             "trainer.use_amp=true",
-            "ray.cluster_config.num_workers=1",
+            "ray.cluster_config.num_workers=8",
             "workflow_args.silent=true",
         ],
     )
@@ -37,6 +37,7 @@ def test_words_of_other_trainers_are_ours():
     assert (phase2.save_every, phase2.keep_checkpoints, phase2.eval_every) == (1000, None, 100)
     assert (config.agents.epochs, config.agents.concurrency, config.model.mixed_precision) == (5, 3, "bf16")
     assert config.agents.workflow_args == {"silent": True}
+    assert (config.execution.backend, config.execution.ray.num_workers) == ("ray", 8)
     for word in ("trainer.use_amp=false", "model.mixed_precision=no"):  # YAML's `no` is false
         assert load_agent_config(NAME, None, [word]).model.mixed_precision == "no"
 
@@ -45,7 +46,6 @@ def test_words_of_other_trainers_are_ours():
     ("word", "message"),
     [
         ("trainer.gradient_accumulation_steps=4", "set the batch with data.train_batch_size"),
-        ("ray.cluster_config.num_workers=8", "accelerate launch --num_processes 8"),
         ("training.phase2_rl.beta=1", r"phase2_rl\.beta: unknown key .* planners"),
         ("agents.credits=turn", "unknown key .*did you mean 'credit'"),
         ("agents.credit=turns", "is not one of"),

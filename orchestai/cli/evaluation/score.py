@@ -71,7 +71,7 @@ async def run_score(
     from orchestai.evaluation.samples.score_samples import progress_bar
     from orchestai.evaluation.samples.score_samples import score as judge
     from orchestai.evaluation.samples.verdicts import VerdictFile, check_distinct, verdict_path
-    from orchestai.sandbox import Sandbox
+    from orchestai.execution.runtime import open_sandbox
     from orchestai.storage import artifacts
     from orchestai.tasks.splits import open_splits
     from orchestai.tasks.suite import data_fingerprint
@@ -93,14 +93,14 @@ async def run_score(
     file = VerdictFile(output)
     if file.problems:
         say(f"lines skipped: {len(file.problems)}; the first is {file.problems[0]}")
-    with Sandbox.from_config(config.sandbox) as sandbox, progress_bar(len(read), console) as progress:
+    with open_sandbox(config.sandbox, config.execution) as sandbox, progress_bar(len(read), console) as progress:
         level = sandbox.level
         if level == "process" and config.sandbox.level != "process":
             raise UserError(
                 "score: programs cannot be isolated here, so they could read the suite's answers and earn any score; "
                 "score where namespaces work (Linux with bubblewrap), or set sandbox.level=process if you trust them"
             )
-        report = await judge(read, sandbox, file, workers=config.sandbox.workers, progress=progress)
+        report = await judge(read, sandbox, file, workers=sandbox.workers, progress=progress)
     console.print(report.table(ks, f"{suite.name}: {samples}"))
     say(
         *([] if held_out is None else held_out.remarks()),

@@ -325,7 +325,7 @@ def test_an_instance_without_a_failing_test_is_refused(tmp_path):
 async def test_a_sandbox_that_fails_is_no_zero(sample):
     folder, tasks = sample
     sandbox = Sandbox()
-    sandbox._pool.close()
+    sandbox._judging.close()
     script = {"analyser": ["?"], "writer": [tasks[0].canonical_solution], "validator": [PASS]}
     episode = await attempt(SWE(SWE.Args(repositories=folder), sandbox), tasks[0], scripted_agents(tasks[0], script))
     assert isinstance(episode.outcome, Unscorable)

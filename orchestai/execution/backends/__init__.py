@@ -1,0 +1,1 @@
+"""Where workflows and programs run, if not in this process."""

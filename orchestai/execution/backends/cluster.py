@@ -1,0 +1,277 @@
+"""Actors on the nodes of a Ray cluster, and which of them is asked; one that is lost is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import ray
+from ray import exceptions as lost
+
+from orchestai.background_loop import BackgroundLoop
+from orchestai.config import RayConfig
+from orchestai.config.aliases.table import processes
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.execution.backends.node import Node, NodeFacts, NodeSetup
+
+_LOG = logging.getLogger(__name__)
+_CALLS_AT_A_TIME = 10_000
+"""Of an actor, by Ray's count; ours is lower."""
+_TO_CLOSE_S = 10.0
+
+
+@dataclass(eq=False)
+class _Seat:
+    """The place of one actor, which may be taken by others after it.
+
+    Attributes:
+        actor: a handle; its type is made when Ray runs.
+        is_up: whether it can be asked.
+        in_flight: calls that it works on.
+    """
+
+    actor: Any
+    is_up: bool = False
+    in_flight: int = 0
+
+
+class Cluster:
+    """Passes calls on to the actor with the fewest of them. Safe to use from many threads.
+
+    Args:
+        seats: number of actors.
+        in_flight: most calls that one actor has at a time; further ones wait.
+
+    Attributes:
+        seats: as given.
+        facts: of the actors.
+
+    Raises:
+        UserError: there is no actor in time, one cannot open what it needs, or they are not alike.
+    """
+
+    def __init__(self, setup: NodeSetup, config: RayConfig, seats: int, in_flight: int) -> None:
+        self.seats = seats
+        self._setup = setup
+        self._config = config
+        self._limit = in_flight
+        self._loop = BackgroundLoop()
+        self._replacing: set[asyncio.Task[None]] = set()
+        try:
+            self.facts: NodeFacts = self._loop.run(self._open())
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self, method: str, *args: Any) -> Future[Any]:
+        """What a method of `Node` will return or raise.
+
+        Raises:
+            InfrastructureError: `tries` actors were lost over it, or there is none.
+        """
+        return self._loop.start(self._call(method, args))
+
+    def close(self) -> None:
+        """End all actors and what they run."""
+        self._loop.run(self._close())
+        self._loop.close()
+
+    async def _open(self) -> NodeFacts:
+        self._room = asyncio.Condition()
+        self._seats = [_Seat(self._spawn()) for _ in range(self.seats)]
+        waiting = {asyncio.ensure_future(self._settle(seat)): seat for seat in self._seats}
+        done, late = await asyncio.wait(waiting, timeout=self._config.wait_s)
+        for opened in done:
+            opened.result()
+        if not done:
+            raise UserError(
+                f"execution.ray: none of {self.seats} actors came up within {self._config.wait_s:g} s; look at "
+                "`ray status`, free CPUs on the cluster, or raise execution.ray.wait_s"
+            )
+        if late:
+            _LOG.warning("%d of %d actors have no room on the cluster yet; going on without", len(late), self.seats)
+            self._replacing |= late
+        facts = [opened.result() for opened in done]
+        for other in facts[1:]:
+            if differing := other.difference(facts[0]):
+                raise UserError(f"execution.ray: {differing}")
+        return facts[0]
+
+    def _spawn(self) -> Any:
+        actor = ray.remote(
+            num_cpus=self._setup.sandbox.workers,
+            num_gpus=self._config.gpus_per_worker,
+            max_restarts=0,
+            max_concurrency=_CALLS_AT_A_TIME,
+            scheduling_strategy="SPREAD",
+        )(Node)
+        return actor.remote(self._setup)
+
+    async def _settle(self, seat: _Seat) -> NodeFacts:
+        """Wait until the actor of a seat has opened what it needs."""
+        try:
+            facts: NodeFacts = await seat.actor.facts.remote()
+        except lost.RayTaskError as error:
+            raise error.cause from None
+        await self._admit(seat)
+        return facts
+
+    async def _admit(self, seat: _Seat) -> None:
+        async with self._room:
+            seat.is_up = True
+            self._room.notify_all()
+
+    async def _call(self, method: str, args: tuple[Any, ...]) -> Any:
+        reason = ""
+        for _ in range(self._config.tries):
+            seat = await self._enter()
+            actor = seat.actor
+            call = getattr(actor, method).remote(*args)
+            try:
+                return await call
+            except lost.RayTaskError as error:
+                raise error.cause from None
+            except asyncio.CancelledError:
+                ray.cancel(call)
+                raise
+            except _lost() as error:
+                reason = str(error).strip().partition("\n")[0]
+                if seat.actor is actor:
+                    self._replace(seat)
+            finally:
+                await self._leave(seat)
+        raise InfrastructureError("node", f"lost by {self._config.tries} actors of the cluster; the last: {reason}")
+
+    async def _enter(self) -> _Seat:
+        """The seat with the fewest calls, one more now; waits for room, and so long for an actor as it may take."""
+        async with self._room:
+            while True:
+                up = [seat for seat in self._seats if seat.is_up]
+                free = min(up, key=lambda seat: seat.in_flight, default=None)
+                if free is not None and free.in_flight < self._limit:
+                    free.in_flight += 1
+                    return free
+                try:
+                    await asyncio.wait_for(self._room.wait(), None if up else self._config.wait_s)
+                except asyncio.TimeoutError:
+                    if not any(seat.is_up for seat in self._seats):
+                        reason = f"no actor of the cluster is left, and none came up within {self._config.wait_s:g} s"
+                        raise InfrastructureError("node", reason) from None
+
+    async def _leave(self, seat: _Seat) -> None:
+        async with self._room:
+            seat.in_flight -= 1
+            self._room.notify_all()
+
+    def _replace(self, seat: _Seat) -> None:
+        """Put a new actor in the place of one that was lost, on whichever node has room."""
+        seat.is_up = False
+        ray.kill(seat.actor)
+        seat.actor = self._spawn()
+        job = asyncio.ensure_future(self._replaced(seat))
+        self._replacing.add(job)
+        job.add_done_callback(self._replacing.discard)
+
+    async def _replaced(self, seat: _Seat) -> None:
+        try:
+            while True:
+                try:
+                    facts: NodeFacts = await seat.actor.facts.remote()
+                    break
+                except _lost():
+                    await asyncio.sleep(1.0)
+                    seat.actor = self._spawn()
+        except lost.RayTaskError as error:
+            _LOG.warning("an actor of the cluster is not replaced: %s", error.cause)
+            return
+        if differing := facts.difference(self.facts):
+            _LOG.warning("an actor of the cluster is not replaced: %s", differing)
+            ray.kill(seat.actor)
+            return
+        _LOG.warning("an actor of the cluster was lost; %s is in its place", facts.name)
+        await self._admit(seat)
+
+    async def _close(self) -> None:
+        for job in self._replacing:
+            job.cancel()
+        actors = [seat.actor for seat in self._seats]
+        closing = [asyncio.ensure_future(_ended(actor)) for actor in actors]
+        await asyncio.wait(closing, timeout=_TO_CLOSE_S)
+        for actor in actors:
+            ray.kill(actor)
+
+
+async def _ended(actor: Any) -> None:
+    with suppress(lost.RayError):
+        await actor.close.remote()
+
+
+def _lost() -> tuple[type[Exception], ...]:
+    """What Ray raises where the fault is an actor's, its process's or its node's."""
+    return (
+        lost.RayActorError,
+        lost.WorkerCrashedError,
+        lost.NodeDiedError,
+        lost.LocalRayletDiedError,
+        lost.ObjectLostError,
+        lost.OutOfMemoryError,
+    )
+
+
+@contextmanager
+def open_cluster(setup: NodeSetup, config: RayConfig) -> Iterator[Cluster]:
+    """Join the cluster, or start Ray on this machine, and open actors; end them afterwards.
+
+    Raises:
+        UserError: the cluster cannot be reached, or as `Cluster` says.
+    """
+    joined = ray.is_initialized()
+    if not joined:
+        _join(config, setup.sandbox.workers)
+    try:
+        seats = config.num_workers or max(1, _room_for(setup.sandbox.workers) // processes())
+        executions = setup.execution.concurrency if setup.execution else 0
+        in_flight = ceil(executions / seats) + setup.sandbox.workers
+        cluster = Cluster(setup, config, seats, in_flight)
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+    finally:
+        if not joined:
+            ray.shutdown()
+
+
+def _join(config: RayConfig, cpus_per_worker: int) -> None:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    address = config.address or os.environ.get("RAY_ADDRESS")
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
+    if address is None:
+        if processes() > 1:
+            raise UserError(
+                "execution.ray.address: several processes train, and each would start a Ray of its own; run `ray start "
+                "--head` first, and set it to auto"
+            )
+        wanted = (config.num_workers or 1) * cpus_per_worker
+        ray.init(address="local", num_cpus=max(wanted, os.cpu_count() or 1), include_dashboard=False, **quiet)
+        return
+    try:
+        ray.init(address=address, **quiet)
+    except (ConnectionError, RuntimeError, ValueError, lost.RayError) as error:
+        said = str(error).strip().partition("\n")[0]
+        raise UserError(
+            f"execution.ray.address: no cluster at {address}: {said}; start one with `ray start --head`, or "
+            "leave it out"
+        ) from None
+
+
+def _room_for(cpus: int) -> int:
+    """How many actors of so many CPUs the nodes have."""
+    return sum(int(node["Resources"].get("CPU", 0)) // cpus for node in ray.nodes() if node["Alive"])

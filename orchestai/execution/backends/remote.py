@@ -1,0 +1,98 @@
+"""The executor and the sandbox of a cluster: the same interface as here, and the same results."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestai.config import ExecutionConfig, PlaceConfig, SandboxConfig, WorkersConfig
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.execution.backends.cluster import Cluster, open_cluster
+from orchestai.execution.backends.node import NodeSetup
+from orchestai.execution.judging import JudgingExecutor
+from orchestai.execution.result import JudgedExecution, SubtaskResult
+from orchestai.execution.running_workflow import Workers
+from orchestai.outcome import Unscorable
+from orchestai.sandbox import Program, Report, Sandbox
+from orchestai.tasks.task import Task
+from orchestai.workflow import Workflow
+
+
+class RemoteJudge:
+    """Judges programs on the nodes of a cluster (`orchestai.sandbox.local_judge.Judge`)."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.level = cluster.facts.level
+        self.limits = cluster.facts.limits
+        self.packages = cluster.facts.packages
+
+    def start(self) -> None:
+        """See `Judge.start`; nodes have started theirs."""
+
+    def judge(self, program: Program) -> Report:
+        """See `Judge.judge`."""
+        try:
+            report: Report = self._cluster.start("judge", program).result()
+        except InfrastructureError as error:
+            return Report("infra_error", reason=str(error), level=self.level, isolation=program.isolation)
+        return report
+
+    def close(self) -> None:
+        """See `Judge.close`; what runs ends with the cluster."""
+
+
+class RemoteExecutor(JudgingExecutor):
+    """Executes and judges workflows on the nodes of a cluster; what `run` and `begin` start runs here."""
+
+    def __init__(self, pool: Workers, sandbox: Sandbox, config: ExecutionConfig, cluster: Cluster) -> None:
+        super().__init__(pool, sandbox, config)
+        self._cluster = cluster
+
+    async def execute(self, task: Task, workflow: Workflow, sample: int = 0) -> JudgedExecution:
+        """See `JudgingExecutor.execute`; one that several nodes lost is `Unscorable`."""
+        try:
+            execution: JudgedExecution = await asyncio.wrap_future(
+                self._cluster.start("execute", task, workflow, sample)
+            )
+        except InfrastructureError as error:
+            results = tuple(
+                SubtaskResult(id=subtask.id, status="skipped", error=f"{subtask.id}: {error}")
+                for subtask in workflow.subtasks
+            )
+            fault = Unscorable.of(error)
+            return JudgedExecution(
+                task_id=task.task_id, workflow=workflow, results=results, fault=fault, outcome=fault, error=str(error)
+            )
+        return execution
+
+
+@contextmanager
+def open_remote(
+    sandbox: SandboxConfig,
+    place: PlaceConfig,
+    workers: WorkersConfig | None = None,
+    rewards: Iterable[str] = (),
+) -> Iterator[tuple[Cluster, Sandbox]]:
+    """A cluster, and the sandbox that it is.
+
+    Args:
+        place: an `ExecutionConfig` where workflows are to be executed there.
+        workers: None where programs are judged alone.
+
+    Raises:
+        UserError: an environment variable of `execution.ray.env` is not set, or as `open_cluster` says.
+    """
+    if missing := [name for name in place.ray.env if name not in os.environ]:
+        raise UserError(f"execution.ray.env: {missing[0]} is not set here; export it, or take it out of the list")
+    env = {name: os.environ[name] for name in place.ray.env}
+    execution = place if isinstance(place, ExecutionConfig) else None
+    setup = NodeSetup(sandbox, execution, workers, tuple(rewards), Path.cwd(), env)
+    with (
+        open_cluster(setup, place.ray) as cluster,
+        Sandbox(cluster.seats * sandbox.workers, judge=RemoteJudge(cluster)) as opened,
+    ):
+        yield cluster, opened

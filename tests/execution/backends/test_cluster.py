@@ -1,0 +1,69 @@
+"""On a cluster whose nodes die, programs and workflows get the verdicts that they get here, and none is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from orchestai.config import RayConfig, load_config
+from orchestai.execution.runtime import open_runtime
+from orchestai.outcome import Unscorable
+from orchestai.sandbox import Program, Sandbox
+from orchestai.workflow import Workflow
+from support.repeated_words import TASK
+from support.repository import REPOSITORY
+from support.sandbox_programs import ADD, ADD_TESTS
+from support.tool_workers import with_tools_alone
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+PROGRAMS = [Program(f"{code}# {number}\n", ADD_TESTS) for number in range(20) for code in (ADD, ADD.replace("+", "-"))]
+
+
+@pytest.fixture
+def nodes() -> Iterator[Any]:
+    """A simulated cluster: a head, and a node of one CPU."""
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    cluster.add_node(num_cpus=1)
+    ray.init(address=cluster.address, log_to_driver=False)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+async def test_nothing_is_lost_with_a_node(nodes: Any) -> None:
+    config = with_tools_alone(load_config(REPOSITORY / "config.yaml", ["sandbox.workers=1"]))
+    away = config.execution.model_copy(update={"backend": "ray", "ray": RayConfig(num_workers=1, wait_s=200, tries=3)})
+    plan = Workflow.single("calculator", TASK.instruction)
+    with Sandbox.from_config(config.sandbox) as here:
+        expected = [here.run(program).passed for program in PROGRAMS]
+    async with (
+        open_runtime(config.workers, config.execution, config.sandbox) as local,
+        open_runtime(config.workers, away, config.sandbox) as remote,
+    ):
+        assert remote.sandbox.level == local.sandbox.level
+        judging = [asyncio.ensure_future(remote.sandbox.arun(program)) for program in PROGRAMS]
+        await asyncio.wait(judging, return_when=asyncio.FIRST_COMPLETED)
+        (lost,) = [node for node in nodes.worker_nodes]
+        nodes.remove_node(lost, allow_graceful=False)
+        nodes.add_node(num_cpus=1)
+        assert [report.passed for report in await asyncio.gather(*judging)] == expected
+        ran, here_too = await remote.executor.execute(TASK, plan), await local.executor.execute(TASK, plan)
+        assert (ran.outcome, ran.answer) == (here_too.outcome, here_too.answer)
+
+
+async def test_without_any_node_left_an_execution_is_unscorable(nodes: Any) -> None:
+    config = with_tools_alone(load_config(REPOSITORY / "config.yaml", ["sandbox.workers=1"]))
+    patient = RayConfig(num_workers=1, wait_s=200)
+    away = config.execution.model_copy(update={"backend": "ray", "ray": patient})
+    async with open_runtime(config.workers, away, config.sandbox) as remote:
+        remote.executor._cluster._config = patient.model_copy(update={"wait_s": 1.0})
+        nodes.remove_node(next(iter(nodes.worker_nodes)), allow_graceful=False)
+        ran = await remote.executor.execute(TASK, Workflow.single("calculator", TASK.instruction))
+    assert isinstance(ran.outcome, Unscorable)
+    assert ran.outcome.kind == "node"
