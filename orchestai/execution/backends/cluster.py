@@ -63,7 +63,7 @@ class Cluster:
         self._config = config
         self._limit = in_flight
         self._loop = BackgroundLoop()
-        self._replacing: set[asyncio.Task[None]] = set()
+        self._awaited: set[asyncio.Task[None]] = set()
         try:
             self.facts: NodeFacts = self._loop.run(self._open())
         except BaseException:
@@ -97,11 +97,13 @@ class Cluster:
             )
         if late:
             _LOG.warning("%d of %d actors have no room on the cluster yet; going on without", len(late), self.seats)
-            self._replacing |= late
         facts = [opened.result() for opened in done]
         for other in facts[1:]:
             if differing := other.difference(facts[0]):
                 raise UserError(f"execution.ray: {differing}")
+        for opening in late:
+            opening.cancel()
+            self._await(waiting[opening], facts[0])
         return facts[0]
 
     def _spawn(self) -> Any:
@@ -175,11 +177,15 @@ class Cluster:
         seat.is_up = False
         ray.kill(seat.actor)
         seat.actor = self._spawn()
-        job = asyncio.ensure_future(self._replaced(seat))
-        self._replacing.add(job)
-        job.add_done_callback(self._replacing.discard)
+        self._await(seat, self.facts)
 
-    async def _replaced(self, seat: _Seat) -> None:
+    def _await(self, seat: _Seat, like: NodeFacts) -> None:
+        """Let the actor of a seat be asked as soon as it is up, if it is like the others."""
+        job = asyncio.ensure_future(self._joined(seat, like))
+        self._awaited.add(job)
+        job.add_done_callback(self._awaited.discard)
+
+    async def _joined(self, seat: _Seat, like: NodeFacts) -> None:
         try:
             while True:
                 try:
@@ -189,17 +195,17 @@ class Cluster:
                     await asyncio.sleep(1.0)
                     seat.actor = self._spawn()
         except lost.RayTaskError as error:
-            _LOG.warning("an actor of the cluster is not replaced: %s", error.cause)
+            _LOG.warning("an actor of the cluster cannot begin: %s", error.cause)
             return
-        if differing := facts.difference(self.facts):
-            _LOG.warning("an actor of the cluster is not replaced: %s", differing)
+        if differing := facts.difference(like):
+            _LOG.warning("an actor of the cluster is left out: %s", differing)
             ray.kill(seat.actor)
             return
-        _LOG.warning("an actor of the cluster was lost; %s is in its place", facts.name)
+        _LOG.warning("an actor was late or lost; %s is in its place", facts.name)
         await self._admit(seat)
 
     async def _close(self) -> None:
-        for job in self._replacing:
+        for job in self._awaited:
             job.cancel()
         actors = [seat.actor for seat in self._seats]
         closing = [asyncio.ensure_future(_ended(actor)) for actor in actors]

@@ -12,11 +12,10 @@ from orchestai.config import RayConfig, load_config
 from orchestai.execution.runtime import open_runtime
 from orchestai.outcome import Unscorable
 from orchestai.sandbox import Program, Sandbox
-from orchestai.workflow import Workflow
-from support.repeated_words import TASK
+from support.models.tool_workers import with_tools_alone
 from support.repository import REPOSITORY
-from support.sandbox_programs import ADD, ADD_TESTS
-from support.tool_workers import with_tools_alone
+from support.sandbox.programs import ADD, ADD_TESTS
+from support.training.repeated_words import TASK, whole
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 PROGRAMS = [Program(f"{code}# {number}\n", ADD_TESTS) for number in range(20) for code in (ADD, ADD.replace("+", "-"))]
@@ -39,7 +38,7 @@ def nodes() -> Iterator[Any]:
 async def test_nothing_is_lost_with_a_node(nodes: Any) -> None:
     config = with_tools_alone(load_config(REPOSITORY / "config.yaml", ["sandbox.workers=1"]))
     away = config.execution.model_copy(update={"backend": "ray", "ray": RayConfig(num_workers=1, wait_s=200, tries=3)})
-    plan = Workflow.single("calculator", TASK.instruction)
+    plan = whole("calculator")
     with Sandbox.from_config(config.sandbox) as here:
         expected = [here.run(program).passed for program in PROGRAMS]
     async with (
@@ -49,7 +48,7 @@ async def test_nothing_is_lost_with_a_node(nodes: Any) -> None:
         assert remote.sandbox.level == local.sandbox.level
         judging = [asyncio.ensure_future(remote.sandbox.arun(program)) for program in PROGRAMS]
         await asyncio.wait(judging, return_when=asyncio.FIRST_COMPLETED)
-        (lost,) = [node for node in nodes.worker_nodes]
+        lost = next(iter(nodes.worker_nodes))
         nodes.remove_node(lost, allow_graceful=False)
         nodes.add_node(num_cpus=1)
         assert [report.passed for report in await asyncio.gather(*judging)] == expected
@@ -64,6 +63,6 @@ async def test_without_any_node_left_an_execution_is_unscorable(nodes: Any) -> N
     async with open_runtime(config.workers, away, config.sandbox) as remote:
         remote.executor._cluster._config = patient.model_copy(update={"wait_s": 1.0})
         nodes.remove_node(next(iter(nodes.worker_nodes)), allow_graceful=False)
-        ran = await remote.executor.execute(TASK, Workflow.single("calculator", TASK.instruction))
+        ran = await remote.executor.execute(TASK, whole("calculator"))
     assert isinstance(ran.outcome, Unscorable)
     assert ran.outcome.kind == "node"

@@ -15,11 +15,10 @@ from orchestai.execution.backends.node import Node, NodeFacts, NodeSetup, keep_e
 from orchestai.execution.runtime import open_runtime, open_sandbox
 from orchestai.sandbox import Limits, Program
 from orchestai.sandbox.packages import Packages
-from orchestai.workflow import Workflow
-from support.repeated_words import TASK
+from support.models.tool_workers import with_tools_alone
 from support.repository import REPOSITORY
-from support.sandbox_programs import ADD, ADD_TESTS
-from support.tool_workers import with_tools_alone
+from support.sandbox.programs import ADD, ADD_TESTS
+from support.training.repeated_words import TASK, whole
 
 FACTS = NodeFacts("a", "1", "namespaces", Limits(), Packages(frozenset({"numpy"})))
 
@@ -60,7 +59,7 @@ async def test_a_node_executes_as_this_process_does(monkeypatch: pytest.MonkeyPa
     config = with_tools_alone(load_config(REPOSITORY / "config.yaml", ["sandbox.workers=1"]))
     away = ExecutionConfig(backend="ray")
     node = Node(NodeSetup(config.sandbox, away, config.workers, (), Path.cwd(), {}))
-    plan = Workflow.single("calculator", TASK.instruction)
+    plan = whole("calculator")
     async with open_runtime(config.workers, config.execution, config.sandbox) as here:
         expected = await here.executor.execute(TASK, plan)
         facts = await node.facts()

@@ -1,0 +1,266 @@
+"""Whether three simulated nodes, of which two are killed, say what this process says, and what Ray costs.
+
+    python benchmarks/ray_nodes.py [--programs 2000] [--workflows 300] [--json FILE]
+
+Mixed programs (right, half right, wrong, without an entry point, no Python, raising, running on) are judged, and
+random plans of tool workers for composition tasks are collected into a log: here, and on a Ray cluster of three nodes
+with one CPU each, whose nodes are killed and replaced after a third and two thirds. A verdict differs whose status,
+tests or rewards do; a line of the log differs in anything but its time, its run and latencies. Then the same programs,
+all trivial, give the rate of one and of two actors and what a call costs beyond the work. At last a driver that
+collects on a Ray of its own gets SIGKILL: within a minute no process of it may be left, and the repeated command must
+finish the log. The exit code is 1 where any of that fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.cluster_utils import Cluster
+from rich.console import Console
+
+from orchestai.config import Config, PlaceConfig, RayConfig, load_config
+from orchestai.data.collect import Collected, Collection, collect
+from orchestai.execution.log import ExecutionLog
+from orchestai.execution.runtime import open_runtime, open_sandbox
+from orchestai.planner.registry import planner_for
+from orchestai.sandbox import Program, Report, Sandbox
+from orchestai.storage import artifacts
+from orchestai.tasks.suites import open_suite
+
+TESTS = """\
+import unittest
+class TestCases(unittest.TestCase):
+    def test_a(self): self.assertEqual(task_func(1, 2), 3)
+    def test_b(self): self.assertEqual(task_func(5, 7), 12)
+"""
+PROGRAMS = (
+    "def task_func(a, b): return a + b",
+    "def task_func(a, b): return a + b if a != 5 else 0",
+    "def task_func(a, b): return None",
+    "def other(a, b): return a + b",
+    "def task_func(a, b) return a",
+    "def task_func(a, b): raise ValueError(a)",
+    "import math\ndef task_func(a, b): return int(math.fsum([a, b]))",
+    "import json\ndef task_func(a, b): return json.loads(str(a)) + b",
+)
+RUNS_ON = "def task_func(a, b):\n    while True: pass"
+PATIENT = {"wait_s": 600.0}
+TOOLS = ("calculator", "stdlib-search")
+MEASURED_PROGRAMS = 200
+console = Console(stderr=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", type=int, default=2000)
+    parser.add_argument("--workflows", type=int, default=300)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--collect", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.collect:
+        asyncio.run(_collect(_config(_away(1)), args.workflows, args.collect))
+        return 0
+    figures = {**_killed_driver(args.workflows), **_compared(args.programs, args.workflows), **_rates()}
+    figures["versions"] = {"ray": ray.__version__, **artifacts.versions()}
+    figures["cores"] = len(os.sched_getaffinity(0))
+    text = json.dumps(figures, indent=2)
+    if args.json:
+        args.json.write_text(text + "\n")
+    print(text)
+    wrong = ("verdicts_different", "verdicts_lost", "records_different", "records_lost", "left_after_a_minute")
+    return int(any(figures[key] for key in wrong) or figures["resumed"] != args.workflows)
+
+
+def _config(place: PlaceConfig) -> Config:
+    """Tool workers alone, so that nothing is loaded and equal requests have equal answers."""
+    config = load_config("config.yaml", ["sandbox.workers=1", "sandbox.test_s=2", "execution.concurrency=12"])
+    pool = {name: config.workers.pool[name] for name in TOOLS}
+    tools = {"pool": pool, "models": {}, "recordings": (), "cascade": TOOLS, "planner_model": None, "cache_dir": None}
+    execution = config.execution.model_copy(update=dict(place))
+    return config.model_copy(update={"workers": config.workers.model_copy(update=tools), "execution": execution})
+
+
+def _away(actors: int) -> PlaceConfig:
+    return PlaceConfig(backend="ray", ray=RayConfig(num_workers=actors, **PATIENT))
+
+
+async def _collect(
+    config: Config, workflows: int, folder: Path, progress: Callable[[Collected], None] | None = None
+) -> Collected:
+    tasks = open_suite(config.tasks).split("train")
+    async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
+        asked = Collection(tasks, workflows, "random/0", runtime.pool.names)
+        planner = planner_for("random", config.planner, config.workers, runtime.pool, 0, tasks)
+        return await collect(asked, planner, runtime.executor, ExecutionLog(folder), progress=progress)
+
+
+def _compared(programs: int, workflows: int) -> dict[str, Any]:
+    """The same programs and plans here and on nodes that die."""
+    mixed = [Program(_program(number), TESTS) for number in range(programs)]
+    here, figures = _config(PlaceConfig()), {}
+    with tempfile.TemporaryDirectory() as folder, _Nodes(3) as nodes:
+        local_log, remote_log = Path(folder) / "local", Path(folder) / "ray"
+        with open_sandbox(here.sandbox, here.execution) as sandbox:
+            started = time.perf_counter()
+            expected = asyncio.run(_judged(sandbox, mixed))
+            figures["local_s"] = round(time.perf_counter() - started, 1)
+        console.print(f"{programs} programs here: {figures['local_s']} s")
+        with open_sandbox(here.sandbox, _away(3)) as sandbox:
+            started = time.perf_counter()
+            found = asyncio.run(_judged(sandbox, mixed, nodes.killer(programs)))
+            figures["ray_s"] = round(time.perf_counter() - started, 1)
+        console.print(f"on three nodes, two of them killed: {figures['ray_s']} s")
+        asyncio.run(_collect(here, workflows, local_log))
+        kill = nodes.killer(workflows)
+        asyncio.run(_collect(_config(_away(3)), workflows, remote_log, lambda state: kill(state.executed)))
+        ours, theirs = (_records(path) for path in (local_log, remote_log))
+        figures["nodes_killed"] = nodes.killed
+    pairs = list(zip(expected, found, strict=True))
+    return figures | {
+        "programs": programs,
+        "verdicts_different": sum(_verdict(a) != _verdict(b) for a, b in pairs if b.status != "infra_error"),
+        "verdicts_lost": sum(report.status == "infra_error" for report in found),
+        "workflows": workflows,
+        "records_different": sum(theirs[key] != record for key, record in ours.items() if key in theirs),
+        "records_lost": len(ours.keys() - theirs.keys()),
+    }
+
+
+def _program(number: int) -> str:
+    """Every 100th runs on until its time is over; each is another text, so that none is known already."""
+    code = RUNS_ON if number % 100 == 99 else PROGRAMS[number % len(PROGRAMS)]
+    return f"{code}\n# {number}\n"
+
+
+async def _judged(
+    sandbox: Sandbox, programs: Iterable[Program], progress: Callable[[int], None] = lambda done: None
+) -> list[Report]:
+    done = 0
+
+    async def judge(program: Program) -> Report:
+        nonlocal done
+        report = await sandbox.arun(program)
+        done += 1
+        progress(done)
+        return report
+
+    return await asyncio.gather(*map(judge, programs))
+
+
+def _verdict(report: Report) -> tuple[Any, ...]:
+    return (report.status, report.passed, report.total, report.level, [test.outcome for test in report.tests])
+
+
+def _records(folder: Path) -> dict[tuple[str, int], Any]:
+    """The lines of a log by task and repetition, without what two runs never share."""
+    records = ExecutionLog(folder).read().records
+    kept = (record.model_dump(mode="json", exclude={"timestamp", "run_id"}) for record in records)
+    return {(record["task_id"], record["repetition"]): _timeless(record) for record in kept}
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _timeless(inner) for key, inner in value.items() if "latency" not in key}
+    return [_timeless(inner) for inner in value] if isinstance(value, list) else value
+
+
+class _Nodes:
+    """A simulated cluster: a head without CPUs, and nodes with one each."""
+
+    def __init__(self, count: int) -> None:
+        self.killed = 0
+        self._cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+        self._nodes = [self._cluster.add_node(num_cpus=1) for _ in range(count)]
+        ray.init(address=self._cluster.address, log_to_driver=False)
+
+    def killer(self, total: int) -> Callable[[int], None]:
+        """Kills a node, and adds another, when a third and two thirds of `total` are done."""
+        left = [total // 3, 2 * total // 3]
+
+        def told(done: int) -> None:
+            if left and done >= left[0]:
+                left.pop(0)
+                self._cluster.remove_node(self._nodes.pop(0), allow_graceful=False)
+                self._nodes.append(self._cluster.add_node(num_cpus=1))
+                self.killed += 1
+
+        return told
+
+    def __enter__(self) -> _Nodes:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        ray.shutdown()
+        self._cluster.shutdown()
+
+
+def _rates() -> dict[str, Any]:
+    """Trivial programs per second here and with one and two actors, and what a call costs beyond the work."""
+    config, rates = _config(PlaceConfig()), {}
+    for name, place in {"local": PlaceConfig(), "ray_1": _away(1), "ray_2": _away(2)}.items():
+        programs = [Program(f"{PROGRAMS[0]}\n# {name} {number}\n", TESTS) for number in range(MEASURED_PROGRAMS)]
+        with open_sandbox(config.sandbox, place) as sandbox:
+            asyncio.run(_judged(sandbox, [Program(f"{PROGRAMS[0]}\n# first {n}\n", TESTS) for n in range(4)]))
+            started = time.perf_counter()
+            asyncio.run(_judged(sandbox, programs))
+            rates[name] = MEASURED_PROGRAMS / (time.perf_counter() - started)
+        console.print(f"{name}: {rates[name]:.1f} programs/s")
+    overhead = 1000 / rates["ray_1"] - 1000 / rates["local"]
+    return {
+        **{f"{name}_programs_per_s": round(rate, 2) for name, rate in rates.items()},
+        "overhead_ms_per_execution": round(overhead, 2),
+    }
+
+
+def _killed_driver(workflows: int) -> dict[str, Any]:
+    """Kill a driver that collects on its own Ray, see what is left of it, and repeat it."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        command = [sys.executable, __file__, "--collect", str(log), "--workflows", str(workflows)]
+        marked = os.environ | {"ORCHESTAI_RAY_NODES": Path(folder).name}
+        driver = subprocess.Popen(command, env=marked)
+        while driver.poll() is None and len(_records(log) if log.exists() else {}) < workflows // 4:
+            time.sleep(0.5)
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+        logged, killed_at = len(_records(log)), time.monotonic()
+        while (left := _processes_of(marked["ORCHESTAI_RAY_NODES"])) and time.monotonic() < killed_at + 60:
+            time.sleep(0.5)
+        gone_s = time.monotonic() - killed_at
+        console.print(f"killed after {logged} executions; {len(left)} processes left after {gone_s:.1f} s")
+        subprocess.run(command, check=True)
+        return {
+            "logged_before_the_kill": logged,
+            "left_after_a_minute": len(left),
+            "gone_after_s": round(gone_s, 1),
+            "resumed": len(_records(log)),
+        }
+
+
+def _processes_of(mark: str) -> list[int]:
+    """Processes that began with a driver's environment, which carries a mark."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                if f"ORCHESTAI_RAY_NODES={mark}".encode() in (folder / "environ").read_bytes():
+                    found.append(int(folder.name))
+            except OSError:
+                continue
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
