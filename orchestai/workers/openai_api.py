@@ -6,11 +6,10 @@ import json
 import os
 import random
 import time
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlparse
 
 import openai
-from openai.types.chat import ChatCompletionMessageParam
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
@@ -161,13 +160,14 @@ class OpenAIGenerator:
             began = time.perf_counter()
             asked: dict[str, Any] = {
                 "model": self._config.name,
-                "messages": cast(list[ChatCompletionMessageParam], messages),
+                "messages": (),
                 "temperature": params.temperature,
                 "max_tokens": params.max_new_tokens,
                 "stop": list(params.stop[:_STOPS_ACCEPTED]) or openai.omit,
                 "extra_headers": self._headers(),
                 "seed": seed(self.identity, prompt, params, sample) % 2**31,
-                **tools,
+                # as extra fields, which the client sends as they are: it goes through others for 0.2 ms a message
+                "extra_body": {"messages": messages, **tools},
             }
             completions = self._client.chat.completions
             try:

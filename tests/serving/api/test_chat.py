@@ -103,6 +103,7 @@ def test_names_of_models(served: Served) -> None:
         ({"temprature": 1}, "temprature", "unknown_parameter"),
         ({"temperature": "hot"}, "temperature", "invalid_type"),
         ({"max_tokens": 0}, "max_tokens", "invalid_value"),
+        ({"stop": 1}, "stop", "invalid_type"),
         ({"messages": []}, "messages", "invalid_value"),
         ({"messages": [{"role": "user"}]}, "messages[0].content", "missing_required_parameter"),
         ({"messages": [{"role": "assistant", "content": "I"}]}, "messages[0].role", "invalid_value"),

@@ -164,10 +164,11 @@ def first_fault(error: ValidationError, before: str = "", known: Sequence[str] =
 
 
 def _place(loc: Sequence[str | int]) -> str:
+    """Where a fault is; where several types are possible, pydantic also names the type, such as `str`."""
     place = ""
     for part in loc:
         if isinstance(part, int):
             place += f"[{part}]"
-        elif part.isidentifier():
+        elif part.isidentifier() and part != "str":
             place += f".{part}" if place else part
     return place
