@@ -1,4 +1,4 @@
-"""What a server does with requests that are nearly right, wrong, or none at all: ends them, says why, and tells nothing.
+"""What a server does with requests that are nearly right, wrong, or none at all: ends them, and tells no secret.
 
     python -m benchmarks.fuzz [--requests 10000] [--seed 0] [--json docs/results/fuzz.json]
 
