@@ -24,9 +24,10 @@ function frame({width, height, x, y, label, xTitle, xLog, xWhole, xShow, yShow})
   const toX = (v) => edge.left + ((place(v) - x0) / (x1 - x0 || 1)) * (width - edge.left - edge.right);
   const toY = (v) => height - edge.bottom - ((v - y[0]) / (y[1] - y[0] || 1)) * (height - edge.top - edge.bottom);
   const image = svg('svg', {viewBox: `0 0 ${width} ${height}`, class: 'plot', role: 'img', 'aria-label': label});
-  for (const at of ticks(y[0], y[1], 5)) {
+  const across = ticks(y[0], y[1], 5), apart = across.length > 1 ? across[1] - across[0] : 1;
+  for (const at of across) {
     image.append(svg('line', {class: 'grid', x1: edge.left, x2: width - edge.right, y1: toY(at), y2: toY(at)}),
-      svg('text', {class: 'tick', x: edge.left - 8, y: toY(at) + 4, 'text-anchor': 'end'}, yShow(at)));
+      svg('text', {class: 'tick', x: edge.left - 8, y: toY(at) + 4, 'text-anchor': 'end'}, yShow(at, apart)));
   }
   for (const at of xLog ? decades(x[0], x[1]) : ticks(x[0], x[1], 6).filter((v) => !xWhole || Number.isInteger(v))) {
     image.append(svg('line', {class: 'tickmark', x1: toX(at), x2: toX(at), y1: height - edge.bottom, y2: height - edge.bottom + 4}),
@@ -36,6 +37,9 @@ function frame({width, height, x, y, label, xTitle, xLog, xWhole, xShow, yShow})
   if (xTitle) image.append(svg('text', {class: 'title', x: (edge.left + width - edge.right) / 2, y: height - 6, 'text-anchor': 'middle'}, xTitle));
   return {image, toX, toY, edge, width, height};
 }
+
+/** A share in as many digits as tell neighboring ticks apart. */
+const shareTick = (share, apart) => `${(100 * share).toFixed(Math.max(Math.ceil(-Math.log10(100 * apart) - 1e-9), 0))} %`;
 
 const pathOf = (points) => points.map(([px, py], i) => `${i ? 'L' : 'M'}${px.toFixed(1)},${py.toFixed(1)}`).join('');
 
@@ -47,7 +51,7 @@ function lineChart({series, guards, along, label, format}) {
   const air = (high - low) * 0.08 || Math.abs(high) * 0.1 || 1;
   low = low >= 0 && low < high / 3 ? 0 : low - air;
   const plot = frame({width: 420, height: 210, x: [Math.min(...xs), Math.max(...xs)], y: [low, format === show.share && high <= 1 ? Math.min(high + air, 1) : high + air],
-    label, xWhole: true, xShow: show.number, yShow: format === show.share ? (v) => `${Math.round(v * 1000) / 10} %` : format});
+    label, xWhole: true, xShow: show.number, yShow: format === show.share ? shareTick : format});
   for (const guard of guards) {
     const at = plot.toY(guard.value);
     plot.image.append(svg('line', {class: 'guard', x1: plot.edge.left, x2: plot.width - plot.edge.right, y1: at, y2: at}),
