@@ -18,6 +18,8 @@ IMPORT = re.compile(r"from (orchestai[\w.]*) import (\w+(?:, \w+)*)")
 PATH = re.compile(r"(?<![\w/.-])(?:accelerate_configs|benchmarks|configs|orchestai|tests)/[\w./*-]*[\w/*]")
 INSIDE = re.compile(r"(?<![\w/])(?!tests/)[a-z_0-9]+(?:/[a-z_]+)*\.py\b")
 """A path of the page on architecture, which leaves the package's own name out."""
+CALL = re.compile(r"^ {6,}([A-Za-z_]\w*(?:\.\w+)*(?:, \w+)*) {2,}([a-z_/]+\.py)", re.MULTILINE)
+"""A line of a tree of calls: what is called, and where it is defined."""
 PLACEHOLDER = re.compile(r"/[A-Z_]{3,}(?![a-z])")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
@@ -36,6 +38,16 @@ def test_names_paths_and_links_in_prose_are_there(page: str) -> None:
         paths += [f"orchestai/{path}" for path in INSIDE.findall(text)]
     assert [path for path in paths if not any(ROOT.glob(path.rstrip("/")))] == []
     assert [link for link in LINK.findall(text) if not (ROOT / page).parent.joinpath(link).exists()] == []
+
+
+def test_what_call_trees_name_is_defined_where_they_say() -> None:
+    """A path that is there still misleads when what the line names has moved out of it."""
+    lines = CALL.findall((ROOT / "docs/architecture.md").read_text())
+    assert len(lines) > 30
+    for names, path in lines:
+        source = (ROOT / "orchestai" / path).read_text()
+        for name in re.findall(r"\w+", names):
+            assert re.search(rf"^\s*(?:async )?(?:class|def) {name}\b", source, re.MULTILINE), f"{path}: no {name}"
 
 
 @pytest.mark.parametrize("script", files(SCRIPTS))
