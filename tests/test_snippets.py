@@ -11,16 +11,19 @@ import re
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from jinja2 import Environment
+from typer.main import get_command
 
-from orchestai.cli import main
+from orchestai.cli import app, main
 from orchestai.config import load_config
 from support.snippets import ROOT, Snippet, snippets
 
 SNIPPETS = [*snippets()]
+_COMMANDS: Any = get_command(app)
 HERE = [snippet for snippet in SNIPPETS if not snippet.how]
 
 
@@ -39,6 +42,29 @@ def test_a_named_test_is_there_and_runs_what_the_snippet_runs(snippet: Snippet) 
         verb = next((word for word in command[1:] if re.fullmatch(r"[a-z][a-z_/-]+(\.py)?", word)), "")
         stem = Path(verb).stem.split("_")[0].split("-")[0]
         assert stem in text, f"{snippet.what} runs no {' '.join(command[:2])}"
+
+
+@pytest.mark.parametrize("snippet", [one for one in SNIPPETS if one.how and one.language == "bash"], ids=str)
+def test_commands_that_run_elsewhere_are_spelled_as_the_program_reads_them(snippet: Snippet) -> None:
+    """An option or a setting that was renamed is found without the data that the command needs."""
+    for command in snippet.commands:
+        if command[0] != "orchestai":
+            continue
+        named, given = read_command(command[1:])
+        overrides = [word for word in given if re.match(r"[a-z_]+\.[\w.]+=", word)]
+        if named != "agents":
+            load_config(overrides=overrides)
+
+
+def read_command(words: list[str]) -> tuple[str, list[str]]:
+    """The first command's name and the last one's arguments; raises a usage error for what it does not know."""
+    command = _COMMANDS
+    context, rest, first = command.make_context("orchestai", list(words)), list(words), ""
+    while hasattr(command, "commands"):
+        name, command, rest = command.resolve_command(context, rest)
+        context = command.make_context(name, list(rest), parent=context)
+        first = first or name
+    return first, rest
 
 
 @pytest.mark.parametrize("snippet", [one for one in HERE if one.language == "python"], ids=str)
@@ -68,9 +94,23 @@ def test_commands_run(snippet: Snippet, tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     monkeypatch.chdir(tmp_path)
     for command in snippet.commands:
+        if command[0] == "curl":
+            asks_a_server(command)
+            continue
         with pytest.raises(SystemExit) as left:
             main(command[1:])
         assert left.value.code == 0
+
+
+def asks_a_server(command: list[str]) -> None:
+    """What curl would post gets an answer from a server that was started for it."""
+    pytest.importorskip("starlette", reason="starlette is not installed (pip install 'orchestai[serve]')")
+    from support.serving.served import functions, serving, settings
+
+    address, body = command[1], command[command.index("-d") + 1]
+    with serving(settings({"pool": functions("good")}, ("good",))) as served:
+        reply = served.client.post(f"/{address.partition('/')[2]}", content=body)
+    assert reply.json()["choices"][0]["message"]["content"]
 
 
 def test_pre_commit_runs_what_make_lint_runs() -> None:

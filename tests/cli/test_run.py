@@ -47,7 +47,8 @@ def test_from_a_server_to_an_answer_and_its_replay(server: ChatServer, tmp_path:
     assert examined.exit_code == 0, examined.output
     assert "ok      workers: tiny, calculator" in examined.output
 
-    asked = orchestai("run", "What is the capital of France?", "--json", "workers.cache_dir=null")
+    limits = ("--max_cost_usd", "0.01", "--deadline_s", "30")
+    asked = orchestai("run", "What is the capital of France?", *limits, "--json", "workers.cache_dir=null")
     assert asked.exit_code == 0, (asked.output, asked.exception)
     result = json.loads(asked.stdout)
     assert result["answer"] == "Paris"

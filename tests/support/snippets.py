@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,7 @@ class Snippet:
         """Command lines in words as written, comments left out, continued lines joined."""
         joined = re.sub(r"\\\n\s*", " ", self.text)
         lines = (re.sub(r"\s#.*", "", line).strip() for line in joined.splitlines())
-        return [line.split() for line in lines if _COMMAND.match(line)]
+        return [shlex.split(line) for line in lines if _COMMAND.match(line)]
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"

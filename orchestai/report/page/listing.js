@@ -18,11 +18,12 @@ function listing({kind, items, haystack, filters, sorts, draw, detail, empty}) {
   const space = h('div', {class: 'space'});
   const list = h('div', {class: 'list', id: 'list', role: 'listbox', tabindex: 0, 'aria-label': kind}, space);
   const side = h('div', {class: 'beside', id: 'detail', 'aria-live': 'off'});
-  let shown = [], picked = params.has('id') ? Number(params.get('id')) : null, token = 0, texts = null;
+  let shown = [], picked = params.has('id') ? Number(params.get('id')) : null, token = 0;
+  const searched = searchTexts(items, haystack);
 
   function choose() {
     const words = search.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
-    if (words.length) texts ??= items.map(haystack);
+    const texts = words.length ? searched() : [];
     const active = filters.map((f, i) => [f, selects[i].value]).filter(([, value]) => value !== '');
     shown = items.filter((row, i) => active.every(([f, value]) => f.keep(row, value)) && words.every((word) => texts[i].includes(word)));
     const compare = sorts.find(([key]) => key === order.value)?.[2];
@@ -39,8 +40,7 @@ function listing({kind, items, haystack, filters, sorts, draw, detail, empty}) {
       class: `row ${row.id === picked ? 'picked' : ''}`, role: 'option', id: `row-${row.id}`, 'data-id': row.id, 'aria-selected': String(row.id === picked),
       'aria-setsize': shown.length, 'aria-posinset': first + i + 1, style: {top: `${(first + i) * ROW_HEIGHT}px`}, onclick: () => pick(row),
     }, draw(row))));
-    const here = shown.some((row, i) => row.id === picked && i >= first && i < last);
-    if (here) list.setAttribute('aria-activedescendant', `row-${picked}`);
+    if (shown.slice(first, last).some((row) => row.id === picked)) list.setAttribute('aria-activedescendant', `row-${picked}`);
     else list.removeAttribute('aria-activedescendant');
   }
 
@@ -87,7 +87,6 @@ function listing({kind, items, haystack, filters, sorts, draw, detail, empty}) {
   new ResizeObserver(() => paint()).observe(list);
 
   choose();
-  requestIdleCallback(() => { texts ??= items.map(haystack); });
   const start = items.find((row) => row.id === picked) ?? shown[0];
   if (start) {
     if (picked === start.id) requestAnimationFrame(() => {
@@ -101,9 +100,31 @@ function listing({kind, items, haystack, filters, sorts, draw, detail, empty}) {
     h('div', {class: 'pane'}, h('div', {class: 'filters'}, search, h('div', {class: 'selects'}, selects, order), count), list), side);
 }
 
+const prepared = new WeakMap();
+
+/** Gives what is searched of each item; it is written while the browser has nothing else to do, once for all visits. */
+function searchTexts(items, haystack) {
+  if (!prepared.has(items)) {
+    const texts = [];
+    const write = (idle) => {
+      while (texts.length < items.length && idle.timeRemaining() > 2) {
+        items.slice(texts.length, texts.length + 50).forEach((item) => texts.push(haystack(item)));
+      }
+      if (texts.length < items.length) requestIdleCallback(write);
+    };
+    requestIdleCallback(write);
+    prepared.set(items, () => {
+      while (texts.length < items.length) texts.push(haystack(items[texts.length]));
+      return texts;
+    });
+  }
+  return prepared.get(items);
+}
+
 /** Options of a filter from the values that rows have, the most frequent first. */
 function optionsOf(items, values, title = String) {
   const counts = new Map();
-  items.forEach((row) => [values(row)].flat().forEach((v) => { if (v !== '' && v !== null && v !== undefined) counts.set(v, (counts.get(v) ?? 0) + 1); }));
+  const count = (v) => { if (v !== '' && v !== null && v !== undefined) counts.set(v, (counts.get(v) ?? 0) + 1); };
+  items.forEach((row) => { const given = values(row); if (Array.isArray(given)) given.forEach(count); else count(given); });
   return [...counts].sort((a, b) => b[1] - a[1]).slice(0, 200).map(([value, n]) => [value, `${title(value)} (${show.count(n)})`]);
 }

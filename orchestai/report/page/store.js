@@ -7,14 +7,20 @@ const chunks = new Map();
 const waiting = new Map();
 
 async function unpack(base64) {
-  const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+  const text = atob(base64);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i += 1) bytes[i] = text.charCodeAt(i);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
   return JSON.parse(await new Response(stream).text());
 }
 
 async function readIndex() {
   const index = await unpack(document.getElementById('page-index').textContent);
-  const named = (columns, row, id) => Object.assign(Object.fromEntries(columns.map((c, i) => [c, row[i]])), {id});
+  const named = (columns, row, id) => {
+    const item = {id};
+    for (let i = 0; i < columns.length; i += 1) item[columns[i]] = row[i];
+    return item;
+  };
   rows.workers = index.workers;
   rows.executions = index.executions.map((row, id) => named(index.columns, row, id));
   rows.groups = index.groups.map((row, id) => named(index.groupColumns, row, id));
@@ -47,13 +53,12 @@ function withTexts(value, texts) {
 async function detailsOf(row) {
   let chunk = chunks.get(row.chunk);
   if (!chunk) {
-    const {texts, details} = await unpack(await fetchChunk(row.chunk));
-    chunk = withTexts(details, texts);
+    chunk = await unpack(await fetchChunk(row.chunk));
     if (chunks.size >= CHUNKS_KEPT) chunks.delete(chunks.keys().next().value);
   }
   chunks.delete(row.chunk);
   chunks.set(row.chunk, chunk);
-  return chunk[row.place];
+  return withTexts(chunk.details[row.place], chunk.texts);
 }
 
 const runName = (run) => page.runs[run]?.name ?? '';
