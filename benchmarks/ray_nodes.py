@@ -1,6 +1,6 @@
 """Whether three simulated nodes, of which two are killed, say what this process says, and what Ray costs.
 
-    python benchmarks/ray_nodes.py [--programs 2000] [--workflows 300] [--json FILE]
+    python benchmarks/ray_nodes.py [--programs 2000] [--workflows 300] [--parts killed ...] [--json FILE]
 
 Mixed programs (right, half right, wrong, without an entry point, no Python, raising, running on) are judged, and
 random plans of tool workers for composition tasks are collected into a log: here, and on a Ray cluster of three nodes
@@ -8,7 +8,8 @@ with one CPU each, whose nodes are killed and replaced after a third and two thi
 tests or rewards do; a line of the log differs in anything but its time, its run and latencies. Then the same programs,
 all trivial, give the rate of one and of two actors and what a call costs beyond the work. At last a driver that
 collects on a Ray of its own gets SIGKILL: within a minute no process of it may be left, and the repeated command must
-finish the log. The exit code is 1 where any of that fails.
+finish the log. A file of figures keeps those of parts that are not measured anew. The exit code is 1 where any of that
+fails.
 """
 
 from __future__ import annotations
@@ -66,13 +67,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=int, default=2000)
     parser.add_argument("--workflows", type=int, default=300)
+    parser.add_argument("--parts", nargs="+", choices=[*PARTS], default=[*PARTS])
     parser.add_argument("--json", type=Path)
     parser.add_argument("--collect", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.collect:
         asyncio.run(_collect(_config(_away(1)), args.workflows, args.collect))
         return 0
-    figures = {**_killed_driver(args.workflows), **_compared(args.programs, args.workflows), **_rates()}
+    figures: dict[str, Any] = json.loads(args.json.read_text()) if args.json and args.json.exists() else {}
+    for part in args.parts:
+        figures |= PARTS[part](args)
     figures["versions"] = {"ray": ray.__version__, **artifacts.versions()}
     figures["cores"] = len(os.sched_getaffinity(0))
     text = json.dumps(figures, indent=2)
@@ -80,7 +84,7 @@ def main() -> int:
         args.json.write_text(text + "\n")
     print(text)
     wrong = ("verdicts_different", "verdicts_lost", "records_different", "records_lost", "left_after_a_minute")
-    return int(any(figures[key] for key in wrong) or figures["resumed"] != args.workflows)
+    return int(any(figures.get(key) for key in wrong) or figures.get("resumed", args.workflows) != args.workflows)
 
 
 def _config(place: PlaceConfig) -> Config:
@@ -106,33 +110,47 @@ async def _collect(
         return await collect(asked, planner, runtime.executor, ExecutionLog(folder), progress=progress)
 
 
-def _compared(programs: int, workflows: int) -> dict[str, Any]:
-    """The same programs and plans here and on nodes that die."""
-    mixed = [Program(_program(number), TESTS) for number in range(programs)]
-    here, figures = _config(PlaceConfig()), {}
-    with tempfile.TemporaryDirectory() as folder, _Nodes(3) as nodes:
-        local_log, remote_log = Path(folder) / "local", Path(folder) / "ray"
-        with open_sandbox(here.sandbox, here.execution) as sandbox:
-            started = time.perf_counter()
-            expected = asyncio.run(_judged(sandbox, mixed))
-            figures["local_s"] = round(time.perf_counter() - started, 1)
-        console.print(f"{programs} programs here: {figures['local_s']} s")
+def _programs(args: argparse.Namespace) -> dict[str, Any]:
+    """The same programs here and on nodes that die."""
+    mixed, here = [Program(_program(number), TESTS) for number in range(args.programs)], _config(PlaceConfig())
+    started = time.perf_counter()
+    with open_sandbox(here.sandbox, here.execution) as sandbox:
+        expected = asyncio.run(_judged(sandbox, mixed))
+    local_s = round(time.perf_counter() - started, 1)
+    console.print(f"{args.programs} programs here: {local_s} s")
+    with _Nodes(3) as nodes:
+        started = time.perf_counter()
         with open_sandbox(here.sandbox, _away(3)) as sandbox:
-            started = time.perf_counter()
-            found = asyncio.run(_judged(sandbox, mixed, nodes.killer(programs)))
-            figures["ray_s"] = round(time.perf_counter() - started, 1)
-        console.print(f"on three nodes, two of them killed: {figures['ray_s']} s")
-        asyncio.run(_collect(here, workflows, local_log))
-        kill = nodes.killer(workflows)
-        asyncio.run(_collect(_config(_away(3)), workflows, remote_log, lambda state: kill(state.executed)))
-        ours, theirs = (_records(path) for path in (local_log, remote_log))
-        figures["nodes_killed"] = nodes.killed
-    pairs = list(zip(expected, found, strict=True))
-    return figures | {
-        "programs": programs,
-        "verdicts_different": sum(_verdict(a) != _verdict(b) for a, b in pairs if b.status != "infra_error"),
+            found = asyncio.run(_judged(sandbox, mixed, nodes.killer(args.programs)))
+        ray_s = round(time.perf_counter() - started, 1)
+    console.print(f"on three nodes, {nodes.killed} of them killed: {ray_s} s")
+    return {
+        "programs": args.programs,
+        "programs_nodes_killed": nodes.killed,
+        "programs_local_s": local_s,
+        "programs_ray_s": ray_s,
+        "verdicts_different": sum(
+            _verdict(ours) != _verdict(theirs)
+            for ours, theirs in zip(expected, found, strict=True)
+            if theirs.status != "infra_error"
+        ),
         "verdicts_lost": sum(report.status == "infra_error" for report in found),
-        "workflows": workflows,
+    }
+
+
+def _workflows(args: argparse.Namespace) -> dict[str, Any]:
+    """The same plans here and on nodes that die."""
+    with tempfile.TemporaryDirectory() as folder:
+        local_log, remote_log = Path(folder) / "local", Path(folder) / "ray"
+        asyncio.run(_collect(_config(PlaceConfig()), args.workflows, local_log))
+        with _Nodes(3) as nodes:
+            kill = nodes.killer(args.workflows)
+            away = _collect(_config(_away(3)), args.workflows, remote_log, lambda state: kill(state.executed))
+            asyncio.run(away)
+        ours, theirs = (_records(path) for path in (local_log, remote_log))
+    return {
+        "workflows": args.workflows,
+        "workflows_nodes_killed": nodes.killed,
         "records_different": sum(theirs[key] != record for key, record in ours.items() if key in theirs),
         "records_lost": len(ours.keys() - theirs.keys()),
     }
@@ -206,7 +224,7 @@ class _Nodes:
         self._cluster.shutdown()
 
 
-def _rates() -> dict[str, Any]:
+def _rates(args: argparse.Namespace) -> dict[str, Any]:
     """Trivial programs per second here and with one and two actors, and what a call costs beyond the work."""
     config, rates = _config(PlaceConfig()), {}
     for name, place in {"local": PlaceConfig(), "ray_1": _away(1), "ray_2": _away(2)}.items():
@@ -224,14 +242,14 @@ def _rates() -> dict[str, Any]:
     }
 
 
-def _killed_driver(workflows: int) -> dict[str, Any]:
+def _killed_driver(args: argparse.Namespace) -> dict[str, Any]:
     """Kill a driver that collects on its own Ray, see what is left of it, and repeat it."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        command = [sys.executable, __file__, "--collect", str(log), "--workflows", str(workflows)]
+        command = [sys.executable, __file__, "--collect", str(log), "--workflows", str(args.workflows)]
         marked = os.environ | {"ORCHESTAI_RAY_NODES": Path(folder).name}
         driver = subprocess.Popen(command, env=marked)
-        while driver.poll() is None and len(_records(log) if log.exists() else {}) < workflows // 4:
+        while driver.poll() is None and len(_records(log) if log.exists() else {}) < args.workflows // 4:
             time.sleep(0.5)
         driver.send_signal(signal.SIGKILL)
         driver.wait()
@@ -261,6 +279,8 @@ def _processes_of(mark: str) -> list[int]:
                 continue
     return found
 
+
+PARTS = {"killed": _killed_driver, "programs": _programs, "workflows": _workflows, "rates": _rates}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -28,6 +28,7 @@ from orchestai.cli.serving.plan import plan
 from orchestai.cli.serving.run import run
 from orchestai.cli.serving.serve import serve
 from orchestai.cli.training.collect import collect
+from orchestai.cli.training.launch import launch
 from orchestai.cli.training.prepare import prepare, prepare_plans, prepare_table
 from orchestai.cli.training.train import train, train_phase1, train_phase2
 from orchestai.cli.watch import watch
@@ -79,6 +80,7 @@ app.command()(promote)
 app.command()(rollback)
 app.add_typer(agents, name="agents")
 app.add_typer(keys, name="keys")
+app.add_typer(launch, name="launch")
 
 
 @app.callback(invoke_without_command=True)

@@ -1,0 +1,1 @@
+"""Starts trainings on machines of others."""

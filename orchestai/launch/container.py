@@ -1,0 +1,141 @@
+"""The entry of a SageMaker container: from its files below /opt/ml to a training, and from its results back there.
+
+It reads `hyperparameters.json` and `resourceconfig.json` in `input/config`, trains into `checkpoints/`, which SageMaker
+keeps in S3 and brings back to the next job of the run, and goes on from what is there. The best weights are copied to
+`model/` at the end; that a training failed is written to `output/failure`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from orchestai.launch.sagemaker import CHECKPOINT, CONFIG_KEY, DATA, LAYOUT_KEY, ROOT, TRAIN_KEY
+
+_PORT = "29500"
+_STATES = {"phase1": "phase1_last*"}
+_STATE_OF_RL = "phase2_state*"
+"""What a run leaves that can be gone on with."""
+_RESULTS = ("*_best*", "*.yaml", "*.json", "*_metrics.jsonl")
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The machines of a job.
+
+    Attributes:
+        names: in the order that all of them know.
+        current: this one.
+        interface: the network that they share; empty where it is not said.
+        gpus: of each.
+    """
+
+    names: tuple[str, ...]
+    current: str
+    interface: str = ""
+    gpus: int = 0
+
+    @classmethod
+    def read(cls, root: Path, gpus: int) -> Hosts:
+        """As SageMaker says; one host where it says nothing."""
+        path = root / "input/config/resourceconfig.json"
+        said = json.loads(path.read_text()) if path.exists() else {}
+        current = said.get("current_host", "localhost")
+        return cls(tuple(said.get("hosts", [current])), current, said.get("network_interface_name", ""), gpus)
+
+    @property
+    def rank(self) -> int:
+        return self.names.index(self.current)
+
+    @property
+    def processes(self) -> int:
+        """Of all hosts together: one per GPU, or one each without any."""
+        return max(self.gpus, 1) * len(self.names)
+
+    def environment(self) -> dict[str, str]:
+        """What processes need to find each other."""
+        names = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+        return dict.fromkeys(names, self.interface) if self.interface and len(self.names) > 1 else {}
+
+
+def training_command(hyperparameters: Mapping[str, str], hosts: Hosts, root: Path) -> list[str]:
+    """The training in as many processes as there are GPUs; resumed where there are checkpoints of it."""
+    words = dict(hyperparameters)
+    train, config, layout = words.pop(TRAIN_KEY), words.pop(CONFIG_KEY), words.pop(LAYOUT_KEY, "ddp")
+    command = {"phase1": ["train-phase1"], "phase2": ["train-phase2"]}.get(train, ["agents", "train", train])
+    output = root / "checkpoints"
+    command += ["--config", config, "--output_dir", str(output)]
+    for channel, flag in ((CHECKPOINT, "--checkpoint"), (DATA, "--data")):
+        if given := _only_entry(root / "input/data" / channel):
+            command += [flag, str(given)]
+    if any(output.glob(_STATES.get(train, _STATE_OF_RL))):
+        command.append("--resume")
+    command += [f"{key}={value}" for key, value in words.items()]
+    if hosts.processes == 1:
+        return [sys.executable, "-m", "orchestai.cli", *command]
+    return [
+        *(sys.executable, "-m", "accelerate.commands.launch", "--config_file", f"accelerate_configs/{layout}.yaml"),
+        *("--num_processes", str(hosts.processes), "--num_machines", str(len(hosts.names))),
+        *("--machine_rank", str(hosts.rank), "--main_process_ip", hosts.names[0], "--main_process_port", _PORT),
+        *("-m", "orchestai.cli", *command),
+    ]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train as the files below the root say; the exit code is the training's."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=Path, default=ROOT, help="instead of /opt/ml")
+    root = parser.parse_args(argv).root.resolve()
+    hosts = Hosts.read(root, _gpus())
+    hyperparameters = json.loads((root / "input/config/hyperparameters.json").read_text())
+    command = training_command(hyperparameters, hosts, root)
+    (root / "checkpoints").mkdir(parents=True, exist_ok=True)
+    print(" ".join(command), flush=True)
+    code = _run(command, hosts.environment())
+    if code:
+        failure = root / "output/failure"
+        failure.parent.mkdir(parents=True, exist_ok=True)
+        failure.write_text(f"the training on {hosts.current} ended with exit code {code}; its log says why")
+    elif hosts.rank == 0:
+        _keep_results(root / "checkpoints", root / "model")
+    return code
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """The exit code of a command; SIGTERM, with which SageMaker stops a job, goes on to it, so that it saves."""
+    with subprocess.Popen(command, env={**os.environ, **environment}) as training:
+
+        def forward(number: int, frame: FrameType | None) -> None:
+            training.send_signal(number)
+
+        signal.signal(signal.SIGTERM, forward)
+        return training.wait()
+
+
+def _keep_results(checkpoints: Path, model: Path) -> None:
+    model.mkdir(parents=True, exist_ok=True)
+    for path in sorted({path for pattern in _RESULTS for path in checkpoints.glob(pattern)}):
+        if path.is_dir():
+            shutil.copytree(path, model / path.name, dirs_exist_ok=True)
+        else:
+            shutil.copy2(path, model / path.name)
+
+
+def _only_entry(folder: Path) -> Path | None:
+    """What a channel brought: the file or folder in it; None where there is no such channel."""
+    return next(iter(sorted(folder.iterdir())), None) if folder.is_dir() else None
+
+
+def _gpus() -> int:
+    import torch
+
+    return torch.cuda.device_count()

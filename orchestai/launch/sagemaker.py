@@ -1,0 +1,198 @@
+"""A training as a job of SageMaker: what is asked of it, and the files that it reads."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from orchestai.config.aliases import split
+from orchestai.errors import UserError
+from orchestai.launch.bundle import ENTRY
+
+CODE, CHECKPOINT, DATA = "code", "checkpoint", "training"
+"""Channels: the source, weights to start from, and the training file of phase 1."""
+TRAIN_KEY, CONFIG_KEY, LAYOUT_KEY = "orchestai_train", "orchestai_config", "orchestai_layout"
+"""Hyperparameters that are no overrides: `phase1`, `phase2` or a workflow; a file of the source; a layout."""
+ROOT = Path("/opt/ml")
+_UNPACK = (
+    f"mkdir -p {ROOT}/code && tar -xzf {ROOT}/input/data/{CODE}/source.tar.gz -C {ROOT}/code && cd {ROOT}/code && "
+    f"exec bash {ENTRY}"
+)
+_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,40}")
+"""Of a run; a job's name is that and when it was started, of 63 characters at most."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is trained, on what, and where results go.
+
+    Attributes:
+        run: names the folder below `output` that keeps checkpoints; another job of this run goes on from them.
+        started: when, as 20260131-120000; with `run`, the job's name.
+        train: `phase1`, `phase2`, or a workflow of agents.
+        config: the configuration, relative to the source.
+        layout: a file of accelerate_configs without its ending.
+        words: overrides, `key=value`.
+        image: URI of an image with PyTorch.
+        output: S3 URI of a folder.
+        channels: further inputs by name: S3 URIs, or files and folders that are uploaded.
+        env: further environment variables of the container. Everybody who may describe the job can read them.
+    """
+
+    run: str
+    started: str
+    train: str
+    config: str
+    image: str
+    role: str
+    output: str
+    instance_type: str = "ml.g5.12xlarge"
+    instance_count: int = 1
+    volume_gb: int = 200
+    max_hours: float = 24.0
+    spot: bool = False
+    layout: str = "ddp"
+    words: tuple[str, ...] = ()
+    channels: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.run):
+            raise UserError(f"--run {self.run!r}: letters, digits and hyphens alone, 41 at most")
+        for what, uri in (("--output", self.output), *self.channels.items()):
+            if what == "--output" and not uri.startswith("s3://"):
+                raise UserError(f"--output {uri}: write s3://BUCKET/FOLDER")
+        if CODE in self.channels:
+            raise UserError(f"--channel {CODE}: this channel brings the source; name yours otherwise")
+
+    @property
+    def folder(self) -> str:
+        """S3 URI of the run's folder."""
+        return f"{self.output.rstrip('/')}/{self.run}"
+
+    def request(self, source_digest: str) -> dict[str, Any]:
+        """The arguments of `CreateTrainingJob`."""
+        seconds = round(self.max_hours * 3600)
+        stopping = {"MaxRuntimeInSeconds": seconds} | ({"MaxWaitTimeInSeconds": 2 * seconds} if self.spot else {})
+        inputs = {CODE: self.source_uri(source_digest), **{name: self.uri_of(name) for name in self.channels}}
+        return {
+            "TrainingJobName": f"{self.run}-{self.started}",
+            "AlgorithmSpecification": {
+                "TrainingImage": self.image,
+                "TrainingInputMode": "File",
+                "ContainerEntrypoint": ["bash", "-c", _UNPACK],
+            },
+            "RoleArn": self.role,
+            "HyperParameters": self.hyperparameters(),
+            "InputDataConfig": [_channel(name, uri) for name, uri in inputs.items()],
+            "OutputDataConfig": {"S3OutputPath": f"{self.folder}/output"},
+            "CheckpointConfig": {"S3Uri": f"{self.folder}/checkpoints", "LocalPath": str(ROOT / "checkpoints")},
+            "ResourceConfig": {
+                "InstanceType": self.instance_type,
+                "InstanceCount": self.instance_count,
+                "VolumeSizeInGB": self.volume_gb,
+            },
+            "StoppingCondition": stopping,
+            "EnableManagedSpotTraining": self.spot,
+            "Environment": {"PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false", **self.env},
+            "Tags": [{"Key": "orchestai-run", "Value": self.run}],
+        }
+
+    def hyperparameters(self) -> dict[str, str]:
+        """What the container's entry reads; see `orchestai.launch.container`."""
+        own = {TRAIN_KEY: self.train, CONFIG_KEY: self.config, LAYOUT_KEY: self.layout}
+        return own | dict(word.split("=", 1) for word in self.words)
+
+    def source_uri(self, digest: str) -> str:
+        """Folder of the archive; the name is that of its contents, so that equal sources are uploaded once."""
+        return f"{self.output.rstrip('/')}/sources/{digest}"
+
+    def uri_of(self, channel: str) -> str:
+        """Where a channel's files are, or will be."""
+        given = self.channels[channel]
+        return given if given.startswith("s3://") else f"{self.folder}/input/{channel}"
+
+
+def what_is_trained(config: Path) -> str:
+    """What a configuration is for: a workflow of agents, or phase 2 of a planner.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        read = OmegaConf.load(config)
+    except (OSError, ValueError) as error:
+        raise UserError(f"--config {config}: {error}") from None
+    if "agents" in read:
+        return str(OmegaConf.select(read, "agents.workflow") or "tool_use")
+    return "phase2" if "workers" in read or "planner" in read else "tool_use"
+
+
+def check_words(words: Sequence[str]) -> tuple[str, ...]:
+    """Overrides, each `key=value`.
+
+    Raises:
+        UserError: one is something else.
+    """
+    for word in words:
+        split(word)
+    return tuple(words)
+
+
+def submit(job: Job, source: bytes, session: Any) -> str:
+    """Upload what is not there yet, and start the job.
+
+    Args:
+        session: a `boto3.Session`.
+
+    Returns:
+        the job's ARN.
+
+    Raises:
+        UserError: a channel's file is not there, or AWS refuses.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    s3, digest = session.client("s3"), digest_of(source)
+    try:
+        bucket, key = _parts(f"{job.source_uri(digest)}/source.tar.gz")
+        s3.put_object(Bucket=bucket, Key=key, Body=source)
+        for channel, given in job.channels.items():
+            if not given.startswith("s3://"):
+                bucket, prefix = _parts(job.uri_of(channel))
+                for path, name in _files(Path(given), channel):
+                    s3.upload_file(str(path), bucket, f"{prefix}/{name}")
+        started = session.client("sagemaker").create_training_job(**job.request(digest))
+    except (BotoCoreError, ClientError) as error:
+        raise UserError(f"launch sagemaker: {error}; look at your credentials, the role and the bucket") from None
+    return str(started["TrainingJobArn"])
+
+
+def digest_of(source: bytes) -> str:
+    """The name of an archive: 16 hexadecimal digits of its contents."""
+    return hashlib.sha256(source).hexdigest()[:16]
+
+
+def _files(given: Path, channel: str) -> Iterator[tuple[Path, str]]:
+    """Files to upload, and their names; a folder keeps its own."""
+    if not given.exists():
+        raise UserError(f"--channel {channel}={given}: no such file or folder")
+    paths = [given] if given.is_file() else sorted(path for path in given.rglob("*") if path.is_file())
+    for path in paths:
+        yield path, str(path.relative_to(given.parent))
+
+
+def _parts(uri: str) -> tuple[str, str]:
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    return bucket, key
+
+
+def _channel(name: str, uri: str) -> dict[str, Any]:
+    location = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
+    return {"ChannelName": name, "DataSource": {"S3DataSource": location}, "InputMode": "File"}

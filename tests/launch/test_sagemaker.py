@@ -1,0 +1,206 @@
+"""What is asked of SageMaker, field by field, and what its container makes of the files that it gets."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestai.cli import app
+from orchestai.errors import UserError
+from orchestai.launch import bundle, container
+from orchestai.launch.container import Hosts, training_command
+from orchestai.launch.sagemaker import Job, digest_of, submit, what_is_trained
+from support.repository import REPOSITORY
+
+ROLE = "arn:aws:iam::123456789012:role/Training"
+JOB = Job(
+    run="tools",
+    started="20260131-120000",
+    train="tool_use",
+    config="configs/agents/tool_use_small.yaml",
+    image="repository/pytorch:2",
+    role=ROLE,
+    output="s3://bucket/runs/",
+    instance_type="ml.g5.2xlarge",
+    instance_count=2,
+    max_hours=1.5,
+    spot=True,
+    words=("model=tiny", "training.phase2_rl.learning_rate=1e-5"),
+    channels={"corpus": "s3://elsewhere/corpus"},
+    env={"HF_TOKEN": "secret"},
+)
+HYPERPARAMETERS = JOB.hyperparameters()
+
+
+def test_the_request_is_what_the_service_documents() -> None:
+    request = JOB.request("0123")
+    entry = request["AlgorithmSpecification"].pop("ContainerEntrypoint")
+    assert entry[:2] == ["bash", "-c"]
+    assert entry[2].endswith(f"exec bash {bundle.ENTRY}")
+    assert max(map(len, entry)) <= 256  # what the service takes
+    assert request == {
+        "TrainingJobName": "tools-20260131-120000",
+        "AlgorithmSpecification": {"TrainingImage": "repository/pytorch:2", "TrainingInputMode": "File"},
+        "RoleArn": ROLE,
+        "HyperParameters": {
+            "orchestai_train": "tool_use",
+            "orchestai_config": "configs/agents/tool_use_small.yaml",
+            "orchestai_layout": "ddp",
+            "model": "tiny",
+            "training.phase2_rl.learning_rate": "1e-5",
+        },
+        "InputDataConfig": [
+            {
+                "ChannelName": name,
+                "DataSource": {
+                    "S3DataSource": {
+                        "S3DataType": "S3Prefix",
+                        "S3Uri": uri,
+                        "S3DataDistributionType": "FullyReplicated",
+                    }
+                },
+                "InputMode": "File",
+            }
+            for name, uri in (("code", "s3://bucket/runs/sources/0123"), ("corpus", "s3://elsewhere/corpus"))
+        ],
+        "OutputDataConfig": {"S3OutputPath": "s3://bucket/runs/tools/output"},
+        "CheckpointConfig": {"S3Uri": "s3://bucket/runs/tools/checkpoints", "LocalPath": "/opt/ml/checkpoints"},
+        "ResourceConfig": {"InstanceType": "ml.g5.2xlarge", "InstanceCount": 2, "VolumeSizeInGB": 200},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 5400, "MaxWaitTimeInSeconds": 10800},
+        "EnableManagedSpotTraining": True,
+        "Environment": {"PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false", "HF_TOKEN": "secret"},
+        "Tags": [{"Key": "orchestai-run", "Value": "tools"}],
+    }
+
+
+def test_the_service_takes_it_and_has_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """boto3 checks every field against the service's own model, and moto keeps what was asked."""
+    boto3, moto = pytest.importorskip("boto3"), pytest.importorskip("moto")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    (tmp_path / "phase1_best").mkdir()
+    (tmp_path / "phase1_best" / "weights").write_text("w")
+    job = Job(**{**vars(JOB), "channels": {"checkpoint": str(tmp_path / "phase1_best")}})
+    with moto.mock_aws():
+        session = boto3.Session(region_name="us-east-1")
+        session.client("s3").create_bucket(Bucket="bucket")
+        arn = submit(job, b"source", session)
+        assert arn.endswith("training-job/tools-20260131-120000")
+        kept = session.client("sagemaker").describe_training_job(TrainingJobName="tools-20260131-120000")
+        asked = job.request(digest_of(b"source"))
+        for field in asked.keys() - {"Tags", "AlgorithmSpecification", "Environment"}:  # which moto does not tell
+            assert kept[field] == asked[field], field
+        assert asked["AlgorithmSpecification"].items() <= kept["AlgorithmSpecification"].items()
+        stored = session.client("s3").list_objects_v2(Bucket="bucket")["Contents"]
+        assert {entry["Key"] for entry in stored} == {
+            f"runs/sources/{digest_of(b'source')}/source.tar.gz",
+            "runs/tools/input/checkpoint/phase1_best/weights",
+        }
+        with pytest.raises(UserError, match="look at your credentials"):
+            submit(Job(**{**vars(job), "output": "s3://no-such-bucket/x"}), b"source", session)
+
+
+def test_equal_sources_make_an_equal_archive_without_tests_and_secrets(tmp_path: Path) -> None:
+    for name in (bundle.ENTRY, "orchestai/a.py", ".env", "tests/test_a.py", "runs/weights"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    names = bundle.source_files(tmp_path)
+    assert names == ["orchestai/a.py", bundle.ENTRY]
+    packed = bundle.pack(tmp_path, names)
+    (tmp_path / "orchestai/a.py").touch()
+    assert bundle.pack(tmp_path, names) == packed
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        assert archive.getnames() == names
+    with pytest.raises(UserError, match="name a checkout"):
+        bundle.source_files(tmp_path / "orchestai")
+
+
+@pytest.mark.parametrize(
+    ("file", "train"),
+    [
+        ("config.yaml", "phase2"),
+        ("configs/agents/deepcoder.yaml", "deepcoder"),
+        ("local_training/hf_recipes/Qwen/Qwen3-0.6B--mt-grpo.yaml", "tool_use"),
+    ],
+)
+def test_a_configuration_says_what_is_trained(file: str, train: str) -> None:
+    assert what_is_trained(REPOSITORY / file) == train
+
+
+def test_a_dry_run_prints_the_request_but_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    monkeypatch.setenv("MY_TOKEN", "secret")
+    words = ["launch", "sagemaker", "--config", "config.yaml", "--role", ROLE, "--image", "i", "--output", "s3://b/x"]
+    said = CliRunner().invoke(app, [*words, "--env", "MY_TOKEN", "--instance_count", "4", "--dry_run", "tasks.limit=2"])
+    assert said.exit_code == 0, said.output
+    assert '"InstanceCount": 4' in said.output
+    assert '"tasks.limit": "2"' in said.output
+    assert "secret" not in said.output
+    refused = CliRunner().invoke(app, [*words[:4], "--dry_run"])
+    assert "SAGEMAKER_IMAGE" in str(refused.exception)
+
+
+def test_hosts_with_gpus_become_one_launch(tmp_path: Path) -> None:
+    (tmp_path / "input/data/checkpoint/phase1_best").mkdir(parents=True)
+    hosts = Hosts(("algo-1", "algo-2"), "algo-2", "eth0", gpus=8)
+    command = training_command({**HYPERPARAMETERS, "orchestai_train": "phase2"}, hosts, tmp_path)
+    launcher, training = command[: command.index("-m", 2)], command[command.index("-m", 2) :]
+    assert launcher[:3] == [sys.executable, "-m", "accelerate.commands.launch"]
+    assert dict(zip(launcher[3::2], launcher[4::2], strict=True)) == {
+        "--config_file": "accelerate_configs/ddp.yaml",
+        "--num_processes": "16",
+        "--num_machines": "2",
+        "--machine_rank": "1",
+        "--main_process_ip": "algo-1",
+        "--main_process_port": "29500",
+    }
+    assert training[:3] == ["-m", "orchestai.cli", "train-phase2"]
+    assert training[training.index("--checkpoint") + 1] == str(tmp_path / "input/data/checkpoint/phase1_best")
+    assert training[-2:] == ["model=tiny", "training.phase2_rl.learning_rate=1e-5"]
+    assert "--resume" not in training
+    assert hosts.environment()["NCCL_SOCKET_IFNAME"] == "eth0"
+
+
+def test_what_a_job_left_is_gone_on_with(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints/phase2_state.pt").touch()
+    assert "--resume" in training_command(HYPERPARAMETERS, Hosts(("a",), "a"), tmp_path)
+
+
+def test_a_failure_is_said_where_the_service_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _root(tmp_path, {**HYPERPARAMETERS, "no.such.key": "1"})
+    monkeypatch.chdir(REPOSITORY)
+    assert container.main(["--root", str(tmp_path)]) == 2
+    assert "exit code 2" in (tmp_path / "output/failure").read_text()
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.slow
+def test_a_container_trains_and_the_next_job_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As SageMaker would run it, with an `/opt/ml` of the test's."""
+    monkeypatch.chdir(REPOSITORY)
+    job = {"orchestai_train": "deepcoder", "orchestai_config": "configs/agents/deepcoder.yaml"}
+    words = {"model": "tiny", "training.phase2_rl.algorithm": "PPO", "sandbox.level": "process"}
+    _root(tmp_path, job | words | {"training.phase2_rl.num_episodes": "2"})
+    assert container.main(["--root", str(tmp_path)]) == 0
+    first = (tmp_path / "checkpoints/phase2_metrics.jsonl").read_text().splitlines()
+    _root(tmp_path, job | words | {"training.phase2_rl.num_episodes": "4"})
+    assert container.main(["--root", str(tmp_path)]) == 0
+    second = (tmp_path / "checkpoints/phase2_metrics.jsonl").read_text().splitlines()
+    assert second[: len(first)] == first
+    assert len(second) > len(first)
+    assert any(path.name.startswith("phase2_best") for path in (tmp_path / "model").iterdir())
+
+
+def _root(root: Path, hyperparameters: dict[str, str]) -> None:
+    config = root / "input/config"
+    config.mkdir(parents=True, exist_ok=True)
+    (config / "hyperparameters.json").write_text(json.dumps(hyperparameters))
+    hosts = {"current_host": "algo-1", "hosts": ["algo-1"], "network_interface_name": "eth0"}
+    (config / "resourceconfig.json").write_text(json.dumps(hosts))
