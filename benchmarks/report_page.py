@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import shutil
 import statistics
@@ -37,7 +38,7 @@ _OBSERVE = """() => {
 _VIEWS = {
     "summary": "summary",
     "cost": "tradeoff",
-    "execution": "executions?q=6%20steps&outcome=failed&color=time",
+    "execution": "executions?outcome=failed&steps=5&sort=escalations",
     "group": "groups",
 }
 
@@ -70,6 +71,33 @@ def measure(browser: Browser, page_file: Path, loads: int) -> dict[str, Any]:
             took[name] += page.evaluate("window.interactions") or [16.0]
         page.close()
     return {name: {"median": statistics.median(ms), "worst": max(ms), "n": len(ms)} for name, ms in took.items()}
+
+
+def longest_tasks(browser: Browser, page_file: Path, trace: Path) -> dict[str, float]:
+    """CPU milliseconds of the longest task of the page's own thread, while it loads and in each kind of interaction.
+
+    Unlike the time on a clock, other programs on the machine hardly change it.
+    """
+    page = browser.new_page(viewport={"width": 1360, "height": 900})
+    browser.start_tracing(page=page, path=trace, categories=["toplevel", "blink.user_timing", "devtools.timeline"])
+    page.goto(f"{page_file.as_uri()}#/executions")
+    page.wait_for_selector(".beside > *")
+    page.wait_for_timeout(1000)
+    for name, act in _ACTS.items():
+        page.evaluate("name => performance.mark(`act:${name}`)", name)
+        act(page)
+        page.wait_for_timeout(500)
+    browser.stop_tracing()
+    page.close()
+    events = json.loads(trace.read_text())["traceEvents"]
+    marks = sorted((e["ts"], e["name"][4:], e["pid"], e["tid"]) for e in events if e.get("name", "").startswith("act:"))
+    thread = marks[0][2:]
+    tasks = [e for e in events if e["ph"] == "X" and (e["pid"], e["tid"]) == thread and e["name"] == "RunTask"]
+    longest: dict[str, float] = defaultdict(float)
+    for task in tasks:
+        name = next((name for at, name, *_ in reversed(marks) if at <= task["ts"]), "loading")
+        longest[name] = max(longest[name], task.get("tdur", 0) / 1000)
+    return dict(longest)
 
 
 def _search(page: Page) -> None:
@@ -126,7 +154,7 @@ def photograph(browser: Browser, page_file: Path, folder: Path) -> None:
             page.wait_for_timeout(500)
             file = folder / f"report-{name}-{scheme}.png"
             page.screenshot(path=file)
-            Image.open(file).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(file, optimize=True)
+            Image.open(file).convert("RGB").quantize(256, kmeans=2, dither=Image.Dither.NONE).save(file, optimize=True)
         page.close()
 
 
@@ -155,6 +183,8 @@ def main() -> None:
             "page_bytes": many.stat().st_size,
             "loads": options.loads,
             "milliseconds": measure(browser, many, options.loads),
+            "load_average": os.getloadavg()[0],
+            "longest_task_cpu_ms": longest_tasks(browser, many, Path(folder, "trace.json")),
         }
         browser.close()
     Console().print_json(data=figures)
