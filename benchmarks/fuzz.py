@@ -3,9 +3,9 @@
     python -m benchmarks.fuzz [--requests 10000] [--seed 0] [--json docs/results/fuzz.json]
 
 `orchestai serve` runs as a process of its own, needs a key, and asks models over HTTP that answer, call tools, or send
-garbage. Faults are: a status of 500, an error that is not in OpenAI's format, a request that takes longer than its
-deadline and a second, a traceback or a key in an answer or in the server's log, and, at the end, runs in work or money
-that is still reserved. The exit code is 1 where there were faults.
+garbage. Faults are: a status of 500, an error that is not in OpenAI's format, no reply at all, a traceback or a key in
+an answer or in the log, and, at the end, runs in work or money that is still reserved. The exit code is 1 where
+there were faults.
 """
 
 from __future__ import annotations
@@ -64,7 +64,6 @@ def configuration(url: str, folder: Path) -> dict[str, Any]:
 async def send(client: httpx2.AsyncClient, request: Fuzzed, key: str) -> tuple[str, dict[str, Any]]:
     """The status, and what was wrong with the reply by kind of fault."""
     headers = {"authorization": f"Bearer {key}".encode(), "content-type": b"application/json", **request.headers}
-    began = time.monotonic()
     try:
         reply = await client.request(request.method, request.path, content=request.body, headers=headers)
     except httpx2.TransportError as error:
@@ -72,8 +71,6 @@ async def send(client: httpx2.AsyncClient, request: Fuzzed, key: str) -> tuple[s
     faults: dict[str, Any] = {}
     if reply.status_code == 500:
         faults["status"] = reply.text
-    if time.monotonic() - began > DEADLINE_S + 1:
-        faults["late"] = time.monotonic() - began
     if leaks(reply.text + str(reply.headers), key):
         faults["leak"] = reply.text
     is_error = reply.status_code >= 400 and request.method != "HEAD"

@@ -1,9 +1,12 @@
 """What the endpoint adds to a worker that answers in 20 ms over HTTP, by how many clients ask at a time.
 
-Each number of clients asks the worker's server directly and through `orchestai serve` in turn, several times, so that
-both have the same machine. Servers and clients are processes of their own.
+Each number of clients asks the worker's server directly, through `orchestai serve`, and through RouteLLM's server where
+one is installed, in turn and several times, so that all have the same machine. Servers are processes of their own.
 
-    python benchmarks/serving.py --output docs/results/serving.json
+    python benchmarks/serving.py --routellm VENV/bin/python --soak 20000 --output docs/results/serving.json
+
+RouteLLM lives in an environment of its own: `pip install 'routellm[serve]'`. Its router draws at random, so that it
+computes nothing, and its strong and its weak model are the worker.
 """
 
 from __future__ import annotations
@@ -17,14 +20,15 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import Any
 
 import httpx2
 
 ANSWER_S = 0.02
 CLIENTS = (1, 16, 64, 200)
-BODY = {"model": "orchestai", "messages": [{"role": "user", "content": "Which of Rome and Oslo is larger?"}]}
+QUESTION = "Which of Rome and Oslo is larger?"
+MODELS = {"direct": "quick", "orchestai": "orchestai", "routellm": "router-random-0.5"}
 
 
 def worker_server(port: int) -> None:
@@ -69,7 +73,7 @@ serving: {{database: "sqlite:///{folder}/served.db"}}
 """
 
 
-async def load(url: str, clients: int, requests: int) -> dict[str, float]:
+async def load(url: str, model: str, clients: int, requests: int) -> dict[str, float]:
     """Milliseconds per request, requests per second, and failures, of so many clients that ask one after the other."""
     times: list[float] = []
     failures = 0
@@ -79,8 +83,8 @@ async def load(url: str, clients: int, requests: int) -> dict[str, float]:
     async def ask(client: httpx2.AsyncClient) -> None:
         nonlocal failures
         for number in left:
-            content = f"{BODY['messages'][0]['content']} ({number} of {clients})"
-            body = {**BODY, "messages": [{"role": "user", "content": content}]}
+            content = f"{QUESTION} ({number} of {clients})"
+            body = {"model": model, "messages": [{"role": "user", "content": content}]}
             began = time.perf_counter()
             reply = await client.post(f"{url}/v1/chat/completions", json=body)
             times.append(1000 * (time.perf_counter() - began))
@@ -95,7 +99,7 @@ async def load(url: str, clients: int, requests: int) -> dict[str, float]:
 
 
 def wait_for(url: str) -> None:
-    until = time.monotonic() + 120
+    until = time.monotonic() + 240
     while time.monotonic() < until:
         try:
             if httpx2.get(url, timeout=5).status_code == 200:
@@ -111,6 +115,47 @@ def resources(pid: int) -> dict[str, float]:
     return {"rss_mb": pages * os.sysconf("SC_PAGE_SIZE") / 2**20, "descriptors": len(os.listdir(f"/proc/{pid}/fd"))}
 
 
+def peer(python: Path, port: int, worker: str, log: Path) -> subprocess.Popen[bytes]:
+    """RouteLLM's server in front of the worker."""
+    model = "openai/quick"
+    settings = ["--routers", "random", "--strong-model", model, "--weak-model", model, "--api-key", "none"]
+    command = [
+        str(python),
+        "-m",
+        "routellm.openai_server",
+        *settings,
+        "--base-url",
+        f"{worker}/v1",
+        "--port",
+        str(port),
+    ]
+    environment = {**os.environ, "OPENAI_API_KEY": "none", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONPATH": ""}
+    with log.open("wb") as output:
+        return subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+
+
+def compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Medians over the rounds, and what each server adds to the worker."""
+    kinds = sorted({(row["clients"], row["who"]) for row in rows}, key=lambda kind: (kind[0], kind[1] != "direct"))
+    medians: list[dict[str, Any]] = []
+    for clients, who in kinds:
+        own = [row for row in rows if (row["clients"], row["who"]) == (clients, who)]
+        figures = {
+            name: round(median(row[name] for row in own), 2) for name in ("p50_ms", "p95_ms", "per_second", "cpu_ms")
+        }
+        direct = next((row for row in medians if row["clients"] == clients), figures)
+        added = {f"added_{name}": round(figures[name] - direct[name], 2) for name in ("p50_ms", "p95_ms")}
+        failures = sum(row["failures"] for row in own)
+        medians.append({"clients": clients, "who": who, **figures, **added, "failures": failures})
+    return medians
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds that a process has computed."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path)
@@ -118,6 +163,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--port", type=int, default=18701)
     parser.add_argument("--soak", type=int, default=0, help="so many requests of 16 clients at the end")
+    parser.add_argument("--routellm", type=Path, help="the Python of an environment with RouteLLM")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
@@ -126,36 +172,51 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "config.yaml").write_text(configuration(given.port, folder))
-        processes = [subprocess.Popen([sys.executable, __file__, "--worker", "--port", str(given.port)])]
+        worker = subprocess.Popen([sys.executable, __file__, "--worker", "--port", str(given.port)])
+        processes, servers = [worker], {"direct": worker}
         command = [sys.executable, "-m", "orchestai.cli", "serve", "--port", str(given.port + 1)]
-        direct, served = (f"http://127.0.0.1:{given.port + place}" for place in (0, 1))
+        direct, served, routed = (f"http://127.0.0.1:{given.port + place}" for place in (0, 1, 2))
+        urls = {"direct": direct, "orchestai": served}
         try:
             wait_for(f"{direct}/v1/models")
             server = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL)
             processes.append(server)
+            servers["orchestai"] = server
             wait_for(f"{served}/healthz")
-            asyncio.run(load(served, 4, 40))
+            if given.routellm is not None:
+                urls["routellm"] = routed
+                servers["routellm"] = peer(given.routellm, given.port + 2, direct, folder / "routellm.log")
+                processes.append(servers["routellm"])
+                wait_for(f"{routed}/openapi.json")
+            for who, url in urls.items():
+                asyncio.run(load(url, MODELS[who], 4, 40))
             rows = []
             for clients in CLIENTS:
                 requests = max(given.requests, 8 * clients)
                 for round_ in range(given.rounds):
-                    for who, url in (("direct", direct), ("orchestai", served)):
+                    for who, url in urls.items():
+                        before_s = cpu_s(servers[who].pid)
                         row = {"clients": clients, "round": round_, "who": who}
-                        row |= asyncio.run(load(url, clients, requests))
-                        rows.append({**row, "load_average": os.getloadavg()[0]})
+                        row |= asyncio.run(load(url, MODELS[who], clients, requests))
+                        cpu_ms = 1000 * (cpu_s(servers[who].pid) - before_s) / requests
+                        rows.append({**row, "cpu_ms": cpu_ms, "load_average": os.getloadavg()[0]})
                         print(json.dumps(rows[-1]), flush=True)
             soak = None
             if given.soak:
                 before = resources(server.pid)
-                soak = {"requests": given.soak, "before": before, **asyncio.run(load(served, 16, given.soak))}
+                soaked = asyncio.run(load(served, MODELS["orchestai"], 16, given.soak))
+                soak = {"requests": given.soak, "before": before, **soaked}
                 soak["after"] = resources(server.pid)
                 print(json.dumps(soak), flush=True)
         finally:
             for process in reversed(processes):
                 process.terminate()
                 process.wait(60)
+    report = {"answer_s": ANSWER_S, "medians": compared(rows), "soak": soak, "rows": rows}
+    for row in report["medians"]:
+        print(json.dumps(row))
     if given.output:
-        given.output.write_text(json.dumps({"answer_s": ANSWER_S, "rows": rows, "soak": soak}, indent=1) + "\n")
+        given.output.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

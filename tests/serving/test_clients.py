@@ -20,6 +20,7 @@ from support.serving.served import models, serving, settings
 CLIENTS = Path(os.environ.get("ORCHESTAI_CLIENTS", REPOSITORY / ".cache" / "clients"))
 PYTHON = CLIENTS / "venv" / "bin" / "python"
 EXAMPLES = REPOSITORY / "examples" / "clients"
+pytestmark = pytest.mark.skipif(not CLIENTS.exists(), reason=f"no {CLIENTS}: run make clients")
 ASKED, CALLED = "calling answers: Is it raining in Oslo?", "calling answers: It rains in Oslo."
 
 

@@ -16,7 +16,7 @@ from support.models.model_server import model_server
 from support.serving.fuzzed import FEEDBACK, fuzzed
 from support.serving.served import models, serving, settings
 
-REQUESTS = 250
+REQUESTS = 120
 KEY = "sk-worker-0123456789"
 
 
