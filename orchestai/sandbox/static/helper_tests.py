@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -36,6 +37,8 @@ _VERDICT_WORDS = frozenset(
 )
 _JUDGES = re.compile("assert|check|compare|confirm|ensure|expect|match|require|test|valid|verif", re.IGNORECASE)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_MODULES = sys.stdlib_module_names | {"np", "numpy", "pd", "pandas", "plt"}
+"""Names that stand for modules, which no program replaces; see `Candidate.names`."""
 
 
 class Variant(NamedTuple):
@@ -175,6 +178,13 @@ class _Finder:
             if isinstance(name, ast.Name)
         }
         """Names of what the entry point is given: another of these is no other expectation."""
+        self._made = {
+            name
+            for names, value in self._bindings
+            if isinstance(value, ast.Call) and self._is_helper(value.func)
+            for name in names
+        }
+        """Names of what helpers made."""
         for _ in self._bindings:
             more = {name for names, value in self._bindings if self._is_result(value) for name in names}
             if more <= self._results:
@@ -197,6 +207,15 @@ class _Finder:
             waiting += [value for bound, value in self._bindings if names & bound]
         return list(found.values())
 
+    def _is_method(self, node: ast.AST) -> bool:
+        """Whether it is a method of what helpers made, or of a class or an object among them, that is no module."""
+        if not isinstance(node, ast.Attribute):
+            return False
+        value = node.value
+        if isinstance(value, ast.Name):
+            return value.id in (self._helpers | self._made) - _MODULES
+        return self._is_helper(value.func if isinstance(value, ast.Call) else value) or self._is_method(value)
+
     def _is_result(self, node: ast.AST) -> bool:
         return any(isinstance(name, ast.Name) and name.id in self._results for name in ast.walk(node))
 
@@ -204,7 +223,7 @@ class _Finder:
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Name) and node.func.id == self._entry_point:
                 return
-            if self._is_helper(node.func):
+            if self._is_helper(node.func) or (self._is_method(node.func) and self._is_given_a_result(node)):
                 if (mark := self._asked(node)) is not None:
                     found[id(node)] = mark
                 return
@@ -225,6 +244,11 @@ class _Finder:
         if all(map(self._is_result, given)) or not any(map(self._is_result, given)):
             return False
         return not any(map(_may_fail, self._nodes)) or _JUDGES.search(ast.unparse(node.func)) is not None
+
+    def _is_given_a_result(self, call: ast.Call) -> bool:
+        """And more: what a method says of anything else may well be the same of all."""
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        return len(given) > 1 and any(map(self._is_result, given)) and not all(map(self._is_result, given))
 
     def _is_helper(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Attribute):

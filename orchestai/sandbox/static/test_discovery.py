@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import marshal
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -61,7 +61,7 @@ def packed(source: str, names: tuple[str, ...], entry_point: str) -> bytes:
     # Without `optimize`, they would have no `assert` where this process was started with -O.
     code = compile(parsed(source)[0], "tests.py", "exec", dont_inherit=True, optimize=0)
     free = tuple(name for name in free_names(source) if name != entry_point)
-    return marshal.dumps(tuple(Suite(source, code, names, free, _imports(source))))
+    return marshal.dumps(tuple(Suite(source, code, names, free, _members(source, free), _imports(source))))
 
 
 @lru_cache(maxsize=1024)
@@ -80,6 +80,20 @@ def free_names(source: str) -> tuple[str, ...]:
     bound.update(node.arg for node in nodes[ast.arg])
     bound.update((node.asname or node.name).partition(".")[0] for node in nodes[ast.alias])
     return tuple(sorted(used - bound))
+
+
+def _members(source: str, free: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """See `Suite`."""
+    _, nodes = parsed(source)
+    found: dict[str, list[str]] = {}
+    for node in nodes[ast.Attribute]:
+        if isinstance(node.value, ast.Name) and node.value.id in free:
+            found.setdefault(node.value.id, []).append(node.attr)
+    uses = Counter(node.id for node in nodes[ast.Name])
+    return {
+        name: (*sorted({*members}), *(("__call__",) if len(members) < uses[name] else ()))
+        for name, members in found.items()
+    }
 
 
 def _imports(source: str) -> tuple[tuple[str, str, str], ...]:

@@ -63,9 +63,15 @@ def _union(args: tuple[Any, ...]) -> Any:
     return functools.reduce(operator.or_, args)
 
 
+def _namespace(content: dict[str, Any]) -> types.SimpleNamespace:
+    if any(name.startswith("__") for name in content):  # NumPy would believe what `__array_interface__` says of memory
+        raise ValueError("attributes that mean something to libraries")
+    return types.SimpleNamespace(**content)
+
+
 BUILDERS: dict[str, Callable[..., Any]] = {
     "constant": lambda name: {"Ellipsis": ..., "NotImplemented": NotImplemented}[name],
-    "namespace": lambda content: types.SimpleNamespace(**content),
+    "namespace": _namespace,
     "mapping": lambda content: types.MappingProxyType(dict(content)),
     "keys": lambda content: dict.fromkeys(content).keys(),
     "values": lambda content: dict(enumerate(content)).values(),

@@ -115,7 +115,7 @@ class Remote:
         if name.startswith("__") and name not in _READABLE:
             raise AttributeError(name)
         value = self._ask("get", self, name)
-        return Method(value) if issubclass(type(value), RemoteFunction) else value
+        return value.as_method() if issubclass(type(value), RemoteFunction) else value
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._ask("set", self, name, value)
@@ -206,6 +206,10 @@ class RemoteFunction(Remote):
 
     def __instancecheck__(self, instance: Any) -> bool:
         return isinstance(instance, Remote) and bool(self._ask("is_instance", instance, self))
+
+    def as_method(self) -> Method:
+        """What it is as an attribute."""
+        return Method(self)
 
     @property
     def __signature__(self) -> Any:

@@ -13,6 +13,7 @@ class Suite(NamedTuple):
         code: the compiled module.
         names: `Class.method` of each test.
         free: names that the tests use and do not define.
+        members: which attributes of them are used; `__call__` stands for any other use.
         imports: what the module imports, without `unittest`: the name that it gets, a module, and the member of it that
             it is, or nothing.
     """
@@ -21,4 +22,5 @@ class Suite(NamedTuple):
     code: Any
     names: tuple[str, ...]
     free: tuple[str, ...]
+    members: dict[str, tuple[str, ...]]
     imports: tuple[tuple[str, str, str], ...]

@@ -42,7 +42,7 @@ _REFUSED_OPCODES = frozenset(
 )
 _PROGRAM = "__test__"
 """Name of the program's module."""
-_OBJECT, _NAMED_TUPLE, _PATH, _PACKED = "object", "namedtuple", "path", "packed"
+_OBJECT, _NAMED_TUPLE, _PATH, _PACKED, _PLAIN = "object", "namedtuple", "path", "packed", "plain"
 _EXCEPTION, _EXCEPTIONS = "exception", "exceptions"
 
 
@@ -144,7 +144,7 @@ class _Pickler(pickle.Pickler):
             )  # as the containers of matplotlib, which hold more
         for base in _BASES:
             if issubclass(cls, base):
-                return rebuild, ("plain", _content(value, base))
+                return rebuild, (_PLAIN, _content(value, base))
         return rebuild, (_OBJECT, self._number(value), _kind(value))
 
 
@@ -186,6 +186,16 @@ def _kind(value: Any) -> str:
     return "generator" if isinstance(value, GeneratorType) else _OBJECT
 
 
+def _as_methods(parts: Any) -> Any:
+    """Parts of a value whose attributes they may become, with what the program's functions are as attributes."""
+    if type(parts) in (list, tuple):
+        return type(parts)(map(_as_methods, parts))
+    if type(parts) is dict:
+        return {key: _as_methods(part) for key, part in parts.items()}
+    as_method = getattr(type(parts), "as_method", None)
+    return parts if as_method is None else as_method(parts)
+
+
 class _Primitive(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         raise NamesClassError
@@ -198,6 +208,7 @@ class _Careful(_PythonUnpickler):
     def __init__(self, file: io.BytesIO, remote: Callable[[int, str], Any] | None) -> None:
         super().__init__(file)
         self._remote = remote
+        self._has_objects = False
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == (rebuild.__module__, rebuild.__name__):
@@ -211,14 +222,16 @@ class _Careful(_PythonUnpickler):
         arguments = self.stack.pop()
         function = self.stack.pop()
         if function is rebuild:
-            self.stack.append(self._rebuild(*arguments))
+            kind, *parts = arguments
+            may_have_attributes = self._has_objects and kind not in (_PLAIN, _OBJECT)
+            self.stack.append(self._rebuild(kind, *(_as_methods(parts) if may_have_attributes else parts)))
         elif isinstance(function, type) and function in _CONSTRUCTORS:
             self.stack.append(function(*arguments))
         else:
             raise NotPlainError("a call of something that is not a plain type")
 
     def _rebuild(self, kind: str, *parts: Any) -> Any:
-        if kind == "plain":
+        if kind == _PLAIN:
             return parts[0]
         if kind == _PACKED:
             return decode_primitive(parts[0])
@@ -242,6 +255,7 @@ class _Careful(_PythonUnpickler):
     def _object(self, number: int, kind: str) -> Any:
         if self._remote is None:
             raise NotPlainError("an object that is not a plain value")
+        self._has_objects = True
         return self._remote(int(number), str(kind))
 
     def _named_tuple(self, name: str, fields: tuple[str, ...], values: tuple[Any, ...], number: int = -1) -> Any:

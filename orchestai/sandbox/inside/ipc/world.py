@@ -20,7 +20,7 @@ from .values import is_plain
 PROGRAM = "the program"
 """Stands for the module of the tests, which is the program's in its process."""
 _MOST = 1000
-_OBEYED = ("PYTHON", "LD_", "MPL", "MATPLOTLIB", "GLIBC", "MALLOC")
+_OBEYED = ("PYTHON", "LD_", "MPL", "MATPLOTLIB", "XDG_", "GLIBC", "MALLOC")
 """Beginnings of variables that interpreter and libraries obey: a program does not set them for the tests."""
 _CROSSES = ("stdout", "stderr", "path")
 """Of `sys`: what is printed is repeated, and the path is sent in either direction."""

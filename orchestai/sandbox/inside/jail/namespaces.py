@@ -38,6 +38,9 @@ from .system import (
 
 _INODES = 4096
 _MOST_COUNTS = 1 << 13
+OWN_CODE = os.path.dirname(os.path.dirname(__file__))
+"""An empty folder for programs; the process that runs tests has a home there that no program can write to."""
+_OPTIONS_OF_HOME = "size=8m,mode=1777"
 _SHARED_MEMORY = "/dev/shm"
 _TMP = "/tmp"
 _TCP_BYTES = "4096 65536 131072"
@@ -77,8 +80,7 @@ class NamespaceJail(Jail):
         self._socket_bytes = memory.socket_bytes()
         unshare(CLONE_NEWNS | CLONE_NEWIPC)
         self._settings = _open_settings(scratch)
-        own_code = os.path.dirname(os.path.dirname(__file__))  # all of it is loaded
-        mount("none", own_code, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k")
+        mount("none", OWN_CODE, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k")  # all of it is loaded
         self._in_tmp = [] if os.path.islink(_TMP) else [(name, _open_folder(name)) for name in os.listdir(_TMP)]
         self._disks = [scratch, _SHARED_MEMORY, *([_TMP] if self._in_tmp else [])]
         self._mounted: list[tuple[int, int, int]] = []
@@ -165,6 +167,9 @@ class NamespaceJail(Jail):
             mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
             mount("/proc/sys", "/proc/sys", None, MS_BIND)
             mount("", "/proc/sys", None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        else:
+            unshare(CLONE_NEWNS)
+            mount("home", OWN_CODE, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, _OPTIONS_OF_HOME)
         limit(resource.RLIMIT_NPROC, self._most_processes)
         if self._uid is not None:
             os.setgroups([])

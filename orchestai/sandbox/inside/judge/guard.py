@@ -25,12 +25,13 @@ _IMPORTERS = frozenset(("importlib._bootstrap", "importlib._bootstrap_external",
 _RUNS_MODULE = "_call_with_frames_removed"
 _GENERATORS = frozenset(
     (
-        *("attr", "collections", "dataclasses", "decorator", "enum", "inspect", "matplotlib", "numpy", "pandas"),
-        *("pydantic", "scipy", "seaborn", "sklearn", "traitlets", "types", "typing", "unittest", "werkzeug"),
+        *("attr", "collections", "dataclasses", "decorator", "enum", "matplotlib", "numpy", "pandas"),
+        *("pydantic", "scipy", "seaborn", "sklearn", "traitlets", "types", "unittest", "werkzeug"),
         __name__.partition(".")[0],
     )
 )
-"""Packages that write code of their own and run it, and no text of others."""
+"""Packages that write code of their own and run it, and no text of others; `typing` and `inspect` evaluate annotations,
+which may be the program's."""
 _RESOLVERS = frozenset(("yaml.constructor", "jsonpickle.unpickler"))
 """Modules that call whatever a file names, without an event; but they import its module first."""
 _PICKLED = {
@@ -47,9 +48,10 @@ _PICKLED = {
 """What a pickle may name: classes written in C, which nothing can change, of values that are no more than they hold.
 None of NumPy's: the state of a data type can claim that bytes are pointers."""
 _SYSTEM = ("/usr/lib", "/lib")
-_open, _close, _chdir, _fchdir, _mkdir = os.open, os.close, os.chdir, os.fchdir, os.mkdir  # tests may patch them
+_open, _close, _chdir, _fchdir = os.open, os.close, os.chdir, os.fchdir  # tests may patch them
 _FIRST = 1
-"""Process id in a namespace of its own, where what is left behind goes with the attempt."""
+"""Process id in a namespace of its own, where `_HOME` can be written, and by nobody else."""
+_HOME = os.path.dirname(os.path.dirname(__file__))
 
 
 class Guard:
@@ -70,7 +72,6 @@ class Guard:
             "pickle.find_class": self._check_pickled,
         }
         self._away = False
-        self._home = ""
         self._import = builtins.__import__
         builtins.__import__ = self._import_away
         sys.addaudithook(self._hear)
@@ -155,21 +156,14 @@ class Guard:
         self._away = True
         try:
             _chdir("/")
-            os.environ["HOME"] = self._empty_home(home)
+            if os.getpid() == _FIRST:
+                os.environ["HOME"] = _HOME
             yield
         finally:
             self._away = False
             os.environ["HOME"] = home
             _fchdir(folder)
             _close(folder)
-
-    def _empty_home(self, home: str) -> str:
-        if os.getpid() != _FIRST:
-            return home
-        if not self._home:
-            self._home = f"/dev/shm/{os.urandom(16).hex()}"
-            _mkdir(self._home, 0o700)
-        return self._home
 
 
 def _module(frame: FrameType) -> str:

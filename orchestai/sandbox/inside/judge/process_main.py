@@ -71,7 +71,9 @@ def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], o
                 importlib.import_module("unittest.mock")  # whose patches are followed from now on
             module.__dict__.update(_WORLD)
         candidate = connect(channel, order["entry_point"], guard, kind_of, follow_random="seed" in suite.source)
-        module.__dict__.update(candidate.names(suite.free), **{order["entry_point"]: candidate.entry_point})
+        module.__dict__.update(
+            candidate.names(suite.free, suite.members), **{order["entry_point"]: candidate.entry_point}
+        )
         if isinstance(candidate, SharedCandidate):
             module.__dict__["__getattr__"] = candidate.module_name
             candidate.share_imports(suite.imports)

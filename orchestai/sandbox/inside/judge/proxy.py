@@ -9,8 +9,10 @@ import socket
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 from ..ipc import arrays, exceptions, randomness
@@ -21,11 +23,12 @@ from .guard import Guard
 from .loading import MODULE, LoadError
 
 CANDIDATE_GONE = 71
-_ALIASES = {"np": "numpy", "pd": "pandas"}
+_ALIASES = {"np": "numpy", "numpy": "numpy", "pd": "pandas", "pandas": "pandas", "plt": "matplotlib.pyplot"}
 """Names that mean these modules, whatever the program made of them."""
 _NEVER_IMPORTED = frozenset(
     (MODULE, __name__.partition(".")[0], "unittest", "test", "idlelib", "lib2to3", "turtledemo", "this", "antigravity")
 )
+_LIBRARIES = sys.stdlib_module_names - _NEVER_IMPORTED
 _CONTAINERS = (list, deque, dict, set, bytearray, tuple)
 _LOAD_FAULTS = ("syntax_error", "import_error", "no_entry_point", "memory")
 
@@ -113,10 +116,12 @@ class Candidate:
         except Exception as error:
             raise NotPlainError(f"random states that are none: {error}") from None
 
-    def names(self, wanted: Sequence[str]) -> dict[str, Any]:
+    def names(self, wanted: Sequence[str], members: Mapping[str, Sequence[str]] | None = None) -> dict[str, Any]:
         """Those of the names that the program has defined.
 
-        Modules are this process's own, and so is what has been imported from them under its own name.
+        Modules are this process's own, and so is what has been imported from them under its own name. A name that has
+        the `members` of a module of that name, or of the class in it (`datetime`), is that, whatever the program made
+        of it.
         """
         if not wanted:
             return {}
@@ -125,13 +130,28 @@ class Candidate:
         for name in wanted:
             if name not in answer:
                 continue
-            kind, value = ("module", _ALIASES[name]) if name in _ALIASES else answer[name]
+            kind, value = answer[name]
+            if name in _ALIASES:
+                kind, value = "module", _ALIASES[name]
+            elif (meant := self._meant(name, (members or {}).get(name, ()))) is not None:
+                kind, value = "value", meant
             if kind == "value":
                 values[name] = value
             elif _may_be_imported(str(value)):
                 module = self._guard.import_module(str(value))
                 values[name] = module if kind == "module" else getattr(module, name, None)
         return values
+
+    def _meant(self, name: str, members: Sequence[str]) -> Any:
+        """The module of a library, or the class in it, that the tests mean by a name with these members, if any."""
+        if not members or name not in _LIBRARIES:
+            return None
+        with suppress(ImportError):
+            module = self._guard.import_module(name)
+            for meant in (module, getattr(module, name, None)):
+                if isinstance(meant, (ModuleType, type)) and all(hasattr(meant, member) for member in members):
+                    return meant
+        return None
 
     def _entry_point(self, name: str, is_async: bool) -> Callable[..., Any]:
         function = RemoteFunction(self.ask, 0)  # without asking of which class it is
