@@ -10,8 +10,7 @@ import time
 import pytest
 
 from orchestai.outcome import Scored
-from orchestai.sandbox import Limits, Program, Sandbox
-from orchestai.sandbox import sandbox as sandbox_module
+from orchestai.sandbox import Limits, Program, Sandbox, local_judge
 from orchestai.sandbox.bubblewrap import Bubblewrap
 from orchestai.sandbox.inside.jail import processes
 from orchestai.sandbox.inside.judge.attempt import Attempt
@@ -175,7 +174,7 @@ def test_a_disk_that_its_owner_closed_is_replaced(monkeypatch, folder):
     """Without root the programs' user owns it, and the slot may then not list it."""
     found = find_namespaces()
     assert isinstance(found, Bubblewrap)
-    monkeypatch.setattr(sandbox_module, "choose_level", lambda _: ("namespaces", Bubblewrap(found.path, True)))
+    monkeypatch.setattr(local_judge, "choose_level", lambda _: ("namespaces", Bubblewrap(found.path, True)))
     monkeypatch.setattr(Bubblewrap, "runs_as", None)  # the interpreter may lie where other users cannot read
     with Sandbox(workers=1, limits=LIMITS, cache_size=0) as sandbox:
         assert sandbox.run(Program(f"import os\nos.chmod({folder!r}, 0)\n" + ADD, ADD_TESTS)).success
