@@ -17,6 +17,7 @@ from orchestai.planner.slots.decisions import IMPOSSIBLE, Chooser, DecisionBatch
 from orchestai.planner.slots.decoder_memory import DecoderMemory
 from orchestai.planner.slots.heads import Boundaries, EdgeScorer, SpanPointer, first_accepted, mlp
 from orchestai.planner.slots.layers import DecoderLayer, DistanceBias, SpanPool
+from orchestai.planner.slots.loose_ends import join_loose_ends, loose_ends
 from orchestai.planner.slots.reader import InstructionMemory
 
 
@@ -69,7 +70,11 @@ class Structure:
 
 
 class StructureDecoder(nn.Module):
-    """Decodes steps and edges from an `InstructionMemory`, along given decisions or by a `Chooser`."""
+    """Decodes steps and edges from an `InstructionMemory`, along given decisions or by a `Chooser`.
+
+    Attributes:
+        one_result: log odds that a plan has one step whose result no other takes; 0 says nothing of it.
+    """
 
     def __init__(self, meaning_width: int, config: PlannerConfig) -> None:
         super().__init__()
@@ -94,6 +99,8 @@ class StructureDecoder(nn.Module):
             d, meaning_width, config.num_heads, config.max_subtasks, config.dropout, any_length=config.any_length
         )
         self.parent_count = mlp(d, d, config.max_subtasks)
+        self.one_result: Tensor
+        self.register_buffer("one_result", torch.zeros(()))
         self.state_value = ValueHead(d, 4)
         self.plan_value = ValueHead(d, 1)
 
@@ -171,7 +178,7 @@ class StructureDecoder(nn.Module):
             boundaries=held.boundaries,
             **self._whole(torch.cat(states, 1), content, chosen, spans, exists, memory),
         )
-        edges = chooser.flip_pairs(logits.edges, likeliest_edges(logits.edges, logits.parent_counts, exists))
+        edges = chooser.flip_pairs(logits.edges, self._edges(logits, exists))
         return Structure(lengths, spans, kind, edges), logits
 
     def search(self, memory: InstructionMemory, beams: int) -> tuple[Structure, StructureLogits]:
@@ -232,11 +239,17 @@ class StructureDecoder(nn.Module):
             edges=nobody[..., None].expand(-1, -1, n).bool(),
         )
         logits, exists = self._along(given, held), given.steps
-        edges = likeliest_edges(logits.edges, logits.parent_counts, exists)
+        edges = self._edges(logits, exists)
         pairs = exists[:, :, None] & exists[:, None]
         edge_logp = (F.logsigmoid(torch.where(edges, logits.edges, -logits.edges)) * pairs).sum((1, 2))
+        edge_logp -= self.one_result * loose_ends(edges, exists).bool()
         best = (logp + edge_logp.view(rows, width)).argmax(1) + torch.arange(rows, device=logp.device) * width
         return Structure(given.lengths, spans, given.types, edges)[best], logits[best]
+
+    def _edges(self, logits: StructureLogits, exists: Tensor) -> Tensor:
+        """(b, n, n) bool: the likeliest ones, with ends joined where plans had one result when they were learned."""
+        likely = likeliest_edges(logits.edges, logits.parent_counts, exists)
+        return join_loose_ends(likely, logits.edges, logits.parent_counts, exists, float(self.one_result))
 
     def _whole(
         self, states: Tensor, content: Tensor, chosen: Tensor, spans: Tensor, exists: Tensor, memory: InstructionMemory

@@ -33,12 +33,19 @@ from orchestai.types import AnyDecisions, DecisionKind, Decisions, SampleSpec, S
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import Subtask, Workflow
 
-_ADDED = ("decoder.boundaries.", "decoder.edges.within.", "decoder.edges.meant.", "linker.references.")
+_ADDED = (
+    "decoder.boundaries.",
+    "decoder.edges.within.",
+    "decoder.edges.meant.",
+    "decoder.one_result",
+    "linker.references.",
+)
 _LAST_LAYERS = (
     "decoder.boundaries.",
     "decoder.edges.within.agreement.",
     "decoder.edges.within.fits.",
     "decoder.edges.meant.fits.",
+    "decoder.one_result",
     "linker.references.out.",
 )
 """Of the parts that planners of earlier versions lack."""

@@ -17,6 +17,7 @@ from orchestai.errors import UserError
 from orchestai.lm.length_batches import length_batches
 from orchestai.planner.checkpoint import load_planner, read_checkpoint, save_planner
 from orchestai.planner.slots.encoders.encoder import UnreadableTextError
+from orchestai.planner.slots.loose_ends import one_result_log_odds
 from orchestai.planner.slots.losses import GivenEdges, PlannerOutputs, given_edges_loss
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import PlanTargets
@@ -53,6 +54,8 @@ def begin(setup: Setup) -> RunState:
     planner = _open(setup)
     planner.to(setup.accelerator.device)
     learned, held_out = split_examples(_readable(setup, planner), config.tasks, setup.data)
+    results = one_result_log_odds(example.workflow for example in learned if not example.given)
+    planner.decoder.one_result.fill_(results)
     workers = [card.name for card in planner.cards]
     train, validation = (PlanDataset.from_examples(some, config.planner, workers) for some in (learned, held_out))
 
