@@ -92,7 +92,7 @@ def longest_tasks(browser: Browser, page_file: Path, trace: Path) -> dict[str, f
     events = json.loads(trace.read_text())["traceEvents"]
     marks = sorted((e["ts"], e["name"][4:], e["pid"], e["tid"]) for e in events if e.get("name", "").startswith("act:"))
     thread = marks[0][2:]
-    tasks = [e for e in events if e["ph"] == "X" and (e["pid"], e["tid"]) == thread and e["name"] == "RunTask"]
+    tasks = [e for e in events if e["ph"] == "X" and (e["pid"], e["tid"]) == thread and e["name"].endswith("RunTask")]
     longest: dict[str, float] = defaultdict(float)
     for task in tasks:
         name = next((name for at, name, *_ in reversed(marks) if at <= task["ts"]), "loading")
@@ -161,7 +161,7 @@ def photograph(browser: Browser, page_file: Path, folder: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="Folder that make demo wrote.")
-    parser.add_argument("--loads", type=int, default=5)
+    parser.add_argument("--loads", type=int, default=5, help="0 leaves out what a busy machine falsifies.")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--screenshots", type=Path, help="Take pictures for this folder instead.")
     options = parser.parse_args()

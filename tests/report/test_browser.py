@@ -183,7 +183,7 @@ def test_hostile_text_in_every_field_does_nothing(tmp_path: Path, opened: Opened
 def test_ten_thousand_executions_are_painted_within_a_second_and_answer_within_a_tenth(
     tmp_path: Path, opened: OpenedPage
 ) -> None:
-    """Medians of five, since other work may share the machine; docs/report.md has figures of an idle one."""
+    """Medians of five, since other work may share the machine; docs/report.md has the CPU time of each task."""
     logs = write_log(
         tmp_path / "logs", [judged_record(n, success=n % 3 == 0, text=" more words" * 9) for n in range(10_000)]
     )
