@@ -29,6 +29,7 @@ from orchestai.cli.serving.run import run
 from orchestai.cli.serving.serve import serve
 from orchestai.cli.training.collect import collect
 from orchestai.cli.training.launch import launch
+from orchestai.cli.training.plan_run import plan_run
 from orchestai.cli.training.prepare import prepare, prepare_plans, prepare_table
 from orchestai.cli.training.train import train, train_phase1, train_phase2
 from orchestai.cli.watch import watch
@@ -66,6 +67,7 @@ app.command()(prepare_plans)
 app.command()(prepare_table)
 app.command()(train_phase1)
 app.command()(train_phase2)
+app.command()(plan_run)
 app.command()(evaluate)
 app.command()(evaluate_plans)
 app.command()(evaluate_table)

@@ -1,0 +1,194 @@
+"""What an update of phase 2 needs: memory per device by part, and seconds by stage. See docs/scale.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from transformers import PretrainedConfig
+
+Split: TypeAlias = Literal["nothing", "moments", "gradients", "weights"]
+LAYOUTS: dict[str, Split] = {
+    "ddp": "nothing",
+    "deepspeed_zero1": "moments",
+    "deepspeed_zero2": "gradients",
+    "deepspeed_zero3": "weights",
+    "fsdp": "weights",
+    "fsdp_qlora": "weights",
+}
+"""Files of accelerate_configs, and the last of moments, gradients and weights of which a process holds a part alone."""
+_MOMENTS, _FLOAT32 = 8, 4
+"""Bytes per learned parameter: AdamW's two moments, and a gradient or a master weight."""
+SAVED = {"hidden": 10.36, "intermediate": 4.04, "vocabulary": 1.08}
+"""Numbers kept per token for the backward pass, per layer and width (the vocabulary's: once); fitted by
+`benchmarks/scale.py`."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What of a causal language model decides memory and time."""
+
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    key_width: int
+    vocabulary: int
+    tied: bool
+
+    @classmethod
+    def of(cls, config: PretrainedConfig) -> Shape:
+        """Of a model in Llama's form, as Qwen, Mistral and SmolLM are."""
+        text = config.get_text_config()
+        width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+        keys = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+        return cls(
+            text.num_hidden_layers,
+            text.hidden_size,
+            text.intermediate_size,
+            text.num_attention_heads,
+            keys * width,
+            text.vocab_size,
+            bool(config.tie_word_embeddings),
+        )
+
+    @property
+    def parameters(self) -> int:
+        """All weights, without the norms' few."""
+        attention = 2 * self.hidden * (self.hidden + self.key_width)
+        block = attention + 3 * self.hidden * self.intermediate
+        return self.layers * block + self.vocabulary * self.hidden * (1 if self.tied else 2)
+
+    def adapters(self, rank: int) -> int:
+        """Weights of LoRA on all linear layers but the output's."""
+        per_layer = 4 * self.hidden + 2 * (self.hidden + self.key_width) + 3 * (self.hidden + self.intermediate)
+        return self.layers * rank * per_layer
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device and what joins it to others, in units per second.
+
+    Attributes:
+        flops: of matrix products that sampling and learning reach.
+        bytes_per_s: at which weights are read for each token of a batch.
+        token_s: seconds that one layer takes for a token at least, however little there is to compute.
+        link: bytes per second between devices.
+    """
+
+    name: str
+    memory_gb: float
+    flops: float
+    bytes_per_s: float
+    token_s: float
+    link: float
+
+
+@dataclass(frozen=True)
+class Update:
+    """One update of all processes together.
+
+    Attributes:
+        rows: plans or turns sampled.
+        rows_at_a_time: by one process.
+        prompt, completion: tokens of a row.
+        passes: over what was sampled, by learning.
+        tokens_at_a_time: of one forward and backward pass.
+        executions: programs or workflows run.
+        execution_s: seconds of one.
+        execution_slots: of them at a time, everywhere together.
+    """
+
+    rows: int
+    rows_at_a_time: int
+    prompt: int
+    completion: int
+    tokens_at_a_time: int
+    executions: int
+    execution_s: float
+    execution_slots: int
+    passes: int = 1
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How a model is held and learns.
+
+    Attributes:
+        weight_bytes: of one weight that samples: 4, 2, or 0.55 in 4 bits.
+        rank: of adapters; None where the whole model learns.
+        reference: whether a frozen copy is kept beside it.
+    """
+
+    split: Split
+    weight_bytes: float
+    rank: int | None = None
+    reference: bool = False
+    checkpointing: bool = False
+    processes: int = 1
+
+    def learned(self, shape: Shape) -> int:
+        """Weights that learn."""
+        return shape.parameters if self.rank is None else shape.adapters(self.rank)
+
+
+def memory_gb(shape: Shape, learning: Learning, update: Update) -> dict[str, float]:
+    """GB (10^9 bytes) of one device, by part."""
+    order = ("nothing", "moments", "gradients", "weights").index(learning.split)
+    moments, gradients, weights = (1 / learning.processes if order >= stage else 1.0 for stage in (1, 2, 3))
+    learned, own = learning.learned(shape), shape.parameters * learning.weight_bytes
+    parts = {
+        "weights": own,
+        "weights that learn, in parts": 0.0,
+        "frozen copy": own if learning.reference and learning.rank is None else 0.0,
+        "gradients": learned * _FLOAT32 * gradients,
+        "moments": learned * _MOMENTS * moments,
+        "activations": saved_numbers(shape, update.tokens_at_a_time, learning.checkpointing)
+        * max(learning.weight_bytes, 2),
+        "gradients of logits": update.tokens_at_a_time * shape.vocabulary * max(learning.weight_bytes, 2),
+        "keys and values": 2
+        * shape.layers
+        * shape.key_width
+        * max(learning.weight_bytes, 2)
+        * min(update.rows_at_a_time, -(-update.rows // learning.processes))
+        * (update.prompt + update.completion),
+    }
+    if learning.split == "weights":
+        parts["weights that learn, in parts"] = learned * _FLOAT32 * weights
+    elif order and learning.weight_bytes < _FLOAT32:
+        parts["weights that learn, in parts"] = learned * _FLOAT32 * moments
+    return {part: size / 1e9 for part, size in parts.items() if size}
+
+
+def saved_numbers(shape: Shape, tokens: int, checkpointing: bool = False) -> float:
+    """Numbers kept for the backward pass of so many tokens."""
+    inside = SAVED["hidden"] * shape.hidden + SAVED["intermediate"] * shape.intermediate
+    kept = shape.layers * shape.hidden + inside if checkpointing else shape.layers * inside
+    return tokens * (kept + SAVED["vocabulary"] * shape.vocabulary)
+
+
+def seconds(shape: Shape, learning: Learning, update: Update, device: Device) -> dict[str, float]:
+    """Seconds of one update, by stage; execution overlaps with sampling where plans run while others are drawn."""
+    rows = -(-update.rows // learning.processes)
+    batches = -(-rows // update.rows_at_a_time)
+    step = max(device.token_s * shape.layers, shape.parameters * learning.weight_bytes / device.bytes_per_s)
+    forward = 2 * shape.parameters * rows / device.flops
+    backward = 3 if learning.rank is None else 2
+    again = 1 if learning.checkpointing else 0
+    others = (learning.processes - 1) / learning.processes
+    whole = shape.parameters * learning.weight_bytes if learning.split == "weights" and learning.rank is None else 0
+    return {
+        "sampling": forward * (update.prompt + update.completion) + batches * update.completion * step,
+        "execution": update.executions * update.execution_s / update.execution_slots,
+        "learning": update.passes * forward * (update.prompt + update.completion) * (backward + again),
+        "sync": others * (2 * update.passes * learning.learned(shape) * _FLOAT32 + whole) / device.link,
+    }
+
+
+DEVICES = {
+    "cpu": Device("one core of a CPU (assumed)", 16, 25e9, 8e9, 3.5e-4, 1e9),
+    "a100": Device("A100 80 GB (data sheet)", 80, 0.4 * 312e12, 0.6 * 2.0e12, 2e-5, 25e9),
+    "h100": Device("H100 80 GB (data sheet)", 80, 0.4 * 989e12, 0.6 * 3.35e12, 2e-5, 50e9),
+    "h200": Device("H200 141 GB (data sheet)", 141, 0.4 * 989e12, 0.6 * 4.8e12, 2e-5, 50e9),
+}
+"""Of data sheets: 40 % of the dense bfloat16 products and 60 % of the memory's speed. None was measured."""

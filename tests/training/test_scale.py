@@ -1,0 +1,91 @@
+"""What `plan-run` says of memory and time is so where it can be counted, and moves as it must."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import peft
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+from typer.testing import CliRunner
+
+from orchestai.cli import app
+from orchestai.errors import UserError
+from orchestai.training.scale import DEVICES, Learning, Shape, Update, memory_gb, saved_numbers, seconds
+
+CONFIG = LlamaConfig(
+    vocab_size=512,
+    hidden_size=96,
+    intermediate_size=256,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    tie_word_embeddings=False,
+)
+SHAPE = Shape.of(CONFIG)
+UPDATE = Update(64, 32, 128, 64, 4096, executions=64, execution_s=0.5, execution_slots=4)
+WHOLE = Learning("nothing", 4)
+
+
+def test_weights_are_counted_as_the_model_has_them() -> None:
+    with torch.device("meta"):
+        model = LlamaForCausalLM(CONFIG)
+        norms = sum(weights.numel() for name, weights in model.named_parameters() if "norm" in name)
+        assert SHAPE.parameters == model.num_parameters() - norms
+        adapted = peft.get_peft_model(model, peft.LoraConfig(r=8, target_modules="all-linear"))
+    assert SHAPE.adapters(8) == adapted.get_nb_trainable_parameters()[0]
+
+
+def test_what_autograd_keeps_is_what_was_fitted() -> None:
+    """A model that the fit has not seen, counted by autograd's own hooks."""
+    model, kept = LlamaForCausalLM(CONFIG), {}
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = (tensor, storage.nbytes() // 4)
+        return tensor
+
+    tokens = torch.randint(1, 512, (4, 128))
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        loss = model(tokens, labels=tokens).loss
+    counted = sum(numbers for _, numbers in kept.values())
+    assert loss.requires_grad
+    assert saved_numbers(SHAPE, tokens.numel()) == pytest.approx(counted, rel=0.1)
+
+
+def test_parts_of_what_learns_shrink_with_processes_and_what_samples_does_not() -> None:
+    split = Learning("weights", 2, processes=8)
+    one, eight = memory_gb(SHAPE, replace(split, processes=1), UPDATE), memory_gb(SHAPE, split, UPDATE)
+    for part in ("gradients", "moments", "weights that learn, in parts"):
+        assert eight[part] == pytest.approx(one[part] / 8)
+    assert eight["weights"] == one["weights"]
+    adapters = memory_gb(SHAPE, replace(WHOLE, rank=4, reference=True), UPDATE)
+    assert "frozen copy" not in adapters
+    assert adapters["moments"] < memory_gb(SHAPE, WHOLE, UPDATE)["moments"] / 10
+
+
+def test_a_stage_takes_what_its_device_lets_it() -> None:
+    device = DEVICES["cpu"]
+    one, four = (seconds(SHAPE, replace(WHOLE, processes=n), UPDATE, device) for n in (1, 4))
+    assert one["sync"] == 0 < four["sync"]
+    assert four["learning"] == pytest.approx(one["learning"] / 4)
+    assert one["execution"] == four["execution"] == 8.0
+    floor = UPDATE.completion * device.token_s * SHAPE.layers
+    assert four["sampling"] > floor, "more processes do not shorten a row"
+
+
+def test_plan_run_names_the_slowest_stage_and_what_does_not_fit(repository: Path, monkeypatch) -> None:
+    monkeypatch.chdir(repository)
+    words = ["plan-run", "--config", "configs/agents/deepcoder.yaml", "model=tiny"]
+    said = CliRunner().invoke(app, [*words, "--execution_s", "100"])
+    assert said.exit_code == 0, said.output
+    assert "the slowest stage is execution" in said.output
+    refused = CliRunner().invoke(app, [*words, "--device", "tpu"])
+    assert isinstance(refused.exception, UserError)
+    large = CliRunner().invoke(app, [*words, "model.name=tiny", "model.tiny.hidden=8192", "model.tiny.layers=32"])
+    assert large.exit_code == 1
+    assert "does not fit" in large.output
