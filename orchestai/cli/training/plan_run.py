@@ -12,8 +12,8 @@ from orchestai.cli.options import CONFIG, ConfigFile, JsonFile, Overrides, conso
 from orchestai.errors import UserError
 
 if TYPE_CHECKING:
-    from orchestai.config import TinyConfig
-    from orchestai.config.agents import TinyChatConfig
+    from orchestai.config import LanguageConfig, RlConfig, TinyConfig
+    from orchestai.config.agents import AgentModelConfig, TinyChatConfig
     from orchestai.training.scale import Learning, Shape, Update
 
 
@@ -77,16 +77,18 @@ def _planned(
     from orchestai.training.scale import LAYOUTS, Learning, Update
 
     processes, layout, execution_s, prompt = given
+    phase2: RlConfig
+    model: LanguageConfig | AgentModelConfig
     what = train or what_is_trained(config)
     if what == "phase2":
         loaded = load_config(config, words)
-        language, phase2 = loaded.planner.language, loaded.training.phase2_rl
+        language, of_plans = loaded.planner.language, loaded.training.phase2_rl
         if loaded.planner.kind != "language":
             raise UserError(f"planner.kind={loaded.planner.kind}: it is small; plan-run is about planner.kind=language")
-        name, prompt, at_a_time = language.model, language.max_prompt_tokens, phase2.micro_batch_size
-        executions, actors = phase2.executions_per_plan, loaded.execution.ray.num_workers
+        name, prompt, at_a_time = language.model, language.max_prompt_tokens, of_plans.micro_batch_size
+        executions, actors = of_plans.executions_per_plan, loaded.execution.ray.num_workers
         known, cache, sandbox = loaded.workers.models, loaded.workers.models_dir, loaded.sandbox
-        model, key = language, "planner.language.model"
+        phase2, model, key = of_plans, language, "planner.language.model"
     else:
         agents = load_agent_config(what, config, words)
         phase2, name, at_a_time = agents.training.phase2_rl, agents.model.name, agents.model.max_rows
