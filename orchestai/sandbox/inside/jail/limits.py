@@ -103,7 +103,7 @@ class Jail:
         """Fork a confined process that runs `body` with no descriptor but 0-2 and `keep`; gives its id.
 
         Args:
-            trusted: it runs no code of the program, so it need not be kept from the other processes here.
+            trusted: it runs no code of the program, and may have a home that no other process sees.
 
         Raises:
             OSError: there are no resources for another process.

@@ -142,7 +142,7 @@ class NamespaceJail(Jail):
         return processes.end_namespaces(pids)
 
     def fork(self, body: Callable[[], Any], keep: Iterable[int], *, trusted: bool = False) -> int:
-        self._hides_processes = not trusted
+        self._has_home = trusted
         unshare(CLONE_NEWPID)
         try:
             return super().fork(body, keep)
@@ -162,13 +162,11 @@ class NamespaceJail(Jail):
         self._mounted = [_state(disk) for disk in self._disks]
 
     def _confine(self) -> None:
-        if self._hides_processes:
-            unshare(CLONE_NEWNS)
-            mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-            mount("/proc/sys", "/proc/sys", None, MS_BIND)
-            mount("", "/proc/sys", None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
-        else:
-            unshare(CLONE_NEWNS)
+        unshare(CLONE_NEWNS)
+        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)  # tests may start scripts of the program's
+        mount("/proc/sys", "/proc/sys", None, MS_BIND)
+        mount("", "/proc/sys", None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        if self._has_home:
             mount("home", OWN_CODE, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, _OPTIONS_OF_HOME)
         limit(resource.RLIMIT_NPROC, self._most_processes)
         if self._uid is not None:
