@@ -27,9 +27,10 @@ from orchestai.lm.causal import CausalPolicy
 from orchestai.lm.token_policy import TokenPolicy
 from orchestai.training.learner import _SKIPS, Learner, NotFiniteError
 from orchestai.training.rl import setup
-from support.agents import agents_sample, language_phase2
+from support.agents import sample as agents_sample
 from support.models.architectures import CONFIGS, END, model_of
 from support.repository import REPOSITORY, importing
+from support.training import language_phase2
 
 FORMATS: dict[str, dict[str, Any]] = {
     "float32": {},

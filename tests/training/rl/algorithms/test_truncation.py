@@ -17,7 +17,8 @@ from orchestai.training.rl.algorithms.objective import Objective
 from orchestai.training.rl.monitoring.episode_metrics import describe_batch
 from orchestai.training.rl.trainer import choose_recipe
 from orchestai.types import Episode, TokenDecisions, Trajectory, Turn
-from support.agents import agents_sample, bandit
+from support.agents import sample as agents_sample
+from support.training import bandit
 
 BY_ID = {task.task_id: task for task in bandit.TASKS}
 LIMIT = bandit.Speller.LONGEST

@@ -12,7 +12,8 @@ from orchestai.training.rl.advantages import Credited
 from orchestai.training.rl.monitoring.episode_metrics import decision_credits
 from orchestai.training.rl.monitoring.training_report import ROLLOUTS
 from orchestai.types import Decisions, Turn
-from support.agents import agents_sample, bandit
+from support.agents import sample as agents_sample
+from support.training import bandit
 
 
 def written(folder) -> list[dict]:

@@ -9,7 +9,8 @@ import torch
 from orchestai.errors import UserError
 from orchestai.execution.result import JudgedExecution
 from orchestai.outcome import Scored
-from support.agents import agents_sample, bandit
+from support.agents import sample as agents_sample
+from support.training import bandit
 
 FLAT = frozenset(str(i) for i in range(24) if i % 3)
 """Two of three tasks: whatever is done, it is worth nothing."""
