@@ -24,7 +24,7 @@ from orchestai.workers.pool import WorkerPool, worker_cards
 
 pytest.importorskip("mcp")
 
-PROGRAM = str(Path(__file__).parents[1] / "support" / "mcp_tools.py")
+PROGRAM = str(Path(__file__).parents[1] / "support" / "agents" / "mcp_tools.py")
 STDIO = {"command": sys.executable, "args": [PROGRAM]}
 JOIN = Request("say it", inputs={"1": "left", "2": "right"})
 
