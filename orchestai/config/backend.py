@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,6 +12,12 @@ from orchestai.config.secrets import refuse_secret_url
 from orchestai.config.section import Section
 
 R = TypeVar("R", bound=RlConfig)
+_SET_ANYWAY = (
+    *("model", "dtype", "max_model_len", "tensor_parallel_size", "gpu_memory_utilization", "logprobs_mode"),
+    *("generation_config", "worker_extension_cls", "enable_lora", "max_lora_rank", "max_loras"),
+    "distributed_executor_backend",
+)
+"""Arguments of `vllm.LLM` that `VllmEngine` gives by itself."""
 
 
 class VllmConfig(Section):
@@ -27,6 +33,8 @@ class VllmConfig(Section):
     """vllm: GPUs over which the engine is spread."""
     gpu_memory_utilization: float = Field(0.3, gt=0, lt=1)
     """vllm: share of a GPU's memory that an engine takes; the rest is for training."""
+    engine_options: dict[str, Any] = Field(default={})
+    """vllm: further arguments of `vllm.LLM`, such as `enforce_eager` or `max_num_batched_tokens`."""
     sync_dir: Path | None = None
     """Folder through which weights reach the engine; a server must see it under the same path. null is `sync` in the
     output folder; a folder in memory (/dev/shm) is faster."""
@@ -35,6 +43,14 @@ class VllmConfig(Section):
     checked whenever it has taken over weights."""
 
     _no_secret_url = field_validator("base_url")(refuse_secret_url)
+
+    @field_validator("engine_options")
+    @classmethod
+    def _not_what_is_set_anyway(cls, options: dict[str, Any]) -> dict[str, Any]:
+        for name in options:
+            if name in _SET_ANYWAY:
+                raise ValueError(f"{name} follows from what is trained, or has a key of its own; leave it out")
+        return options
 
 
 class BackendConfig(Section):

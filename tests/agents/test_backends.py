@@ -55,7 +55,7 @@ def test_an_engine_follows_every_update_of_every_policy(tmp_path, folder, monkey
         gaps = [row[f"{role}/canary_gap"] for role in ("caller", "answerer")] if policies == "adapter" else []
         assert all(gap < 1e-4 for gap in [row["canary_gap"], *gaps])
     if policies == "shared":
-        assert engine.calls.count("reload") == engine.calls.count("reset") == 5
+        assert engine.calls.count("reload") == engine.calls.count("reset") == 6
     else:
         assert "reload" not in engine.calls
     assert not list((tmp_path / "engine" / "sync").iterdir()), "no weights are left behind"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from orchestai.config import VllmConfig
 from orchestai.errors import UserError
@@ -22,7 +23,7 @@ from orchestai.lm.backends.canary import Canary
 from orchestai.lm.backends.replay import Recorder, Recording, Replay
 from orchestai.lm.backends.synced import SyncedBackend
 from orchestai.lm.backends.transformers_model import LocalBackend
-from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine
+from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine, engine_rank
 from orchestai.lm.backends.vllm_server import VllmServer
 from orchestai.lm.backends.weights import Folders, writer
 from orchestai.lm.causal import CausalPolicy
@@ -112,14 +113,15 @@ async def test_an_engine_writes_what_the_policy_would_under_every_version(kind, 
         after = await backend.generate(PROMPTS, SEEDS, SETTINGS)
         assert any(not a.logp.equal(b.logp) for a, b in zip(before.completions, after.completions, strict=True))
         (kept,) = tmp_path.iterdir()
-        assert kept.name == "orchestai-run-4-v5", "once disturbed and twice true at the start, then once"
+        parts = 1 if adapters else 2  # a model that learns whole is disturbed at both ends
+        assert kept.name == f"orchestai-run-{3 + parts}-v5", "true, disturbed and true at the start, then once"
         if adapters:
             assert "reload" not in engine.calls, "the model under the adapters stays as it is"
             assert {file.name for file in kept.iterdir()} >= {"adapter_model.safetensors", "adapter_config.json"}
             assert not (kept / "model.safetensors").exists()
             assert kind == "in process" or list(engine.adapters) == [kept.name]
         else:
-            assert engine.calls.count("reload") == engine.calls.count("reset") == 4
+            assert engine.calls.count("reload") == engine.calls.count("reset") == 5
     assert not list(tmp_path.iterdir())
 
 
@@ -136,6 +138,46 @@ async def test_an_engine_that_does_not_follow_is_found_out_before_anything_is_sa
         with pytest.raises(UserError, match="its weights are stale or of another model"):
             await follower(learner, backend).sync(0)
     assert all(a.equal(b) for a, b in zip(before, learner.model.parameters(), strict=True)), "nothing stays disturbed"
+
+
+async def test_a_tied_output_layer_that_stays_as_it_was_is_found_out(tmp_path, monkeypatch):
+    """As on a CPU build of vLLM, where `reload_weights` renews the embeddings alone."""
+    learner = CausalPolicy(tiny_model(tied=True), ENDS)
+    engine = Engine("untied", make=lambda: tiny_model(tied=True))
+    async with opened("server", engine, tmp_path, False, monkeypatch) as backend:
+        with pytest.raises(UserError, match="its weights are stale"):
+            await follower(learner, backend).sync(0)
+    assert engine.calls.count("reload") == 2, "found out by the first disturbed part, the embeddings"
+
+
+async def test_an_engine_makes_room_for_adapters_of_any_rank():
+    """vLLM knows a few ranks only, and its own refusal does not say which key to change."""
+    assert [engine_rank(rank, SECTION) for rank in (1, 2, 8, 12, 512)] == [1, 8, 8, 16, 512]
+    with pytest.raises(UserError, match=r"planner\.language\.lora\.rank=513.*up to rank 512"):
+        engine_rank(513, SECTION)
+
+
+async def test_processes_do_not_share_an_engine(tmp_path, monkeypatch):
+    """Each samples its own tasks, but the parts of an engine that is spread over processes need the same requests."""
+    for name, module in fake_vllm.module(Engine()).items():
+        monkeypatch.setitem(sys.modules, name, module)
+    model = EngineModel("base", "float32", None, ENDS, 64)
+    with pytest.raises(UserError, match=r"vllm\.tensor_parallel_size=2.*set it to 1"):
+        VllmEngine(model, VllmConfig(tensor_parallel_size=2), Folders(tmp_path, "r"), processes=2, section=SECTION)
+
+
+async def test_options_of_the_engine_are_its_own(tmp_path, monkeypatch):
+    engine = Engine()
+    for name, module in fake_vllm.module(engine).items():
+        monkeypatch.setitem(sys.modules, name, module)
+    config = VllmConfig(engine_options={"max_num_seqs": 8})
+    backend = VllmEngine(
+        EngineModel("base", "float32", None, ENDS, 64), config, Folders(tmp_path, "r"), processes=1, section=SECTION
+    )
+    assert backend._llm.arguments["max_num_seqs"] == 8
+    await backend.close()
+    with pytest.raises(ValidationError, match="max_model_len follows from what is trained"):
+        VllmConfig(engine_options={"max_model_len": 8})
 
 
 async def test_an_engine_that_ceases_to_follow_is_found_out(tmp_path, monkeypatch):

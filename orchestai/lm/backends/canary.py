@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from orchestai.errors import UserError
 from orchestai.lm.backends.base import Backend, SampleSettings
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _ROWS, _TOKENS = 4, 32
 _CLEAR = 3.0
 """How many tolerances two sets of weights must differ by to be told apart."""
+_SIZE_OF_ZEROS = 0.02
+"""What a parameter of zeros is changed by, instead of a share of its size."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,35 +61,51 @@ class Canary:
             )
         return gap
 
-    async def disturb(self, backend: Backend) -> float:
-        """How strongly `disturbed` must change the weights for the change to be seen, now that the engine has them.
+    async def strengths(self, backend: Backend) -> list[float]:
+        """How strongly `disturbed` must change each part for it to be seen, now that the engine has the weights.
 
         Raises:
             UserError: no change can be seen.
         """
         written = await self._write(backend)
+        return [self._least(part, written) for part in range(len(self._parts()))]
+
+    @contextmanager
+    def disturbed(self, part: int, strength: float) -> Iterator[None]:
+        """Other weights while the block lasts: one parameter is changed, each of its rows in another way.
+
+        Args:
+            part: counts the embeddings of what is read, those of what is written unless they are the same, and the
+                last parameter; those that learn.
+        """
+        parameter = self._parts()[part]
+        kept = parameter.detach().clone()
+        size = float(kept.float().square().mean().sqrt()) or _SIZE_OF_ZEROS
+        table = parameter.detach().view(-1, kept.shape[-1])
+        rows, columns = (torch.arange(n, device=kept.device) for n in table.shape)
+        table.addcmul_(rows.cos().to(kept.dtype)[:, None], (columns + 1).sin().to(kept.dtype), value=strength * size)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                parameter.copy_(kept)
+
+    def _parts(self) -> list[nn.Parameter]:
+        model = self.policy.model
+        ends: list[Any] = [model.get_input_embeddings(), model.get_output_embeddings()]
+        last = [parameter for parameter in model.parameters() if parameter.requires_grad][-1:]
+        parts = [*(end.weight for end in ends if end is not None and end.weight.requires_grad), *last]
+        return list({id(part): part for part in parts}.values())
+
+    def _least(self, part: int, written: list[Completion]) -> float:
         for strength in (0.1 * 2**n for n in range(12)):
-            with self.disturbed(strength):
+            with self.disturbed(part, strength):
                 if self._gap(written, [one.logp for one in written]) > _CLEAR * self.tolerance:
                     return strength
         raise UserError(
             f"{self.section}.vllm.canary_tolerance={self.tolerance:g} is so wide that other weights would not be "
             "noticed; lower it"
         )
-
-    @contextmanager
-    def disturbed(self, strength: float) -> Iterator[None]:
-        """Other weights while the block lasts: the last parameter that learns is changed."""
-        parameter = next(p for p in reversed(list(self.policy.model.parameters())) if p.requires_grad)
-        kept = parameter.detach().clone()
-        ramp = torch.linspace(-1, 1, kept.shape[-1], device=kept.device, dtype=kept.dtype)
-        with torch.no_grad():
-            parameter.copy_(kept * (1 + strength) + strength * ramp)
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                parameter.copy_(kept)
 
     async def _write(self, backend: Backend) -> list[Completion]:
         settings = SampleSettings(self.temperature, _TOKENS)

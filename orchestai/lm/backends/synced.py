@@ -47,7 +47,8 @@ class SyncedBackend:
     async def sync(self, policy_version: int) -> dict[str, float]:
         """Sample from the present weights from now on. All processes call it together.
 
-        The first time, weights that clearly differ are handed over too, to see that the backend follows.
+        The first time, weights that clearly differ in one part are handed over too, for each of the canary's parts, to
+        see that the backend follows.
 
         Returns:
             figures for reports.
@@ -57,9 +58,10 @@ class SyncedBackend:
         """
         if not self._proven and self._canary is not None:
             await self._hand_over(policy_version)
-            strength = max(await self._together(self._canary.disturb(self._backend)))
-            with self._canary.disturbed(strength):
-                await self._hand_over(policy_version)
+            strengths = await self._together(self._canary.strengths(self._backend))
+            for part, needed in enumerate(zip(*strengths, strict=True)):
+                with self._canary.disturbed(part, max(needed)):
+                    await self._hand_over(policy_version)
             self._proven = True
         return await self._hand_over(policy_version)
 

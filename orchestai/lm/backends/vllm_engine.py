@@ -15,6 +15,7 @@ import torch
 from orchestai.config import LoraConfig, VllmConfig
 from orchestai.errors import UserError
 from orchestai.lm.backends.base import Generation, SampleSettings, WriteWeights
+from orchestai.lm.backends.vllm_worker import EXTENSION, METHOD
 from orchestai.lm.backends.weights import Folders
 from orchestai.lm.sampling import Completion
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
+_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""The ranks of adapters that vLLM makes room for."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ class VllmEngine:
         section: key of the model's section of the configuration, for messages.
 
     Raises:
-        UserError: vLLM is not installed.
+        UserError: vLLM is not installed, cannot hold the adapters, or does not start; or several processes would have
+            to share an engine.
     """
 
     def __init__(
@@ -74,13 +78,19 @@ class VllmEngine:
                 f"{section}.backend: vllm is not installed; run: pip install 'orchestai[gpu]', or set the "
                 "backend to transformers"
             ) from None
-        options: dict[str, Any] = {}
+        if processes > 1 and config.tensor_parallel_size > 1:
+            raise UserError(
+                f"{section}.vllm.tensor_parallel_size={config.tensor_parallel_size}: processes that share an engine "
+                f"would all have to ask it the same, but each of the {processes} samples its own tasks; set it to 1, "
+                f"or {section}.backend to vllm_server and give it to the server"
+            )
+        options: dict[str, Any] = {"worker_extension_cls": EXTENSION, **config.engine_options}
         if model.lora is not None:
-            options |= {"enable_lora": True, "max_lora_rank": model.lora.rank, "max_loras": 1}
+            options |= {"enable_lora": True, "max_lora_rank": engine_rank(model.lora.rank, section), "max_loras": 1}
         if processes > 1:
             options["distributed_executor_backend"] = "external_launcher"
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vllm")
-        self._llm: Any = self._thread.submit(
+        opening = self._thread.submit(
             vllm.LLM,
             model=model.name,
             dtype=model.dtype,
@@ -90,7 +100,12 @@ class VllmEngine:
             logprobs_mode="processed_logprobs",
             generation_config="vllm",
             **options,
-        ).result()
+        )
+        try:
+            self._llm: Any = opening.result()
+        except Exception as error:
+            self._thread.shutdown()
+            raise self._failed("does not start", error) from error
         self._make_params: Any = vllm.SamplingParams
         self._make_lora: Any = LoRARequest if model.lora is not None else None
         self._lora: Any = None
@@ -139,16 +154,40 @@ class VllmEngine:
         self._version = policy_version
 
     def _reload(self, folder: Path) -> None:
-        self._llm.collective_rpc("reload_weights", kwargs={"weights_path": str(folder)})
+        self._llm.collective_rpc(METHOD, kwargs={"weights_path": str(folder)})
         self._llm.reset_prefix_cache()
 
     async def _do(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except UserError:
+            raise
+        except Exception as error:
+            raise self._failed("failed", error) from error
+
+    def _failed(self, what: str, error: Exception) -> UserError:
+        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        return UserError(f"{self._section}.backend: vLLM's engine {what} ({reason[:300]}); its own output says why")
 
     async def close(self) -> None:
         del self._llm
         self._thread.shutdown()
         self._folders.clear()
+
+
+def engine_rank(rank: int, section: str) -> int:
+    """The least rank that vLLM makes room for and that holds adapters of `rank`.
+
+    Raises:
+        UserError: there is none.
+    """
+    for known in _RANKS:
+        if rank <= known:
+            return known
+    raise UserError(
+        f"{section}.lora.rank={rank}: vLLM holds adapters up to rank {_RANKS[-1]}; lower it, or set "
+        f"{section}.backend to transformers"
+    )
 
 
 def completion(ids: Sequence[int], logp: Sequence[float | None], finish_reason: str | None, section: str) -> Completion:

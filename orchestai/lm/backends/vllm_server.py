@@ -1,8 +1,8 @@
 """Backend `vllm_server`: vLLM behind its OpenAI-compatible server, on other GPUs or another machine.
 
 Adapters need `VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --enable-lora --max-lora-rank R`, whole models
-`VLLM_SERVER_DEV_MODE=1 vllm serve MODEL`; both `--logprobs-mode processed_logprobs`. Weights reach the server as a
-folder, which it must see under the same path.
+`VLLM_SERVER_DEV_MODE=1 vllm serve MODEL` (on a CPU, with the workers of `vllm_worker`); both `--logprobs-mode
+processed_logprobs`. Weights reach the server as a folder, which it must see under the same path.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from orchestai.config import VllmConfig
 from orchestai.errors import UserError
 from orchestai.lm.backends.base import Generation, SampleSettings, WriteWeights
 from orchestai.lm.backends.vllm_engine import completion
+from orchestai.lm.backends.vllm_worker import EXTENSION, METHOD
 from orchestai.lm.backends.weights import Folders
 from orchestai.lm.sampling import Completion
 
@@ -61,6 +62,7 @@ class VllmServer:
         )
         self._model = ""
         self._version = -1
+        self._has_extension: bool | None = None
 
     async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:
         version = self._version
@@ -112,7 +114,8 @@ class VllmServer:
                 await self._post("/v1/load_lora_adapter", {"lora_name": folder.name, "lora_path": str(folder)})
             self._model = folder.name
         elif self._main:
-            await self._post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}})
+            method = METHOD if await self._extended() else "reload_weights"
+            await self._post("/collective_rpc", {"method": method, "kwargs": {"weights_path": str(folder)}})
             await self._post("/reset_prefix_cache", {})
         before = self._folders.keep(folder) if self._main else None
         if self._adapters and before is not None:
@@ -131,6 +134,18 @@ class VllmServer:
             raise self._failed("its models cannot be listed", error) from error
         self._model = next(model.id for model in listed if getattr(model, "parent", None) is None)
         return self._model
+
+    async def _extended(self) -> bool:
+        """Whether the server's workers are those of `vllm_worker`."""
+        if self._has_extension is None:
+            try:
+                told = await self._client.with_options(base_url=self._url).get(
+                    "/server_info", options={"params": {"config_format": "json"}}, cast_to=str
+                )
+            except openai.APIError as error:
+                raise self._failed("/server_info failed", error) from error
+            self._has_extension = EXTENSION in told
+        return self._has_extension
 
     async def _post(self, path: str, body: dict[str, Any]) -> None:
         try:

@@ -29,7 +29,8 @@ LORA = LoraConfig(rank=2, targets=("q_proj", "v_proj"))
 
 class Engine:
     """Faults can be switched on: `deaf` (weights are not taken over), `forgetless` (cached prompts survive new
-    weights), `hot` (draws at another temperature than it is asked for), `broken` (no finite log-probability).
+    weights), `hot` (draws at another temperature than it is asked for), `broken` (no finite log-probability),
+    `untied` (an output layer that is tied to the embeddings keeps its weights).
 
     Args:
         make: the model as it is before any weights are handed over.
@@ -68,10 +69,13 @@ class Engine:
         self.calls.append("reload")
         if "deaf" not in self.faults:
             state = load_file(Path(weights_path) / "model.safetensors")
+            head = self.base.model.get_output_embeddings().weight
             self.base = CausalPolicy(self.make(), self.end_ids)
             missing, unexpected = self.base.model.load_state_dict(state, strict=False)
             assert not unexpected
             assert set(missing) <= set(self.base.model._tied_weights_keys or ()), "tied weights are saved once"
+            if "untied" in self.faults:
+                self.base.model.get_output_embeddings().weight = torch.nn.Parameter(head.detach().clone())
 
     def reset_prefix_cache(self) -> None:
         self.calls.append("reset")
@@ -96,6 +100,8 @@ def serving(engine: Engine) -> Iterator[str]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
+            if self.path.startswith("/server_info"):
+                return self.answer({"vllm_config": {"parallel_config": {"worker_extension_cls": ""}}})
             assert self.path == "/v1/models"
             cards = [{"id": "base", "object": "model", "parent": None}]
             cards += [{"id": name, "object": "model", "parent": "base"} for name in engine.adapters]
@@ -191,7 +197,7 @@ def module(engine: Engine) -> dict[str, ModuleType]:
             return outputs
 
         def collective_rpc(self, method: str, kwargs: dict[str, Any]) -> None:
-            assert method == "reload_weights"
+            assert method == "load_folder", "of the workers' extension"
             engine.reload(**kwargs)
 
         def reset_prefix_cache(self) -> None:

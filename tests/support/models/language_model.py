@@ -28,7 +28,7 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     return fast
 
 
-def tiny_model() -> LlamaForCausalLM:
+def tiny_model(*, tied: bool = False) -> LlamaForCausalLM:
     """Two layers, grouped attention, random weights that are large enough for varied text."""
     torch.manual_seed(0)
     config = LlamaConfig(
@@ -41,6 +41,7 @@ def tiny_model() -> LlamaForCausalLM:
         initializer_range=0.4,
         bos_token_id=None,
         eos_token_id=0,
+        tie_word_embeddings=tied,
     )
     model = LlamaForCausalLM(config).eval()
     model.lm_head.weight.data[_PRINTABLE:] = 0  # seldom the likeliest, so that texts are readable

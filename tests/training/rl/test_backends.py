@@ -71,7 +71,7 @@ def test_a_server_writes_the_plans_with_the_weights_of_each_update(checkpoint, t
         assert row["grad_norm"] > 0
         assert row["sampler_ratio"] == pytest.approx(1, abs=1e-4)
         assert row["max_staleness"] == (0 if on_policy else i)
-    assert engine.calls == ["reload", "reset"] * 5
+    assert engine.calls == ["reload", "reset"] * 6
 
 
 def test_a_recorded_run_is_replayed_bit_for_bit_and_what_it_does_not_hold_is_not_made_up(checkpoint, tmp_path):
