@@ -16,7 +16,8 @@ shift
 
 nodes=${SLURM_JOB_NUM_NODES:?"submit it with sbatch"}
 gpus=${SLURM_GPUS_ON_NODE:-1}
-head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+head=${hosts%%$'\n'*}
 port=$((20000 + SLURM_JOB_ID % 10000)) # two jobs of one node do not meet
 launch="exec python -m accelerate.commands.launch --config_file $layout --num_processes $((nodes * gpus))"
 launch+=" --num_machines $nodes --machine_rank \$SLURM_NODEID --main_process_ip $head --main_process_port $port"
