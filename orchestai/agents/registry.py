@@ -32,7 +32,7 @@ _PACKAGE = "orchestai.agents.workflows"
 _SAMPLE_DATA = Path("data/agents")
 _TAUGHT = "model.name=data/agents/tiny"
 """A tiny model that was taught how turns of the workflows look: an untrained one never calls a tool or gives a verdict.
-docs/workflows.md says how it came about."""
+docs/agents/workflows.md says how it came about."""
 WORKFLOWS: dict[str, Entry] = {
     "tool_use": Entry(
         f"{_PACKAGE}.tool_use:ToolUse",

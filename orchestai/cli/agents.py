@@ -1,4 +1,4 @@
-"""`orchestai agents COMMAND NAME`: workflows in which roles act over several turns. See docs/agents.md."""
+"""`orchestai agents COMMAND NAME`: workflows in which roles act over several turns. See docs/agents/agents.md."""
 
 from __future__ import annotations
 

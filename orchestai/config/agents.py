@@ -110,7 +110,7 @@ class AgentsConfig(AggregationConfig):
     """What an act is credited with. `outcome`: the episode's reward. `role`: its role's. `turn`: the outcome
     and, before the last, its own (MT-GRPO). `return_to_go`: its own and all that followed. `joint`: the return of the
     joint action (MAGRPO). `context`: its own, compared with acts that answered the same prompt (AT-GRPO). See
-    docs/agents.md."""
+    docs/agents/agents.md."""
     turn_advantage_coef: float = Field(1.0, ge=0)
     """credit turn: weight of a turn's own advantage, beside the outcome's, in turns before the last."""
     gamma: float = Field(1.0, ge=0, le=1)

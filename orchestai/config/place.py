@@ -32,5 +32,5 @@ class RayConfig(Section):
 
 class PlaceConfig(Section):
     backend: Literal["local", "ray"] = "local"
-    """Where programs and workflows run. `ray`: on the nodes of a cluster, with equal results (docs/ray.md)."""
+    """Where programs and workflows run. `ray`: on the nodes of a cluster, with equal results (docs/machines/ray.md)."""
     ray: RayConfig = RayConfig()

@@ -2,7 +2,7 @@
 
 The gates and their numbers are those of `arxiv_combined_reward` in LLM_Collab_Writing (github.com/OpenMLRL), the
 experiments of "LLM Collaboration with Multi-Agent Reinforcement Learning" (Liu et al. 2025, arXiv 2508.04652).
-docs/writing.md says where it reads a text otherwise.
+docs/agents/writing.md says where it reads a text otherwise.
 """
 
 from __future__ import annotations

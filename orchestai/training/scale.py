@@ -21,7 +21,7 @@ _MOMENTS, _FLOAT32 = 8, 4
 """Bytes per learned parameter: AdamW's two moments, and a gradient or a master weight."""
 SAVED = {"hidden": 10.36, "intermediate": 4.04, "vocabulary": 1.08}
 """Numbers kept per token for the backward pass, per layer and width (the vocabulary's: once); fitted by
-`benchmarks/scale.py`."""
+`benchmarks/training/scale.py`."""
 
 
 @dataclass(frozen=True)

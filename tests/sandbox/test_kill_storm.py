@@ -16,7 +16,12 @@ pytestmark = pytest.mark.skipif(
 
 
 def storm(repository: Path, folder: Path, programs: int, kills: int, every_s: float) -> dict[str, object]:
-    command = [sys.executable, str(repository / "benchmarks" / "kill_storm.py"), "--json", str(folder / "figures.json")]
+    command = [
+        sys.executable,
+        str(repository / "benchmarks" / "hostile" / "kill_storm.py"),
+        "--json",
+        str(folder / "figures.json"),
+    ]
     command += ["--programs", str(programs), "--kills", str(kills), "--every_s", str(every_s)]
     subprocess.run(
         command, env={"TMPDIR": str(folder), "PYTHONPATH": str(repository)}, capture_output=True, check=False

@@ -55,7 +55,7 @@ def sagemaker(
     ] = False,
     overrides: Overrides = None,
 ) -> None:
-    """Train on SageMaker: upload the source, start a job, and print its ARN. See docs/launch.md."""
+    """Train on SageMaker: upload the source, start a job, and print its ARN. See docs/machines/launch.md."""
     from orchestai.launch import bundle
     from orchestai.launch.sagemaker import CHECKPOINT, DATA, Job, check_words, digest_of, submit, what_is_trained
 

@@ -1,4 +1,4 @@
-"""Outcome tables: what each worker scored on each query, and their readers. See docs/tables.md for one of your own."""
+"""Outcome tables: what each worker scored on each query, and their readers. One of your own: docs/data/tables.md."""
 
 from __future__ import annotations
 

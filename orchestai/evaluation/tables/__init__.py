@@ -1,1 +1,1 @@
-"""Choosing workers, replayed on outcome tables. See docs/tables.md."""
+"""Choosing workers, replayed on outcome tables. See docs/data/tables.md."""

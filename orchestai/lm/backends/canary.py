@@ -57,7 +57,7 @@ class Canary:
                 f"{self.section}.backend: the engine gives what it writes other probabilities than the policy does "
                 f"({gap:.3g} nats per token apart on average, {self.section}.vllm.canary_tolerance="
                 f"{self.tolerance:g}): its weights are stale or of another model, or it cuts off the tails of the "
-                "distribution; restart it as docs/rollouts.md says, and compare dtypes"
+                "distribution; restart it as docs/machines/rollouts.md says, and compare dtypes"
             )
         return gap
 

@@ -156,6 +156,6 @@ class VllmServer:
     def _failed(self, what: str, error: openai.APIError) -> UserError:
         said = f"HTTP {error.status_code}: {error.message[:200]}" if isinstance(error, openai.APIStatusError) else error
         return UserError(
-            f"{self._url}: {what} ({said}); is the server running, and as docs/rollouts.md says? "
+            f"{self._url}: {what} ({said}); is the server running, and as docs/machines/rollouts.md says? "
             f"({self._section}.vllm.base_url)"
         )

@@ -1,6 +1,6 @@
 """Whatever is sent: no 500, no traceback, no key, an error in OpenAI's format, and nothing left in work.
 
-`benchmarks/fuzz.py` sends 10,000 such requests to a server that is a process of its own.
+`benchmarks/serving/fuzz.py` sends 10,000 such requests to a server that is a process of its own.
 """
 
 from __future__ import annotations

@@ -50,7 +50,12 @@ RESPONSES: dict[str, Any] = {
     "stream": True,
     "orchestai": {"contract": {"deadline_s": 1.0}, "events": True},
 }
-FEEDBACK: dict[str, Any] = {"run_id": "run-0123456789ab", "score": 1.0, "answer": "Rome", "tests": "assert task_func() == 1"}
+FEEDBACK: dict[str, Any] = {
+    "run_id": "run-0123456789ab",
+    "score": 1.0,
+    "answer": "Rome",
+    "tests": "assert task_func() == 1",
+}
 BODIES = {"/v1/chat/completions": CHAT, "/v1/responses": RESPONSES, "/v1/feedback": FEEDBACK}
 PATHS = (*BODIES, "/v1/models", "/v1/models/%00", "/v1/runs/%F0%9F%92%A9", "/v1/runs/../models", "/", "/metrics", "/%")
 MODELS = ("orchestai", "worker:talking", "worker:calling", "worker:garbage", "worker:half", "other", "", "worker:")

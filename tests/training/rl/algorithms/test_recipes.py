@@ -1,4 +1,4 @@
-"""docs/recipes.md says what the presets hold: every value of ours in its tables is the file's."""
+"""docs/agents/recipes.md says what the presets hold: every value of ours in its tables is the file's."""
 
 from __future__ import annotations
 

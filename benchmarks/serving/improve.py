@@ -1,8 +1,8 @@
 """Whether a planner that serves improves from what people say of its answers, and a worse candidate is refused.
 
-    python benchmarks/improve.py loop --seed 0 [--folder runs/improve] [KEY=VALUE ...]
-    python benchmarks/improve.py worse --seed 0 --trials 20
-    python benchmarks/improve.py figures --json docs/results/improve.json
+    python benchmarks/serving/improve.py loop --seed 0 [--folder runs/improve] [KEY=VALUE ...]
+    python benchmarks/serving/improve.py worse --seed 0 --trials 20
+    python benchmarks/serving/improve.py figures --json docs/results/improve.json
 
 `loop`: a planner is trained on 300 logged runs of the composition suite. It serves 750 further instructions, each of
 which gets its tests as feedback; `improve` makes a candidate, which is promoted if it is better beyond chance; so

@@ -1,6 +1,6 @@
 """How well the pool's estimate tells who passes the check of subtasks that were left out of the logs.
 
-    python benchmarks/unseen_subtasks.py --logs execution_logs
+    python benchmarks/training/unseen_subtasks.py --logs execution_logs
 
 A fifth of the subtasks is held out, with all executions that have one of them; other wordings of the same stay.
 """

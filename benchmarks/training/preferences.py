@@ -1,7 +1,8 @@
 """One checkpoint at every preference, beside the baselines, without what `orchestai evaluate` asks live models for.
 
-    python benchmarks/preferences.py --checkpoint checkpoints/phase1_best.pth --logs execution_logs --output FILE.json
-    python benchmarks/preferences.py ... --reference          # with the suite's plans in place of the checkpoint's
+    python benchmarks/training/preferences.py --checkpoint checkpoints/phase1_best.pth --logs execution_logs \\
+        --output FILE.json
+    python benchmarks/training/preferences.py ... --reference  # the suite's plans in place of the checkpoint's
 
 The baselines choose workers for the same plans. The estimate is the checkpoint's own.
 """

@@ -1,6 +1,6 @@
 """What the DAG-validity loss does: phase 1 with `lambda_dag` 0 and 0.3, several seeds each.
 
-    python benchmarks/lambda_dag.py [--examples 300] [--epochs 12] [--seeds 3] [--json FILE]
+    python benchmarks/training/lambda_dag.py [--examples 300] [--epochs 12] [--seeds 3] [--json FILE]
 
 Learns the reference decompositions of the composition suite, with random workers, and reports on its test split:
 validity of the likely edges before repair, the same of sampled edges (what phase 2 explores), and edge F1.

@@ -1,6 +1,7 @@
 """What programs that attack the sandbox gain, harm or delay, and whether honest ones get what they deserve.
 
-    python benchmarks/attacks.py FILE... [--isolation auto|split|shared] [--ids ID ...] [--repeat N] [--json PATH]
+    python benchmarks/hostile/attacks.py FILE... [--isolation auto|split|shared] [--ids ID ...] [--repeat N]
+        [--json PATH]
 
 FILE has one JSON line per program: `id`, `category` (forge, honest, hang, harm, probe, broken, resource), `code`,
 `test`, `entry_point`, `expect.passed` and `expect.total`, perhaps `isolation`; `tests/sandbox/hostile.jsonl` is one.
@@ -23,7 +24,7 @@ from rich.progress import track
 
 from orchestai.storage import artifacts
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from support.sandbox import hostile as sandbox_hostile
 
 KINDS = ("undeserved", "harm", "late", "short", "unheld", "lost", "status", "no_verdict")

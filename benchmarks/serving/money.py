@@ -1,7 +1,7 @@
 """Many clients on one key with a budget, while servers are killed: is anything overspent or lost, is the ledger right?
 
-    python -m benchmarks.money --database sqlite --kills 20 --json docs/results/money-sqlite.json
-    python -m benchmarks.money --database postgresql --kills 20 --json docs/results/money-postgresql.json
+    python -m benchmarks.serving.money --database sqlite --kills 20 --json docs/results/money-sqlite.json
+    python -m benchmarks.serving.money --database postgresql --kills 20 --json docs/results/money-postgresql.json
 
 Two servers (`orchestai serve`) share a database. Their workers write every bill to a file before they answer, which is
 what was really spent, whatever becomes of the server. Clients (`openai`'s) ask again and again; one server after the
@@ -37,14 +37,14 @@ from urllib.request import urlopen
 from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpenAI
 from sqlalchemy import func, select
 
-from benchmarks.money_workers import BILLS, PRICE_USD
+from benchmarks.serving.money_workers import BILLS, PRICE_USD
 from orchestai.execution.contract.ledger import usd, whole
 from orchestai.execution.log import read_log
 from orchestai.serving.store import Database, KeyStore
 from orchestai.serving.store.tables import days, reservations, served, servers
 from orchestai.storage import artifacts
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from support.serving import postgres
 
 KEY, LEASE_S, SERVERS, START_S = "money", 2.0, 2, 120.0
@@ -157,7 +157,7 @@ def database_url(kind: str, folder: Path) -> Iterator[str]:
 def configure(folder: Path, url: str) -> None:
     about = {"kind": "function", "price_per_call_usd": PRICE_USD, "concurrency": 256}
     names = ("shaky", "steady", "slow")
-    pool = {name: {**about, "card": name, "function": f"benchmarks.money_workers:{name}"} for name in names}
+    pool = {name: {**about, "card": name, "function": f"benchmarks.serving.money_workers:{name}"} for name in names}
     config = {
         "workers": {"pool": pool, "cascade": ["shaky", "slow", "steady"], "cache_dir": None},
         "tasks": {"suite": "hotpotqa"},

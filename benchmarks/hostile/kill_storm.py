@@ -1,6 +1,6 @@
 """Whether verdicts stay right, and none is lost, while somebody kills processes of the sandbox at random.
 
-    python benchmarks/kill_storm.py [--programs 20000] [--kills 0] [--every_s 1.0] [--workers 2] [--json FILE]
+    python benchmarks/hostile/kill_storm.py [--programs 20000] [--kills 0] [--every_s 1.0] [--workers 2] [--json FILE]
 
 Programs that add two numbers, rightly, wrongly, or not at all, are judged in `split` and `shared` isolation, while of
 all processes of the sandbox (servers, slots, tests, candidates, and what holds them) one at random gets SIGKILL each

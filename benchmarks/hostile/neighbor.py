@@ -1,6 +1,6 @@
 """Whether an honest program keeps its verdict and its speed while the program of another slot attacks the machine.
 
-    python benchmarks/neighbor.py [--rounds 5] [--only NAME ...] [--json FILE]
+    python benchmarks/hostile/neighbor.py [--rounds 5] [--only NAME ...] [--json FILE]
 
 Judges an honest program that computes for about half a second, by turns alone and beside each attack, which runs again
 and again meanwhile. Its speed is the wall-clock time that it takes alone over that beside the attack, the median of

@@ -1,6 +1,6 @@
 """Thousands of concurrent runs under contracts, on workers that keep to nothing: is anything overspent, late or leaked?
 
-    python -m benchmarks.contracts --runs 10000 --json docs/results/contracts.json
+    python -m benchmarks.serving.contracts --runs 10000 --json docs/results/contracts.json
 
 Plans of one to four steps are drawn at random over workers that are slow, hang, go on after they are cancelled, fail,
 break down, answer too much, or bill what they like; every run has a contract of its own, and all share a ledger.
@@ -23,7 +23,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.contract_workers import PRICE_USD, WORKERS, over
+from benchmarks.serving.contract_workers import PRICE_USD, WORKERS, over
 from orchestai import Contract, Orchestrator, Workflow
 from orchestai.config import Config
 from orchestai.execution.contract.deadline import DeadlineError
@@ -64,7 +64,7 @@ def configuration(runs: int, concurrency: int) -> Config:
     pool = {
         name: {
             "kind": "function",
-            "function": f"benchmarks.contract_workers:{name}",
+            "function": f"benchmarks.serving.contract_workers:{name}",
             "card": name,
             "price_per_call_usd": PRICE_USD,
             "concurrency": runs * 4,

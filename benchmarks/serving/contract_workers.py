@@ -1,4 +1,4 @@
-"""Workers that keep to nothing, for `benchmarks.contracts`."""
+"""Workers that keep to nothing, for `benchmarks.serving.contracts`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Fits the memory that learning keeps (docs/scale.md), and checks it against a model that the fit has not seen.
 
-    python benchmarks/scale.py --json docs/results/scale.json
+    python benchmarks/training/scale.py --json docs/results/scale.json
 
 Models of Llama's form without training read rows in float32; autograd's hooks count the numbers that it keeps for the
 backward pass.

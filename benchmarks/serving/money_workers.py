@@ -1,4 +1,4 @@
-"""Workers for `benchmarks.money` that write down what they are owed before they answer, as a provider would."""
+"""Workers for `benchmarks.serving.money` that write down what they are owed before they answer, as a provider would."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Draws a run: the reward of phase 2's batches, and of the plans for validation tasks.
 
-python benchmarks/curve.py CHECKPOINTS/phase2_metrics.jsonl curve.png
+python benchmarks/training/curve.py CHECKPOINTS/phase2_metrics.jsonl curve.png
 """
 
 from __future__ import annotations

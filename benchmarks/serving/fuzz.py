@@ -1,6 +1,6 @@
 """What a server does with requests that are nearly right, wrong, or none at all: ends them, and tells no secret.
 
-    python -m benchmarks.fuzz [--requests 10000] [--seed 0] [--json docs/results/fuzz.json]
+    python -m benchmarks.serving.fuzz [--requests 10000] [--seed 0] [--json docs/results/fuzz.json]
 
 `orchestai serve` runs as a process of its own, needs a key, and asks models over HTTP that answer, call tools, or send
 garbage. Faults are: a status of 500, an error that is not in OpenAI's format, no reply at all, a traceback or a key in
@@ -25,8 +25,8 @@ from typing import Any
 
 import httpx2
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from benchmarks.serving import wait_for
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from benchmarks.serving.load import wait_for
 from orchestai.serving.store import Database, KeyLedger, KeyStore, ServedRuns
 from orchestai.storage import artifacts
 from support.models.model_server import model_server

@@ -1,7 +1,7 @@
 """What the reward does to success, and to validity, over a short phase 2: the present form and the former ones.
 
-    python benchmarks/rewards.py pools --run runs/demo [--json FILE]
-    python benchmarks/rewards.py validity --run runs/language [--json FILE]
+    python benchmarks/training/rewards.py pools --run runs/demo [--json FILE]
+    python benchmarks/training/rewards.py validity --run runs/language [--json FILE]
 
 `pools` starts from the planner of `orchestai demo`'s first phase and gives its workers made-up prices and latencies,
 between 1e-6 and 1 USD and between 1 ms and 10 s: answers and hidden tests stay what they are. Shown is how success

@@ -3,7 +3,7 @@
 Each number of clients asks the worker's server directly, through `orchestai serve`, and through RouteLLM's server where
 one is installed, in turn and several times, so that all have the same machine. Servers are processes of their own.
 
-    python benchmarks/serving.py --routellm VENV/bin/python --soak 20000 --output docs/results/serving.json
+    python benchmarks/serving/load.py --routellm VENV/bin/python --soak 20000 --output docs/results/serving.json
 
 RouteLLM lives in an environment of its own: `pip install 'routellm[serve]'`. Its router draws at random, so that it
 computes nothing, and its strong and its weak model are the worker.
