@@ -76,7 +76,7 @@ class AgentModelConfig(BackendConfig):
     """Train adapters, whatever `agents.policies` says; null trains the whole model (with `agents.policies: adapter`,
     adapters of default size)."""
     load_in_4bit: bool = False
-    """Keep the model in 4 bits under its adapters (QLoRA); needs a GPU and the package bitsandbytes."""
+    """Keep the model in 4 bits under its adapters (QLoRA), on a GPU or a CPU; needs the package bitsandbytes."""
     gradient_checkpointing: bool = False
     """Compute activations twice instead of keeping them: less memory, a third more time."""
     thinking: bool = False

@@ -90,7 +90,7 @@ class LanguageConfig(BackendConfig):
     lora: LoraConfig | None = None
     """Train adapters; null trains the whole model, as `tiny` needs, which has learned nothing before."""
     load_in_4bit: bool = False
-    """Keep the model in 4 bits under its adapters (QLoRA); needs a GPU and the package bitsandbytes."""
+    """Keep the model in 4 bits under its adapters (QLoRA), on a GPU or a CPU; needs the package bitsandbytes."""
     gradient_checkpointing: bool = False
     """Compute activations twice instead of keeping them: less memory, a third more time."""
     micro_batch_tokens: int = Field(8192, ge=1)

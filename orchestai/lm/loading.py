@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
+import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import logging
+from transformers.utils import logging as transformers_logging
 
 from orchestai.config import LoraConfig, ModelConfig
 from orchestai.errors import UserError
@@ -47,8 +49,11 @@ def read_model(path: str, settings: Format, keys: ModelKeys) -> tuple[PreTrained
     options: dict[str, Any] = {"dtype": DTYPES[settings.dtype]}
     if settings.load_in_4bit:
         options |= _four_bits(keys)
-    with quietly():
-        return weights.read_pretrained(path, keys.name, **options)
+    with quietly(), without_notice_of_kernel():
+        model, tokenizer = weights.read_pretrained(path, keys.name, **options)
+    if settings.load_in_4bit:
+        _keep_unpacked(model)
+    return model, tokenizer
 
 
 def find_source(name: str, known: Mapping[str, ModelConfig], cache_dir: Path, key: str) -> str:
@@ -73,7 +78,8 @@ def find_source(name: str, known: Mapping[str, ModelConfig], cache_dir: Path, ke
 
 def add_adapter(model: PreTrainedModel, lora: LoraConfig) -> None:
     """Freeze the model and give it adapters to learn, in float32; they change nothing at first."""
-    import peft
+    with without_notice_of_kernel():
+        import peft
 
     targets: str | list[str] = list(lora.targets)
     if targets == ["all-linear"]:
@@ -170,20 +176,43 @@ def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> froze
 @contextmanager
 def quietly() -> Iterator[None]:
     """Without transformers' progress bars."""
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+    shown = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
     try:
         yield
     finally:
         if shown:
-            logging.enable_progress_bar()
+            transformers_logging.enable_progress_bar()
+
+
+@contextmanager
+def without_notice_of_kernel() -> Iterator[None]:
+    """Let bitsandbytes be imported, as peft does wherever it is installed, without its advice to install a kernel.
+
+    The kernel multiplies weights of 4 bits that are packed for a CPU, and here they never are.
+    """
+    logger = logging.getLogger("bitsandbytes.backends.cpu.ops")
+
+    def other(record: logging.LogRecord) -> bool:
+        return "gemm_4bit_forward" not in record.getMessage()
+
+    logger.addFilter(other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(other)
+
+
+def device_of_process() -> torch.device:
+    """The device that accelerate will choose for this process, which a launcher has numbered."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
 
 
 def _four_bits(keys: ModelKeys) -> dict[str, Any]:
     if importlib.util.find_spec("bitsandbytes") is None:
         raise UserError(f"{keys.section}.load_in_4bit: bitsandbytes is not installed; run: pip install bitsandbytes")
-    if not torch.cuda.is_available():
-        raise UserError(f"{keys.section}.load_in_4bit: needs a GPU, and torch sees none; set it to false")
     from transformers import BitsAndBytesConfig
 
     quantised = BitsAndBytesConfig(
@@ -193,4 +222,16 @@ def _four_bits(keys: ModelKeys) -> dict[str, Any]:
         bnb_4bit_compute_dtype=torch.bfloat16,
         bnb_4bit_quant_storage=torch.bfloat16,
     )
-    return {"quantization_config": quantised, "dtype": torch.bfloat16, "device_map": {"": torch.cuda.current_device()}}
+    return {"quantization_config": quantised, "dtype": torch.bfloat16, "device_map": {"": device_of_process()}}
+
+
+def _keep_unpacked(model: PreTrainedModel) -> None:
+    """Keep weights of 4 bits from being packed on a CPU when they are first multiplied in evaluation mode.
+
+    bitsandbytes has no gradient for packed ones: nothing below them would learn after the first sample.
+    """
+    from bitsandbytes.nn import Linear4bit
+
+    for layer in model.modules():
+        if isinstance(layer, Linear4bit):
+            layer.support_avx512bf16_for_cpu = False

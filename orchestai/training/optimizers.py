@@ -10,6 +10,7 @@ from torch.optim import AdamW, Optimizer
 
 from orchestai.config import AdamConfig
 from orchestai.errors import UserError
+from orchestai.lm.loading import without_notice_of_kernel
 
 
 def open_optimizer(parameters: Sequence[nn.Parameter] | Sequence[dict[str, Any]], settings: AdamConfig) -> Optimizer:
@@ -24,7 +25,8 @@ def open_optimizer(parameters: Sequence[nn.Parameter] | Sequence[dict[str, Any]]
     if settings.optimizer == "adamw":
         return AdamW(parameters, **options)  # type: ignore[arg-type]
     try:
-        import bitsandbytes
+        with without_notice_of_kernel():
+            import bitsandbytes
     except ImportError as error:
         raise UserError(
             "training: optimizer=adamw_8bit needs bitsandbytes; run: pip install bitsandbytes, or set optimizer to "

@@ -24,6 +24,7 @@ from orchestai.evaluation import agents as evaluation
 from orchestai.tasks.splits import open_splits
 from orchestai.training.rl.monitoring.training_report import METRICS, ROLLOUTS
 from support.agents import sample
+from support.models.language_model import save_tiny_model
 from support.repository import importing
 
 MODES = ("shared", "adapter", "separate")
@@ -87,6 +88,22 @@ def test_adapters_learn_where_they_are_asked_for(tmp_path, mode):
         changed = {key for key, value in policy.state_dict().items() if not after[f"{name}/{key}"].equal(value)}
         assert changed
         assert all("lora" in key for key in changed)
+
+
+def test_adapters_of_two_roles_learn_over_one_model_in_4_bits(tmp_path):
+    """On a CPU too. Each role's adapters begin to learn though the other has used the model in the meantime."""
+    pytest.importorskip("bitsandbytes")
+    model = {"name": str(save_tiny_model(tmp_path / "model")), "load_in_4bit": True, "lora": {"rank": 2}}
+    config = sample.settings(policies="adapter", model=model, phase2={"algorithm": "PPO"})
+    sample.trainer(tmp_path / "out", config).train()
+    after = weights(tmp_path / "out" / "phase2_last", config)
+    before = open_policies(config, sample.Talk.roles).learning
+    shared = {id(p) for p in before["caller"].parameters() if not p.requires_grad}
+    assert shared == {id(p) for p in before["answerer"].parameters() if not p.requires_grad}
+    for name, policy in before.items():
+        learned = {key for key, p in policy.named_parameters() if p.requires_grad and "lora_B" in key}
+        assert len(learned) == 2 * 7, "of every matrix of both layers"
+        assert not [key for key in learned if after[f"{name}/{key}"].equal(policy.state_dict()[key])]
 
 
 @pytest.mark.parametrize(

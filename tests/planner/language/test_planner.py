@@ -279,7 +279,6 @@ def test_what_cannot_be_opened_says_what_to_do(folder, tmp_path):
     for model, said in (
         (config("tiny"), "`tiny` knows nothing before phase 1"),
         (config(tmp_path / "empty"), "cannot load"),
-        (config(folder, load_in_4bit=True, lora={"rank": 2}), "bitsandbytes|GPU"),
     ):
         with pytest.raises(UserError, match=said):
             open_language_planner(model.planner, model.workers)

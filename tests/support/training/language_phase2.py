@@ -17,12 +17,17 @@ def read_as_a_choice(text: str, instruction: str, workers: list[str], config: Pl
     return Read(Workflow([Subtask(id="1", instruction=words, task_type="integer", worker="stdlib-search")]), True)
 
 
-def config(folder: Path, lora: dict[str, int] | None = None, **phase2: object) -> Config:
+def config(folder: Path, lora: dict[str, int] | None = None, *, load_in_4bit: bool = False, **phase2: object) -> Config:
     """The suite of `phase2`, planned by a random byte-level model."""
     base = configuration(folder, **phase2)
     model = save_tiny_model(folder / "model")
     language = LanguageConfig(
-        model=str(model), describe=False, max_prompt_tokens=200, max_new_tokens=8, lora=lora or None
+        model=str(model),
+        describe=False,
+        max_prompt_tokens=200,
+        max_new_tokens=8,
+        lora=lora or None,
+        load_in_4bit=load_in_4bit,
     )
     return base.model_copy(
         update={"planner": base.planner.model_copy(update={"kind": "language", "language": language})}
