@@ -85,5 +85,5 @@ def test_of_what_bitsandbytes_says_the_advice_alone_is_left_out(caplog: pytest.L
     with loading.without_notice_of_kernel():
         logger.warning("Failed to load CPU gemm_4bit_forward from kernels-community: %s.", "none")
         logger.warning("the library is broken")
-    logger.warning("gemm_4bit_forward is broken")
-    assert [record.getMessage() for record in caplog.records] == ["the library is broken", "gemm_4bit_forward is broken"]
+    logger.warning("gemm_4bit_forward broke")
+    assert [record.getMessage() for record in caplog.records] == ["the library is broken", "gemm_4bit_forward broke"]
