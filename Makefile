@@ -10,7 +10,7 @@ GPU ?= $(if $(shell command -v nvidia-smi),1,0)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LIVE ?= 0
 
-.PHONY: demo test test-slow lint docs install clean clients
+.PHONY: demo test test-slow test-deepspeed lint docs install clean clients
 demo: install
 	@$(BIN)/orchestai demo $(if $(filter 1,$(LIVE)),--live)
 
@@ -21,6 +21,16 @@ test: install
 
 test-slow: install
 	@$(PYTEST) --dist load -m slow
+
+# DeepSpeed beside the environment, which does not need it: on GPUs, or by its own CPU accelerator; some minutes.
+DEEPSPEED := .cache/deepspeed
+test-deepspeed: install $(DEEPSPEED)/installed
+	@OMP_NUM_THREADS=1 LAYOUTS=all PYTHONPATH=$(DEEPSPEED) $(BIN)/python -m pytest tests/training/test_layouts.py -k deepspeed
+
+$(DEEPSPEED)/installed:
+	@$(PIP) --no-deps --target $(DEEPSPEED) deepspeed==0.19.8 einops==0.8.2 hjson==3.1.0 msgpack==1.2.4 ninja==1.13.2 \
+	  py-cpuinfo==9.0.0
+	@touch $@
 
 lint: install
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy orchestai && $(BIN)/lint-imports

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Any
 
-from orchestai.config.aliases import Aliases, Meaning, override, processes
+from orchestai.config.aliases import Aliases, Meaning, override, processes, vllm
 from orchestai.errors import UserError
 
 _PHASE2 = "training.phase2_rl"
@@ -42,9 +42,8 @@ _SAME = {
     **{key: f"{_PHASE2}.{key}" for key in ("weight_decay", "max_grad_norm", "seed")},
 }
 _BATCH = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_generations")
-_NO_SERVER = "agents sample with the model that learns"
 _LEFT_OUT: Mapping[str, str] = {
-    **dict.fromkeys(("use_vllm", "vllm_mode", "vllm_server_host", "vllm_server_port", "vllm_port"), _NO_SERVER),
+    "vllm_server_timeout": "model.vllm.timeout_s is for a completion; start the server first",
     "torch_dtype": "weights learn in float32; bf16 multiplies",
     "max_prompt_length": "agents.budget.tokens limits an attempt",
     "output_dir": "--output_dir says it",
@@ -61,7 +60,7 @@ def is_recipe(values: Mapping[str, Any]) -> bool:
 
 
 def is_recipe_key(key: str) -> bool:
-    return key in _BATCH or key in ALIASES
+    return key in _BATCH or key in vllm.KEYS or key in ALIASES
 
 
 def recipe_words(values: Mapping[str, Any], context: Mapping[str, Any] | None = None) -> list[str]:
@@ -73,9 +72,12 @@ def recipe_words(values: Mapping[str, Any], context: Mapping[str, Any] | None = 
     Raises:
         UserError: a key is unknown, or means nothing here that could be done instead.
     """
-    words = ALIASES.overrides({key: values[key] for key in values if key not in _BATCH}, "the recipe")
+    of_groups = (*_BATCH, *vllm.KEYS)
+    words = ALIASES.overrides({key: values[key] for key in values if key not in of_groups}, "the recipe")
     if any(key in values for key in _BATCH):
         words += _batch(context or values)
+    if any(key in values for key in vllm.KEYS):
+        words += vllm.vllm_words(context or values, "model")
     return words
 
 

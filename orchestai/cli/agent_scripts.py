@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 from orchestai.cli import main
@@ -20,6 +21,16 @@ def run(command: str, name: str) -> None:
 def train(name: str, *words: str) -> None:
     """`orchestai agents train NAME` and the script's own arguments, where `--key value` may stand for `key=value`."""
     main(["agents", "train", name, *words, *flags_as_words(sys.argv[1:], _FLAGS)])
+
+
+def serve() -> None:
+    """`orchestai launch vllm` for a training, with the training's own arguments."""
+    parser = argparse.ArgumentParser()
+    for flag in _FLAGS:
+        if flag != "help":
+            parser.add_argument(f"--{flag}", action="store_true" if flag == "resume" else "store")
+    training, words = parser.parse_known_args()
+    main(["launch", "vllm", "--config", training.config, *flags_as_words(words, ())])
 
 
 _FLAGS = ("config", "output_dir", "checkpoint", "resume", "help")

@@ -52,14 +52,44 @@ def test_flags_are_a_recipe_s_keys_and_win(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_batch_is_whole_groups_and_what_means_nothing_is_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A published recipe has keys of a server and of a loop that are not here; none is passed over in silence."""
+    """A published recipe has keys of a loop that are not here; none is passed over in silence."""
     path = tmp_path / "recipe.yaml"
-    path.write_text(Path(QWEN).read_text() + "use_vllm: true\nvllm_server_port: 8000\nreport_to: [tensorboard]\n")
+    path.write_text(Path(QWEN).read_text() + "torch_dtype: bfloat16\nreport_to: [tensorboard]\n")
     config = load_agent_config("tool_use", path)
     assert config.training.phase2_rl.tasks_per_update == 1
     assert config.logging.trackers == ("tensorboard",)
-    assert "use_vllm" in caplog.text
+    assert "torch_dtype" in caplog.text
     assert "an update takes 7" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("words", "backend", "url"),
+    [
+        ("use_vllm: true", "vllm_server", "http://localhost:8000"),
+        ("use_vllm: true\nvllm_server_host: gpu7\nvllm_server_port: 8001", "vllm_server", "http://gpu7:8001"),
+        ("use_vllm: true\nvllm_server_host: 0.0.0.0", "vllm_server", "http://localhost:8000"),
+        ("use_vllm: true\nvllm_server_base_url: http://gpu7:9", "vllm_server", "http://gpu7:9"),
+        ("vllm_port: 8002", "vllm_server", "http://localhost:8002"),
+        ("use_vllm: true\nvllm_mode: colocate\nvllm_gpu_memory_utilization: 0.4", "vllm", None),
+        ("use_vllm: false\nvllm_server_port: 8001", "transformers", None),
+        ("vllm_server_port: 8001", "transformers", None),
+    ],
+)
+def test_rollouts_are_written_by_the_vllm_that_a_recipe_names(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, words: str, backend: str, url: str | None
+) -> None:
+    """In TRL's words, from the recipe or as flags; what samples elsewhere is corrected for."""
+    path = tmp_path / "recipe.yaml"
+    path.write_text(Path(QWEN).read_text() + words + "\n")
+    from_file = load_agent_config("tool_use", path)
+    from_flags = load_agent_config("tool_use", Path(QWEN), [line.replace(": ", "=", 1) for line in words.splitlines()])
+    for config in (from_file, from_flags):
+        assert config.model.backend == backend
+        assert config.model.vllm.base_url == (url or "http://localhost:8000")
+        corrected = config.training.phase2_rl.sampler_correction
+        assert corrected == (None if backend == "transformers" else "token_truncate")
+        assert config.model.vllm.gpu_memory_utilization == (0.4 if backend == "vllm" else 0.3)
+    assert ("vllm_server_port: changes nothing here" in caplog.text) == (backend == "transformers")
 
 
 @pytest.mark.parametrize(
@@ -68,6 +98,7 @@ def test_a_batch_is_whole_groups_and_what_means_nothing_is_named(
         ("learning_rat: 1", "learning_rat: .*did you mean 'learning_rate'"),
         ("tools_script: tools_funcs/wiki_search.py", "tools_script=tools_funcs/wiki_search.py: .*module:function"),
         ("reward_fn: rewards/triviaqa_reward.py", "reward_fn=rewards/triviaqa_reward.py: .*search_reward_fn"),
+        ("use_vllm: true\nvllm_mode: colocated", "vllm_mode=colocated: write server"),
         ("lr_scheduler_type: polynomial", "polynomial.* is not one of constant"),
     ],
 )

@@ -1,10 +1,13 @@
-"""`orchestai launch sagemaker`: a training on machines that are rented for it."""
+"""`orchestai launch`: a training on machines that are rented for it, and the server that a training asks."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
+import sys
 from datetime import datetime, timezone
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -12,13 +15,9 @@ import typer
 
 from orchestai.cli.options import Overrides, flag, say
 from orchestai.errors import UserError
+from orchestai.launch.sagemaker import check_words
 
 launch = typer.Typer(no_args_is_help=True, help=__doc__)
-
-
-@launch.callback()
-def _several() -> None:
-    """Keep `sagemaker` a command of its own, though it is the only one."""
 
 
 @launch.command()
@@ -57,7 +56,7 @@ def sagemaker(
 ) -> None:
     """Train on SageMaker: upload the source, start a job, and print its ARN. See docs/machines/launch.md."""
     from orchestai.launch import bundle
-    from orchestai.launch.sagemaker import CHECKPOINT, DATA, Job, check_words, digest_of, submit, what_is_trained
+    from orchestai.launch.sagemaker import CHECKPOINT, DATA, Job, digest_of, submit, what_is_trained
 
     if not config.resolve().is_relative_to(source.resolve()):
         raise UserError(f"--config {config}: lies outside of --source {source}, so the job would not have it")
@@ -95,6 +94,25 @@ def sagemaker(
     except ImportError:
         raise UserError("launch sagemaker: boto3 is not installed; pip install 'orchestai[sagemaker]'") from None
     say(f"started {submit(job, packed, boto3.Session())}", f"checkpoints and results: {job.folder}")
+
+
+@launch.command()
+def vllm(
+    config: Annotated[Path, typer.Option("--config", help="The training's configuration, or a TRL recipe.")],
+    dry_run: Annotated[bool, typer.Option("--dry_run", "--dry-run", help="Print the command; start nothing.")] = False,
+    overrides: Overrides = None,
+) -> None:
+    """Become the server of vLLM that the rollouts of a training ask, which has the same configuration and overrides."""
+    from orchestai.launch.vllm import server_for
+
+    server = server_for(config, check_words(overrides or ()))
+    if dry_run:
+        given = [f"{name}={value}" for name, value in server.environment.items()]
+        print(" ".join([*given, shlex.join(server.command)]))
+        return
+    if find_spec("vllm") is None:
+        raise UserError("launch vllm: vllm is not installed; pip install 'orchestai[gpu]'")
+    os.execve(sys.executable, server.command, {**os.environ, **server.environment})
 
 
 def _named(word: str) -> tuple[str, str]:

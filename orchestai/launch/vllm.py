@@ -1,0 +1,95 @@
+"""The server of vLLM that the rollouts of a configuration ask."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from orchestai.agents import registry
+from orchestai.agents.shorthand import load_agent_config
+from orchestai.config import TINY, BackendConfig, LoraConfig, ModelConfig, load_config
+from orchestai.config.agents import AgentConfig
+from orchestai.errors import UserError
+from orchestai.launch.sagemaker import what_is_trained
+from orchestai.lm.backends.vllm_engine import engine_rank
+from orchestai.lm.backends.vllm_worker import EXTENSION
+from orchestai.lm.loading import find_source
+from orchestai.lm.model_keys import AGENTS, PLANNER, ModelKeys
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server of vLLM: its arguments, and the environment variables that let it take over weights."""
+
+    arguments: tuple[str, ...]
+    environment: dict[str, str]
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *self.arguments]
+
+
+def server_for(path: Path, words: Sequence[str] = ()) -> Server:
+    """What the backend `vllm_server` of a planner's or agents' configuration needs; see docs/machines/rollouts.md.
+
+    Args:
+        path: the configuration, or a recipe of MT-GRPO.
+        words: overrides, the same as those of the training.
+
+    Raises:
+        UserError: the configuration cannot be read, asks no server, or its model is not on a disk.
+    """
+    if what_is_trained(path) == "phase2":
+        config = load_config(path, words)
+        language = config.planner.language
+        source = _source(language.model, config.workers.models, config.workers.models_dir, PLANNER)
+        return _server(language, source, _Weights(language.dtype, language.lora, 1), PLANNER)
+    agents = load_agent_config("", path, words)
+    known = agents.workers.models if agents.workers else {}
+    source = _source(agents.model.name, known, agents.cache_dir, AGENTS)
+    return _server(agents.model, source, _weights(agents), AGENTS)
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """What the server holds.
+
+    Attributes:
+        dtype: what it computes in.
+        lora: the adapters that are learned; None where the whole model is.
+        adapters: how many of them.
+    """
+
+    dtype: str
+    lora: LoraConfig | None
+    adapters: int
+
+
+def _weights(config: AgentConfig) -> _Weights:
+    if config.agents.policies != "adapter":
+        return _Weights(config.model.dtype, config.model.lora, 1)
+    learning = {*registry.find(config.agents.workflow).roles} - {*config.agents.frozen}
+    return _Weights(config.model.dtype, config.model.lora or LoraConfig(), len(learning))
+
+
+def _source(name: str, known: Mapping[str, ModelConfig], cache_dir: Path, keys: ModelKeys) -> str:
+    if name == TINY:
+        raise UserError(f"{keys.name}={TINY}: is made anew in every process, and on no disk; choose another model")
+    return find_source(name, known, cache_dir, keys.name)
+
+
+def _server(settings: BackendConfig, source: str, weights: _Weights, keys: ModelKeys) -> Server:
+    if settings.backend != "vllm_server":
+        raise UserError(f"{keys.section}.backend={settings.backend}: asks no server; set it to vllm_server")
+    url = urlsplit(settings.vllm.base_url)
+    arguments = ["--model", source, "--host", url.hostname or "localhost", "--port", str(url.port or 8000)]
+    arguments += ["--dtype", weights.dtype, "--logprobs-mode", "processed_logprobs"]
+    arguments += ["--worker-extension-cls", EXTENSION]
+    if weights.lora is None:
+        return Server(tuple(arguments), {"VLLM_SERVER_DEV_MODE": "1"})
+    rank = engine_rank(weights.lora.rank, keys.section)
+    arguments += ["--enable-lora", "--max-lora-rank", str(rank), "--max-loras", str(weights.adapters)]
+    return Server(tuple(arguments), {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"})
