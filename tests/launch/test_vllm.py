@@ -1,4 +1,4 @@
-"""The server that rollouts ask: its command follows from the configuration, and seed 001's script starts it on a GPU."""
+"""The server that rollouts ask: its command follows from the configuration, and seed 001's script starts it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from orchestai.workers.pool import worker_cards
 def open_model(
     planner: PlannerConfig, workers: WorkersConfig, texts: Sequence[str] = ()
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The configured model and its tokenizer, on the CPU (in 4 bits: on the process's GPU), with fresh adapters if configured.
+    """The configured model and its tokenizer, on the CPU (in 4 bits: on the process's GPU), with any fresh adapters.
 
     Args:
         texts: what the model `tiny` learns its vocabulary from.
