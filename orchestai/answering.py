@@ -14,7 +14,7 @@ from orchestai.degradation import Resilience, in_order, single_worker_plan
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.contract.clock import Clock
 from orchestai.execution.contract.deadline import DeadlineError, require_whole
-from orchestai.execution.contract.ledger import Account, Reservation, pico
+from orchestai.execution.contract.ledger import Account, Reservation, pico, usd
 from orchestai.execution.contract.receipt import Receipt
 from orchestai.execution.contract.reserving import reserve_plan, reserve_planning
 from orchestai.execution.contract.run_budget import RunBudget
@@ -22,7 +22,7 @@ from orchestai.execution.contract.trimming import Fitter
 from orchestai.execution.events import AnswerReady, ExecutionEvent, PlanReady
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
-from orchestai.execution.result import STOPPED, Execution
+from orchestai.execution.result import INTERRUPTED, STOPPED, Execution
 from orchestai.execution.running_workflow import Terms
 from orchestai.execution.runtime import Runtime
 from orchestai.planner.base import Plan
@@ -31,6 +31,7 @@ from orchestai.planner.contracted_plan import ContractedPlan, PlanContractor
 from orchestai.planner.planning_queue import PlanningQueue, QueuedTask
 from orchestai.planner.serving import ServedPlanner
 from orchestai.tasks.task import Task
+from orchestai.workers.base import Usage
 from orchestai.workers.circuit_breaker import CircuitBreaker
 from orchestai.workflow import Workflow
 
@@ -38,6 +39,8 @@ Event: TypeAlias = PlanReady | ExecutionEvent | AnswerReady
 logger = logging.getLogger(__name__)
 _REPLAY = "orchestai run --replay"
 SINGLE_WORKER = "the best single worker"
+AS_GIVEN = "as given"
+"""The planner of a workflow that was not planned for this run."""
 
 
 def _ignore_receipt(receipt: Receipt) -> None:
@@ -83,6 +86,26 @@ class Order:
     settled: Callable[[Receipt], None] = _ignore_receipt
 
 
+@dataclass
+class _PlanningBill:
+    """What models were paid for a plan, also for one that was given up.
+
+    Attributes:
+        usage: of the plan that there was.
+        unseen: in the unit of `pico`, of a plan that was not waited for or failed: the most that it can be.
+    """
+
+    usage: Usage | None = None
+    unseen: int = 0
+
+    @property
+    def total(self) -> Usage | None:
+        """None where nobody was paid."""
+        if not self.unseen:
+            return self.usage
+        return (self.usage or Usage()).plus(Usage(cost_usd=usd(self.unseen), estimated=True))
+
+
 class Answering:
     """Answers orders with the workers of one runtime.
 
@@ -122,19 +145,20 @@ class Answering:
         names = self._runtime.pool.names
         if worker not in names:
             raise UserError(f"no worker {worker!r}; the pool has {', '.join(names)}")
-        return PlanningQueue(ServedPlanner(f"{worker} alone", WholePlanner(worker).plan, only=(worker,)))
+        return PlanningQueue(ServedPlanner(f"{worker} alone", WholePlanner(worker).plan, only=(worker,), at_once=True))
 
     @staticmethod
     def fixed(workflow: Workflow) -> PlanningQueue:
         """A planner that has one plan, whose workers are not exchanged."""
         workers = tuple(name for subtask in workflow.subtasks for name in subtask.workers)
         plan = Plan(workflow, raw_valid=True)
-        return PlanningQueue(ServedPlanner("as given", lambda tasks: [plan for _ in tasks], only=workers))
+        planner = ServedPlanner(AS_GIVEN, lambda tasks: [plan for _ in tasks], only=workers, at_once=True)
+        return PlanningQueue(planner)
 
     async def plan(self, order: Order, planning: PlanningQueue) -> PlanReady:
         """The workflow that would be run; raises as `answer` does."""
         async with await self._reserve_planning(order, planning) as reservation:
-            plan, contracted, degraded = await self._plan_in_time(order, planning, reservation)
+            plan, contracted, degraded = await self._plan_in_time(order, planning, reservation, _PlanningBill())
         return _planned(plan, contracted, planning, degraded)
 
     async def answer(self, order: Order, planning: PlanningQueue) -> RunResult:
@@ -147,17 +171,21 @@ class Answering:
             planner=planning.planner.name,
             versions={**self._versions, **planning.planner.versions},
         )
+        bill = _PlanningBill()
         async with await self._reserve_planning(order, planning) as reservation:
             try:
-                plan, contracted, degraded = await self._plan_in_time(order, planning, reservation)
-            except asyncio.CancelledError:
-                cut_off = begun.unplanned(reservation, clock.milliseconds())
-                order.settled(cut_off)
-                await self._append(ExecutionRecord.from_interrupted_planning(task, cut_off, names))
+                plan, contracted, degraded = await self._plan_in_time(order, planning, reservation, bill)
+                planning_ms = clock.milliseconds()
+                fitted = contracted.fitted
+                await reserve_plan(reservation, fitted)
+            except BaseException as error:
+                interrupted = isinstance(error, asyncio.CancelledError)
+                if interrupted or reservation.spent:
+                    cut_off = begun.unplanned(reservation, bill.total, usd(bill.unseen), clock.milliseconds())
+                    order.settled(cut_off)
+                    reason = INTERRUPTED if interrupted else str(error) or type(error).__name__
+                    await self._append(ExecutionRecord.from_unplanned(reason, task, cut_off, names))
                 raise
-            planning_ms = clock.milliseconds()
-            fitted = contracted.fitted
-            await reserve_plan(reservation, fitted)
             planned = _planned(plan, contracted, planning, degraded)
             order.listen(planned)
             budget = RunBudget(contract, reservation, fitted.bounds)
@@ -170,7 +198,8 @@ class Answering:
                     "confidence": planned.confidence,
                     "forecast": planned.forecast,
                     "best_single": contracted.best_single,
-                    "planning": plan.usage,
+                    "planning": bill.total,
+                    "unsettled_usd": usd(bill.unseen),
                     "planning_ms": planning_ms,
                     "changes": planned.changes,
                     "replay": "" if self._log is None else f"{_REPLAY} {self._log.path}#{begun.run_id}",
@@ -198,14 +227,14 @@ class Answering:
         return RunResult(execution.answer, execution.workflow, receipt, execution)
 
     async def _plan_in_time(
-        self, order: Order, planning: PlanningQueue, reservation: Reservation
+        self, order: Order, planning: PlanningQueue, reservation: Reservation, bill: _PlanningBill
     ) -> tuple[Plan, ContractedPlan, str]:
         """The plan, as it is contracted, and why it is not the planner's, if it is not."""
         pool = self._runtime.pool
         contract = in_order(order.contract, planning.planner.only or pool.names, pool.breakers)
         degraded = ""
         try:
-            plan = await self._plan(order, planning, reservation)
+            plan = await self._plan(order, planning, reservation, bill)
         except Exception as error:
             if self._resilience is None or planning.planner.only:
                 raise
@@ -218,7 +247,7 @@ class Answering:
             return plan, contractor.fit(order.task, plan, left), degraded
         return plan, await asyncio.to_thread(contractor.fit, order.task, plan, left), degraded
 
-    async def _plan(self, order: Order, planning: PlanningQueue, reservation: Reservation) -> Plan:
+    async def _plan(self, order: Order, planning: PlanningQueue, reservation: Reservation, bill: _PlanningBill) -> Plan:
         """The planner's own plan, unless it takes too long, or has failed again and again.
 
         Raises:
@@ -226,11 +255,12 @@ class Answering:
         """
         breaker, resilience = self._planner_breaker, self._resilience
         if resilience is None or breaker is None or planning.planner.only:
-            return await self._plan_by(order, planning, reservation, order.clock.deadline)
+            return await self._plan_by(order, planning, reservation, bill, order.clock.deadline)
         breaker.enter("the planner")
         ended: BaseException | None = None
         try:
-            plan = await self._plan_by(order, planning, reservation, resilience.deadline_of_plan(order.clock))
+            deadline = resilience.deadline_of_plan(order.clock)
+            plan = await self._plan_by(order, planning, reservation, bill, deadline)
             if plan.workflow is None:
                 raise UserError(f"no plan: {plan.error}")
             return plan
@@ -243,7 +273,12 @@ class Answering:
             breaker.left() if hurried and ended is not None else breaker.heard(ended)
 
     async def _plan_by(
-        self, order: Order, planning: PlanningQueue, reservation: Reservation, deadline: float | None
+        self,
+        order: Order,
+        planning: PlanningQueue,
+        reservation: Reservation,
+        bill: _PlanningBill,
+        deadline: float | None,
     ) -> Plan:
         contract = order.contract
         queued = QueuedTask(order.task)
@@ -255,6 +290,7 @@ class Answering:
         except BaseException as error:
             if queued.asked:  # and nobody has seen the bill
                 reservation.spend(reservation.amount)
+                bill.unseen = reservation.amount
             if isinstance(error, TooLateError) and deadline != order.clock.deadline:
                 raise InfrastructureError("timeout", "there was no plan in time") from None
             if isinstance(error, TooLateError):
@@ -263,7 +299,9 @@ class Answering:
                 ) from None
             raise
         if plan.usage is not None:
-            reservation.spend(min(pico(plan.usage.cost_usd), reservation.amount))
+            paid = min(pico(plan.usage.cost_usd), reservation.amount)
+            reservation.spend(paid)
+            bill.usage = plan.usage.model_copy(update={"cost_usd": usd(paid)})
         return plan
 
     def _note_slow(self, execution: Execution, contract: Contract) -> None:

@@ -218,8 +218,9 @@ class Orchestrator:
             result = await self._answering.answer(order, planning)
         finally:
             self._in_work.leave()
-        for observer in self._observers:
-            observer(task, result)
+        if planner is None and worker is None and workflow is None:
+            for observer in self._observers:
+                observer(task, result)
         return result
 
     async def open_planner(self, checkpoint: str) -> ServedPlanner:
@@ -243,7 +244,7 @@ class Orchestrator:
             self._other_planners[name] = PlanningQueue(planner)
 
     def observe(self, observer: Observer) -> None:
-        """Tell an observer of every run that has an answer; it must not take long."""
+        """Tell an observer of every run with an answer that the checkpoint's planner plans; it must not take long."""
         self._observers.append(observer)
 
     async def stream(

@@ -14,7 +14,7 @@ class Contract(Section):
 
     max_cost_usd: float | None = Field(None, ge=0, le=1e9, allow_inf_nan=False)
     """US dollars that the answer may cost, in the worst case that its plan admits."""
-    deadline_s: float | None = Field(None, gt=0)
+    deadline_s: float | None = Field(None, gt=0, allow_inf_nan=False)
     """Seconds after which there is an answer, whole or partial; planning included."""
     max_calls: int | None = Field(None, ge=1)
     """Requests that may be sent to models and tools, samples and repeated tries included."""

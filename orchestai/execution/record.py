@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from orchestai.errors import FaultKind
 from orchestai.execution.contract.receipt import Receipt
-from orchestai.execution.result import INTERRUPTED, Attempt, Execution, JudgedExecution
+from orchestai.execution.result import Attempt, Execution, JudgedExecution
 from orchestai.execution.reward_reference import Reference, typical
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.tasks.task import Task
@@ -88,6 +88,7 @@ class ExecutionRecord(BaseModel):
             nothing is measured to compare costs with.
         sandbox: level and isolation under which the hidden tests ran, e.g. `namespaces/split`.
         answer, receipt: of runs for people.
+        in_dialogue: whether its workers read more than the instruction: what was said before, or a client's tools.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -120,6 +121,7 @@ class ExecutionRecord(BaseModel):
     pool: tuple[str, ...] = ()
     subtasks: tuple[SubtaskRecord, ...] = ()
     answer: str = Field("", exclude_if=lambda answer: not answer)
+    in_dialogue: bool = Field(False, exclude_if=lambda in_dialogue: not in_dialogue)
     receipt: Receipt | None = Field(None, exclude_if=lambda receipt: receipt is None)
 
     @classmethod
@@ -141,22 +143,24 @@ class ExecutionRecord(BaseModel):
             outcome="unjudged",
             answer=execution.answer,
             receipt=receipt,
+            in_dialogue=task.dialogue is not None and task.dialogue.tells_more,
         )
 
     @classmethod
-    def from_interrupted_planning(cls, task: Task, receipt: Receipt, pool: Sequence[str]) -> ExecutionRecord:
-        """A run that was cancelled before it had a plan, which may have been paid for."""
+    def from_unplanned(cls, error: str, task: Task, receipt: Receipt, pool: Sequence[str]) -> ExecutionRecord:
+        """A run that ended before it had a plan that could be run; planning may have been paid for."""
         return cls(
             **_about(task),
             run_id=receipt.run_id,
             planner=receipt.planner,
+            planning=receipt.planning,
             success=False,
             cost=0.0,
             latency_ms=0.0,
             planner_outputs=PlanOutputs(),
             execution_result=RunOutputs(success=False, total_cost=0.0, total_latency_ms=0.0),
             outcome="unjudged",
-            error=INTERRUPTED,
+            error=error,
             pool=tuple(pool),
             receipt=receipt,
         )

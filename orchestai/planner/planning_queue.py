@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 
 from orchestai.admission import by_deadline
 from orchestai.planner.base import Plan
@@ -27,7 +28,8 @@ class QueuedTask:
 
 
 class PlanningQueue:
-    """Calls a planner in threads, with at most `together` tasks, and `at_a_time` such calls.
+    """Calls a planner with at most `together` tasks, and `at_a_time` such calls, in threads of its own, so that one
+    that hangs holds up nothing else.
 
     The next call begins when the event loop has begun to run the plans of the one before: where instructions come
     faster than that, they wait here, and the loop stays quick.
@@ -35,6 +37,7 @@ class PlanningQueue:
 
     def __init__(self, planner: ServedPlanner) -> None:
         self.planner = planner
+        self._threads = None if planner.at_once else ThreadPoolExecutor(planner.at_a_time, "planner")
         self._waiting: OrderedDict[QueuedTask, None] = OrderedDict()
         self._callers: set[asyncio.Task[None]] = set()
 
@@ -48,9 +51,12 @@ class PlanningQueue:
             TooLateError: there was no plan by the deadline.
             BaseException: what the planner raises for this task.
         """
+        if self._threads is None:
+            queued.asked = True
+            return self.planner.plan([queued.task])[0]
         self._waiting[queued] = None
         if len(self._callers) < self.planner.at_a_time:
-            caller = asyncio.ensure_future(self._call())
+            caller = asyncio.ensure_future(self._call(self._threads))
             self._callers.add(caller)
             caller.add_done_callback(self._callers.discard)
         try:
@@ -61,14 +67,15 @@ class PlanningQueue:
             raise outcome
         return outcome
 
-    async def _call(self) -> None:
+    async def _call(self, threads: Executor) -> None:
         """Plan until nobody waits."""
+        loop, plan = asyncio.get_running_loop(), self.planner.plan
         while self._waiting:
             count = min(self.planner.together, len(self._waiting))
             together = [self._waiting.popitem(last=False)[0] for _ in range(count)]
             for queued in together:
                 queued.asked = True
-            outcomes = await asyncio.to_thread(_plan_each, self.planner.plan, [queued.task for queued in together])
+            outcomes = await loop.run_in_executor(threads, _plan_each, plan, [queued.task for queued in together])
             for queued, outcome in zip(together, outcomes, strict=True):
                 if not queued.outcome.done():
                     queued.outcome.set_result(outcome)

@@ -45,6 +45,7 @@ class ServedPlanner:
         most_usd: what planning a task may cost.
         at_a_time: how often it may be called at once.
         together: with how many tasks it is called where as many wait.
+        at_once: whether it takes no time, so that it is called in the event loop, with a task at a time.
         outlook: what the estimate in its checkpoint says of the pool; None where there is none.
         versions: of its weights.
         only: whom it asks, where it has no choice.
@@ -55,6 +56,7 @@ class ServedPlanner:
     most_usd: Callable[[Task], float] = _nothing
     at_a_time: int = 1
     together: int = 8
+    at_once: bool = False
     outlook: PoolOutlook | None = None
     versions: dict[str, str] = field(default_factory=dict)
     only: tuple[str, ...] = ()
@@ -142,7 +144,7 @@ def _fallback(name: str, settings: PlannerConfig, workers: WorkersConfig, pool: 
 
 def _without_checkpoint(workers: WorkersConfig, pool: WorkerPool) -> ServedPlanner:
     name, planner = _whole(workers, pool)
-    return ServedPlanner(f"no checkpoint: {name}", planner.plan)
+    return ServedPlanner(f"no checkpoint: {name}", planner.plan, at_once=True)
 
 
 def _whole(workers: WorkersConfig, pool: WorkerPool) -> tuple[str, WholePlanner]:

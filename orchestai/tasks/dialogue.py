@@ -67,6 +67,11 @@ class Dialogue(BaseModel):
     tool_use: ToolUse | None = None
     inputs: dict[str, str] = {}
 
+    @property
+    def tells_more(self) -> bool:
+        """Whether an answer may rest on more than the instruction; what a system message says holds for all."""
+        return self.tool_use is not None or any(message.role != "system" for message in self.earlier)
+
     def of_step(self) -> Dialogue:
         """For a step whose output is not the answer."""
         return Dialogue(earlier=self.earlier)

@@ -83,7 +83,13 @@ def _report(lineage: Lineage) -> list[str]:
         f"{lineage.parent}: {_shown(trial.incumbent)}; difference {_shown(trial.difference, sign='+')}",
     ]
     if trial.sampling is not None:
-        lines.append(f"{trial.sampling_how}, for as much money: {_shown(trial.sampling)}")
+        assert trial.over_sampling is not None
+        lines.append(
+            f"{trial.sampling_how}, for as much money: {_shown(trial.sampling)}; difference of the candidate to it "
+            f"{_shown(trial.over_sampling, sign='+')}"
+        )
+    elif trial.sampling_how:
+        lines.append(trial.sampling_how)
     if trial.is_better:
         lines.append(f"better beyond chance; let it serve with: orchestai promote {lineage.version}")
     else:

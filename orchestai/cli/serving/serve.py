@@ -31,8 +31,8 @@ def serve(
     from orchestai.degradation import Resilience
     from orchestai.execution.log_keeping import keeping
     from orchestai.orchestrator import Orchestrator
-    from orchestai.serving.api.kept_runs import text_change
     from orchestai.serving.improvement.succession import serving_checkpoint
+    from orchestai.serving.redaction import text_change
 
     settings = [
         *override("serving.host", host),

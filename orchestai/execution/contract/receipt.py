@@ -106,14 +106,16 @@ class Receipt(_Part):
     replay: str = ""
     versions: dict[str, str] = {}
 
-    def unplanned(self, reservation: Reservation, wall_ms: float) -> Receipt:
-        """The receipt of a run that began with this one and never had a plan; nobody saw a bill for one."""
-        spent = reservation.spent_usd
+    def unplanned(
+        self, reservation: Reservation, planning: Usage | None, unsettled_usd: float, wall_ms: float
+    ) -> Receipt:
+        """The receipt of a run that began with this one and never had a plan that could be run."""
         return self.model_copy(
             update={
                 "reserved_usd": reservation.amount_usd,
-                "spent_usd": spent,
-                "unsettled_usd": spent,
+                "spent_usd": reservation.spent_usd,
+                "planning": planning,
+                "unsettled_usd": unsettled_usd,
                 "planning_ms": wall_ms,
                 "wall_ms": wall_ms,
             }
@@ -127,7 +129,7 @@ class Receipt(_Part):
                 "status": _status(execution),
                 "reserved_usd": budget.reservation.amount_usd,
                 "spent_usd": budget.reservation.spent_usd,
-                "unsettled_usd": budget.unsettled_usd,
+                "unsettled_usd": self.unsettled_usd + budget.unsettled_usd,
                 "disputed_usd": budget.disputed_usd,
                 "calls": budget.calls,
                 "nodes": node_receipts(execution),

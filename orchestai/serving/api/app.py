@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from orchestai.answering import RunResult
 from orchestai.orchestrator import Orchestrator
@@ -50,7 +51,7 @@ def make_app(orchestrator: Orchestrator, tracing: Tracing | None = None) -> Star
             yield
 
     def route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
-        return Route(path, _answering(path, endpoint), methods=[method])
+        return Route(path, _Answering(path, endpoint), methods=[method])
 
     return Starlette(
         routes=[
@@ -69,22 +70,27 @@ def make_app(orchestrator: Orchestrator, tracing: Tracing | None = None) -> Star
     )
 
 
-def _answering(path: str, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
-    """The endpoint, whose exceptions become replies, and whose replies are counted."""
+class _Answering:
+    """The endpoint, whose exceptions become replies, and whose replies are counted when they were sent."""
 
-    async def answer(request: Request) -> Response:
+    def __init__(self, path: str, endpoint: Endpoint) -> None:
+        self._path = path
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
+        request = Request(scope, receive, send)
         service: Service = request.app.state.service
         try:
-            reply = await endpoint(request, service)
+            reply = await self._endpoint(request, service)
         except ClientDisconnect:
             reply = Response(status_code=LEFT)
         except Exception as error:
             reply = error_response(error_of(error))
-        service.metrics.request(path, reply.status_code, time.perf_counter() - began)
-        return reply
-
-    return answer
+        try:
+            await reply(scope, receive, send)
+        finally:
+            service.metrics.request(self._path, reply.status_code, time.perf_counter() - began)
 
 
 async def _chat(request: Request, service: Service) -> Response:
@@ -149,7 +155,8 @@ async def _run(request: Request, service: Service) -> Response:
 
 async def _feedback(request: Request, service: Service) -> Response:
     caller = await service.callers.admitted(request.headers)
-    return json_response(await keep_feedback(service.database, caller, await _body(request, service)))
+    body = await _body(request, service)
+    return json_response(await keep_feedback(service.database, caller, body, service.kept.change))
 
 
 async def _body(request: Request, service: Service) -> bytes:

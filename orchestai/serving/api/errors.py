@@ -12,6 +12,7 @@ from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.contract.deadline import DeadlineError
 from orchestai.execution.contract.reserving import OutOfFundsError
 from orchestai.execution.contract.trimming import ContractError, InfeasibleContractError
+from orchestai.serving.store import UNREACHABLE
 
 logger = logging.getLogger(__name__)
 NO_RETRY = {"x-should-retry": "false"}
@@ -83,6 +84,9 @@ def error_of(error: Exception) -> ApiError:
         return ApiError(400, "invalid_request", said)
     if isinstance(error, NobodyLeftError):
         return busy("no_worker_left", f"no worker is left: {said}", error.after_s)
+    if isinstance(error, UNREACHABLE):
+        logger.error("the database does not answer: %s", error)
+        return busy("no_database", "the database does not answer; come again", 5.0)
     if isinstance(error, InfrastructureError):
         return ApiError(503, f"unavailable_{error.kind}", said, headers={"retry-after": "5"})
     logger.error("a request broke down: %s", type(error).__name__, exc_info=error)

@@ -9,13 +9,12 @@ from typing import Any
 
 from orchestai.answering import Event
 from orchestai.config import ServingConfig
-from orchestai.errors import UserError
 from orchestai.execution.contract.receipt import Receipt
 from orchestai.execution.events import PlanReady
 from orchestai.execution.log_keeping import each_text
-from orchestai.names import find_object
 from orchestai.serving.api.caller import Caller
-from orchestai.serving.store import Database, ServedRuns
+from orchestai.serving.redaction import text_change
+from orchestai.serving.store import UNREACHABLE, Database, ServedRuns
 
 logger = logging.getLogger(__name__)
 
@@ -56,52 +55,35 @@ class KeptRun:
     async def _end(self, refusal: str) -> None:
         receipt: dict[str, Any] = {"run_id": self._run_id, "status": "refused", "error": refusal}
         if self.receipt is not None:
-            receipt = self.receipt.model_dump(mode="json")
+            receipt = self.receipt.model_dump(mode="json") | ({"error": refusal} if refusal else {})
         plan = None if self.plan is None else self.plan.workflow.to_dict()
+        labels = self._labels
         if self._change is not None:
             receipt, plan = each_text(receipt, self._change), each_text(plan, self._change)
-        if self._labels:
-            receipt["labels"] = self._labels
+            labels = {name: self._change(label) for name, label in labels.items()}
+        if labels:
+            receipt["labels"] = labels
+        ended = self._runs.put_soon(self._run_id, self._key, plan, receipt)
         try:
             await self._beginning
-            await asyncio.wrap_future(self._runs.put_soon(self._run_id, self._key, plan, receipt))
+            await asyncio.wrap_future(ended)
+        except UNREACHABLE:
+            logger.error("%s: the database does not answer; its receipt is kept as soon as it does", self._run_id)
         except Exception:
             logger.exception("%s is not in the database", self._run_id)
 
 
 class KeptRuns:
-    """Notes runs as `serving.log` and `serving.redact` say."""
+    """Notes runs as `serving.log` and `serving.redact` say.
+
+    Attributes:
+        change: of each text before it is kept; None keeps it as it is.
+    """
 
     def __init__(self, config: ServingConfig, database: Database) -> None:
         self._runs = ServedRuns(database)
-        self._change = text_change(config)
+        self.change = text_change(config)
         self._labels = config.log == "full"
 
     def begin(self, run_id: str, caller: Caller, labels: dict[str, str]) -> KeptRun:
-        return KeptRun(self._runs, run_id, caller, self._change, labels if self._labels else {})
-
-
-def text_change(config: ServingConfig) -> Callable[[str], str] | None:
-    """What becomes of a text before it is kept; None where it is kept as it is.
-
-    Raises:
-        UserError: there is no such function.
-    """
-    if config.log != "full":
-        return _nothing
-    if config.redact is None:
-        return None
-    try:
-        found = find_object(config.redact)
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"serving.redact={config.redact}: {error}; write MODULE:FUNCTION") from None
-
-    def redact(text: str) -> str:
-        return str(found(text))
-
-    return redact
-
-
-def _nothing(text: str) -> str:
-    """Keep none."""
-    return ""
+        return KeptRun(self._runs, run_id, caller, self.change, labels if self._labels else {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from concurrent.futures import Future
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -59,14 +60,14 @@ class Parking:
         self._forget_s = forget_s
 
     async def take(self, asked: Asked, caller: Caller) -> ParkedRun:
-        """The run that waits for the results in a request; `put_back` or `drop` follows.
+        """The run that waits for the results in a request; `put` or `drop` follows.
 
         Raises:
             ApiError: none does.
         """
         name = next(iter(asked.results))
         run_id = run_of_call(name)
-        state = None if run_id is None else await asyncio.to_thread(self._runs.take, run_id, caller.key)
+        state = None if run_id is None else await self._taken(run_id, caller.key)
         if state is None:
             raise ApiError(
                 400,
@@ -76,12 +77,22 @@ class Parking:
             )
         return ParkedRun.model_validate(state)
 
-    async def put(self, parked: ParkedRun, caller: Caller) -> None:
-        def write() -> None:
-            self._runs.put(parked.run_id, caller.key, parked.model_dump(mode="json"))
-            self._runs.forget_older(self._forget_s)
+    async def _taken(self, run_id: str, key: str) -> dict[str, Any] | None:
+        taking = self._runs.take(run_id, key, self._forget_s)
 
-        await asyncio.shield(asyncio.to_thread(write))
+        def leave(taken: Future[dict[str, Any] | None]) -> None:
+            if taken.exception() is None and taken.result() is not None:
+                self._runs.give_back(run_id, key)
+
+        try:
+            return await asyncio.shield(asyncio.wrap_future(taking))
+        except asyncio.CancelledError:
+            taking.add_done_callback(leave)
+            raise
+
+    async def put(self, parked: ParkedRun, caller: Caller) -> None:
+        state = parked.model_dump(mode="json")
+        await asyncio.shield(asyncio.to_thread(self._runs.put, parked.run_id, caller.key, state))
 
     async def drop(self, parked: ParkedRun, caller: Caller) -> None:
         await asyncio.shield(asyncio.to_thread(self._runs.drop, parked.run_id, caller.key))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestai.config import ServingConfig
 from orchestai.execution.log import forget_old_logs
-from orchestai.serving.store import Database
+from orchestai.serving.store import Database, ParkedRuns
 from orchestai.serving.store.retention import forget_runs, forget_settled
 
 logger = logging.getLogger(__name__)
@@ -41,12 +41,14 @@ async def forgetting(config: ServingConfig, database: Database, log: Path | None
 
 
 def forget(config: ServingConfig, database: Database, log: Path | None) -> None:
-    """Remove settled reservations of the week before last, and, where `log_days` says so, old runs wherever they are.
+    """Remove settled reservations of the week before last, parked runs whose clients did not come back in time, and,
+    where `log_days` says so, old runs wherever they are.
 
     Args:
         log: folder of the execution log; None where there is none.
     """
     forget_settled(database, _SETTLED_DAYS * _DAY_S)
+    ParkedRuns(database).forget_older(config.parked_s)
     if config.log_days is None:
         return
     forget_runs(database, config.log_days * _DAY_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -42,8 +43,13 @@ async def find_run(database: Database, caller: Caller, name: str) -> dict[str, A
     }
 
 
-async def keep_feedback(database: Database, caller: Caller, body: bytes) -> dict[str, Any]:
+async def keep_feedback(
+    database: Database, caller: Caller, body: bytes, change: Callable[[str], str] | None = None
+) -> dict[str, Any]:
     """Keep what a caller says of a run.
+
+    Args:
+        change: of each text before it is kept; None keeps it as it is.
 
     Raises:
         ApiError: it says nothing, or there is no such run of the caller's.
@@ -54,7 +60,7 @@ async def keep_feedback(database: Database, caller: Caller, body: bytes) -> dict
         raise first_fault(error) from None
     run_id = run_of(said.run_id)
     try:
-        feedback = Feedback(said.score, said.answer, said.tests)
+        feedback = Feedback(said.score, _kept(said.answer, change), _kept(said.tests, change))
     except UserError as error:
         raise invalid(None, str(error), "missing_required_parameter") from None
     try:
@@ -62,6 +68,10 @@ async def keep_feedback(database: Database, caller: Caller, body: bytes) -> dict
     except UserError:
         raise _unknown(said.run_id) from None
     return {"object": "orchestai.feedback", "run_id": run_id}
+
+
+def _kept(text: str | None, change: Callable[[str], str] | None) -> str | None:
+    return text if text is None or change is None else change(text)
 
 
 def run_of(name: str) -> str:

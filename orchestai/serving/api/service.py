@@ -34,7 +34,7 @@ WORKER = "worker:"
 _OF_ESTIMATES = {"prefer", "min_success"}
 
 
-def _ignore(event: Event) -> None:
+def _ignore(told: object) -> None:
     """Listen to nothing."""
 
 
@@ -160,18 +160,31 @@ class Service:
         if not asked.results:
             return await self._begin(asked, caller, Turn(asked.instruction, asked.dialogue, contract, model), listen)
         parked = await self.parking.take(asked, caller)
+        spent: list[float] = []
         try:
             left = contract.less(parked.spent_usd).model_copy(update={"prefer": None, "min_success": None, "allow": ()})
             turn = Turn(parked.instruction, resumed(parked, asked), left, model, parked)
-            result = await self._begin(asked, caller, turn, listen)
+            result = await self._begin(asked, caller, turn, listen, spent.append)
         except BaseException:
-            await self.parking.put(parked, caller)
+            failed = parked.model_copy(update={"spent_usd": parked.spent_usd + sum(spent)})
+            await self.parking.put(failed, caller)
             raise
         await self.parking.drop(parked, caller)
         return result
 
-    async def _begin(self, asked: Asked, caller: Caller, turn: Turn, listen: Callable[[Event], None]) -> RunResult:
-        """Run what was asked, or the step that was parked."""
+    async def _begin(
+        self,
+        asked: Asked,
+        caller: Caller,
+        turn: Turn,
+        listen: Callable[[Event], None],
+        spent: Callable[[float], None] = _ignore,
+    ) -> RunResult:
+        """Run what was asked, or the step that was parked.
+
+        Args:
+            spent: is told the US dollars, also of a run that fails.
+        """
         parked = turn.parked
         kept = self.kept.begin(asked.run_id, caller, dict(asked.labels))
         spans = None if self._tracing is None else self._tracing.begin(asked.run_id, asked.model, asked.trace)
@@ -203,6 +216,7 @@ class Service:
             raise
         finally:
             if kept.receipt is not None:
+                spent(kept.receipt.spent_usd)
                 self.metrics.run(kept.receipt)
             if spans is not None:
                 spans.end(kept.receipt)
@@ -230,6 +244,8 @@ class Service:
                 if name in asked.extension.contract.model_fields_set:
                     raise invalid(f"orchestai.contract.{name}", f"{model.name} is one worker; there is no choice")
             offered = offered.model_copy(update={"prefer": None, "min_success": None})
+        if strange := set(asked.extension.contract.allow) - set(self.orchestrator.workers):
+            raise invalid("orchestai.contract.allow", f"no worker {min(strange)!r}; see worker: in /v1/models")
         return contract_of(asked.extension.contract, offered, self.config.deadline_s)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from orchestai.serving.improvement.registry import Lineage, PlannerRegistry
 from orchestai.serving.improvement.trial import compare
 from orchestai.serving.store import Feedback
 from orchestai.storage.folder_lock import locked
+from orchestai.tasks.task import Task
 
 _FEWEST_TASKS = 10
 """On fewer that were kept aside no difference could be told from chance."""
@@ -57,13 +58,7 @@ class Improvement:
         with locked(self.work, "improvement"):
             async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
                 judged = await judged_runs(records, self.said, config.tasks, runtime.sandbox)
-            seen = seen_by(incumbent)
-            aside = [task for task in judged.part("test") if task.instruction not in seen]
-            if len(aside) < _FEWEST_TASKS:
-                raise UserError(
-                    f"{self.logs}: {len(aside)} served tasks with tests or a right answer are kept aside to compare "
-                    f"planners on, and {_FEWEST_TASKS} are needed; gather more feedback"
-                )
+            aside = self._unseen(judged.part("test"), incumbent)
             candidate, learned = await train_candidate(
                 config,
                 judged,
@@ -73,6 +68,22 @@ class Improvement:
                 seed_data=self.seed_data,
                 phase2=self.phase2,
             )
+            aside = self._unseen(aside, candidate)  # it may have seen them in lines that were collected since
             async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
                 trial = await compare(config, aside, str(incumbent), str(candidate), runtime)
         return self.registry.add(candidate, parent=current.version, learned=learned, trial=trial)
+
+    def _unseen(self, tasks: Sequence[Task], checkpoint: Path) -> list[Task]:
+        """Those that a checkpoint has not learned from.
+
+        Raises:
+            UserError: these are too few to compare planners on.
+        """
+        seen = seen_by(checkpoint)
+        unseen = [task for task in tasks if task.instruction not in seen]
+        if len(unseen) < _FEWEST_TASKS:
+            raise UserError(
+                f"{self.logs}: {len(unseen)} served tasks with tests or a right answer are kept aside to compare "
+                f"planners on, and {_FEWEST_TASKS} are needed; gather more feedback"
+            )
+        return unseen

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestai.answering import AS_GIVEN
 from orchestai.config import TasksConfig
 from orchestai.execution.record import ExecutionRecord
 from orchestai.outcome import Outcome, Scored, Unscorable
@@ -30,7 +31,8 @@ class JudgedRuns:
 
     Attributes:
         records: their lines of the log, now with outcomes; one per run, in the parts of `tasks.*_fraction`.
-        tasks: what was asked, once each, where other answers can be judged too: by tests, or by the right answer.
+        tasks: what was asked, once each, where other answers can be judged too: by tests, or by the right answer, and
+            the instruction is all that workers read.
         left_out: reason -> number of runs.
     """
 
@@ -71,7 +73,7 @@ async def judged_runs(
         except (SyntaxError, ValueError) as error:
             found.left_out[f"its tests cannot be read: {type(error).__name__}"] += 1
             continue
-        if task is not None:
+        if task is not None and not record.in_dialogue:
             tasks[task.task_id] = task
         judging.append((record, part, outcome_of(record, feedback, task)))
     outcomes = await asyncio.gather(*(outcome for *_, outcome in judging))
@@ -114,6 +116,8 @@ def _served(
             left_out["nobody said anything of it"] += 1
         elif not record.instruction:
             left_out["its words are not in the log (--log metadata)"] += 1
+        elif record.receipt.planner == AS_GIVEN:
+            left_out["it resumed a step of another run"] += 1
         elif not record.subtasks or record.receipt.status == "partial":
             left_out["it was interrupted"] += 1
         else:

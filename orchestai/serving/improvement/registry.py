@@ -37,7 +37,10 @@ class Trial(BaseModel):
     Attributes:
         incumbent, candidate: success, and what a task cost.
         difference: of their successes, task by task.
-        sampling: what the strongest worker achieves asked again and again for as much money as the candidate spends.
+        sampling: what the strongest worker achieves asked again and again for as much money as the candidate spends;
+            None where that could not be measured.
+        over_sampling: how much more often the candidate succeeds, task by task.
+        sampling_how: who was asked how often, or why nobody was.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -6,15 +6,17 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from orchestai.answering import RunResult
+from orchestai.execution.log_keeping import each_text
 from orchestai.orchestrator import Orchestrator
 from orchestai.planner.planning_queue import PlanningQueue, QueuedTask
 from orchestai.planner.serving import ServedPlanner
+from orchestai.serving.redaction import text_change
 from orchestai.storage import artifacts
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
@@ -30,25 +32,29 @@ class Shadow:
     Args:
         planner: the candidate.
         log: folder; a line per run is appended to its `shadow.jsonl`.
+        change: of each text before it is kept; None keeps it as it is.
 
     Attributes:
         skipped: runs that it did not plan, since it was so far behind.
     """
 
-    def __init__(self, planner: ServedPlanner, log: Path) -> None:
+    def __init__(self, planner: ServedPlanner, log: Path, change: Callable[[str], str] | None = None) -> None:
+        self._change = change
         self._planning = PlanningQueue(planner)
         self._path = log / FILE
         self._waiting: set[asyncio.Task[None]] = set()
         self.skipped = 0
 
     @classmethod
-    async def beside(cls, orchestrator: Orchestrator, checkpoint: str, log: Path) -> Shadow:
-        """A shadow of all runs of an orchestrator that is open.
+    async def beside(
+        cls, orchestrator: Orchestrator, checkpoint: str, log: Path, change: Callable[[str], str] | None = None
+    ) -> Shadow:
+        """A shadow of all that the planner of an open orchestrator plans.
 
         Raises:
             UserError: the checkpoint cannot be used.
         """
-        shadow = cls(await orchestrator.open_planner(checkpoint), log)
+        shadow = cls(await orchestrator.open_planner(checkpoint), log, change)
         orchestrator.observe(shadow.observe)
         return shadow
 
@@ -80,6 +86,8 @@ class Shadow:
                 "same_steps": plan.workflow is not None and _steps(plan.workflow) == _steps(result.workflow),
                 "same_workers": plan.workflow is not None and _workers(plan.workflow) == _workers(result.workflow),
             }
+            if self._change is not None:
+                line = each_text(line, self._change)
             data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
             await asyncio.to_thread(artifacts.append, self._path, data)
         except Exception:
@@ -97,9 +105,11 @@ async def shadowed(orchestrator: Orchestrator) -> AsyncIterator[None]:
     if serving.shadow is None:
         yield
         return
-    shadow = await Shadow.beside(orchestrator, serving.shadow, serving.shadow_log)
-    yield
-    await shadow.finish()
+    shadow = await Shadow.beside(orchestrator, serving.shadow, serving.shadow_log, text_change(serving))
+    try:
+        yield
+    finally:
+        await shadow.finish()
 
 
 def _steps(workflow: Workflow) -> list[Any]:

@@ -84,5 +84,7 @@ async def _follow(
             orchestrator.take_over(await orchestrator.open_planner(wanted), name)
             serving, refused = wanted, ""
             logger.info("%s plans from now on", wanted)
-        except UserError as error:
-            logger.error("%s goes on to plan, since its successor cannot be taken over: %s", serving, error)
+        except Exception as error:
+            trace = None if isinstance(error, UserError) else error
+            said = "%s goes on to plan, since its successor cannot be taken over: %s"
+            logger.error(said, serving, str(error) or type(error).__name__, exc_info=trace)

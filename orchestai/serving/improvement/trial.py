@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from orchestai.config import Config, WorkersConfig
+from orchestai.errors import UserError
 from orchestai.evaluation.statistics import Interval, bootstrap_mean, mean, number, paired_difference
 from orchestai.evaluation.systems.baselines import WHOLE
 from orchestai.evaluation.systems.results import SystemRow
@@ -52,27 +53,30 @@ async def compare(config: Config, tasks: Sequence[Task], incumbent: str, candida
         rows.append(await runner.row(checkpoint, _Opened(planner.plan), _nothing))
         runner.refuse_if_broken()
     before, after = rows
-    sampling = await _sampling(config, runner, mean(after.values("cost_usd")))
     success = after.values("success")
-    over_sampling = None if sampling is None else paired_difference(success, sampling[0].values("success"))
+    try:
+        sampling, how = await _sampling(config, runner, mean(after.values("cost_usd")))
+    except UserError as error:  # which is no reason to lose the candidate
+        sampling, how = None, f"repeated asking could not be measured: {error}"
+    over_sampling = None if sampling is None else paired_difference(success, sampling.values("success"))
     return Trial(
         incumbent=_measured(bootstrap_mean(before.values("success"))),
         candidate=_measured(bootstrap_mean(success)),
         incumbent_usd=number(mean(before.values("cost_usd"))),
         candidate_usd=number(mean(after.values("cost_usd"))),
         difference=_measured(paired_difference(success, before.values("success"))),
-        sampling=None if sampling is None else _measured(bootstrap_mean(sampling[0].values("success"))),
-        sampling_usd=None if sampling is None else number(mean(sampling[0].values("cost_usd"))),
+        sampling=None if sampling is None else _measured(bootstrap_mean(sampling.values("success"))),
+        sampling_usd=None if sampling is None else number(mean(sampling.values("cost_usd"))),
         over_sampling=None if over_sampling is None else _measured(over_sampling),
-        sampling_how="" if sampling is None else sampling[1],
+        sampling_how=how,
     )
 
 
-async def _sampling(config: Config, runner: Runner, budget_usd: float) -> tuple[SystemRow, str] | None:
-    """The strongest sampling worker at this mean cost; None where no worker samples."""
+async def _sampling(config: Config, runner: Runner, budget_usd: float) -> tuple[SystemRow | None, str]:
+    """The strongest sampling worker at this mean cost, and how it came about or why there is none."""
     name = strongest_sampler(config.workers)
     if name is None:
-        return None
+        return None, "no worker of workers.cascade samples, so nothing could be asked repeatedly"
 
     @asynccontextmanager
     async def other_workers(workers: WorkersConfig) -> AsyncIterator[JudgingExecutor]:
@@ -81,7 +85,9 @@ async def _sampling(config: Config, runner: Runner, budget_usd: float) -> tuple[
 
     whole = await runner.row(WHOLE + name, WholePlanner(name), _nothing)
     found = await sample_k(config.workers, whole, budget_usd, runner, other_workers, lambda row: _nothing)
-    return None if found is None else (found.row, f"{found.row.name}: {found.worker} asked {found.k} times")
+    if found is None:
+        return None, f"what {name} costs is not known, so nobody knows how often it may be asked"
+    return found.row, f"{found.row.name}: {found.worker} asked {found.k} times"
 
 
 def _measured(interval: Interval) -> Measured:

@@ -1,6 +1,6 @@
 """What servers keep in a database that they share: keys, money, served runs, feedback, parked runs."""
 
-from orchestai.serving.store.database import Database
+from orchestai.serving.store.database import UNREACHABLE, Database
 from orchestai.serving.store.feedback import Feedback, FeedbackStore, all_feedback
 from orchestai.serving.store.key_days import ExpiredReservationError
 from orchestai.serving.store.key_ledger import KeyLedger
@@ -12,6 +12,7 @@ from orchestai.serving.store.tables import NO_KEY
 
 __all__ = [
     "NO_KEY",
+    "UNREACHABLE",
     "Database",
     "ExpiredReservationError",
     "Feedback",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, make_url, select, text
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, InterfaceError, NoSuchModuleError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from orchestai.errors import UserError
 from orchestai.serving.store.leases import Lease
@@ -19,8 +21,13 @@ from orchestai.serving.store.tables import SCHEMA_VERSION, metadata, schema
 from orchestai.serving.store.writer import Writer
 
 T = TypeVar("T")
+UNREACHABLE = (OperationalError, InterfaceError, PoolTimeoutError)
+"""What is raised where the database does not answer."""
+_AGAIN_S = 2.0
 _BUSY_MS = 30_000
 """How long SQLite waits for another process that writes."""
+_IMPATIENT = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
+"""Of PostgreSQL's client: seconds to connect, and milliseconds until a line that says nothing counts as lost."""
 _NO_ADDRESS = (
     "serving.database: not the address of a database; write sqlite:///PATH or "
     "postgresql+psycopg://USER:PASSWORD@HOST/NAME"
@@ -97,6 +104,28 @@ class Database:
     def submit(self, account: str, work: Callable[[Connection], T]) -> Future[T]:
         return self._writer.submit(account, work)
 
+    def persist(self, account: str, work: Callable[[Connection], T]) -> Future[T]:
+        """`submit` what must be written in the end: where the database does not answer, it is tried again later.
+
+        Returns:
+            How the first try ended.
+        """
+        first = self.submit(account, work)
+        first.add_done_callback(lambda ended: self._try_again(account, work, ended))
+        return first
+
+    def _try_again(self, account: str, work: Callable[[Connection], T], ended: Future[T]) -> None:
+        if not isinstance(ended.exception(), UNREACHABLE):
+            return
+
+        def again() -> None:
+            with suppress(RuntimeError):  # closed meanwhile
+                self.persist(account, work)
+
+        timer = threading.Timer(_AGAIN_S, again)
+        timer.daemon = True
+        timer.start()
+
     async def write_soon(self, account: str, work: Callable[[Connection], T]) -> T:
         """The same in an event loop; whoever is cancelled while it waits does not undo it."""
         return await asyncio.shield(asyncio.wrap_future(self.submit(account, work)))
@@ -130,7 +159,12 @@ def _engine(url: str) -> Engine:
         if parsed.get_backend_name() == "sqlite":
             return _sqlite(parsed)
         if parsed.get_backend_name() == "postgresql":
-            return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+            return create_engine(
+                parsed.set(drivername="postgresql+psycopg"),
+                pool_pre_ping=True,
+                hide_parameters=True,
+                connect_args=_IMPATIENT,
+            )
     except NoSuchModuleError:
         raise UserError(_NO_ADDRESS) from None
     except ImportError as error:
@@ -145,7 +179,7 @@ def _sqlite(url: URL) -> Engine:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{url.database}: cannot write: {error.strerror}; choose another serving.database") from None
-    engine = create_engine(url)
+    engine = create_engine(url, hide_parameters=True)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, record: Any) -> None:

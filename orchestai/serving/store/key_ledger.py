@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Future
 
 from sqlalchemy import Connection
 
 from orchestai.execution.contract.ledger import InsufficientFundsError, Reservation, usd
 from orchestai.serving.store import key_days
-from orchestai.serving.store.database import Database
+from orchestai.serving.store.database import UNREACHABLE, Database
 from orchestai.serving.store.key_days import Held, today
+
+logger = logging.getLogger(__name__)
 
 
 class KeyLedger:
@@ -89,13 +94,21 @@ class KeyReservation(Reservation):
             self._committed = amount
 
     async def close(self) -> None:
-        if self._is_there:
-            await self._write(lambda connection: key_days.close(connection, self._held, self.spent))
+        if not self._is_there:
+            return
+        try:
+            await asyncio.shield(asyncio.wrap_future(self._settle()))
+        except UNREACHABLE:
+            logger.error("%s: the database does not answer; what it spent is settled as soon as it does", self._held)
 
     def give_up(self) -> None:
         """Close it without waiting."""
         if self._is_there:
-            self._database.submit(self._held.key, lambda connection: key_days.close(connection, self._held, self.spent))
+            self._settle()
+
+    def _settle(self) -> Future[None]:
+        spent = self.spent
+        return self._database.persist(self._held.key, lambda connection: key_days.close(connection, self._held, spent))
 
     async def _write(self, work: Callable[[Connection], None]) -> None:
         await self._database.write_soon(self._held.key, work)

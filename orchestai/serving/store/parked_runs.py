@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import Any
 
 from sqlalchemy import Connection, delete, or_, select, update
@@ -30,16 +31,24 @@ class ParkedRuns:
             statement = select(parked.c.state).where(parked.c.id == park_id, parked.c.key == key)
             return connection.scalar(statement)
 
-    def take(self, park_id: str, key: str) -> dict[str, Any] | None:
-        """The state of a parked run that nobody else resumes now, None where there is none; `drop` or `put` follows."""
+    def take(self, park_id: str, key: str, within_s: float) -> Future[dict[str, Any] | None]:
+        """The state of a run that was parked in the last `within_s` and that nobody else resumes now, else None.
+
+        `drop`, `put` or `give_back` follows where there is one.
+        """
         server = self._database.server or ""
 
         def write(connection: Connection) -> dict[str, Any] | None:
-            free = or_(parked.c.taken_by.is_(None), parked.c.taken_by == "")
+            free = or_(parked.c.taken_by.is_(None), parked.c.taken_by == "") & (parked.c.parked_at >= now() - within_s)
             statement = update(parked).where(parked.c.id == park_id, parked.c.key == key, free)
             return connection.scalar(statement.values(taken_by=server).returning(parked.c.state))
 
-        return self._database.write(key, write)
+        return self._database.submit(key, write)
+
+    def give_back(self, park_id: str, key: str) -> None:
+        """Let a run that was taken be taken again; does not wait."""
+        statement = update(parked).where(parked.c.id == park_id, parked.c.key == key).values(taken_by=None)
+        self._database.submit(key, lambda connection: connection.execute(statement))
 
     def drop(self, park_id: str, key: str) -> None:
         """Forget a run that was resumed to its end."""

@@ -75,7 +75,7 @@ class ServedRuns:
             if not connection.execute(_END, ended).rowcount:
                 insert_new(connection, served, row | gave, began_at=now())
 
-        return self._database.submit(key, write)
+        return self._database.persist(key, write)
 
     def get(self, run_id: str, key: str) -> ServedRun | None:
         """A run of this key; None where it has none of this id."""

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from orchestai.config import ServingConfig
 from orchestai.errors import UserError
 from orchestai.execution.log import read_log
 from orchestai.serving.api.caller import needs_keys
 from orchestai.serving.api.service import Service
-from orchestai.serving.store import Database, KeyStore
+from orchestai.serving.store import Database, KeyStore, all_feedback
+from orchestai.serving.store.writer import Writer
 from support.serving.contract_workers import PRICE
 from support.serving.served import Served, functions, serving, settings
 
@@ -113,15 +117,71 @@ def hide(text: str) -> str:
     return text.replace("secret", "***")
 
 
+def break_down(text: str) -> str:
+    raise RuntimeError(text)
+
+
+def test_where_redaction_fails_the_answer_is_given_and_no_text_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was paid for by then."""
+    config = settings({"pool": functions("good")}, serving={"redact": f"{__name__}:break_down"})
+    with serving(config, tmp_path) as served:
+        said = served.chat("A secret.")
+        kept = served.client.get(f"/v1/runs/{said.json()['id']}").json()
+    assert said.json()["choices"][0]["message"]["content"] == "good: A secret."
+    assert kept["receipt"]["spent_usd"] == PRICE
+    assert "secret" not in str(kept) + read_log(tmp_path).records[0].model_dump_json() + caplog.text
+
+
 def test_texts_are_redacted_before_they_are_kept(tmp_path: Path) -> None:
     config = settings({"pool": functions("good")}, serving={"redact": f"{__name__}:hide"})
     with serving(config, tmp_path) as served:
-        said = served.chat("A secret.").json()
+        said = served.chat("A secret.", metadata={"about": "a secret"}).json()
         kept = served.client.get(f"/v1/runs/{said['id']}").text
+        served.client.post("/v1/feedback", json={"run_id": said["id"], "answer": "The secret answer."})
+    assert all_feedback(config.serving.database)[said["id"]].answer == "The *** answer."
+    assert "about" in kept
     assert said["choices"][0]["message"]["content"] == "good: A secret."
     (record,) = read_log(tmp_path).records
     assert record.answer == "good: A ***."
     assert "secret" not in kept + record.model_dump_json()
+
+
+def test_a_database_that_does_not_answer_is_a_503_and_what_ran_is_settled_once_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failed settlement would hold its money for as long as the server lives."""
+    url = f"sqlite:///{tmp_path / 'served.db'}"
+    with Database.open(url) as database:
+        secret = KeyStore(database).add("alice", 1.0)
+    gone = False
+    attempt = Writer._attempt
+
+    def attempted(writer: Writer, together: list[Any]) -> Any:
+        if gone:
+            raise OperationalError("UPDATE", {}, Exception("gone"))
+        return attempt(writer, together)
+
+    monkeypatch.setattr(Writer, "_attempt", attempted)
+    monkeypatch.setattr("orchestai.serving.store.database._AGAIN_S", 0.1)
+    config = settings({"pool": functions("slow")}, serving={"database": url})
+    with serving(config) as served, signed(served, secret) as client, ThreadPoolExecutor() as threads:
+        asked = threads.submit(client.post, "/v1/chat/completions", json=BODY)
+        time.sleep(0.1)
+        gone = True
+        assert asked.result().status_code == 200, "it was paid for"
+        refused = client.post("/v1/chat/completions", json=BODY)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "no_database")
+        gone = False
+        run_id = asked.result().json()["id"]
+        until = time.monotonic() + 10
+        with Database.open(url) as database:
+            while KeyStore(database).list()[0].reserved_usd and time.monotonic() < until:
+                time.sleep(0.05)
+            (account,) = KeyStore(database).list()
+        assert (account.reserved_usd, account.spent_usd) == (0.0, PRICE)
+        assert client.get(f"/v1/runs/{run_id}").json()["status"] == "done"
 
 
 def test_old_logs_are_forgotten_when_a_server_starts(tmp_path: Path) -> None:

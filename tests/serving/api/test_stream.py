@@ -46,6 +46,7 @@ def streamed(served: Served, **more: Any) -> tuple[list[dict[str, Any]], list[fl
     with served.client.stream("POST", "/v1/chat/completions", json=body) as reply:
         assert reply.status_code == 200
         assert reply.headers["content-type"].startswith("text/event-stream")
+        assert reply.headers["x-orchestai-run-id"].startswith("run-")
         lines = [line for line in _timed(reply.iter_lines(), times) if line.startswith("data: ")]
     if "error" not in lines[-1]:
         assert lines.pop() == "data: [DONE]"

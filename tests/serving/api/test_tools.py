@@ -10,6 +10,8 @@ import pytest
 from orchestai.planner.base import Plan
 from orchestai.planner.planning_queue import PlanningQueue
 from orchestai.planner.serving import ServedPlanner
+from orchestai.serving.api.requests.tools import run_of_call
+from orchestai.serving.store import NO_KEY, Database, ParkedRuns
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
 from support.models.model_server import ModelServer, model_server
@@ -84,6 +86,27 @@ def test_a_parked_run_outlives_its_server(config: Any) -> None:
     with serving(config) as second:
         said = second.chat(messages=results(message), tools=TOOLS).json()
         assert said["choices"][0]["message"]["content"] == "calling answers: Rain."
+
+
+def test_a_resumed_run_that_fails_has_spent_of_its_contract_all_the_same(server: ModelServer) -> None:
+    """Else each new try would have the whole of `max_cost_usd` again."""
+    config = settings(models(server.url, "calling-withheld"), ("calling-withheld",))
+    with serving(config) as served:
+        message = call(served)
+        run_id = run_of_call(message["tool_calls"][0]["id"]) or ""
+
+        def spent() -> float:
+            with Database.open(config.serving.database) as database:
+                state = ParkedRuns(database).get(run_id, NO_KEY)
+            assert state is not None
+            return state["spent_usd"]
+
+        for _ in range(2):
+            before = spent()
+            failed = served.chat(messages=results(message), tools=TOOLS).json()
+            assert failed["error"]["code"] == "workers_failed"
+            assert spent() == pytest.approx(before + failed["orchestai"]["spent_usd"])
+            assert spent() > before
 
 
 def test_a_call_in_a_stream(served: Served) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -21,20 +22,45 @@ from orchestai.serving.store import Feedback
 from orchestai.tasks.asked_task import asked_task
 from orchestai.tasks.splits import part_of
 from orchestai.workers.pool import worker_cards
+from support.models.model_server import ModelServer, model_server
+from support.serving.right_and_wrong import PRICE
 
 SUBJECTS = ("list", "town", "river", "number", "date", "word", "song", "tree", "road", "ship", "bird", "stone")
 VERBS = ("sort", "count", "name", "weigh", "paint", "measure", "find", "describe")
 INSTRUCTIONS = [f"Please {verb} the {subject}." for subject in SUBJECTS for verb in VERBS]
 
+GUESSING = {
+    "kind": "model",
+    "model": "guessing",
+    "strategy": "chat",
+    "card": "Guesses.",
+    "temperature": 0.7,
+    "max_new_tokens": 16,
+    "price_per_mtok_out_usd": 10.0,
+}
 
-def settings() -> Config:
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    with model_server() as running:
+        yield running
+
+
+def settings(url: str) -> Config:
+    """Two workers, and one that samples, at a server."""
+
     def worker(name: str) -> dict[str, object]:
         function = f"support.serving.right_and_wrong:{name}"
-        return {"kind": "function", "function": function, "card": f"Says {name}.", "price_per_call_usd": 0.001}
+        return {"kind": "function", "function": function, "card": f"Says {name}.", "price_per_call_usd": PRICE}
 
     return Config(
         planner={"d_model": 48, "num_layers": 1, "max_subtasks": 3, "max_fallbacks": 0, "min_confidence": 0.0},
-        workers={"pool": {"wrong": worker("wrong"), "right": worker("right")}, "cache_dir": None},
+        workers={
+            "models": {"guessing": {"kind": "openai_api", "name": "guessing", "base_url": url}},
+            "pool": {"wrong": worker("wrong"), "right": worker("right"), "guessing": GUESSING},
+            "cascade": ["guessing"],
+            "cache_dir": None,
+        },
         tasks={"suite": "hotpotqa"},
         sandbox={"level": "process"},
         training={
@@ -66,8 +92,8 @@ async def served(config: Config, logs: Path) -> dict[str, Feedback]:
 
 
 @pytest.mark.timeout(240)
-async def test_served_successes_make_a_better_planner(tmp_path: Path) -> None:
-    config, registry = settings(), PlannerRegistry(tmp_path / "planners")
+async def test_served_successes_make_a_better_planner(server: ModelServer, tmp_path: Path) -> None:
+    config, registry = settings(server.url), PlannerRegistry(tmp_path / "planners")
     save_planner(tmp_path / "mistaken.pth", mistaken(config), config)
     registry.add(tmp_path / "mistaken.pth")
     said = await served(config, tmp_path / "logs")
@@ -79,14 +105,21 @@ async def test_served_successes_make_a_better_planner(tmp_path: Path) -> None:
     assert lineage.trial.is_better, lineage.trial
     registry.promote(lineage.version)
 
+    trial = lineage.trial
+    assert "guessing asked" in trial.sampling_how
+    assert (trial.sampling and trial.sampling.mean, trial.over_sampling and trial.over_sampling.mean) == (0.0, 1.0)
+    assert trial.candidate_usd is not None
+    assert trial.sampling_usd is not None
+    assert 1 <= trial.sampling_usd / trial.candidate_usd < 1.5, "as much money, but for the last sample"
+
     learned = {example.instruction for example in load_training_data(tmp_path / "work" / "training_data.json", config)}
     aside = {text for text in INSTRUCTIONS if part_of(text, config.tasks) == "test"}
     assert lineage.trial.difference.n == len(aside)
     assert not learned & aside
 
 
-async def test_without_feedback_there_is_no_candidate(tmp_path: Path) -> None:
-    config, registry = settings(), PlannerRegistry(tmp_path / "planners")
+async def test_without_feedback_there_is_no_candidate(server: ModelServer, tmp_path: Path) -> None:
+    config, registry = settings(server.url), PlannerRegistry(tmp_path / "planners")
     (tmp_path / "logs").mkdir()
     with pytest.raises(UserError, match="no planner serves"):
         await Improvement(config, tmp_path / "logs", {}, registry, tmp_path / "work").run()

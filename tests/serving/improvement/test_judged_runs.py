@@ -9,21 +9,27 @@ from orchestai.config import Config, TasksConfig
 from orchestai.execution.log import read_log
 from orchestai.serving.improvement.judged_runs import SUITE, JudgedRuns, judged_runs
 from orchestai.serving.store import Feedback
+from orchestai.tasks.dialogue import Dialogue, Message
 from orchestai.tasks.splits import part_of
+from orchestai.workflow import Workflow
 from support.serving.contract_workers import PRICE
 
 ADDER = "Write `task_func(a, b)`, which adds two numbers."
 
 
-async def served(folder: Path, said: dict[str, Feedback]) -> JudgedRuns:
-    """Runs of these instructions, whose feedback this is, after they were served and judged."""
+def one_worker() -> Config:
     worker = {
         "kind": "function",
         "function": "support.serving.contract_workers:good",
         "card": "Repeats what it is asked.",
         "price_per_call_usd": PRICE,
     }
-    config = Config(workers={"pool": {"good": worker}, "cache_dir": None}, sandbox={"level": "process"})
+    return Config(workers={"pool": {"good": worker}, "cache_dir": None}, sandbox={"level": "process"})
+
+
+async def served(folder: Path, said: dict[str, Feedback]) -> JudgedRuns:
+    """Runs of these instructions, whose feedback this is, after they were served and judged."""
+    config = one_worker()
     async with Orchestrator.open(None, config, log=folder) as orchestrator:
         feedback = {}
         for instruction, given in said.items():
@@ -71,6 +77,23 @@ async def test_tests_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
     judged = await served(tmp_path, {ADDER: Feedback(tests="assert (")})
     assert judged.left_out["its tests cannot be read: SyntaxError"] == 1
     assert not judged.records
+
+
+async def test_what_others_cannot_answer_is_no_task_and_half_a_run_no_plan(tmp_path: Path) -> None:
+    """Workers are replayed without the conversation, and a resumed step is not what the instruction was split into."""
+    config = one_worker()
+    earlier = (Message(role="user", content="Name a town."), Message(role="assistant", content="Oslo."))
+    async with Orchestrator.open(None, config, log=tmp_path) as orchestrator:
+        talked = await orchestrator.run("And its river?", answer="text", dialogue=Dialogue(earlier=earlier))
+        told = Dialogue(earlier=(Message(role="system", content="Be brief."),))
+        plain = await orchestrator.run("Name a river.", answer="text", dialogue=told)
+        step = Workflow([{"id": "2", "instruction": "Say it.", "worker": "good"}])
+        resumed = await orchestrator.run("Find a town. Say it.", answer="text", workflow=step)
+        said = {run.receipt.run_id: Feedback(answer="x") for run in (talked, plain, resumed)}
+        judged = await judged_runs(read_log(tmp_path).records, said, config.tasks, orchestrator._require_open().sandbox)
+    assert [record.instruction for record in judged.records] == ["And its river?", "Name a river."]
+    assert [task.instruction for task in judged.tasks] == ["Name a river."]
+    assert judged.left_out == {"it resumed a step of another run": 1}
 
 
 def test_parts_depend_on_the_words_alone() -> None:

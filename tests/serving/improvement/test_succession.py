@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from orchestai import Orchestrator
-from orchestai.config import Config
+from orchestai.config import Config, ServingConfig
 from orchestai.planner.base import Plan
 from orchestai.planner.baselines.reference import WholePlanner
 from orchestai.planner.serving import ServedPlanner
 from orchestai.serving.improvement.registry import Measured, PlannerRegistry, Trial
 from orchestai.serving.improvement.shadow import FILE, Shadow
 from orchestai.serving.improvement.succession import succession
+from orchestai.serving.redaction import text_change
 from orchestai.tasks.task import Task
 from support.serving.contract_workers import PRICE
 from support.training import phase1
@@ -105,6 +106,19 @@ async def test_a_shadow_plans_what_was_answered_and_answers_nothing(tmp_path: Pa
     assert line["run_id"] == result.receipt.run_id
     assert (line["planner"], line["candidate"]) == ("incumbent", "candidate")
     assert (line["same_steps"], line["same_workers"]) == (True, False)
+
+
+async def test_a_shadow_keeps_no_more_than_the_log_and_plans_only_what_was_planned(tmp_path: Path) -> None:
+    async with Orchestrator.open(None, two_workers(), log=None) as orchestrator:
+        change = text_change(ServingConfig(log="metadata"))
+        shadow = Shadow(ServedPlanner("candidate", WholePlanner("second").plan), tmp_path, change)
+        orchestrator.observe(shadow.observe)
+        await orchestrator.run("A secret.", answer="text")
+        await orchestrator.run("For one worker.", answer="text", worker="first")
+        await shadow.finish()
+    (line,) = (tmp_path / FILE).read_text().splitlines()
+    assert "secret" not in line
+    assert json.loads(line)["same_steps"] is True
 
 
 async def test_a_shadow_that_breaks_down_harms_nobody(tmp_path: Path) -> None:

@@ -69,20 +69,23 @@ def test_a_parked_run_is_resumed_once_and_by_another_server_where_the_first_died
     parked = ParkedRuns(first)
     parked.put("call-1", "alice", {"node": "a"})
     assert parked.get("call-1", "alice") == {"node": "a"}
-    assert parked.take("call-1", "bob") is None
-    assert parked.take("call-1", "alice") == {"node": "a"}
-    assert parked.take("call-1", "alice") is None, "two requests would both go on with it"
+    assert parked.take("call-1", "bob", 60).result() is None
+    assert parked.take("call-1", "alice", -1).result() is None, "its client did not come back in time"
+    assert parked.take("call-1", "alice", 60).result() == {"node": "a"}
+    assert parked.take("call-1", "alice", 60).result() is None, "two requests would both go on with it"
+    parked.give_back("call-1", "alice")
+    assert parked.take("call-1", "alice", 60).result() == {"node": "a"}
     lease = first._lease
     assert lease is not None
     lease._closing.set()
     with Database.open(url, lease_s=0.5) as second:
         others = ParkedRuns(second)
         end = time.monotonic() + 20
-        while (state := others.take("call-1", "alice")) is None and time.monotonic() < end:
+        while (state := others.take("call-1", "alice", 60).result()) is None and time.monotonic() < end:
             time.sleep(0.1)
         assert state == {"node": "a"}
         others.put("call-1", "alice", {"node": "b"})
-        assert others.take("call-1", "alice") == {"node": "b"}
+        assert others.take("call-1", "alice", 60).result() == {"node": "b"}
         others.drop("call-1", "alice")
         assert others.get("call-1", "alice") is None
         others.put("call-2", "alice", {})

@@ -1,4 +1,7 @@
-"""A server of language models over real HTTP, whose models behave as their names say: for streams, tools and chaos."""
+"""A server of language models over real HTTP, whose models behave as their names say: for streams, tools and chaos.
+
+What a model `...withheld` writes is paid for, and kept back by a filter.
+"""
 
 from __future__ import annotations
 
@@ -62,6 +65,8 @@ def whole(body: dict[str, Any]) -> dict[str, Any]:
     if calls := calls_of(body):
         message |= {"content": None, "tool_calls": calls}
         choice["finish_reason"] = "tool_calls"
+    elif body["model"].endswith("withheld"):
+        choice["finish_reason"] = "content_filter"
     head = {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"]}
     return {**head, "choices": [choice], "usage": usage_of(text)}
 

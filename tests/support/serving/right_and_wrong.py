@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from orchestai.workers.base import Answer, Request
 
+PRICE = 0.001
+
 
 async def right(request: Request) -> Answer:
-    return Answer(text="right", latency_ms=1.0, completion_tokens=1)
+    return Answer(text="right", cost_usd=PRICE, latency_ms=1.0, completion_tokens=1)
 
 
 async def wrong(request: Request) -> Answer:
-    return Answer(text="wrong", latency_ms=1.0, completion_tokens=1)
+    return Answer(text="wrong", cost_usd=PRICE, latency_ms=1.0, completion_tokens=1)

@@ -17,8 +17,8 @@ from orchestai import Orchestrator
 from orchestai.config import Config
 from orchestai.degradation import Resilience
 from orchestai.execution.log_keeping import keeping
-from orchestai.serving.api.kept_runs import text_change
 from orchestai.serving.api.server import listen, make_server
+from orchestai.serving.redaction import text_change
 from support.serving.contract_workers import PRICE
 
 if TYPE_CHECKING:

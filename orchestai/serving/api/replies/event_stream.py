@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from orchestai.answering import Event, RunResult
 from orchestai.serving.api.caller import Caller
 from orchestai.serving.api.errors import ApiError, error_of
-from orchestai.serving.api.http import left
+from orchestai.serving.api.http import LEFT, left
 from orchestai.serving.api.requests.asked import Asked
 from orchestai.serving.api.running import RunningRequest
 from orchestai.serving.api.service import Service
@@ -54,15 +54,25 @@ async def open_stream(service: Service, asked: Asked, caller: Caller, rendering:
     except BaseException:
         await running.close()
         raise
-    return EventStream(running, first, rendering, service.config.keep_alive_s)
+    return EventStream(asked.run_id, running, first, rendering, service.config.keep_alive_s)
 
 
 class EventStream(Response):
-    """Sends what happens in a run; whichever way it ends, the run is closed."""
+    """Sends what happens in a run; whichever way it ends, the run is closed.
 
-    def __init__(self, running: RunningRequest, first: Event | None, rendering: Rendering, keep_alive_s: float) -> None:
+    Attributes:
+        status_code: `LEFT` once the client has left.
+    """
+
+    def __init__(
+        self, run_id: str, running: RunningRequest, first: Event | None, rendering: Rendering, keep_alive_s: float
+    ) -> None:
         super().__init__(
-            headers={"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"},
+            headers={
+                "content-type": "text/event-stream; charset=utf-8",
+                "cache-control": "no-cache",
+                "x-orchestai-run-id": run_id,
+            },
         )
         del self.headers["content-length"]
         self._running = running
@@ -75,6 +85,8 @@ class EventStream(Response):
         leaving = asyncio.ensure_future(left(receive))
         try:
             await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not sending.done():
+                self.status_code = LEFT
         finally:
             for each in (sending, leaving):
                 each.cancel()
