@@ -16,7 +16,7 @@ from orchestai.sandbox.packages import Packages
 from orchestai.sandbox.program import Limits, Program
 from orchestai.sandbox.static.test_discovery import list_tests
 
-_TRIES = 10
+_TRIES = 30
 """Times that a server is started, and a program run on one of its own, before the fault counts as the system's."""
 _SELDOM_NEEDED = ("shutil", "tempfile", "unittest.mock")
 """Take long to import and make forks slower, so they are in servers of their own."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from typing import Any
 
+import psutil
 import pytest
 
 from orchestai.config import RayConfig, load_config
@@ -62,7 +64,9 @@ async def test_without_any_node_left_an_execution_is_unscorable(nodes: Any) -> N
     away = config.execution.model_copy(update={"backend": "ray", "ray": patient})
     async with open_runtime(config.workers, away, config.sandbox) as remote:
         remote.executor._cluster._config = patient.model_copy(update={"wait_s": 1.0})
+        actor = int(re.search(r"process (\d+)", remote.executor._cluster.facts.name)[1])
         nodes.remove_node(next(iter(nodes.worker_nodes)), allow_graceful=False)
+        psutil.wait_procs([psutil.Process(actor)] if psutil.pid_exists(actor) else [], timeout=60)
         ran = await remote.executor.execute(TASK, whole("calculator"))
     assert isinstance(ran.outcome, Unscorable)
     assert ran.outcome.kind == "node"
