@@ -74,7 +74,7 @@ class TextEncoder:
         max_tokens: longest text, special tokens included; it may be more than the encoder takes at once.
         layer: the layer whose output is read, beside the embeddings; None is the last one. The middle of an encoder
             tells more of words and their places than its end, which was trained to sum up the whole text.
-        dtype: of the weights.
+        dtype: what the weights are rounded to.
 
     Raises:
         UserError: there is no such encoder or layer.
@@ -94,7 +94,7 @@ class TextEncoder:
         transformers_logging.disable_progress_bar()
         try:
             self._tokenizer = AutoTokenizer.from_pretrained(path)
-            self._model = AutoModel.from_pretrained(path, dtype=dtype).eval().requires_grad_(False)
+            self._model = AutoModel.from_pretrained(path, dtype=torch.float32).eval().requires_grad_(False)
         except (OSError, ValueError) as error:
             reason = str(error).strip().splitlines()[0]
             raise UserError(f"planner.encoder: cannot load {name!r}: {reason}") from None
@@ -112,10 +112,13 @@ class TextEncoder:
         self.width: int = 2 * self._model.config.hidden_size
         self._cache: OrderedDict[str, EncodedText] = OrderedDict()
         self._cached_bytes = 0
+        if dtype != torch.float32:
+            self.fingerprint  # noqa: B018 (while the weights are those of the file)
+            self._model.to(dtype)
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 of the weights up to the layer that is read, as 16 hexadecimal digits."""
+        """sha256 of the weights up to the layer that is read, as 16 hexadecimal digits; the same for every dtype."""
         digest = hashlib.sha256()
         above = tuple(f"encoder.layer.{i}." for i in range(self._layer, self._model.config.num_hidden_layers))
         for key, tensor in sorted(self._model.state_dict().items()):
