@@ -1,4 +1,4 @@
-"""A planner may read in another dtype than it was trained with: the encoder counts as the same, and says nearly that."""
+"""Planners may read in another dtype than they were trained with: its encoder counts as the same."""
 
 import torch
 
