@@ -1,4 +1,4 @@
-"""Planners may read in another dtype than they were trained with: its encoder counts as the same."""
+"""Planners may read in another dtype than they were trained with: their encoder counts as the same."""
 
 import torch
 
