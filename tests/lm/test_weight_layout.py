@@ -14,6 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from orchestai.lm import weight_layout
 from orchestai.lm.causal import CausalPolicy
 from orchestai.lm.weight_layout import blocked_weights
+from support.models.architectures import SIZE, model_of
 
 PROMPTS = [torch.arange(first, first + 7) for first in (1, 1, 20)]
 
@@ -30,19 +31,9 @@ def _on_x86() -> None:
 
 
 def llama() -> LlamaForCausalLM:
-    torch.manual_seed(0)
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=50,
-            hidden_size=32,
-            intermediate_size=48,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            initializer_range=0.3,
-            attention_bias=True,
-        )
-    )
+    model = model_of(LlamaConfig(**SIZE, num_key_value_heads=2, attention_bias=True))
+    assert isinstance(model, LlamaForCausalLM)
+    return model
 
 
 def changed(model: nn.Module) -> list[str]:
@@ -66,7 +57,7 @@ def test_products_are_the_same_up_to_rounding(rows: int, dtype: torch.dtype, bia
 def test_the_layers_are_themselves_again_afterwards_even_after_an_error() -> None:
     model = llama()
     with pytest.raises(KeyError), blocked_weights(model):
-        assert len(changed(model)) == 15  # seven in each layer of two, and the output layer
+        assert len(changed(model)) == 22  # seven in each layer of three, and the output layer
         raise KeyError
     assert not changed(model)
 

@@ -8,6 +8,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from support.models.architectures import SIZE
+
 END = "<|end|>"
 _PRINTABLE = 95
 """Ids from 1 up to this one are the printable ASCII characters."""
@@ -30,20 +32,10 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 def tiny_model(*, tied: bool = False) -> LlamaForCausalLM:
     """Two layers, grouped attention, random weights that are large enough for varied text."""
+    size = SIZE | {"vocab_size": 257, "intermediate_size": 64, "num_hidden_layers": 2, "initializer_range": 0.4}
+    words = {"max_position_embeddings": 2048, "bos_token_id": None, "eos_token_id": 0, "tie_word_embeddings": tied}
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=257,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        initializer_range=0.4,
-        bos_token_id=None,
-        eos_token_id=0,
-        tie_word_embeddings=tied,
-    )
-    model = LlamaForCausalLM(config).eval()
+    model = LlamaForCausalLM(LlamaConfig(**size | words, num_key_value_heads=2)).eval()
     model.lm_head.weight.data[_PRINTABLE:] = 0  # seldom the likeliest, so that texts are readable
     return model
 
