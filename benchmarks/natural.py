@@ -21,6 +21,7 @@ import ast
 import asyncio
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,9 @@ from orchestai.workflow import Subtask, Workflow
 _BINS = 5
 """Of equal weight, between which confidence is compared with what is right."""
 _TEN_STEPS = 40
+_SEVERAL = 3
+"""Values that were there before one of them is named."""
+_BY_NUMBER = re.compile(r"\bsteps? \d")
 Scores = dict[str, list[float]]
 
 
@@ -185,6 +189,23 @@ def exact(plans: Sequence[Plan], tasks: Sequence[Task]) -> list[float]:
     return found
 
 
+def named_wrong(plans: Sequence[Plan], tasks: Sequence[Task]) -> list[float]:
+    """For each value that a composition names, where several came before, whether its plan takes another."""
+    found = []
+    for task, plan in zip(tasks, plans, strict=True):
+        planned, wanted = plan.workflow, task.reference
+        assert wanted is not None
+        match = {} if planned is None else {step: place for place, step in match_spans(planned, wanted).items()}
+        parents_of = [] if planned is None else planned.dependencies()
+        places = [subtask.span or (0, 0) for subtask in wanted.subtasks]
+        for step, parents in list(enumerate(wanted.dependencies()))[_SEVERAL:]:
+            before = task.instruction[places[step - 1][1] : places[step][0]]
+            if parents and parents != [step - 1] and not _BY_NUMBER.search(before):
+                taken = parents_of[match[step]] if step in match else []
+                found += [float(match.get(parent) not in taken) for parent in parents]
+    return found
+
+
 async def success(plans: Sequence[Plan], tasks: Sequence[Task], runtime: Runtime) -> list[float]:
     """For each task whether its plan solves it with the configured workers."""
     executions = [runtime.executor.execute(t, p.workflow) for t, p in zip(tasks, plans, strict=True) if p.workflow]
@@ -240,7 +261,8 @@ async def measure(config: Config, file: Path, checkpoints: Sequence[Path], limit
             if six:
                 plans = planner.plan(six)
                 solved = await success(plans, six, runtime)
-                found["longer"].append({"exact": exact(plans, six), "success": solved})
+                taken = {"exact": exact(plans, six), "success": solved, "named_wrong": named_wrong(plans, six)}
+                found["longer"].append(taken)
                 found["ten_steps"].append({"exact": exact(planner.plan(ten), ten)})
                 plans = planner.plan(test)
                 found["composition"].append({"exact": exact(plans, test)})
