@@ -10,14 +10,14 @@ GPU ?= $(if $(shell command -v nvidia-smi),1,0)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LIVE ?= 0
 
-.PHONY: demo test test-slow test-deepspeed lint docs install clean clients
+.PHONY: demo test test-slow test-deepspeed test-vllm lint docs install clean clients
 demo: install
 	@$(BIN)/orchestai demo $(if $(filter 1,$(LIVE)),--live)
 
 # A process per core, with one thread each: threads that wait for each other are slow on few cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --maxprocesses 4
 test: install
-	@$(PYTEST) --dist loadfile -m "not slow"
+	@$(PYTEST) --dist loadfile -m "not slow and not vllm"
 
 test-slow: install
 	@$(PYTEST) --dist load -m slow
@@ -30,6 +30,18 @@ test-deepspeed: install $(DEEPSPEED)/installed
 $(DEEPSPEED)/installed:
 	@$(PIP) --no-deps --target $(DEEPSPEED) deepspeed==0.19.8 einops==0.8.2 hjson==3.1.0 msgpack==1.2.4 ninja==1.13.2 \
 	  py-cpuinfo==9.0.0
+	@touch $@
+
+# Real vLLM, built for CPUs. It wants other versions than ours, so it has an environment of its own: 4 GB, some minutes.
+VLLM := .venv-vllm
+VLLM_PIP := $(VLLM)/bin/python -m pip
+test-vllm: $(VLLM)/installed
+	@OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest tests/real_vllm
+
+$(VLLM)/installed: tests/real_vllm/requirements.txt
+	@test -x $(VLLM)/bin/python || { echo "making $(VLLM)"; $(PYTHON) -m venv $(VLLM); }
+	@$(VLLM_PIP) install --quiet --disable-pip-version-check --extra-index-url $(CPU_WHEELS) -e . -r $<
+	@$(VLLM_PIP) uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@
 
 lint: install
@@ -67,4 +79,4 @@ endif
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .cache runs
+	rm -rf $(VENV) $(VLLM) .cache runs

@@ -14,7 +14,7 @@ _TEMPLATE = "{% for m in messages %}{{ m['content'] }}{{ eos_token }}{% endfor %
 
 
 def small_llama(
-    letters: Iterable[str], seed: int, tags: Sequence[str] = (), context: int = 64
+    letters: Iterable[str], seed: int, tags: Sequence[str] = (), context: int = 64, heads: int = 4
 ) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
     """A model with random weights, and its tokenizer: a token for each letter and each tag, `END` after every turn.
 
@@ -35,7 +35,7 @@ def small_llama(
         hidden_size=64,
         intermediate_size=256,
         num_hidden_layers=2,
-        num_attention_heads=4,
+        num_attention_heads=heads,
         max_position_embeddings=context,
         tie_word_embeddings=True,
         initializer_range=1 / 8,

@@ -105,9 +105,9 @@ def tasks(name: str, count: int, seed: int) -> list[Task]:
     return made
 
 
-def save_model(folder: Path, seed: int, steps: int) -> None:
+def save_model(folder: Path, seed: int, steps: int, heads: int = 4) -> None:
     """A small Llama that has read `steps` batches of scripted dialogues."""
-    model, tokenizer = small_llama(KEYS + VALUES, seed, _TAGS)
+    model, tokenizer = small_llama(KEYS + VALUES, seed, _TAGS, heads=heads)
     tokenizer.save_pretrained(folder)
     rng = random.Random(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
