@@ -8,8 +8,6 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-import openai
-
 from orchestai.errors import FaultKind, InfrastructureError
 from orchestai.workers.base import WorkerError
 
@@ -39,18 +37,7 @@ class PassingError(InfrastructureError):
         self.after_s = after_s
 
 
-def fault_of(error: openai.APIError) -> Exception:
-    """What an exception of the client is: an `InfrastructureError`, passing or not, or a `WorkerError`."""
-    if isinstance(error, openai.APITimeoutError):
-        return PassingError("timeout", "no answer in time")
-    if isinstance(error, openai.APIStatusError):
-        body = error.body if isinstance(error.body, Mapping) else {"message": error.message}
-        after_s = retry_after(error.response.headers)
-        return fault_of_status(error.status_code, body, after_s, readable=isinstance(error.body, Mapping))
-    return PassingError("connection", "connection refused or lost")
-
-
-def fault_of_body(error: Any) -> Exception:
+def fault_of_body(error: Any) -> InfrastructureError | WorkerError:
     """What the `error` of an answer with status 200 is; its code may be the status that should have been."""
     body = error if isinstance(error, Mapping) else {"message": str(error)}
     code = str(body.get("code", ""))
@@ -58,7 +45,9 @@ def fault_of_body(error: Any) -> Exception:
     return fault_of_status(status, body, None)
 
 
-def fault_of_status(status: int, body: Mapping[str, Any], after_s: float | None, *, readable: bool = True) -> Exception:
+def fault_of_status(
+    status: int, body: Mapping[str, Any], after_s: float | None, *, readable: bool = True
+) -> InfrastructureError | WorkerError:
     """What an error answer is.
 
     A prompt that the model cannot read or its provider does not let it read is the worker's failure, which counts.

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
 import time
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlparse
 
-import openai
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
 
 from orchestai.config import ModelConfig
 from orchestai.errors import InfrastructureError, UserError, first_problem
 from orchestai.tasks.dialogue import ToolCall
-from orchestai.workers.api_faults import PassingError, fault_of, fault_of_body
+from orchestai.workers.api_faults import PassingError, fault_of_body
 from orchestai.workers.base import TextCompletion, Usage, WorkerError
 from orchestai.workers.environment import fill, secrets_of
 from orchestai.workers.generation import Hear, Prompt, SamplingParams, seed
+from orchestai.workers.http_client import HttpClient
 from orchestai.workers.openai_stream import gather_pieces
 from orchestai.workers.token_count import TokenCounter
 
 _DEFAULT_URL = "https://api.openai.com/v1"
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
+_COMPLETIONS = "/chat/completions"
 _STOPS_ACCEPTED = 4
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 60.0
 """Bounds of the random wait after the first try, and of any wait, whatever the server asks for."""
@@ -83,9 +85,7 @@ class OpenAIGenerator:
         self._secret = os.environ.get(config.api_key_env, "")
         self._secrets = [secret for secret in (self._secret, *secrets_of(config.headers)) if secret]
         self._key = self._secret or ("none" if local else "")
-        self._client = openai.AsyncOpenAI(
-            base_url=self._url, api_key=self._key or "missing", timeout=config.timeout_s, max_retries=0
-        )
+        self._client = HttpClient(self._url, self._key, config.timeout_s)
         self._counter = TokenCounter(config.name)
 
     async def generate(
@@ -93,7 +93,8 @@ class OpenAIGenerator:
     ) -> TextCompletion:
         self._require_key()
         try:
-            reply, latency_ms = await self._ask(prompt, params, sample, hear)
+            heard = hear if len(params.stop) <= _STOPS_ACCEPTED else None
+            reply, latency_ms = await self._ask(prompt, params, sample, heard)
         except PassingError as fault:
             tries = "1 try" if self.tries == 1 else f"{self.tries} tries"
             raise InfrastructureError(fault.kind, f"{self._named(fault)} after {tries}") from fault
@@ -123,15 +124,16 @@ class OpenAIGenerator:
     async def check(self) -> None:
         """Raises `UserError` if the server cannot be reached, refuses the key or wants money."""
         self._require_key()
-        asking = self._client.with_options(timeout=min(_CHECK_TIMEOUT_S, self._config.timeout_s))
         try:
-            await asking.models.with_raw_response.list(extra_headers=self._headers())
-        except openai.APIConnectionError:
-            raise UserError(f"cannot reach {self._url}; is the server running? (workers.models: base_url)") from None
-        except openai.APIStatusError as error:
-            fault = fault_of(error)
-            if isinstance(fault, InfrastructureError) and fault.kind in ("authentication", "payment"):
+            await self._client.get("/models", self._headers(), min(_CHECK_TIMEOUT_S, self._config.timeout_s))
+        except InfrastructureError as fault:
+            if fault.kind in ("authentication", "payment"):
                 raise UserError(self._named(fault)) from None
+            if fault.kind in ("connection", "timeout"):
+                raise UserError(
+                    f"cannot reach {self._url}; is the server running? (workers.models: base_url)"
+                ) from None
+        except WorkerError:
             return  # it answers; not every server lists its models
 
     async def close(self) -> None:
@@ -141,56 +143,50 @@ class OpenAIGenerator:
         self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None
     ) -> tuple[_Reply, float]:
         """The reply, and how many milliseconds the try that brought it took."""
+        data, headers = to_json(self._body(prompt, params, sample, stream=hear is not None)), self._headers()
+        tries = 0
+        while True:
+            began = time.perf_counter()
+            try:
+                return await self._answer(data, headers, hear), (time.perf_counter() - began) * 1000
+            except PassingError as fault:
+                tries += 1
+                if tries == self.tries:
+                    raise
+                await asyncio.sleep(wait_s(fault, tries))
+
+    async def _answer(self, data: bytes, headers: Mapping[str, str], hear: Hear | None) -> _Reply:
+        if hear is None:
+            return _read(await self._client.post(_COMPLETIONS, data, headers))
+        async with self._client.events(_COMPLETIONS, data, headers) as events:
+            return _read(to_json(await gather_pieces(events, hear)))
+
+    def _body(self, prompt: Prompt, params: SamplingParams, sample: int, *, stream: bool) -> dict[str, Any]:
+        """What is asked for, in OpenAI's format."""
         messages: list[Any] = [{"role": role, "content": content} for role, content in prompt.messages]
         if prompt.prefill:
             messages.append({"role": "assistant", "content": prompt.prefill})
-        used = prompt.tool_use
-        tools: dict[str, Any] = {}
-        if used is not None:
+        body: dict[str, Any] = {
+            "model": self._config.name,
+            "messages": messages,
+            "temperature": params.temperature,
+            "max_tokens": params.max_new_tokens,
+            "seed": seed(self.identity, prompt, params, sample) % 2**31,
+        }
+        if params.stop:
+            body["stop"] = params.stop[:_STOPS_ACCEPTED]
+        if (used := prompt.tool_use) is not None:
             messages += json.loads(used.exchange)
-            tools = {"tools": json.loads(used.tools), "tool_choice": json.loads(used.choice)}
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(PassingError),
-            stop=stop_after_attempt(self.tries),
-            wait=wait_s,
-            reraise=True,
-        )
-
-        async def ask() -> tuple[_Reply, float]:
-            began = time.perf_counter()
-            asked: dict[str, Any] = {
-                "model": self._config.name,
-                "messages": (),
-                "temperature": params.temperature,
-                "max_tokens": params.max_new_tokens,
-                "stop": list(params.stop[:_STOPS_ACCEPTED]) or openai.omit,
-                "extra_headers": self._headers(),
-                "seed": seed(self.identity, prompt, params, sample) % 2**31,
-                # as extra fields, which the client sends as they are: it goes through others for 0.2 ms a message
-                "extra_body": {"messages": messages, **tools},
-            }
-            completions = self._client.chat.completions
-            try:
-                if hear is not None and len(params.stop) <= _STOPS_ACCEPTED:
-                    usage: Any = {"include_usage": True}
-                    async with await completions.create(**asked, stream=True, stream_options=usage) as chunks:
-                        reply = _read(to_json(await gather_pieces(chunks, hear)))
-                else:
-                    reply = _read((await completions.with_raw_response.create(**asked)).content)
-            except openai.APIError as error:
-                raise fault_of(error) from error
-            return reply, (time.perf_counter() - began) * 1000
-
-        return await retrying(ask)
+            body |= {"tools": json.loads(used.tools), "tool_choice": json.loads(used.choice)}
+        return body | ({"stream": True, "stream_options": {"include_usage": True}} if stream else {})
 
     def _require_key(self) -> None:
         if not self._key and not self._config.headers:
             raise UserError(f"{self._url} needs a key: export {self._config.api_key_env}=...")
 
-    def _headers(self) -> dict[str, str | openai.Omit]:
-        """What the configuration adds to a request; nothing stands for a key that there is not."""
-        own = fill(self._config.headers, "workers.models: headers")
-        return {**({} if self._key else {"Authorization": openai.omit}), **own}
+    def _headers(self) -> dict[str, str]:
+        """What the configuration adds to a request."""
+        return fill(self._config.headers, "workers.models: headers")
 
     def _named(self, fault: Exception) -> str:
         """The fault with the names that the user gave: of the server, the model, the variable of the key."""
@@ -246,12 +242,11 @@ def _tool_calls(reply: _Reply) -> tuple[ToolCall, ...]:
     )
 
 
-def wait_s(state: RetryCallState) -> float:
+def wait_s(fault: PassingError, tries: int) -> float:
     """Seconds before the next try: what the server asks for, else random, up to twice as many after every try."""
-    fault = state.outcome.exception() if state.outcome else None
-    if isinstance(fault, PassingError) and fault.after_s is not None:
+    if fault.after_s is not None:
         return min(fault.after_s * random.uniform(1, 1.1), LONGEST_WAIT_S)
-    return random.uniform(0, min(FIRST_WAIT_S * 2 ** (state.attempt_number - 1), LONGEST_WAIT_S))
+    return random.uniform(0, min(FIRST_WAIT_S * 2 ** min(tries - 1, 30), LONGEST_WAIT_S))
 
 
 def _cut(text: str, stops: tuple[str, ...]) -> str:

@@ -6,19 +6,18 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-import httpx2
-import openai
-
 from orchestai.errors import InfrastructureError
-from orchestai.workers.api_faults import PassingError, fault_of, fault_of_body
+from orchestai.workers.api_faults import PassingError, fault_of_body
 from orchestai.workers.generation import Hear
 
+_DONE = b"[DONE]"
 
-async def gather_pieces(chunks: AsyncIterator[Any], hear: Hear) -> dict[str, Any]:
+
+async def gather_pieces(events: AsyncIterator[bytes], hear: Hear) -> dict[str, Any]:
     """Tell the pieces of a reply as they come, and give the reply as if it had come whole.
 
     Args:
-        chunks: `chat.completion.chunk` objects, as the client reads them.
+        events: `chat.completion.chunk` objects, as JSON.
 
     Raises:
         PassingError: the line broke, or the server failed, before there was a piece; another try may help.
@@ -29,25 +28,33 @@ async def gather_pieces(chunks: AsyncIterator[Any], hear: Hear) -> dict[str, Any
     calls: dict[int, dict[str, Any]] = {}
     finish_reason = None
     try:
-        async for chunk in chunks:
-            data = chunk.model_dump(exclude_unset=True)
-            reply |= {name: data[name] for name in ("usage", "model", "error") if data.get(name)}
-            for choice in (data.get("choices") or ())[:1]:
+        async for event in events:
+            if event == _DONE:
+                break
+            chunk = json.loads(event)
+            if chunk.get("error"):
+                raise fault_of_body(chunk["error"])
+            reply |= {name: chunk[name] for name in ("usage", "model") if chunk.get(name)}
+            for choice in (chunk.get("choices") or ())[:1]:
                 finish_reason = choice.get("finish_reason") or finish_reason
                 delta = choice.get("delta") or {}
                 _add_calls(calls, delta.get("tool_calls") or ())
                 if text := delta.get("content"):
                     texts.append(text)
                     hear(text)
-    except Exception as error:
-        fault = _fault(error)
-        if texts and isinstance(fault, PassingError):
-            raise InfrastructureError(fault.kind, f"{fault}, after a part of the reply had come") from error
-        raise fault from error
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        raise _told(PassingError("bad_response", f"not a stream of an answer: {error}"), texts) from error
+    except PassingError as fault:
+        raise _told(fault, texts) from fault
     if texts and finish_reason in (None, "error"):
         raise InfrastructureError("bad_response", "the reply broke off: the stream ended before it was whole")
     message = {"content": "".join(texts), "tool_calls": [calls[place] for place in sorted(calls)] or None}
     return {**reply, "choices": [{"message": message, "finish_reason": finish_reason}]}
+
+
+def _told(fault: PassingError, texts: list[str]) -> InfrastructureError:
+    """The fault, which passes only where nothing was told."""
+    return InfrastructureError(fault.kind, f"{fault}, after a part of the reply had come") if texts else fault
 
 
 def _add_calls(calls: dict[int, dict[str, Any]], deltas: Iterable[dict[str, Any]]) -> None:
@@ -58,17 +65,3 @@ def _add_calls(calls: dict[int, dict[str, Any]], deltas: Iterable[dict[str, Any]
         for name, piece in (delta.get("function") or {}).items():
             if name in call["function"] and piece:
                 call["function"][name] += piece
-
-
-def _fault(error: Exception) -> Exception:
-    if isinstance(error, openai.APIError):
-        if type(error) is openai.APIError and error.body:  # told inside the stream
-            return fault_of_body(error.body)
-        return fault_of(error)
-    if isinstance(error, httpx2.TimeoutException):
-        return PassingError("timeout", "no answer in time")
-    if isinstance(error, httpx2.TransportError):
-        return PassingError("connection", "connection lost")
-    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | ValueError | AttributeError | TypeError):
-        return PassingError("bad_response", f"not a stream of an answer: {error}")
-    return error

@@ -1,0 +1,156 @@
+"""HTTP to a server of models: what is sent as it is, what comes whole or piece by piece, and faults by their kinds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import certifi
+
+from orchestai.errors import InfrastructureError
+from orchestai.workers.api_faults import PassingError, fault_of_status, retry_after
+from orchestai.workers.base import WorkerError
+
+_KEEP_IDLE_S = 4.0
+"""Shorter than servers keep a line that nobody uses, so that none is closed as it is used again."""
+
+
+class HttpClient:
+    """Keeps its lines open between requests, as many as there are at a time; for one event loop.
+
+    OpenAI's own client takes ten times as long for a request, most of it to look at what is asked.
+
+    Args:
+        url: under which the server's paths are.
+        key: goes as a bearer's token; empty sends none.
+        timeout_s: of silence.
+    """
+
+    def __init__(self, url: str, key: str, timeout_s: float) -> None:
+        self._url = url.rstrip("/")
+        self._timeout_s = timeout_s
+        self._headers = {"User-Agent": "orchestai"}
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
+        self._session: aiohttp.ClientSession | None = None
+
+    async def get(self, path: str, headers: Mapping[str, str], timeout_s: float) -> bytes:
+        """The body of a reply that must come within a time; raises as `post`."""
+        limit = aiohttp.ClientTimeout(total=timeout_s)
+        with _faults():
+            async with self._opened().get(self._url + path, headers=headers, timeout=limit) as reply:
+                return await _body(reply)
+
+    async def post(self, path: str, data: bytes, headers: Mapping[str, str]) -> bytes:
+        """The body of the reply to JSON.
+
+        Raises:
+            PassingError: the line or the server fails; another try may help.
+            InfrastructureError, WorkerError: it refuses; see `fault_of_status`.
+        """
+        with _faults():
+            async with self._posted(path, data, headers) as reply:
+                return await _body(reply)
+
+    @asynccontextmanager
+    async def events(self, path: str, data: bytes, headers: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The data of server-sent events, as they come, in reply to JSON; raises as `post`, also while it is read."""
+        with _faults():
+            async with self._posted(path, data, headers) as reply:
+                if reply.status >= 400:
+                    await _body(reply)
+                yield _server_sent(reply.content.iter_any())
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def _posted(self, path: str, data: bytes, headers: Mapping[str, str]) -> Any:
+        sent = {"Content-Type": "application/json", **headers}
+        return self._opened().post(self._url + path, data=data, headers=sent)
+
+    def _opened(self) -> aiohttp.ClientSession:
+        """The session, which is of the loop that it is opened in."""
+        if self._session is None:
+            silence = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s, sock_read=self._timeout_s)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_IDLE_S, ssl=_trusted(self._url)),
+                headers=self._headers,
+                timeout=silence,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                proxy=_proxy(self._url),
+            )
+        return self._session
+
+
+@contextmanager
+def _faults() -> Iterator[None]:
+    """Faults of the line by their kinds."""
+    try:
+        yield
+    except (asyncio.TimeoutError, TimeoutError):
+        raise PassingError("timeout", "no answer in time") from None
+    except (aiohttp.ClientError, OSError):
+        raise PassingError("connection", "connection refused or lost") from None
+
+
+async def _body(reply: aiohttp.ClientResponse) -> bytes:
+    data = await reply.read()
+    if reply.status >= 400:
+        raise _refusal(reply, data)
+    return data
+
+
+def _refusal(reply: aiohttp.ClientResponse, data: bytes) -> InfrastructureError | WorkerError:
+    """What an error reply is; a page of a proxy in between, for one, describes none."""
+    try:
+        said = json.loads(data)
+    except ValueError:
+        said = None
+    error = said.get("error", said) if isinstance(said, Mapping) else said
+    readable = isinstance(error, Mapping)
+    body = error if readable else {"message": data.decode(errors="replace")}
+    return fault_of_status(reply.status, body, retry_after(reply.headers), readable=readable)
+
+
+async def _server_sent(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The data of each event; an event ends with an empty line."""
+    held: bytes = b""
+    data: list[bytes] = []
+    with _faults():
+        async for piece in pieces:
+            *lines, held = (held + piece).split(b"\n")
+            for line in lines:
+                line = line.rstrip(b"\r")
+                if line.startswith(b"data:"):
+                    data.append(line.removeprefix(b"data:").strip())
+                elif not line and data:
+                    yield b"\n".join(data)
+                    data = []
+
+
+def _trusted(url: str) -> ssl.SSLContext | bool:
+    """What vouches for a server: the system's authorities, or those that variables name, and Mozilla's."""
+    if urlsplit(url).scheme != "https":
+        return True
+    context = ssl.create_default_context()
+    if not (os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")):
+        context.load_verify_locations(certifi.where())
+    return context
+
+
+def _proxy(url: str) -> str | None:
+    """Through which the environment wants a server to be asked."""
+    parts = urlsplit(url)
+    if proxy_bypass(parts.hostname or ""):
+        return None
+    proxies = getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all")
