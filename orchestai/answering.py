@@ -21,6 +21,7 @@ from orchestai.execution.contract.run_budget import RunBudget
 from orchestai.execution.contract.trimming import Fitter
 from orchestai.execution.events import AnswerReady, ExecutionEvent, PlanReady
 from orchestai.execution.log import ExecutionLog
+from orchestai.execution.log_queue import LogQueue
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import INTERRUPTED, STOPPED, Execution
 from orchestai.execution.running_workflow import Terms
@@ -128,6 +129,7 @@ class Answering:
         self._config = config
         self._runtime = runtime
         self._log = log
+        self._lines = None if log is None else LogQueue(log)
         self._versions = versions
         self._resilience = resilience
         self._keep = keep
@@ -324,11 +326,11 @@ class Answering:
         return await reserve_planning(order.account, order.contract, planner.name, most_usd, order.run_id)
 
     async def _append(self, record: ExecutionRecord) -> None:
-        if self._log is None:
+        if self._lines is None:
             return
         kept = record if self._keep is None else self._keep(record)
         try:
-            await asyncio.shield(asyncio.to_thread(self._log.append, kept))
+            await self._lines.append(kept)
         except UserError as error:
             logger.error("this run is in no log, though it was paid for: %s", error)
 

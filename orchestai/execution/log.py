@@ -51,14 +51,14 @@ class ExecutionLog:
                 "another folder"
             ) from None
 
-    def append(self, record: ExecutionRecord) -> None:
-        """Append one line; on return it is on the disk.
+    def append(self, *records: ExecutionRecord) -> None:
+        """Append a line per record; on return they are on the disk.
 
         Raises:
-            UserError: it could not be written; the file is then as it was before.
+            UserError: they could not be written; the file is then as it was before.
         """
-        line = record.model_copy(update={"run_id": self.run_id}).model_dump_json().encode() + b"\n"
-        artifacts.append(self.path, line)
+        lines = [record.model_copy(update={"run_id": self.run_id}).model_dump_json() + "\n" for record in records]
+        artifacts.append(self.path, "".join(lines).encode())
 
     def log_execution(
         self,

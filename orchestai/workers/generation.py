@@ -9,6 +9,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -78,6 +79,7 @@ class Generator(Protocol):
     async def close(self) -> None: ...
 
 
+@lru_cache(maxsize=256)
 def generation_key(identity: str, prompt: Prompt, params: SamplingParams, sample: int) -> str:
     """128 bits, in hexadecimal, that name one generation. A greedy one is the same for every sample index."""
     asked: dict[str, Any] = {

@@ -12,6 +12,7 @@ from orchestai.execution.contract.receipt import Receipt
 from orchestai.serving.api.replies.accounting import workers_usage
 from orchestai.workers.base import Usage
 
+_PAID = ("planner", "workers")
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
@@ -32,8 +33,11 @@ class Metrics:
         )
         self._runs = Counter("orchestai_runs", "Runs by how they ended.", ("status",), registry=self._registry)
         self._degraded = Counter("orchestai_degraded_runs", "Runs without their planner.", registry=self._registry)
-        self._usd = Counter("orchestai_spent_usd", "US dollars spent.", ("by",), registry=self._registry)
-        self._tokens = Counter("orchestai_tokens", "Tokens.", ("by", "direction"), registry=self._registry)
+        usd = Counter("orchestai_spent_usd", "US dollars spent.", ("by",), registry=self._registry)
+        tokens = Counter("orchestai_tokens", "Tokens.", ("by", "direction"), registry=self._registry)
+        self._paid = {by: usd.labels(by) for by in _PAID}
+        self._read = {by: tokens.labels(by, "read") for by in _PAID}
+        self._written = {by: tokens.labels(by, "written") for by in _PAID}
         Gauge("orchestai_in_flight", "Runs in work or waiting.", registry=self._registry).set_function(in_flight)
         self._registry.register(_OutOfOrder(out_of_order))
 
@@ -46,9 +50,9 @@ class Metrics:
         if receipt.degraded:
             self._degraded.inc()
         for by, usage in (("planner", receipt.planning or Usage()), ("workers", workers_usage(receipt))):
-            self._usd.labels(by).inc(usage.cost_usd)
-            self._tokens.labels(by, "read").inc(usage.prompt_tokens)
-            self._tokens.labels(by, "written").inc(usage.completion_tokens)
+            self._paid[by].inc(usage.cost_usd)
+            self._read[by].inc(usage.prompt_tokens)
+            self._written[by].inc(usage.completion_tokens)
 
     def text(self) -> bytes:
         """In Prometheus's text format."""

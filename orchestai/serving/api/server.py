@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ def serve(orchestrator: Orchestrator) -> None:
     host, port = listening.getsockname()[:2]
     logger.info("serving %s at http://%s:%d/v1", config.model, f"[{host}]" if ":" in host else host, port)
     with _tracing(enabled=config.tracing) as tracing:
-        make_server(orchestrator, tracing).run(sockets=[listening])
+        _AloneInItsProcess(_settings(orchestrator, tracing)).run(sockets=[listening])
 
 
 @contextmanager
@@ -48,9 +49,21 @@ def _tracing(*, enabled: bool) -> Iterator[Tracing | None]:
         yield tracing
 
 
+class _AloneInItsProcess(uvicorn.Server):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin, with all that is there by now left out of every search for garbage, which stopped all requests."""
+        await super().startup(sockets)
+        gc.collect()
+        gc.freeze()
+
+
 def make_server(orchestrator: Orchestrator, tracing: Tracing | None = None) -> uvicorn.Server:
     """The server, to be run on a socket."""
-    settings = uvicorn.Config(
+    return uvicorn.Server(_settings(orchestrator, tracing))
+
+
+def _settings(orchestrator: Orchestrator, tracing: Tracing | None) -> uvicorn.Config:
+    return uvicorn.Config(
         make_app(orchestrator, tracing),
         log_config=None,
         access_log=False,
@@ -61,7 +74,6 @@ def make_server(orchestrator: Orchestrator, tracing: Tracing | None = None) -> u
         timeout_keep_alive=75,
         backlog=_BACKLOG,
     )
-    return uvicorn.Server(settings)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -36,6 +36,7 @@ class Writer:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine.execution_options(writes=True)
+        self._connection: Connection | None = None
         self._waiting: queue.SimpleQueue[_Write[Any] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="database writer", daemon=True)
         self._closing = threading.Lock()
@@ -67,6 +68,12 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
+        try:
+            self._write_until_closed()
+        finally:
+            self._disconnect()
+
+    def _write_until_closed(self) -> None:
         while (first := self._waiting.get()) is not None:
             together, ends = [first], False
             while len(together) < _TOGETHER and not ends:
@@ -102,12 +109,21 @@ class Writer:
     def _attempt(self, together: list[_Write[Any]]) -> list[tuple[Any, Exception | None]]:
         for left in reversed(range(_TRIES)):
             try:
-                with self._engine.begin() as connection:
-                    return [_outcome(write, connection) for write in together]
+                if self._connection is None:
+                    self._connection = self._engine.connect()
+                with self._connection.begin():
+                    return [_outcome(write, self._connection) for write in together]
             except OperationalError:  # a deadlock, a lock that was waited for in vain, a connection that broke
+                self._disconnect()
                 if not left:
                     raise
         raise AssertionError
+
+    def _disconnect(self) -> None:
+        """Give the connection up, which is kept between writes, since looking after it takes as long as a write."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
 
 def _outcome(write: _Write[Any], connection: Connection) -> tuple[Any, Exception | None]:
