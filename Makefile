@@ -34,14 +34,16 @@ $(DEEPSPEED)/installed:
 
 # Real vLLM, built for CPUs. It wants other versions than ours, so it has an environment of its own: 4 GB, some minutes.
 VLLM := .venv-vllm
-VLLM_PIP := $(VLLM)/bin/python -m pip
+VLLM_PIP := $(VLLM)/bin/python -m pip --quiet --disable-pip-version-check
 test-vllm: $(VLLM)/installed
 	@OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest tests/real_vllm
 
 $(VLLM)/installed: tests/real_vllm/requirements.txt
 	@test -x $(VLLM)/bin/python || { echo "making $(VLLM)"; $(PYTHON) -m venv $(VLLM); }
-	@$(VLLM_PIP) install --quiet --disable-pip-version-check --extra-index-url $(CPU_WHEELS) -e . -r $<
-	@$(VLLM_PIP) uninstall --quiet --yes torchvision torchaudio torchcodec
+	@$(VLLM_PIP) --retries 1 --timeout 15 install --index-url $(CPU_WHEELS) --extra-index-url https://pypi.org/simple $(TORCH) \
+	  || $(VLLM_PIP) install $(TORCH)
+	@$(VLLM_PIP) install -e . -r $<
+	@$(VLLM_PIP) uninstall --yes torchvision torchaudio torchcodec
 	@touch $@
 
 lint: install
