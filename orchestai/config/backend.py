@@ -30,11 +30,12 @@ class VllmConfig(Section):
     timeout_s: float = Field(600.0, gt=0)
     """vllm_server: seconds before a completion or a handover of weights counts as failed."""
     tensor_parallel_size: int = Field(1, ge=1)
-    """vllm: GPUs over which the engine is spread."""
+    """GPUs over which the engine is spread, or the server that `orchestai launch vllm` starts."""
     gpu_memory_utilization: float = Field(0.3, gt=0, lt=1)
     """vllm: share of a GPU's memory that an engine takes; the rest is for training."""
     engine_options: dict[str, Any] = Field(default={})
-    """vllm: further arguments of `vllm.LLM`, such as `enforce_eager` or `max_num_batched_tokens`."""
+    """Further arguments of `vllm.LLM`, such as `enforce_eager` or `max_num_batched_tokens`, also for the server that
+    `orchestai launch vllm` starts."""
     sync_dir: Path | None = None
     """Folder through which weights reach the engine; a server must see it under the same path. null is `sync` in the
     output folder; a folder in memory (/dev/shm) is faster."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from orchestai.agents import registry
@@ -53,6 +55,18 @@ def server_for(path: Path, words: Sequence[str] = ()) -> Server:
     return _server(agents.model, source, _weights(agents), AGENTS)
 
 
+def flags(options: Mapping[str, Any]) -> list[str]:
+    """Arguments of `vllm.LLM` as those of the command: {"max_num_seqs": 8, "enable_chunked_prefill": False}."""
+    words: list[str] = []
+    for name, value in options.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words += [f"--{flag}", value if isinstance(value, str) else json.dumps(value)]
+    return words
+
+
 @dataclass(frozen=True)
 class _Weights:
     """What the server holds.
@@ -87,7 +101,13 @@ def _server(settings: BackendConfig, source: str, weights: _Weights, keys: Model
     url = urlsplit(settings.vllm.base_url)
     arguments = ["--model", source, "--host", url.hostname or "localhost", "--port", str(url.port or 8000)]
     arguments += ["--dtype", weights.dtype, "--logprobs-mode", "processed_logprobs"]
-    arguments += ["--worker-extension-cls", EXTENSION]
+    arguments += [
+        "--worker-extension-cls",
+        EXTENSION,
+        "--tensor-parallel-size",
+        str(settings.vllm.tensor_parallel_size),
+    ]
+    arguments += flags(settings.vllm.engine_options)
     if weights.lora is None:
         return Server(tuple(arguments), {"VLLM_SERVER_DEV_MODE": "1"})
     rank = engine_rank(weights.lora.rank, keys.section)

@@ -40,6 +40,7 @@ def test_whole_models_and_adapters_get_what_they_need(folder: Path) -> None:
     assert pairs(whole) == {
         **{"--model": str(folder), "--host": "localhost", "--port": "8001", "--dtype": "float32"},
         **{"--logprobs-mode": "processed_logprobs", "--worker-extension-cls": EXTENSION},
+        "--tensor-parallel-size": "1",
     }
     assert whole.environment == {"VLLM_SERVER_DEV_MODE": "1"}
     words = ["model.backend=vllm_server", "model.lora.rank=12", f"model.name={folder}"]
@@ -54,9 +55,12 @@ def test_whole_models_and_adapters_get_what_they_need(folder: Path) -> None:
 
 def test_planners_are_served_too(folder: Path) -> None:
     """With the host and port at which the training asks."""
-    words = [f"planner.language.model={folder}", "planner.language.vllm.base_url=http://gpu7:8100"]
-    server = server_for(PLANS, words)
-    assert (pairs(server)["--host"], pairs(server)["--port"]) == ("gpu7", "8100")
+    options = "{max_num_seqs: 8, enable_chunked_prefill: false, quantization: fp8}"
+    words = [f"planner.language.model={folder}", f"planner.language.vllm.engine_options={options}"]
+    server = server_for(PLANS, [*words, "planner.language.vllm.base_url=http://gpu7:8100"])
+    flags = ("--max-num-seqs", "8", "--no-enable-chunked-prefill", "--quantization", "fp8")
+    assert server.arguments[-len(flags) :] == flags
+    assert server.arguments[server.arguments.index("--host") :][:4] == ("--host", "gpu7", "--port", "8100")
 
 
 def test_a_training_that_asks_no_server_and_a_model_on_no_disk_are_refused(folder: Path) -> None:
