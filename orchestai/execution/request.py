@@ -76,6 +76,11 @@ def _dialogue(task: Task, workflow: Workflow, subtask: Subtask) -> Dialogue | No
 
 
 def visible_examples(task: Task, workflow: Workflow, subtask: Subtask) -> tuple[Example, ...]:
-    """What the subtask's own words show; for a whole task its example calls, since its other examples are of steps."""
-    calls = parse_calls(subtask.instruction, task.entry_point) if len(workflow) == 1 else ()
-    return calls or parse_examples(subtask.instruction)
+    """What the subtask's own words show; for a whole task its example calls, since its other examples are of steps.
+
+    The only subtask answers for the task, so where its words show nothing, the calls that stand beside them count.
+    """
+    if len(workflow) > 1:
+        return parse_examples(subtask.instruction)
+    calls = parse_calls(subtask.instruction, task.entry_point)
+    return calls or parse_examples(subtask.instruction) or parse_calls(task.instruction, task.entry_point)

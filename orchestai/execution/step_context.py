@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestai.syntax import parse_literal
 from orchestai.tasks.task import Task
-from orchestai.tasks.visible_examples import parse_calls, parse_examples
+from orchestai.tasks.visible_examples import clean, parse_calls, parse_examples
 from orchestai.workers.base import Signature
 from orchestai.workflow import Subtask, Workflow
 
@@ -12,21 +12,24 @@ _OPEN, _CLOSE = "<step>", "</step>"
 
 
 def step_context(task: Task, workflow: Workflow, subtask: Subtask, signature: Signature) -> str:
-    """What a worker reads of the task beside the step's own words; empty where the step is the whole task.
+    """What a worker reads of the task beside the step's own words; empty where these are all of it.
 
     "Add all of them" means nothing without it. An argument is what a parent gives, in the parent's words, or a
     parameter of the task; its type and an example value are said where the instruction shows one.
     """
-    if len(workflow) == 1:
+    if len(workflow) > 1:
+        told = f"Between {_OPEN} and {_CLOSE} stands the step to write:\n\n{_marked(task.instruction, subtask)}"
+    elif clean(subtask.instruction) != clean(task.instruction):
+        told = f"What was asked for, word by word:\n\n{task.instruction}"
+    else:
         return ""
-    marked = f"Between {_OPEN} and {_CLOSE} stands the step to write:\n\n{_marked(task.instruction, subtask)}"
     given, parents = _parameters(task), _parents(workflow, subtask)
     arguments = [f"- `{name}` is {what}" for name, what in zip(signature.parameters, parents or given, strict=False)]
     if parents:
         arguments += [
             f"- `{name}`, if you add it, is {what}" for name, what in zip(task.parameters, given, strict=True)
         ]
-    return "\n".join([marked, *(["", "Arguments:", *arguments] if arguments else [])])
+    return "\n".join([told, *(["", "Arguments:", *arguments] if arguments else [])])
 
 
 def _marked(instruction: str, subtask: Subtask) -> str:

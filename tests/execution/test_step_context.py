@@ -10,6 +10,7 @@ from orchestai.config import load_config
 from orchestai.errors import UserError
 from orchestai.execution.request import build_request
 from orchestai.tasks.task import Task
+from orchestai.tasks.visible_examples import Example
 from orchestai.workers.prompting.prompts import Strategy, strategy
 from orchestai.workflow import Subtask, Workflow
 
@@ -67,6 +68,17 @@ def test_words_that_the_planner_chose_itself_stand_behind_the_task() -> None:
 def test_a_task_asked_whole_has_no_context_beside_itself() -> None:
     whole = Workflow([Subtask(id="1", instruction=TOLD, span=(0, len(TOLD)))])
     assert build_request(TASK, whole, whole.subtasks[0], kind="dataflow").context == ""
+
+
+def test_an_only_step_that_leaves_words_out_has_them_as_context_and_the_calls_beside_it_as_examples() -> None:
+    """A planner cuts "add all of them" out: what it leaves out would otherwise be lost to everybody."""
+    cut = Workflow([ADD.model_copy(update={"id": "1", "depends_on": ()})])
+    assert f"What was asked for, word by word:\n\n{TOLD}" in asked(READERS[0], cut.subtasks[0], cut)
+    request = build_request(TASK, cut, cut.subtasks[0], kind="dataflow")
+    assert request.examples == (Example(("[2, 4]",), "4"),)
+    own = Workflow([DROP])
+    shown = build_request(TASK, own, own.subtasks[0], kind="dataflow").examples
+    assert shown == (Example(("[1, 5]",), "[5]"),), "its own words count first"
 
 
 def test_who_reads_the_step_alone_is_asked_the_same_whatever_stands_around_it() -> None:
