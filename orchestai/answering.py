@@ -138,6 +138,11 @@ class Answering:
             runtime.pool.breakers = {name: resilience.breaker() for name in runtime.pool.names}
             self._planner_breaker = resilience.breaker()
 
+    async def close(self) -> None:
+        """Flush the log."""
+        if self._lines is not None:
+            await self._lines.close()
+
     def alone(self, worker: str) -> PlanningQueue:
         """A planner that asks one worker for the whole of every instruction.
 

@@ -296,6 +296,7 @@ class Orchestrator:
         self._in_work = Admission(config.execution.concurrency)
         versions = {"orchestai": __version__, **artifacts.versions()}
         self._answering = Answering(config, runtime, self._log, versions, self._resilience, self._keep)
+        self._stack.push_async_callback(self._answering.close)
         return self
 
     async def __aexit__(

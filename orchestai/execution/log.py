@@ -6,6 +6,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,14 +52,22 @@ class ExecutionLog:
                 "another folder"
             ) from None
 
-    def append(self, *records: ExecutionRecord) -> None:
-        """Append a line per record; on return they are on the disk.
+    def append(self, *records: ExecutionRecord, flush: bool = True) -> None:
+        """Append a line per record.
+
+        Args:
+            flush: whether they are on the disk on return; else `flush` must follow.
 
         Raises:
             UserError: they could not be written; the file is then as it was before.
         """
         lines = [record.model_copy(update={"run_id": self.run_id}).model_dump_json() + "\n" for record in records]
-        artifacts.append(self.path, "".join(lines).encode())
+        artifacts.append(self.path, "".join(lines).encode(), flush=flush)
+
+    def flush(self) -> None:
+        """Wait until all that was appended is on the disk; nothing where that fails."""
+        with suppress(OSError), self.path.open("ab") as file:
+            os.fsync(file.fileno())
 
     def log_execution(
         self,

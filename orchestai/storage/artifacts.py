@@ -139,10 +139,13 @@ def write_json(path: Path | str, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def append(path: Path | str, lines: bytes) -> None:
-    """Append whole lines as one write, under a lock, and flush them to the disk; several processes may do so.
+def append(path: Path | str, lines: bytes, *, flush: bool = True) -> None:
+    """Append whole lines as one write, under a lock; several processes may do so.
 
     A torn last line that a crash left is ended first, so that nothing is lost with it.
+
+    Args:
+        flush: whether they are on the disk on return.
 
     Raises:
         UserError: they could not be written; the file is then as it was before.
@@ -153,13 +156,13 @@ def append(path: Path | str, lines: bytes) -> None:
         with open_shared(path) as file:
             with suppress(LocksUnsupportedError):  # lines of one process are whole without them
                 lock(file, wait=True)
-            _append(file, lines)
+            _append(file, lines, flush)
     except OSError as error:
         reason = error.strerror or error
         raise UserError(f"{path}: cannot write: {reason}; free space or choose another folder") from error
 
 
-def _append(file: FileIO, lines: bytes) -> None:
+def _append(file: FileIO, lines: bytes, flush: bool) -> None:
     size = file.seek(0, os.SEEK_END)
     if size:
         file.seek(size - 1)
@@ -169,7 +172,8 @@ def _append(file: FileIO, lines: bytes) -> None:
         written = file.write(lines)
         if written < len(lines):
             raise OSError(f"only {written} of {len(lines)} bytes fitted")
-        os.fsync(file.fileno())
+        if flush:
+            os.fsync(file.fileno())
     except OSError:
         file.truncate(size)
         raise
