@@ -36,7 +36,7 @@ class KeptRun:
         self._labels = labels
         self.plan: PlanReady | None = None
         self.receipt: Receipt | None = None
-        self._beginning = asyncio.wrap_future(runs.begin_soon(run_id, caller.key))
+        self._beginning = runs.begin_soon(run_id, caller.key)
 
     def hear(self, event: Event) -> None:
         if isinstance(event, PlanReady):
@@ -50,9 +50,6 @@ class KeptRun:
 
         Whoever is cancelled while it waits does not undo it.
         """
-        await asyncio.shield(self._end(refusal))
-
-    async def _end(self, refusal: str) -> None:
         receipt: dict[str, Any] = {"run_id": self._run_id, "status": "refused", "error": refusal}
         if self.receipt is not None:
             receipt = self.receipt.model_dump(mode="json") | ({"error": refusal} if refusal else {})
@@ -63,10 +60,10 @@ class KeptRun:
             labels = {name: self._change(label) for name, label in labels.items()}
         if labels:
             receipt["labels"] = labels
-        ended = self._runs.put_soon(self._run_id, self._key, plan, receipt)
         try:
-            await self._beginning
-            await asyncio.wrap_future(ended)
+            ended = self._runs.put_soon(self._run_id, self._key, plan, receipt)
+            await asyncio.shield(asyncio.wrap_future(ended))
+            self._beginning.result()  # which was written before
         except UNREACHABLE:
             logger.error("%s: the database does not answer; its receipt is kept as soon as it does", self._run_id)
         except Exception:

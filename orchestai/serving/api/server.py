@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _BACKLOG = 2048
+_GARBAGE = 10_000
+"""Objects after which Python looks for garbage; its default is reached by every fourth request."""
 
 
 def serve(orchestrator: Orchestrator) -> None:
@@ -55,6 +57,7 @@ class _AloneInItsProcess(uvicorn.Server):
         await super().startup(sockets)
         gc.collect()
         gc.freeze()
+        gc.set_threshold(_GARBAGE)
 
 
 def make_server(orchestrator: Orchestrator, tracing: Tracing | None = None) -> uvicorn.Server:

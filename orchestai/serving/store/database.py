@@ -101,8 +101,8 @@ class Database:
         """Have something written, and wait until it is committed; see `Writer` for what `work` may do."""
         return self.submit(account, work).result()
 
-    def submit(self, account: str, work: Callable[[Connection], T]) -> Future[T]:
-        return self._writer.submit(account, work)
+    def submit(self, account: str, work: Callable[[Connection], T], *, is_awaited: bool = True) -> Future[T]:
+        return self._writer.submit(account, work, is_awaited=is_awaited)
 
     def persist(self, account: str, work: Callable[[Connection], T]) -> Future[T]:
         """`submit` what must be written in the end: where the database does not answer, it is tried again later.

@@ -59,7 +59,7 @@ class ServedRuns:
                 if owner != key:
                     raise UserError(f"{run_id}: there is a run of this id; take another")
 
-        return self._database.submit(key, write)
+        return self._database.submit(key, write, is_awaited=False)
 
     def put(self, run_id: str, key: str, plan: dict[str, Any] | None, receipt: dict[str, Any]) -> None:
         """Keep what a run gave, whether or not its beginning was noted; blocks."""

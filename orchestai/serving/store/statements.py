@@ -15,9 +15,7 @@ def insert_new(connection: Connection, table: Table, row: dict[str, Any], **comp
     Args:
         computed: columns that the database computes.
     """
-    statement = _insert(connection.dialect.name, table)
-    if computed:
-        statement = statement.values(**computed)
+    statement = _insert(connection.dialect.name, table, *computed.items())
     return connection.execute(statement, row).one_or_none() is not None
 
 
@@ -29,7 +27,7 @@ def insert_or_change(connection: Connection, table: Table, row: dict[str, Any], 
 
 
 @lru_cache
-def _insert(dialect: str, table: Table) -> Any:
-    statement = (postgresql if dialect == "postgresql" else sqlite).insert(table)
+def _insert(dialect: str, table: Table, *computed: tuple[str, Any]) -> Any:
+    statement = (postgresql if dialect == "postgresql" else sqlite).insert(table).values(**dict(computed))
     keys = list(table.primary_key.columns)
     return statement.on_conflict_do_nothing(index_elements=keys).returning(*keys)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -18,12 +19,14 @@ from orchestai.execution.contract.ledger import InsufficientFundsError
 T = TypeVar("T")
 _TOGETHER = 256
 _TRIES = 3
+_PATIENCE_S = 0.01
 
 
 @dataclass(frozen=True)
 class _Write(Generic[T]):
     account: str
     work: Callable[[Connection], T]
+    is_awaited: bool = True
     future: Future[T] = field(default_factory=Future)
 
 
@@ -43,16 +46,17 @@ class Writer:
         self._closed = False
         self._thread.start()
 
-    def submit(self, account: str, work: Callable[[Connection], T]) -> Future[T]:
+    def submit(self, account: str, work: Callable[[Connection], T], *, is_awaited: bool = True) -> Future[T]:
         """Have something written after all that was submitted before for this account.
 
         Args:
             account: a key's name; writes of others may be done in another order.
+            is_awaited: False lets it wait some milliseconds for others, to be written with them.
 
         Returns:
             What it gives, or raises, once it is committed.
         """
-        write = _Write(account, work)
+        write = _Write(account, work, is_awaited)
         with self._closing:
             if self._closed:
                 raise RuntimeError("this database was closed")
@@ -76,9 +80,11 @@ class Writer:
     def _write_until_closed(self) -> None:
         while (first := self._waiting.get()) is not None:
             together, ends = [first], False
+            until = time.monotonic() + _PATIENCE_S
             while len(together) < _TOGETHER and not ends:
+                patience_s = 0.0 if together[-1].is_awaited else until - time.monotonic()
                 try:
-                    write = self._waiting.get_nowait()
+                    write = self._waiting.get(timeout=max(patience_s, 0.0))
                 except queue.Empty:
                     break
                 if write is None:
