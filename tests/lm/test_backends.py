@@ -216,7 +216,7 @@ async def test_what_a_server_refuses_is_one_clear_line(tmp_path, monkeypatch):
         engine.adapters.clear()  # it was restarted
         with pytest.raises(UserError, match=r"no completion \(HTTP 404.*does not exist"):
             await server.generate(PROMPTS, SEEDS, SETTINGS)
-    with pytest.raises(UserError, match=r"is the server running, and as docs/rollouts\.md says"):
+    with pytest.raises(UserError, match=r"is the server running, and as docs/machines/rollouts\.md says"):
         await server.generate(PROMPTS, SEEDS, SETTINGS)
     await server.close()
 

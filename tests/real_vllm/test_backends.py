@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -114,8 +115,11 @@ async def test_an_engine_in_this_process_follows(tied: Path, tmp_path: Path, gap
     backend = VllmEngine(model, config, Folders(tmp_path, "run"), processes=1, section=SECTION)
     try:
         gaps(await check(policy(adapters=adapters), backend))
+        engine = [child for child in psutil.Process().children() if child.name() == "VLLM::EngineCore"]
     finally:
         await backend.close()
+    assert len(engine) == 1
+    assert psutil.wait_procs(engine, timeout=30)[1] == [], "it would keep its memory as long as this process lives"
 
 
 async def test_a_tied_output_layer_that_stays_stale_is_noticed(plain_server: str, tmp_path: Path) -> None:

@@ -170,6 +170,8 @@ class VllmEngine:
         return UserError(f"{self._section}.backend: vLLM's engine {what} ({reason[:300]}); its own output says why")
 
     async def close(self) -> None:
+        # Without it the engine's processes live on with this one: objects of vLLM hold each other.
+        await self._do(self._llm.llm_engine.engine_core.shutdown)
         del self._llm
         self._thread.shutdown()
         self._folders.clear()

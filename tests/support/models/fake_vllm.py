@@ -176,6 +176,10 @@ def module(engine: Engine) -> dict[str, ModuleType]:
             assert arguments["logprobs_mode"] == "processed_logprobs"
             assert arguments["generation_config"] == "vllm"
             self.arguments = arguments
+            self.llm_engine = SimpleNamespace(engine_core=SimpleNamespace(shutdown=self._shutdown))
+
+        def _shutdown(self) -> None:
+            engine.calls.append("close")
 
         def generate(self, prompts: list[Any], params: list[Any], *, lora_request: Any, use_tqdm: bool) -> list[Any]:
             outputs = []
