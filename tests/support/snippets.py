@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")))
+_DOCS = sorted(page.relative_to(ROOT).as_posix() for page in (ROOT / "docs").rglob("*.md"))
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    *(page for page in _DOCS if not page.startswith(("docs/results/", "docs/_build/"))),
+)
 _TREES = {"docs/architecture.md"}
 """Its indented blocks are trees of calls."""
 _BLOCK = re.compile(

@@ -15,7 +15,6 @@ import typer
 
 from orchestai.cli.options import Overrides, flag, say
 from orchestai.errors import UserError
-from orchestai.launch.sagemaker import check_words
 
 launch = typer.Typer(no_args_is_help=True, help=__doc__)
 
@@ -56,7 +55,7 @@ def sagemaker(
 ) -> None:
     """Train on SageMaker: upload the source, start a job, and print its ARN. See docs/machines/launch.md."""
     from orchestai.launch import bundle
-    from orchestai.launch.sagemaker import CHECKPOINT, DATA, Job, digest_of, submit, what_is_trained
+    from orchestai.launch.sagemaker import CHECKPOINT, DATA, Job, check_words, digest_of, submit, what_is_trained
 
     if not config.resolve().is_relative_to(source.resolve()):
         raise UserError(f"--config {config}: lies outside of --source {source}, so the job would not have it")
@@ -103,6 +102,7 @@ def vllm(
     overrides: Overrides = None,
 ) -> None:
     """Become the server of vLLM that the rollouts of a training ask, which has the same configuration and overrides."""
+    from orchestai.launch.sagemaker import check_words
     from orchestai.launch.vllm import server_for
 
     server = server_for(config, check_words(overrides or ()))

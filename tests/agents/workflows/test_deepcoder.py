@@ -187,7 +187,7 @@ def test_a_record_without_tests_is_refused_with_its_place(tmp_path):
 
 
 async def test_the_workflow_in_the_documentation_runs(sandbox, repository):
-    text = (repository / "docs" / "workflows.md").read_text()
+    text = (repository / "docs" / "agents" / "workflows.md").read_text()
     namespace: dict = {"__name__": "pair"}
     exec(re.search(r"```python\n(.*?)\n```\n", text, re.DOTALL)[1], namespace)
     pair = namespace["Pair"]

@@ -15,7 +15,7 @@ from orchestai.training.rl.algorithms.recipes import RECIPES
 def rows(repository: Path) -> dict[str, list[str]]:
     """Our row of each preset, by the preset's name."""
     found, name = {}, ""
-    for line in (repository / "docs" / "recipes.md").read_text().splitlines():
+    for line in (repository / "docs" / "agents" / "recipes.md").read_text().splitlines():
         if line.startswith("|"):
             cells = [cell.strip() for cell in line.strip("|").split("|")]
             name = cells[0].strip("`") or name
