@@ -94,7 +94,8 @@ def storm(programs: int, kills: int, every_s: float, workers: int, chance: rando
         report = sandbox.run(Program(code, TESTS, isolation="split" if isolation == "split" else "shared"))
         if isinstance(report.outcome(), Unscorable):
             return f"lost: {report.status}: {report.reason}"
-        return "" if report.passed == deserved else f"wrong: {report.passed}, not {deserved}: {report}"
+        said = [report.status, report.reason, *(f"{test.outcome}: {test.message}" for test in report.tests)]
+        return "" if report.passed == deserved else f"wrong: {report.passed}, not {deserved}: {said}"
 
     with Sandbox(workers, Limits(wall_s=60, load_s=30, test_s=20), cache_size=0) as sandbox:
         killer = threading.Thread(target=kill)

@@ -74,7 +74,7 @@ class Candidate:
         with self._one_at_a_time:
             if self._follow_random:
                 request["random"] = randomness.get_states()
-            send_frame(self._channel, b"c", self._pickled(request))
+            send(self._channel, b"c", self._pickled(request))
             payload = self._receive()
         try:
             answer = decode_primitive(payload)
@@ -163,6 +163,14 @@ class Candidate:
 
         call.__name__ = call.__qualname__ = name
         return call
+
+
+def send(channel: socket.socket, kind: bytes, payload: bytes) -> None:
+    """Give the candidate a frame. Ends this process when the candidate is gone, as `receive` does."""
+    try:
+        send_frame(channel, kind, payload)
+    except (BrokenPipeError, ConnectionResetError):
+        os._exit(CANDIDATE_GONE)
 
 
 def receive(channel: socket.socket) -> tuple[bytes, bytes]:

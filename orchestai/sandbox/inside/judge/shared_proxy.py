@@ -9,11 +9,10 @@ from typing import Any
 
 from ..ipc.exports import Exports
 from ..ipc.stand_ins import stand_ins
-from ..ipc.wire import send_frame
 from ..ipc.world import TestsWorld
 from .guard import Guard
 from .loading import MODULE
-from .proxy import Candidate, receive
+from .proxy import Candidate, receive, send
 
 
 class SharedCandidate(Candidate):
@@ -53,7 +52,7 @@ class SharedCandidate(Candidate):
             kind, payload = receive(self._channel)
             if kind != b"k":
                 return payload
-            send_frame(self._channel, b"r", self._exports.answer(payload, self._remote))
+            send(self._channel, b"r", self._exports.answer(payload, self._remote))
 
     def _taken(self, answer: dict[str, Any], arguments: tuple[Any, ...]) -> Any:
         self._world.take_in(answer.get("world"))
