@@ -68,6 +68,30 @@ def test_from_a_server_to_an_answer_and_its_replay(server: ChatServer, tmp_path:
     assert "complete: spent" in shown.output
 
 
+def test_a_function_that_no_example_speaks_for_is_said_to_be_unchecked(
+    server: ChatServer, tmp_path: Path, monkeypatch
+) -> None:
+    """A newcomer who shows no example gets whatever a model writes, and was not told what would have helped."""
+    monkeypatch.chdir(tmp_path)
+    server.after = Reply(chat("```python\ndef task_func(x):\n    return sorted(x)\n```"))
+    assert orchestai("init", "--server", server.url, "--price", "tiny=1,2").exit_code == 0
+    options = ("workers.cache_dir=null", "sandbox.level=process", "execution.assembler=dataflow")
+
+    def said(words: str, answer: str = "program") -> str:
+        asked = orchestai("run", words, "--answer", answer, *options)
+        assert asked.exit_code == 0, (asked.output, asked.exception)
+        return asked.output
+
+    unchecked = said("Sort the list.")
+    assert "step 1: no example" in unchecked
+    hint = "task_func([3, 1]) == [1, 3]"
+    assert hint in unchecked
+    assert "no example" not in said(f"Sort the list, so that {hint}"), "the hint is understood"
+    wrong = said("Sort the list downwards, so that task_func([1, 3]) == [3, 1]")
+    assert "step 1: no function that was written does what the example shows" in wrong
+    assert "no example" not in said("Sort the list.", "text")
+
+
 def test_what_cannot_be_is_said_before_anybody_is_asked(server: ChatServer, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert orchestai("init", "--server", server.url, "--price", "tiny=1,2").exit_code == 0

@@ -100,6 +100,7 @@ async def _run(
     """Print the answer as soon as there is one; closing all that worked on it takes a while."""
     from orchestai.cli.serving.run_view import RunView, show_receipt
     from orchestai.cli.serving.run_view import as_json as to_json
+    from orchestai.tasks.suites import asks_for_programs
 
     async with opened as orchestrator:
         if as_json:
@@ -107,7 +108,9 @@ async def _run(
         else:
             with RunView() as view:
                 result = await orchestrator.run(instruction, answer=kind, listen=view.listen)
-            show_receipt(result.receipt)
+            config = orchestrator.config
+            program = kind == "program" if kind else asks_for_programs(config.tasks)
+            show_receipt(result.receipt, composed=program and config.execution.assembler == "dataflow")
         print(to_json(result) if as_json else result.answer, file=output, flush=True)
         return result
 

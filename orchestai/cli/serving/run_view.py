@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Group, RenderableType
@@ -83,8 +84,12 @@ class RunView:
         return root
 
 
-def show_receipt(receipt: Receipt) -> None:
-    """Print what a run took, node by node."""
+def show_receipt(receipt: Receipt, *, composed: bool) -> None:
+    """Print what a run took, node by node.
+
+    Args:
+        composed: whether the answer is a program that is composed of the steps' functions.
+    """
     table = Table(box=None, pad_edge=False)
     for name in ("node", "worker", "tokens in", "out", "USD reserved", "USD spent", "ms", "check", "then"):
         table.add_column(name, justify="right" if name.startswith(("tokens", "out", "USD", "ms")) else "left")
@@ -101,6 +106,7 @@ def show_receipt(receipt: Receipt) -> None:
         f"{receipt.status}: {spent}",
         f"{times}; planning {receipt.planning_ms:.0f} ms; all in all {receipt.wall_ms:.0f} ms",
         *chances(receipt),
+        *(doubts(receipt) if composed else []),
         *([f"again: {receipt.replay}"] if receipt.replay else []),
     ]
     console.print(Group(table, *(Text(line) for line in lines)), soft_wrap=True)
@@ -125,6 +131,28 @@ def chances(receipt: Receipt) -> list[str]:
         f"{single.worker} asked for the whole: right with a chance of {success.mean:.2f} ({success.low:.2f} to "
         f"{success.high:.2f}), {cost}",
     ]
+
+
+def doubts(receipt: Receipt) -> list[str]:
+    """Lines that say which steps' functions no example speaks for, and how to show one."""
+    checks = {node.node: asked.check for node in receipt.nodes for asked in node.asked if not asked.why_next}
+    wrong = [node for node, check in checks.items() if check is False]
+    unknown = [node for node, check in checks.items() if check is None]
+    lines = [f"{_named(wrong)}: no function that was written does what the example shows"] if wrong else []
+    if not unknown:
+        return lines
+    where, shown = "the instruction", "task_func([3, 1]) == [1, 3]"
+    if len(receipt.nodes) > 1:
+        where, shown = ("its words" if len(unknown) == 1 else "their words"), "sort the list (`[3, 1]` -> `[1, 3]`)"
+    return [
+        *lines,
+        f"{_named(unknown)}: no example, so nobody could go by one, or check what was written; show one in {where}, "
+        f"such as {shown}; a text is asked for with --answer text",
+    ]
+
+
+def _named(nodes: Sequence[str]) -> str:
+    return f"step {nodes[0]}" if len(nodes) == 1 else f"steps {', '.join(nodes)}"
 
 
 def as_json(result: RunResult) -> str:
