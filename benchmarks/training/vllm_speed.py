@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import statistics
 import tempfile
@@ -29,6 +28,7 @@ from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine
 from orchestai.lm.backends.weights import Folders
 from orchestai.lm.causal import CausalPolicy
 from orchestai.lm.weights import read_pretrained
+from orchestai.storage import artifacts
 
 PROMPT, WRITTEN, GROUP = 200, 64, 8
 ROWS = (8, 64)
@@ -82,7 +82,10 @@ def main() -> None:
     os.environ |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "4", "OMP_NUM_THREADS": "1"}
     torch.set_num_threads(1)
     figures = {dtype: asyncio.run(compare(arguments.model, dtype)) for dtype in ("float32", "bfloat16")}
-    arguments.json.write_text(json.dumps({"tokens_per_s": figures}, indent=2) + "\n")
+    import vllm
+
+    versions = {"vllm": vllm.__version__, **artifacts.versions()}
+    artifacts.write_json(arguments.json, {"tokens_per_s": figures, "versions": versions})
 
 
 if __name__ == "__main__":
