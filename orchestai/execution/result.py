@@ -36,6 +36,8 @@ class Attempt(BaseModel):
     """Whether the tokens, and so the cost, were counted here, since the server did not say."""
     tool_calls: tuple[ToolCall, ...] = Field((), exclude_if=lambda calls: not calls)
     """Of the client's tools, for which the worker waits."""
+    truncated: bool = Field(False, exclude_if=lambda truncated: not truncated)
+    """Whether there were no more tokens for the rest of the answer."""
     passed_check: bool | None = None
     """Whether the subtask's own visible examples passed; None if it shows none."""
     error: str | None = None
@@ -109,8 +111,20 @@ class Execution(BaseModel):
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """For which the step that answers waits."""
+        answered = self._answered
+        return () if answered is None else answered.tool_calls
+
+    @property
+    def truncated(self) -> bool:
+        """Whether there were no more tokens for the rest of the answer."""
+        answered = self._answered
+        return answered is not None and answered.truncated
+
+    @property
+    def _answered(self) -> Attempt | None:
+        """The attempt that gave the output of the step that answers."""
         result = next(result for result in self.results if result.id == self.workflow.answering())
-        return result.attempts[result.kept].tool_calls if result.attempts and result.status == "done" else ()
+        return result.attempts[result.kept] if result.attempts and result.status == "done" else None
 
     @property
     def outputs(self) -> dict[str, str]:

@@ -294,6 +294,7 @@ class RunningWorkflow:
                 "latency_ms": answer.latency_ms,
                 "source": answer.source,
                 "tool_calls": answer.tool_calls,
+                "truncated": answer.truncated,
                 "usage_estimated": answer.usage_estimated,
             },
             answer,

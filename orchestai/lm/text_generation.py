@@ -38,11 +38,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Reply:
-    """`text` ends before the first stop string; `tokens` counts all generated; `elapsed_ms` since the batch began."""
+    """`text` ends before the first stop string; `tokens` counts all generated; `elapsed_ms` since the batch began.
+
+    `truncated`: the last token that it may have came before its end.
+    """
 
     text: str
     tokens: int
     elapsed_ms: float
+    truncated: bool
 
 
 class Decoder:
@@ -108,9 +112,10 @@ class Decoder:
         staying = []
         for position, (row, text) in enumerate(zip(active, texts, strict=True)):
             stops = [place for stop in rows[row.index].stop if (place := text.find(stop)) >= 0]
-            if stops or row.written[-1] in self._end_ids or len(row.written) >= row.limit:
+            ended = bool(stops) or row.written[-1] in self._end_ids
+            if ended or len(row.written) >= row.limit:
                 elapsed_ms = (time.perf_counter() - began) * 1000
-                finished(row.index, Reply(text[: min(stops, default=None)], len(row.written), elapsed_ms))
+                finished(row.index, Reply(text[: min(stops, default=None)], len(row.written), elapsed_ms, not ended))
             else:
                 staying.append(position)
         return staying

@@ -128,7 +128,7 @@ class TextCompletion(BaseModel):
     `source` is `live`, `cache` or `recording`; tokens, text and latency (milliseconds, as measured when it was made)
     are those of the original generation. `origin` says what made it: model, package versions, dtype, device.
     `usage_estimated`: its server did not say how many tokens it took, and they were counted here. `tool_calls`: of the
-    client's tools, without which the model does not go on.
+    client's tools, without which the model does not go on. `truncated`: there were no more tokens for the rest.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -141,6 +141,7 @@ class TextCompletion(BaseModel):
     origin: str = ""
     usage_estimated: bool = False
     tool_calls: tuple[ToolCall, ...] = Field((), exclude_if=lambda calls: not calls)
+    truncated: bool = Field(False, exclude_if=lambda truncated: not truncated)
 
     @property
     def usage(self) -> Usage:
@@ -165,6 +166,7 @@ class Answer(BaseModel):
         source: `live`, `cache`, `recording` or `tool`; the least certain of its parts.
         usage_estimated: whether tokens, and so the cost, were counted here, since the server did not say.
         tool_calls: of the client's tools, which are to be carried out before there is an answer.
+        truncated: whether there were no more tokens for the rest of it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -180,6 +182,7 @@ class Answer(BaseModel):
     source: str = "live"
     usage_estimated: bool = False
     tool_calls: tuple[ToolCall, ...] = ()
+    truncated: bool = False
 
     @property
     def usage(self) -> Usage:

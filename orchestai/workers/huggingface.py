@@ -96,6 +96,7 @@ class HuggingFaceGenerator:
                 completion_tokens=reply.tokens,
                 latency_ms=reply.elapsed_ms,
                 origin=loaded.origin,
+                truncated=reply.truncated,
             )
             finished(index, completion)
 

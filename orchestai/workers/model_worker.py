@@ -102,6 +102,7 @@ class ModelWorker:
             source=_source(drawn),
             usage_estimated=usage.estimated,
             tool_calls=drawn[0].tool_calls if request.signature is None else (),
+            truncated=drawn[0].truncated and request.signature is None,
         )
 
     def _prompt(self, request: Request) -> Prompt:

@@ -111,14 +111,16 @@ class OpenAIGenerator:
         if _choice(reply).finish_reason == "content_filter":
             paid = Usage(prompt_tokens=read, completion_tokens=written, latency_ms=latency_ms, estimated=estimated)
             raise WorkerError(f"{self._url}: the provider's content filter withheld the reply", paid)
+        kept = _cut(text, params.stop)
         return TextCompletion(
-            text=_cut(text, params.stop),
+            text=kept,
             prompt_tokens=read,
             completion_tokens=written,
             latency_ms=latency_ms,
             origin=f"{reply.model or self._config.name} at {self._url}",
             usage_estimated=estimated,
             tool_calls=_tool_calls(reply),
+            truncated=_choice(reply).finish_reason == "length" and kept == text,
         )
 
     async def check(self) -> None:

@@ -121,6 +121,7 @@ def test_replies_end_at_stop_strings_limits_and_end_tokens(decoder: Decoder) -> 
     ending.lm_head.weight.data.zero_()  # all logits are equal: the first token, which is the end, is the likeliest
     (ended,) = decode(Decoder(ending, tiny_tokenizer()), [row("a")])
     assert (ended.text, ended.tokens) == ("", 1)
+    assert [reply.truncated for reply in (free, short, stopped, ended)] == [True, True, False, False]
 
 
 def test_decoding_can_be_cancelled(decoder: Decoder) -> None:

@@ -160,8 +160,10 @@ async def test_an_empty_reply_for_which_tokens_were_written_is_an_answer(server:
     server.after = Reply(chat(None, "length"))
     generator = model(server.url)
     completion = await generator.generate(PROMPT, PARAMS, 0)
-    assert (completion.text, completion.completion_tokens) == ("", 3)
+    assert (completion.text, completion.completion_tokens, completion.truncated) == ("", 3, True)
     assert len(server.asked) == 1
+    server.after = Reply(chat("out STOP rest", "length"))
+    assert not (await generator.generate(PROMPT, PARAMS, 0)).truncated, "what was asked for is there"
     await generator.close()
 
 

@@ -78,6 +78,14 @@ def test_the_answer_comes_as_it_is_written(served: Served) -> None:
     assert len({chunk["id"] for chunk in chunks}) == 1
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_that_its_tokens_do_not_reach_is_not_told_as_whole(served: Served, stream: bool) -> None:
+    reply = served.chat("Count to three.", max_tokens=1, stream=stream)
+    assert '"finish_reason":"length"' in reply.text
+    asked = {"model": "orchestai", "input": "Count to three.", "max_output_tokens": 1, "stream": stream}
+    assert '"incomplete_details":{"reason":"max_output_tokens"}' in served.client.post("/v1/responses", json=asked).text
+
+
 def test_a_worker_that_does_not_stream_is_told_at_its_end(served: Served) -> None:
     chunks, _ = streamed(served, model="worker:good")
     assert text(chunks) == "good: Count to three."

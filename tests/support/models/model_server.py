@@ -1,6 +1,6 @@
 """A server of language models over real HTTP, whose models behave as their names say: for streams, tools and chaos.
 
-What a model `...withheld` writes is paid for, and kept back by a filter.
+What a model `...withheld` writes is paid for, and kept back by a filter; `talking` ends after a word where that is all.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ def whole(body: dict[str, Any]) -> dict[str, Any]:
     if calls := calls_of(body):
         message |= {"content": None, "tool_calls": calls}
         choice["finish_reason"] = "tool_calls"
+    elif body["model"] == "talking" and body["max_tokens"] == 1:
+        message["content"], choice["finish_reason"] = text.split()[0], "length"
     elif body["model"].endswith("withheld"):
         choice["finish_reason"] = "content_filter"
     head = {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"]}
@@ -84,12 +86,13 @@ async def pieces(body: dict[str, Any]) -> AsyncIterator[bytes]:
         yield chunk(body, {}, "tool_calls", usage=usage_of("called"))
         yield b"data: [DONE]\n\n"
         return
-    for place, word in enumerate(text.split(" ")):
+    short = body["max_tokens"] == 1
+    for place, word in enumerate(text.split(" ")[: 1 if short else None]):
         if place == 2 and body["model"] == "breaking":
             return
         yield chunk(body, {"content": f" {word}" if place else word})
         await asyncio.sleep(PAUSE_S)
-    yield chunk(body, {}, "stop", usage=usage_of(text))
+    yield chunk(body, {}, "length" if short else "stop", usage=usage_of(text))
     yield b"data: [DONE]\n\n"
 
 

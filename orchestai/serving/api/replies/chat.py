@@ -30,10 +30,15 @@ def chat_completion(result: RunResult, model: str) -> dict[str, Any]:
 
 
 def finish_reason(result: RunResult) -> str:
-    """`length` where the deadline came before the answer was whole."""
+    """`length` where the deadline, or the end of the tokens, came before the answer was whole."""
     if result.execution.tool_calls:
         return "tool_calls"
-    return "stop" if result.receipt.status == "complete" else "length"
+    return "stop" if is_whole(result) else "length"
+
+
+def is_whole(result: RunResult) -> bool:
+    """Whether nothing came before the end of the answer."""
+    return result.receipt.status == "complete" and not result.execution.truncated
 
 
 def chat_usage(receipt: Receipt) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from orchestai.execution.contract.receipt import Receipt
 from orchestai.execution.events import AnswerPiece, AnswerReady
 from orchestai.serving.api.errors import ApiError
 from orchestai.serving.api.replies.accounting import summary, total_tokens, usage_fields
+from orchestai.serving.api.replies.chat import is_whole
 from orchestai.serving.api.replies.chat_stream import untold
 from orchestai.serving.api.replies.event_stream import server_sent
 from orchestai.serving.api.requests.asked import Asked
@@ -19,7 +20,7 @@ from orchestai.serving.api.requests.tools import response_calls
 
 def response(result: RunResult, asked: Asked, created: int | None = None) -> dict[str, Any]:
     """The reply that is no stream, and the last event of one."""
-    whole = result.receipt.status == "complete"
+    whole = is_whole(result)
     calls = response_calls(result.execution.tool_calls, asked.run_id)
     item = _message(_name("msg", asked), result.answer, "completed" if whole else "incomplete")
     return {
