@@ -16,10 +16,10 @@ from pydantic import Field, ImportString
 
 from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.section import Section
+from orchestai.daemon_thread import in_thread
 from orchestai.errors import InfrastructureError
 from orchestai.tasks.task import Task
 from orchestai.types import Episode
-from orchestai.workers.kinds.daemon_thread import in_thread
 
 
 class SingleAgent(AgentWorkflow):

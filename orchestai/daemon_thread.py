@@ -34,5 +34,5 @@ async def in_thread(work: Callable[[], Any]) -> Any:
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, result, error)
 
-    threading.Thread(target=run, name="tool", daemon=True).start()
+    threading.Thread(target=run, name="daemon", daemon=True).start()
     return await future
