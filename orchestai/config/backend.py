@@ -35,7 +35,7 @@ class VllmConfig(Section):
     """vllm: share of a GPU's memory that an engine takes; the rest is for training."""
     engine_options: dict[str, Any] = Field(default={})
     """Further arguments of `vllm.LLM`, such as `enforce_eager` or `max_num_batched_tokens`, also for the server that
-    `orchestai launch vllm` starts."""
+    `orchestai launch vllm` starts. `weight_transfer_config` lets weights go from GPU to GPU, without a folder."""
     sync_dir: Path | None = None
     """Folder through which weights reach the engine; a server must see it under the same path. null is `sync` in the
     output folder; a folder in memory (/dev/shm) is faster."""

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from orchestai.cli import app
 from orchestai.errors import UserError
 from orchestai.launch.vllm import Server, server_for
+from orchestai.lm.backends import transfer
 from orchestai.lm.backends.vllm_worker import EXTENSION
 from support.models.language_model import save_tiny_model
 from support.repository import REPOSITORY
@@ -55,10 +56,10 @@ def test_whole_models_and_adapters_get_what_they_need(folder: Path) -> None:
 
 def test_planners_are_served_too(folder: Path) -> None:
     """With the host and port at which the training asks."""
-    options = "{max_num_seqs: 8, enable_chunked_prefill: false, quantization: fp8}"
+    options = "{max_num_seqs: 8, enable_chunked_prefill: false, weight_transfer_config: {backend: nccl}}"
     words = [f"planner.language.model={folder}", f"planner.language.vllm.engine_options={options}"]
     server = server_for(PLANS, [*words, "planner.language.vllm.base_url=http://gpu7:8100"])
-    flags = ("--max-num-seqs", "8", "--no-enable-chunked-prefill", "--quantization", "fp8")
+    flags = ("--max-num-seqs", "8", "--no-enable-chunked-prefill", transfer.FLAG, '{"backend": "nccl"}')
     assert server.arguments[-len(flags) :] == flags
     assert server.arguments[server.arguments.index("--host") :][:4] == ("--host", "gpu7", "--port", "8100")
 

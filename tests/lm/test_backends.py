@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from orchestai.config import VllmConfig
 from orchestai.errors import UserError
 from orchestai.lm import loading
-from orchestai.lm.backends import vllm_server
+from orchestai.lm.backends import transfer, vllm_server
 from orchestai.lm.backends.base import Backend, SampleSettings
 from orchestai.lm.backends.canary import Canary
 from orchestai.lm.backends.replay import Recorder, Recording, Replay
@@ -25,7 +25,7 @@ from orchestai.lm.backends.synced import SyncedBackend
 from orchestai.lm.backends.transformers_model import LocalBackend
 from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine, engine_rank
 from orchestai.lm.backends.vllm_server import VllmServer
-from orchestai.lm.backends.weights import Folders, writer
+from orchestai.lm.backends.weights import Folders, ModelWeights
 from orchestai.lm.causal import CausalPolicy
 from support.models import fake_vllm
 from support.models.fake_vllm import LORA, Engine
@@ -83,7 +83,7 @@ async def alone(work: Awaitable[Any]) -> list[Any]:
 
 def follower(learner: CausalPolicy, backend: Backend, tolerance: float = 0.05) -> SyncedBackend:
     canary = Canary(learner, PROMPTS[0], SETTINGS.temperature, tolerance, SECTION)
-    return SyncedBackend(backend, writer(learner.model, main=True), canary, alone)
+    return SyncedBackend(backend, ModelWeights(learner.model, main=True), canary, alone)
 
 
 async def compare(learner: CausalPolicy, backend: Backend, version: int) -> None:
@@ -164,6 +164,9 @@ async def test_processes_do_not_share_an_engine(tmp_path, monkeypatch):
     model = EngineModel("base", "float32", None, ENDS, 64)
     with pytest.raises(UserError, match=r"vllm\.tensor_parallel_size=2.*set it to 1"):
         VllmEngine(model, VllmConfig(tensor_parallel_size=2), Folders(tmp_path, "r"), processes=2, section=SECTION)
+    config = VllmConfig(engine_options={transfer.OPTION: transfer.TO_ENGINE})
+    with pytest.raises(UserError, match=r"weight_transfer_config: weights are taken over on the one GPU"):
+        VllmEngine(model, config, Folders(tmp_path, "r"), processes=2, section=SECTION)
 
 
 async def test_options_of_the_engine_are_its_own(tmp_path, monkeypatch):
@@ -212,7 +215,7 @@ async def test_what_a_server_refuses_is_one_clear_line(tmp_path, monkeypatch):
         server = VllmServer(
             VllmConfig(base_url=url), Folders(tmp_path, "r"), adapters=True, end_ids=ENDS, main=True, section=SECTION
         )
-        await server.sync(writer(policy(adapters=True).model, main=True), 0)
+        await server.sync(ModelWeights(policy(adapters=True).model, main=True), 0)
         engine.adapters.clear()  # it was restarted
         with pytest.raises(UserError, match=r"no completion \(HTTP 404.*does not exist"):
             await server.generate(PROMPTS, SEEDS, SETTINGS)
@@ -237,14 +240,15 @@ async def test_a_recording_gives_what_was_written_and_nothing_else(tmp_path):
     path = tmp_path / "recording.jsonl"
     local = LocalBackend(policy(adapters=False))
     recorder = Recorder(local, Recording(path, read=False))
+    weights = ModelWeights(tiny_model(), main=False)
     recorded = []
     for version in (0, 3):
-        await recorder.sync(lambda folder: None, version)
+        await recorder.sync(weights, version)
         recorded.append(await recorder.generate(PROMPTS, SEEDS, SETTINGS))
 
     replay = Replay(Recording(path, read=True))
     for version, generation in zip((0, 3), recorded, strict=True):
-        await replay.sync(lambda folder: None, version)
+        await replay.sync(weights, version)
         again = await replay.generate(PROMPTS, SEEDS, SETTINGS)
         assert again.policy_version == generation.policy_version == version
         for one, other in zip(again.completions, generation.completions, strict=True):
@@ -254,7 +258,7 @@ async def test_a_recording_gives_what_was_written_and_nothing_else(tmp_path):
     for other in ([PROMPTS[:1], [9], SETTINGS], [PROMPTS[:1], [1], SampleSettings(0.7, 12)]):
         with pytest.raises(UserError, match=r"holds no completion [0-9a-f]{16} \(a prompt of 3 tokens, seed"):
             await replay.generate(*other)
-    await replay.sync(lambda folder: None, 4)
+    await replay.sync(weights, 4)
     with pytest.raises(UserError, match="policy version 4"):
         await replay.generate(PROMPTS, SEEDS, SETTINGS)
 
@@ -262,7 +266,7 @@ async def test_a_recording_gives_what_was_written_and_nothing_else(tmp_path):
 async def test_the_model_itself_stamps_what_it_writes():
     learner = policy(adapters=False)
     local = LocalBackend(learner)
-    await local.sync(lambda folder: None, 2)
+    await local.sync(ModelWeights(learner.model, main=True), 2)
     await compare(learner, local, 2)
 
 

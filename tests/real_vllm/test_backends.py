@@ -18,7 +18,7 @@ from orchestai.lm.backends.canary import Canary
 from orchestai.lm.backends.synced import SyncedBackend
 from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine
 from orchestai.lm.backends.vllm_server import VllmServer
-from orchestai.lm.backends.weights import Folders, writer
+from orchestai.lm.backends.weights import Folders, ModelWeights
 from orchestai.lm.causal import CausalPolicy
 from real_vllm.gaps import Gaps
 from real_vllm.servers import CONTEXT, OPTIONS, end, make_model, serving
@@ -45,7 +45,8 @@ def learn(learner: CausalPolicy) -> None:
     """As large a step as many updates together."""
     for parameter in learner.model.parameters():
         if parameter.requires_grad:
-            parameter += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+            noise = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+            parameter += 0.1 * noise.to(parameter.device)
 
 
 async def alone(work: Awaitable[Any]) -> list[Any]:
@@ -54,7 +55,7 @@ async def alone(work: Awaitable[Any]) -> list[Any]:
 
 def follower(learner: CausalPolicy, backend: Backend) -> SyncedBackend:
     canary = Canary(learner, PROMPTS[0], SETTINGS.temperature, 0.01, SECTION)
-    return SyncedBackend(backend, writer(learner.model, main=True), canary, alone)
+    return SyncedBackend(backend, ModelWeights(learner.model, main=True), canary, alone)
 
 
 def client(url: str, folder: Path, *, adapters: bool) -> VllmServer:
@@ -86,7 +87,7 @@ async def check(learner: CausalPolicy, backend: Backend) -> list[float]:
     with torch.no_grad():
         own = learner.score(PROMPTS, [one.ids for one in after.completions], SETTINGS.temperature).logp
     for row, one, before in zip(own, after.completions, first.completions, strict=True):
-        torch.testing.assert_close(row[: len(one.ids)], one.logp, atol=ROUNDING, rtol=0)
+        torch.testing.assert_close(row[: len(one.ids)].cpu(), one.logp, atol=ROUNDING, rtol=0)
         assert len(one.logp) != len(before.logp) or not torch.allclose(one.logp, before.logp, atol=ROUNDING)
     assert max(gaps) < ROUNDING, gaps
 

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from orchestai.lm.sampling import Completion
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-WriteWeights: TypeAlias = "Callable[[Path], None]"
-"""Writes the weights into a new folder, as `save_pretrained` does; where adapters learn, those alone."""
+
+class Weights(Protocol):
+    """Those that learn, as they are at present."""
+
+    def write(self, folder: Path) -> None:
+        """Write a new folder, as `save_pretrained` does; where adapters learn, those alone."""
+        ...
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Of a whole model, by their names in such a folder; on its device, not copied where the model has them so."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,7 @@ class Backend(Generates, Protocol):
     The caller never lets `generate` and `sync` overlap, so that no completion is written by two versions.
     """
 
-    async def sync(self, write: WriteWeights, policy_version: int) -> None:
+    async def sync(self, weights: Weights, policy_version: int) -> None:
         """Take over the present weights; what is generated later is stamped with `policy_version`.
 
         Raises:

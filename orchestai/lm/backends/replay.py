@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from orchestai.errors import UserError
-from orchestai.lm.backends.base import Backend, Generation, SampleSettings, WriteWeights
+from orchestai.lm.backends.base import Backend, Generation, SampleSettings, Weights
 from orchestai.lm.sampling import Completion
 from orchestai.storage import artifacts
 
@@ -70,8 +70,8 @@ class Recorder:
         self._recording.add("completion", rows)
         return generation
 
-    async def sync(self, write: WriteWeights, policy_version: int) -> None:
-        await self._inner.sync(write, policy_version)
+    async def sync(self, weights: Weights, policy_version: int) -> None:
+        await self._inner.sync(weights, policy_version)
 
     async def close(self) -> None:
         await self._inner.close()
@@ -101,7 +101,7 @@ class Replay:
             torch.tensor(found["ids"], dtype=torch.long), torch.tensor(found["logp"]), bool(found["ended"])
         )
 
-    async def sync(self, write: WriteWeights, policy_version: int) -> None:
+    async def sync(self, weights: Weights, policy_version: int) -> None:
         self._version = policy_version
 
     async def close(self) -> None:

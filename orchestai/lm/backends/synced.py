@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from orchestai.config import BackendConfig, LoraConfig
-from orchestai.lm.backends.base import Backend, Generation, SampleSettings, WriteWeights
+from orchestai.lm.backends.base import Backend, Generation, SampleSettings, Weights
 from orchestai.lm.backends.canary import Canary
 from orchestai.lm.backends.replay import Recorder, Recording, Replay
 from orchestai.lm.backends.transformers_model import LocalBackend
 from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine
 from orchestai.lm.backends.vllm_server import VllmServer
-from orchestai.lm.backends.weights import Folders, writer
+from orchestai.lm.backends.weights import Folders, ModelWeights
 from orchestai.lm.causal import CausalPolicy
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ class SyncedBackend:
     """Samples with weights of a known version; the caller never lets `generate` and `sync` overlap.
 
     Args:
-        write: see `WriteWeights`.
+        weights: those of the policy.
         canary: compares the backend with the policy after each handover; None where the weights are the policy's own.
         together: see `Together`.
     """
 
-    def __init__(self, backend: Backend, write: WriteWeights, canary: Canary | None, together: Together) -> None:
+    def __init__(self, backend: Backend, weights: Weights, canary: Canary | None, together: Together) -> None:
         self._backend = backend
-        self._write = write
+        self._weights = weights
         self._canary = canary
         self._together = together
         self._proven = canary is None
@@ -70,7 +70,7 @@ class SyncedBackend:
         await self._backend.close()
 
     async def _hand_over(self, policy_version: int) -> dict[str, float]:
-        await self._together(self._backend.sync(self._write, policy_version))
+        await self._together(self._backend.sync(self._weights, policy_version))
         if self._canary is None:
             return {}
         return {"canary_gap": max(await self._together(self._canary.check(self._backend)))}
@@ -78,7 +78,7 @@ class SyncedBackend:
 
 def local_backend(policy: CausalPolicy) -> SyncedBackend:
     """The policy itself samples, in this process alone."""
-    return SyncedBackend(LocalBackend(policy), writer(policy.model, main=True), None, _alone)
+    return SyncedBackend(LocalBackend(policy), ModelWeights(policy.model, main=True), None, _alone)
 
 
 async def _alone(work: Awaitable[Any]) -> list[Any]:
@@ -187,4 +187,4 @@ def open_backend(
     canary = None
     if settings.samples_elsewhere:
         canary = Canary(policy, probe.prompt, probe.temperature, settings.vllm.canary_tolerance, section)
-    return SyncedBackend(backend, writer(policy.model, main=main), canary, processes.together)
+    return SyncedBackend(backend, ModelWeights(policy.model, main=main), canary, processes.together)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from orchestai.lm.backends.base import Generation, SampleSettings, WriteWeights
+from orchestai.lm.backends.base import Generation, SampleSettings, Weights
 from orchestai.lm.causal import CausalPolicy
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class LocalBackend:
         )
         return Generation(completions, version)
 
-    async def sync(self, write: WriteWeights, policy_version: int) -> None:
+    async def sync(self, weights: Weights, policy_version: int) -> None:
         self._version = policy_version
 
     async def close(self) -> None:

@@ -14,7 +14,9 @@ import torch
 
 from orchestai.config import LoraConfig, VllmConfig
 from orchestai.errors import UserError
-from orchestai.lm.backends.base import Generation, SampleSettings, WriteWeights
+from orchestai.lm.backends import transfer
+from orchestai.lm.backends.base import Generation, SampleSettings, Weights
+from orchestai.lm.backends.handover import ByFolder, ByTransfer, Handover
 from orchestai.lm.backends.vllm_worker import EXTENSION, METHOD
 from orchestai.lm.backends.weights import Folders
 from orchestai.lm.sampling import Completion
@@ -47,7 +49,7 @@ class EngineModel:
 
 
 class VllmEngine:
-    """Weights reach the engine as a folder: through `reload_weights`, or as an adapter under a new name.
+    """Weights reach the engine as a folder, through `reload_weights` or as an adapter under a new name; or on the GPU.
 
     One thread does all that touches the engine, since a thread has its own idea of which GPU is the current one.
 
@@ -89,6 +91,14 @@ class VllmEngine:
             options |= {"enable_lora": True, "max_lora_rank": engine_rank(model.lora.rank, section), "max_loras": 1}
         if processes > 1:
             options["distributed_executor_backend"] = "external_launcher"
+        self._transfers = options.get(transfer.OPTION) == transfer.TO_ENGINE
+        if self._transfers:
+            if processes > 1 or config.tensor_parallel_size > 1:
+                raise UserError(
+                    f"{section}.vllm.engine_options.{transfer.OPTION}: weights are taken over on the one GPU that the "
+                    "engine shares with the one process that learns; leave it out"
+                )
+            transfer.prepare_engine()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vllm")
         opening = self._thread.submit(
             vllm.LLM,
@@ -109,6 +119,7 @@ class VllmEngine:
         self._make_params: Any = vllm.SamplingParams
         self._make_lora: Any = LoRARequest if model.lora is not None else None
         self._lora: Any = None
+        self._handover: Handover | None = None
         self._folders = folders
         self._end_ids = sorted(model.end_ids)
         self._version = -1
@@ -142,20 +153,27 @@ class VllmEngine:
         logp = [step[i].logprob for i, step in zip(ids, output.logprobs, strict=True)]
         return completion(ids, logp, output.finish_reason, self._section)
 
-    async def sync(self, write: WriteWeights, policy_version: int) -> None:
-        folder = self._folders.next(policy_version)
-        write(folder)
+    async def sync(self, weights: Weights, policy_version: int) -> None:
         if self._make_lora is None:
-            await self._do(lambda: self._reload(folder))
+            if self._handover is None:
+                self._handover = await self._open_handover(weights)
+            await self._handover.give(weights, policy_version)
+            await self._do(self._llm.reset_prefix_cache)
         else:
+            folder = self._folders.next(policy_version)
+            weights.write(folder)
             # What the cache knows of a prompt counts for one adapter alone, so a new one needs no reset.
             self._lora = self._make_lora(folder.name, self._folders.count, str(folder))
-        self._folders.keep(folder)
+            self._folders.keep(folder)
         self._version = policy_version
 
-    def _reload(self, folder: Path) -> None:
-        self._llm.collective_rpc(METHOD, kwargs={"weights_path": str(folder)})
-        self._llm.reset_prefix_cache()
+    async def _open_handover(self, weights: Weights) -> Handover:
+        if self._transfers and transfer.possible(weights):
+            return ByTransfer(await self._do(lambda: transfer.to_engine(weights, self._llm)), self._do)
+        return ByFolder(self._folders, self._reload)
+
+    async def _reload(self, folder: Path) -> None:
+        await self._do(lambda: self._llm.collective_rpc(METHOD, kwargs={"weights_path": str(folder)}))
 
     async def _do(self, work: Callable[[], T]) -> T:
         try:

@@ -2,21 +2,27 @@
 
 Adapters need `VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --enable-lora --max-lora-rank R`, whole models
 `VLLM_SERVER_DEV_MODE=1 vllm serve MODEL` (on a CPU, with the workers of `vllm_worker`); both `--logprobs-mode
-processed_logprobs`. Weights reach the server as a folder, which it must see under the same path.
+processed_logprobs`. Weights reach the server as a folder, which it must see under the same path, or from GPU to GPU.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import openai
 
 from orchestai.config import VllmConfig
+from orchestai.daemon_thread import in_thread
 from orchestai.errors import UserError
-from orchestai.lm.backends.base import Generation, SampleSettings, WriteWeights
+from orchestai.lm.backends import transfer
+from orchestai.lm.backends.base import Generation, SampleSettings, Weights
+from orchestai.lm.backends.handover import ByFolder, ByTransfer, Handover
 from orchestai.lm.backends.vllm_engine import completion
 from orchestai.lm.backends.vllm_worker import EXTENSION, METHOD
 from orchestai.lm.backends.weights import Folders
@@ -62,7 +68,8 @@ class VllmServer:
         )
         self._model = ""
         self._version = -1
-        self._has_extension: bool | None = None
+        self._timeout_s = config.timeout_s
+        self._handover: Handover | None = None
 
     async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:
         version = self._version
@@ -106,21 +113,50 @@ class VllmServer:
             raise UserError(f"{self._url}: sent no token ids or log-probabilities; it needs vLLM 0.19 or later")
         return completion(ids, choice.logprobs.token_logprobs, choice.finish_reason, self._section)
 
-    async def sync(self, write: WriteWeights, policy_version: int) -> None:
-        folder = self._folders.next(policy_version)
-        write(folder)
+    async def sync(self, weights: Weights, policy_version: int) -> None:
         if self._adapters:
-            if self._main:
-                await self._post("/v1/load_lora_adapter", {"lora_name": folder.name, "lora_path": str(folder)})
-            self._model = folder.name
+            await self._load_adapter(weights, policy_version)
         elif self._main:
-            method = METHOD if await self._extended() else "reload_weights"
-            await self._post("/collective_rpc", {"method": method, "kwargs": {"weights_path": str(folder)}})
+            if self._handover is None:
+                self._handover = await self._open_handover(weights)
+            await self._handover.give(weights, policy_version)
             await self._post("/reset_prefix_cache", {})
-        before = self._folders.keep(folder) if self._main else None
-        if self._adapters and before is not None:
-            await self._post("/v1/unload_lora_adapter", {"lora_name": before.name})
         self._version = policy_version
+
+    async def _load_adapter(self, weights: Weights, policy_version: int) -> None:
+        folder = self._folders.next(policy_version)
+        weights.write(folder)
+        if self._main:
+            await self._post("/v1/load_lora_adapter", {"lora_name": folder.name, "lora_path": str(folder)})
+            before = self._folders.keep(folder)
+            if before is not None:
+                await self._post("/v1/unload_lora_adapter", {"lora_name": before.name})
+        self._model = folder.name
+
+    async def _open_handover(self, weights: Weights) -> Handover:
+        told = (await self._get("/server_info", config_format="json"))["vllm_config"]
+        if told.get(transfer.OPTION) == transfer.TO_SERVER and transfer.possible(weights):
+            workers = (await self._get("/get_world_size"))["world_size"]
+            opening = partial(transfer.to_server, weights, self._url, workers, self._timeout_s)
+            return ByTransfer(await self._in_time(opening), self._in_time)
+        method = METHOD if told["parallel_config"]["worker_extension_cls"] == EXTENSION else "reload_weights"
+        return ByFolder(self._folders, partial(self._reload, method))
+
+    async def _reload(self, method: str, folder: Path) -> None:
+        await self._post("/collective_rpc", {"method": method, "kwargs": {"weights_path": str(folder)}})
+
+    async def _in_time(self, work: Callable[[], Any]) -> Any:
+        """What `work` gives: in a thread that may be left behind, since a group waits for ever for one that died."""
+        try:
+            return await asyncio.wait_for(in_thread(work), self._timeout_s)
+        except asyncio.TimeoutError:
+            reason = f"nothing for {self._timeout_s:g} s"
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"[:300]
+        raise UserError(
+            f"{self._url}: weights could not be sent from GPU to GPU ({reason}); start the server without "
+            f"{transfer.FLAG} to hand them over as a folder, or see docs/machines/rollouts.md"
+        )
 
     async def close(self) -> None:
         await self._client.close()
@@ -135,17 +171,12 @@ class VllmServer:
         self._model = next(model.id for model in listed if getattr(model, "parent", None) is None)
         return self._model
 
-    async def _extended(self) -> bool:
-        """Whether the server's workers are those of `vllm_worker`."""
-        if self._has_extension is None:
-            try:
-                told = await self._client.with_options(base_url=self._url).get(
-                    "/server_info", options={"params": {"config_format": "json"}}, cast_to=str
-                )
-            except openai.APIError as error:
-                raise self._failed("/server_info failed", error) from error
-            self._has_extension = EXTENSION in told
-        return self._has_extension
+    async def _get(self, path: str, **query: str) -> Any:
+        try:
+            client = self._client.with_options(base_url=self._url)
+            return json.loads(await client.get(path, options={"params": query}, cast_to=str))
+        except openai.APIError as error:
+            raise self._failed(f"{path} failed", error) from error
 
     async def _post(self, path: str, body: dict[str, Any]) -> None:
         try:

@@ -1,4 +1,4 @@
-"""How weights travel to an engine: as a folder, named after the run and the version."""
+"""The weights that an engine is to have, and the folders in which they travel, named after the run and the version."""
 
 from __future__ import annotations
 
@@ -6,26 +6,36 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestai.lm.backends.base import WriteWeights
 from orchestai.storage import artifacts
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedModel
 
 
-def writer(model: PreTrainedModel, *, main: bool) -> WriteWeights:
-    """Writes the model, which is whole in every process; adapters alone where it has some. Never merges them.
+class ModelWeights:
+    """Those of a model that is whole in every process; of its adapters alone where it has some, which it never merges.
 
     Args:
         main: whether this process writes; the others do nothing.
     """
 
-    def write(folder: Path) -> None:
-        if main:
-            with artifacts.replacing_folder(folder) as unfinished:
-                model.save_pretrained(unfinished)
+    def __init__(self, model: PreTrainedModel, *, main: bool) -> None:
+        self._model = model
+        self._main = main
 
-    return write
+    def write(self, folder: Path) -> None:
+        """See `Weights.write`."""
+        if self._main:
+            with artifacts.replacing_folder(folder) as unfinished:
+                self._model.save_pretrained(unfinished)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """See `Weights.tensors`."""
+        from transformers.core_model_loading import revert_weight_conversion
+
+        held = {name: parameter.detach() for name, parameter in self._model.named_parameters()}
+        return revert_weight_conversion(self._model, held)
 
 
 class Folders:
