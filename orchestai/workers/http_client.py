@@ -15,7 +15,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 import certifi
 
-from orchestai.errors import InfrastructureError
+from orchestai.errors import InfrastructureError, UserError
 from orchestai.workers.api_faults import PassingError, fault_of_status, retry_after
 from orchestai.workers.base import WorkerError
 
@@ -29,13 +29,13 @@ class HttpClient:
     OpenAI's own client takes ten times as long for a request, most of it to look at what is asked.
 
     Args:
-        url: under which the server's paths are.
+        url: under which the server's paths are; its query, if it has one, goes with every request.
         key: goes as a bearer's token; empty sends none.
         timeout_s: of silence.
     """
 
     def __init__(self, url: str, key: str, timeout_s: float) -> None:
-        self._url = url.rstrip("/")
+        self._url = url
         self._timeout_s = timeout_s
         self._headers = {"User-Agent": "orchestai"}
         if key:
@@ -46,7 +46,7 @@ class HttpClient:
         """The body of a reply that must come within a time; raises as `post`."""
         limit = aiohttp.ClientTimeout(total=timeout_s)
         with _faults():
-            async with self._opened().get(self._url + path, headers=headers, timeout=limit) as reply:
+            async with self._opened().get(_joined(self._url, path), headers=headers, timeout=limit) as reply:
                 return await _body(reply)
 
     async def post(self, path: str, data: bytes, headers: Mapping[str, str]) -> bytes:
@@ -55,6 +55,7 @@ class HttpClient:
         Raises:
             PassingError: the line or the server fails; another try may help.
             InfrastructureError, WorkerError: it refuses; see `fault_of_status`.
+            UserError: the environment names a proxy that is none.
         """
         with _faults():
             async with self._posted(path, data, headers) as reply:
@@ -75,7 +76,7 @@ class HttpClient:
 
     def _posted(self, path: str, data: bytes, headers: Mapping[str, str]) -> Any:
         sent = {"Content-Type": "application/json", **headers}
-        return self._opened().post(self._url + path, data=data, headers=sent)
+        return self._opened().post(_joined(self._url, path), data=data, headers=sent)
 
     def _opened(self) -> aiohttp.ClientSession:
         """The session, which is of the loop that it is opened in."""
@@ -89,6 +90,11 @@ class HttpClient:
                 proxy=_proxy(self._url),
             )
         return self._session
+
+
+def _joined(url: str, path: str) -> str:
+    before, mark, query = url.partition("?")
+    return before.rstrip("/") + path + mark + query
 
 
 @contextmanager
@@ -148,9 +154,23 @@ def _trusted(url: str) -> ssl.SSLContext | bool:
 
 
 def _proxy(url: str) -> str | None:
-    """Through which the environment wants a server to be asked."""
+    """Through which the environment wants a server to be asked.
+
+    Raises:
+        UserError: it is no proxy for HTTP.
+    """
     parts = urlsplit(url)
     if proxy_bypass(parts.hostname or ""):
         return None
     proxies = getproxies()
-    return proxies.get(parts.scheme) or proxies.get("all")
+    name = parts.scheme if parts.scheme in proxies else "all"
+    proxy = proxies.get(name)
+    if not proxy:
+        return None
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    if (scheme := urlsplit(proxy).scheme) not in ("http", "https"):
+        raise UserError(
+            f"the variable {name.upper()}_PROXY: {scheme} is not supported; give a proxy for HTTP, or leave "
+            f"{parts.hostname} out with NO_PROXY"
+        )
+    return proxy

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
+
+from pydantic_core import from_json
 
 from orchestai.errors import InfrastructureError
 from orchestai.workers.api_faults import PassingError, fault_of_body
@@ -31,7 +32,7 @@ async def gather_pieces(events: AsyncIterator[bytes], hear: Hear) -> dict[str, A
         async for event in events:
             if event == _DONE:
                 break
-            chunk = json.loads(event)
+            chunk = from_json(event)
             if chunk.get("error"):
                 raise fault_of_body(chunk["error"])
             reply |= {name: chunk[name] for name in ("usage", "model") if chunk.get(name)}

@@ -56,6 +56,7 @@ class ChatServer(ThreadingHTTPServer):
         self.script: list[Reply] = []
         self.after = Reply()
         self.asked: list[dict[str, Any]] = []
+        self.paths: list[str] = []
         self.keys: list[str | None] = []
         self.headers: list[Mapping[str, str]] = []
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
@@ -75,6 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.server.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.server.paths.append(self.path)
         self.server.keys.append(self.headers["Authorization"])
         self.server.headers.append({name.lower(): value for name, value in self.headers.items()})
         self._say(self.server.next())
