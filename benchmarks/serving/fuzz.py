@@ -1,6 +1,6 @@
 """What a server does with requests that are nearly right, wrong, or none at all: ends them, and tells no secret.
 
-    python -m benchmarks.serving.fuzz [--requests 10000] [--seed 0] [--json docs/results/fuzz.json]
+    python -m benchmarks.serving.fuzz [--database postgresql] [--requests 10000] [--json docs/results/fuzz.json]
 
 `orchestai serve` runs as a process of its own, needs a key, and asks models over HTTP that answer, call tools, or send
 garbage. Faults are: a status of 500, an error that is not in OpenAI's format, no reply at all, a traceback or a key in
@@ -26,6 +26,7 @@ from typing import Any
 import httpx2
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from benchmarks.serving.databases import KINDS, database_url
 from benchmarks.serving.load import wait_for
 from orchestai.serving.store import Database, KeyLedger, KeyStore, ServedRuns
 from orchestai.storage import artifacts
@@ -38,7 +39,7 @@ WORKER_KEY = "sk-worker-0123456789"
 MODELS = ("talking", "calling", "garbage", "half", "failing")
 
 
-def configuration(url: str, folder: Path) -> dict[str, Any]:
+def configuration(url: str, database: str) -> dict[str, Any]:
     model = {"kind": "openai_api", "base_url": url, "api_key_env": "FUZZED_WORKER_KEY", "max_retries": 0}
     worker = {"kind": "model", "strategy": "chat", "max_new_tokens": 64, "price_per_mtok_out_usd": 1}
     return {
@@ -51,7 +52,7 @@ def configuration(url: str, folder: Path) -> dict[str, Any]:
         "tasks": {"suite": "gsm8k"},
         "execution": {"assembler": "sink"},
         "serving": {
-            "database": f"sqlite:///{folder}/served.db",
+            "database": database,
             "require_keys": True,
             "max_body_bytes": 65536,
             "deadline_s": DEADLINE_S,
@@ -109,38 +110,32 @@ async def fuzz(url: str, key: str, numbers: range) -> tuple[Counter[str], list[d
     return statuses, faulty
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=0, help="the number of the first request")
-    parser.add_argument("--port", type=int, default=18721)
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # of the models, which break off on purpose
-    with tempfile.TemporaryDirectory() as name, model_server() as models:
-        folder, url = Path(name), f"http://127.0.0.1:{given.port}"
-        (folder / "config.yaml").write_text(json.dumps(configuration(models.url, folder)))
-        with Database.open(f"sqlite:///{folder}/served.db") as database:
-            key = KeyStore(database).add("fuzzer", 1000.0)
-            ServedRuns(database).put(FEEDBACK["run_id"], "fuzzer", None, {})
-        command = [sys.executable, "-m", "orchestai.cli", "serve", "--port", str(given.port)]
-        with (folder / "log").open("wb") as log:
-            environment = {**os.environ, "FUZZED_WORKER_KEY": WORKER_KEY}
-            server = subprocess.Popen(command, cwd=folder, stderr=log, stdout=log, env=environment)
-            try:
-                wait_for(f"{url}/healthz")
-                began = time.monotonic()
-                statuses, faulty = asyncio.run(fuzz(url, key, range(given.seed, given.seed + given.requests)))
-                seconds = time.monotonic() - began
-                metrics = httpx2.get(f"{url}/metrics", headers={"authorization": f"Bearer {key}"}).text
-            finally:
-                server.terminate()
-                server.wait(60)
-        said = (folder / "log").read_text(errors="replace")
-        with Database.open(f"sqlite:///{folder}/served.db", lease_s=5) as database:
-            left_usd = KeyLedger(database, "fuzzer").available_usd
-            reserved = [row for row in reserved_of(database) if row]
+def fuzzed_server(folder: Path, address: str, given: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """What came of it, and the server's log."""
+    url = f"http://127.0.0.1:{given.port}"
+    with Database.open(address) as database:
+        key = KeyStore(database).add("fuzzer", 1000.0)
+        ServedRuns(database).put(FEEDBACK["run_id"], "fuzzer", None, {})
+    command = [sys.executable, "-m", "orchestai.cli", "serve", "--port", str(given.port)]
+    with model_server() as models, (folder / "log").open("wb") as log:
+        (folder / "config.yaml").write_text(json.dumps(configuration(models.url, address)))
+        environment = {**os.environ, "FUZZED_WORKER_KEY": WORKER_KEY}
+        server = subprocess.Popen(command, cwd=folder, stderr=log, stdout=log, env=environment)
+        try:
+            wait_for(f"{url}/healthz")
+            began = time.monotonic()
+            statuses, faulty = asyncio.run(fuzz(url, key, range(given.seed, given.seed + given.requests)))
+            seconds = time.monotonic() - began
+            metrics = httpx2.get(f"{url}/metrics", headers={"authorization": f"Bearer {key}"}).text
+        finally:
+            server.terminate()
+            server.wait(60)
+    said = (folder / "log").read_text(errors="replace")
+    with Database.open(address, lease_s=5) as database:
+        left_usd = KeyLedger(database, "fuzzer").available_usd
+        reserved = [row for row in reserved_of(database) if row]
     report = {
+        "database": given.database,
         "requests": given.requests,
         "seconds": round(seconds, 1),
         "statuses": dict(sorted(statuses.items())),
@@ -150,12 +145,26 @@ def main() -> int:
         "still_reserved": reserved,
         "spent_usd": round(1000.0 - left_usd, 9),
     }
+    return report, said
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--database", choices=KINDS, default="sqlite")
+    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0, help="the number of the first request")
+    parser.add_argument("--port", type=int, default=18721)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # of the models, which break off on purpose
+    with tempfile.TemporaryDirectory() as name, database_url(given.database, Path(name)) as database:
+        report, said = fuzzed_server(Path(name), database, given)
     print(json.dumps(report, indent=1))
     if report["leaks_in_log"]:
         print(said[:4000])
     if given.json is not None:
         artifacts.write_json(given.json, report)
-    return int(bool(faulty or report["leaks_in_log"] or report["in_flight_at_the_end"] or reserved))
+    return int(any(report[fault] for fault in ("faulty", "leaks_in_log", "in_flight_at_the_end", "still_reserved")))
 
 
 def reserved_of(database: Database) -> list[int]:

@@ -26,8 +26,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,15 +35,13 @@ from urllib.request import urlopen
 from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpenAI
 from sqlalchemy import func, select
 
+from benchmarks.serving.databases import KINDS, database_url
 from benchmarks.serving.money_workers import BILLS, PRICE_USD
 from orchestai.execution.contract.ledger import usd, whole
 from orchestai.execution.log import read_log
 from orchestai.serving.store import Database, KeyStore
 from orchestai.serving.store.tables import days, reservations, served, servers
 from orchestai.storage import artifacts
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from support.serving import postgres
 
 KEY, LEASE_S, SERVERS, START_S = "money", 2.0, 2, 120.0
 
@@ -140,18 +136,6 @@ class Ledger:
                 select(func.count()).select_from(reservations).where(of_open, reservations.c.server.not_in(alive))
             )
         return cls(int(reserved), int(spent), int(count), int(dead), (reserved, spent) == (held, paid))
-
-
-@contextmanager
-def database_url(kind: str, folder: Path) -> Iterator[str]:
-    if kind == "sqlite":
-        yield f"sqlite:///{folder / 'served' / 'money.db'}"
-        return
-    reason = postgres.why_absent()
-    if reason:
-        raise SystemExit(reason)
-    with postgres.cluster() as address:
-        yield address.format("postgres")
 
 
 def configure(folder: Path, url: str) -> None:
@@ -273,7 +257,7 @@ def figures(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("--database", choices=KINDS, default="sqlite")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--budget_usd", type=float, default=20.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -14,14 +14,17 @@ from orchestai.serving.api.errors import ApiError, invalid
 from orchestai.serving.api.requests.asked import first_fault
 from orchestai.serving.store import Database, Feedback, FeedbackStore, ServedRuns
 
+_Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+"""What PostgreSQL can keep."""
+
 
 class _FeedbackRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     run_id: str
     score: float | None = Field(None, ge=0, le=1)
-    answer: str | None = None
-    tests: str | None = None
+    answer: _Text | None = None
+    tests: _Text | None = None
 
 
 async def find_run(database: Database, caller: Caller, name: str) -> dict[str, Any]:
@@ -75,7 +78,13 @@ def _kept(text: str | None, change: Callable[[str], str] | None) -> str | None:
 
 
 def run_of(name: str) -> str:
-    """The run's id, of the id of its reply."""
+    """The run's id, of the id of its reply.
+
+    Raises:
+        ApiError: no run can have this one, and PostgreSQL could not even look for it.
+    """
+    if "\0" in name:
+        raise _unknown(name)
     return f"run-{name.removeprefix('resp_')}" if name.startswith("resp_") else name
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Any
 
 import httpx2
 import pytest
@@ -14,22 +15,22 @@ import pytest
 from orchestai.serving.store import NO_KEY, Database, ServedRuns
 from support.models.model_server import model_server
 from support.serving.fuzzed import FEEDBACK, fuzzed
-from support.serving.served import models, serving, settings
+from support.serving.served import functions, models, serving, settings
 
 REQUESTS = 120
 KEY = "sk-worker-0123456789"
 
 
 def test_nothing_that_is_sent_breaks_the_server(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FUZZED_WORKER_KEY", KEY)
     statuses = set()
     with model_server() as server, caplog.at_level(logging.INFO, "orchestai"):
         workers = models(server.url, "talking", "calling", "garbage", api_key_env="FUZZED_WORKER_KEY")
-        limits = {"max_body_bytes": 65536, "failures": 10**6}
+        limits = {"database": url, "max_body_bytes": 65536, "failures": 10**6}
         config = settings(workers, ("talking",), serving=limits, contract={"deadline_s": 2.0})
-        with Database.open(config.serving.database) as database:
+        with Database.open(url) as database:
             ServedRuns(database).put(FEEDBACK["run_id"], NO_KEY, None, {})
         with serving(config) as served:
             for number in range(REQUESTS):
@@ -49,6 +50,32 @@ def test_nothing_that_is_sent_breaks_the_server(
     assert KEY not in said
     assert "Traceback" not in said
     assert {200, 400, 404, 413} <= statuses, "the requests are not as different as they are meant to be"
+
+
+NUL_CALL = {"role": "tool", "tool_call_id": "call_a\0b_0", "content": "Rain."}
+NUL: dict[str, tuple[str, dict[str, Any], int]] = {
+    "the id of a run": ("/v1/feedback", {"run_id": "run-\0", "score": 1.0}, 404),
+    "an answer": ("/v1/feedback", {"run_id": FEEDBACK["run_id"], "answer": "a\0b"}, 400),
+    "tests": ("/v1/feedback", {"run_id": FEEDBACK["run_id"], "tests": "a\0b"}, 400),
+    "a call": ("/v1/chat/completions", {"model": "orchestai", "messages": [NUL_CALL]}, 400),
+    "a message": (
+        "/v1/chat/completions",
+        {"model": "orchestai", "messages": [{"role": "user", "content": "a\0b"}], "metadata": {"a": "\0"}},
+        200,
+    ),
+}
+"""What is said, where, and the status of the reply."""
+
+
+def test_a_nul_character_is_refused_or_kept_where_postgresql_has_no_text_with_one(url: str) -> None:
+    """Ids and feedback with one got a 500."""
+    config = settings({"pool": functions("good")}, ("good",), serving={"database": url})
+    with Database.open(url) as database:
+        ServedRuns(database).put(FEEDBACK["run_id"], NO_KEY, None, {})
+    with serving(config) as served:
+        statuses = {case: served.client.post(path, json=body).status_code for case, (path, body, _) in NUL.items()}
+        assert statuses == {case: status for case, (_, _, status) in NUL.items()}
+        assert served.client.get("/v1/runs/a%00b").status_code == 404
 
 
 def is_error(reply: httpx2.Response) -> bool:

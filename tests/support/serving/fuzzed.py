@@ -57,7 +57,17 @@ FEEDBACK: dict[str, Any] = {
     "tests": "assert task_func() == 1",
 }
 BODIES = {"/v1/chat/completions": CHAT, "/v1/responses": RESPONSES, "/v1/feedback": FEEDBACK}
-PATHS = (*BODIES, "/v1/models", "/v1/models/%00", "/v1/runs/%F0%9F%92%A9", "/v1/runs/../models", "/", "/metrics", "/%")
+PATHS = (
+    *BODIES,
+    "/v1/models",
+    "/v1/models/%00",
+    "/v1/runs/%00",
+    "/v1/runs/%F0%9F%92%A9",
+    "/v1/runs/../models",
+    "/",
+    "/metrics",
+    "/%",
+)
 MODELS = ("orchestai", "worker:talking", "worker:calling", "worker:garbage", "worker:half", "other", "", "worker:")
 STRINGS = ("", "\0", "a\0b", "💩", "\u202e", "x" * 1000, "'; DROP TABLE api_keys; --", "{}", "-1", "NaN", "__class__")
 VALUES: tuple[Any, ...] = (

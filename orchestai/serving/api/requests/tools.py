@@ -65,7 +65,7 @@ def run_of_call(name: str) -> str | None:
     """The run that waits for a call; None where no run of ours can."""
     kind, _, rest = name.partition("_")
     run, _, place = rest.rpartition("_")
-    return f"run-{run}" if kind == "call" and run and place.isdecimal() else None
+    return f"run-{run}" if kind == "call" and run and "\0" not in run and place.isdecimal() else None
 
 
 def chat_calls(calls: Iterable[ToolCall], run_id: str, *, indexed: bool = False) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Every test of the store runs on both databases, each time on one that nobody has used."""
+"""Tests that ask for a database run on both, each time on one that nobody has used."""
 
 from __future__ import annotations
 
