@@ -201,6 +201,14 @@ self.assertIs(task_func(x, d=d), x)
 self.assertEqual((x, d), ([0, 1], {"k": {2}}))
 """,
     ),
+    "sorting in place": (
+        "def task_func(x):\n    x.sort(key=lambda row: row[1])\n    x[0][2].append(9)\n    return x",
+        """
+x = [("b", 2, []), ("a", 1, [8])]
+self.assertIs(task_func(x), x)
+self.assertEqual(x, [("a", 1, [8, 9]), ("b", 2, [])])
+""",
+    ),
     "stdout": (
         "def task_func():\n    print('héllo')",
         """

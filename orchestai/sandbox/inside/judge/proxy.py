@@ -233,8 +233,10 @@ def _merged(old: Any, new: Any) -> Any:
     """`old`, made equal to `new`, where it is something that a function may have changed in place; else `new`."""
     if type(old) is not type(new) or not (isinstance(old, _CONTAINERS) or arrays.is_mutable(old)):
         return new
-    if isinstance(old, tuple) and len(old) != len(new):
-        return new
+    if isinstance(old, tuple):
+        if len(old) != len(new) or not (type(new) is tuple or hasattr(new, "_make")):
+            return new
+        return tuple.__new__(type(new), (_merged(*pair) for pair in zip(old, new, strict=True)))
     _mirror(old, new)
     return old
 
