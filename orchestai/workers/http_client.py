@@ -26,7 +26,8 @@ _KEEP_IDLE_S = 4.0
 class HttpClient:
     """Keeps its lines open between requests, as many as there are at a time; for one event loop.
 
-    OpenAI's own client takes ten times as long for a request, most of it to look at what is asked.
+    OpenAI's own client takes seven times as much CPU time for a request (docs/workers.md), most of it to look at what
+    is asked.
 
     Args:
         url: under which the server's paths are; its query, if it has one, goes with every request.
