@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestai.errors import UserError
 from orchestai.report import curves, evaluations, executions, rollouts
-from orchestai.report.chunks import MOST_EMBEDDED, ChunkWriter
+from orchestai.report.chunks import MOST_EMBEDDED, ChunkWriter, with_shared_texts
 from orchestai.report.page_file import write_page
 from orchestai.report.served_feedback import ReadFeedback, ServedFeedback
 from orchestai.report.sources import Found, find
@@ -114,11 +114,11 @@ class Report:
         }
 
     def index(self) -> dict[str, Any]:
-        """The rows of executions and groups."""
+        """The rows of executions and groups; many executions are of one instruction."""
         return {
             "workers": list(self.executions.workers),
             "columns": executions.COLUMNS,
-            "executions": self.executions.rows,
+            "executions": with_shared_texts(self.executions.rows),
             "groupColumns": rollouts.COLUMNS,
             "groups": self.groups.rows,
         }

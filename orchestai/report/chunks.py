@@ -32,13 +32,13 @@ def packed(value: Any) -> str:
     return base64.b64encode(gzip.compress(text.encode(), compresslevel=9, mtime=0)).decode()
 
 
-def with_shared_texts(details: list[Any]) -> dict[str, Any]:
-    """The details with their longer texts in a list of their own, sorted, so that similar ones compress together."""
+def with_shared_texts(items: list[Any]) -> dict[str, Any]:
+    """The items with their longer texts in a list of their own, sorted, so that similar ones compress together."""
     texts: dict[str, None] = {}
-    _replaced(details, lambda text: str(texts.setdefault(text)))
+    _replaced(items, lambda text: str(texts.setdefault(text)))
     ordered = sorted(texts)
     number = {text: place for place, text in enumerate(ordered)}
-    return {"texts": ordered, "details": _replaced(details, lambda text: f"{_REFERENCE}{number[text]}")}
+    return {"texts": ordered, "items": _replaced(items, lambda text: f"{_REFERENCE}{number[text]}")}
 
 
 def _replaced(value: Any, replace: Callable[[str], str]) -> Any:

@@ -13,13 +13,19 @@ from pydantic import ValidationError
 from orchestai.errors import first_problem
 from orchestai.execution.record import SCHEMA_VERSION, ExecutionRecord
 from orchestai.report.chunks import ChunkWriter
-from orchestai.report.safe_text import shortened
 from orchestai.report.served_feedback import Feedback, ServedFeedback
 from orchestai.report.whole_lines import complain, whole_lines
 from orchestai.report.worker_choice import WorkerChoices
 
 MOST_EXECUTIONS: Final = 100_000
 """More rows than this a browser cannot search while somebody types."""
+SEARCHED: Final = 1_000
+"""Characters of an instruction in its row, where the page searches; its details hold the rest."""
+_DETAILS: Final = {
+    *("timestamp", "suite", "split", "scorer", "sandbox", "tests_passed", "tests_total"),
+    *("error", "answer", "receipt", "subtasks"),
+}
+"""Of a record, what the page shows beside what the row says."""
 _SAID: Final = {
     "score": "scored by its user",
     "answer": "its user gave the right answer",
@@ -115,7 +121,7 @@ class Executions:
             len(record.subtasks) or len(record.planner_outputs.model_selections),
             sum(max(len(subtask.attempts) - 1, 0) for subtask in record.subtasks),
             [self.workers.setdefault(worker, len(self.workers)) for worker in asked],
-            shortened(record.instruction, 400),
+            record.instruction[:SEARCHED],
             None,
             chunk,
             place,
@@ -156,8 +162,9 @@ def reason_of(record: ExecutionRecord, said: Feedback | None = None) -> str:
 
 
 def _detail(record: ExecutionRecord, said: Feedback | None) -> dict[str, Any]:
-    """What is shown of one execution: everything but what its attempts say already."""
-    shown = record.model_dump(mode="json", exclude={"planner_outputs", "execution_result", "schema_version", "pool"})
+    """What is shown of one execution, but for what its row and its attempts say already."""
+    shown = record.model_dump(mode="json", include=_DETAILS, exclude={"subtasks": {"__all__": {"span"}}})
+    shown["rest"] = record.instruction[SEARCHED:]
     if not record.subtasks:
         shown["outputs"] = record.execution_result.model_dump(mode="json")["outputs"]
         shown["adjacency"] = record.planner_outputs.workflow_graph.adjacency

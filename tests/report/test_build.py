@@ -195,14 +195,14 @@ def test_words_that_look_like_a_speech_are_one_only_in_older_runs() -> None:
 
 
 def test_details_beyond_the_limit_lie_beside_the_page_and_vanish_with_the_next(tmp_path: Path) -> None:
-    logs = write_log(tmp_path / "logs", [judged_record(n, text="x" * 10_000) for n in range(60)])
-    page, _ = build(tmp_path, logs, most_embedded=1_000)
-    rows = report_page.executions(page)
-    assert rows[-1]["chunk"] > 3
-    assert report_page.detail(page, rows[-1])["task_id"] == rows[-1]["task"]
+    records = [judged_record(n, text=f" {n}" + "x" * 10_000) for n in range(60)]
+    page, _ = build(tmp_path, write_log(tmp_path / "logs", records), most_embedded=1_000)
+    last = report_page.executions(page)[-1]
+    assert last["chunk"] > 3
+    assert last["text"] + report_page.detail(page, last)["rest"] == records[-1].instruction
     assert (tmp_path / "report.chunks").is_dir()
     assert " file:;" in page.read_text()
-    build(tmp_path, logs)
+    build(tmp_path, tmp_path / "logs")
     assert not (tmp_path / "report.chunks").exists()
 
 

@@ -22,7 +22,7 @@ function executionsView() {
         ['escalations', 'most escalations first', (a, b) => b.escalations - a.escalations], ['steps', 'longest first', (a, b) => b.steps - a.steps],
         ['reward', 'least reward first', (a, b) => (a.reward ?? Infinity) - (b.reward ?? Infinity)]],
       draw: (row) => [h('span', {class: `status ${row.outcome}`, title: OUTCOMES[row.outcome]}),
-        h('span', {class: 'main'}, h('span', {class: 'name'}, row.task || row.text.slice(0, 60) || 'an execution'), h('span', {class: 'words'}, row.text)),
+        h('span', {class: 'main'}, h('span', {class: 'name'}, row.task || row.text.slice(0, 60) || 'an execution'), h('span', {class: 'words'}, row.text.slice(0, 120))),
         h('span', {class: 'side'}, h('span', {}, show.usd(row.cost)), h('span', {}, `${row.steps} step${row.steps === 1 ? '' : 's'}${row.escalations ? ` · ${row.escalations}↗` : ''}`))],
       detail: executionDetail,
     })];
@@ -65,7 +65,7 @@ async function executionDetail(row, params) {
   return h('article', {class: 'execution'},
     h('header', {class: 'title'}, h('span', {class: `badge ${row.outcome}`}, OUTCOMES[row.outcome]), h('h2', {}, row.task || 'Execution'),
       row.reason && h('span', {class: 'muted'}, row.reason)),
-    h('div', {class: 'instruction', dir: 'auto'}, execution.instruction ?? ''),
+    h('div', {class: 'instruction', dir: 'auto'}, row.text, execution.rest),
     facts([['cost', show.usd(row.cost)], ['critical path', show.ms(row.latency)], ['score', row.score], ['tests', execution.tests_total ? `${execution.tests_passed ?? 0} of ${execution.tests_total}` : null],
       ['reward', row.reward === null ? null : show.number(row.reward)], ['planner', row.planner], ['suite', [execution.suite, execution.split].filter(Boolean).join(', ')], ['scorer', execution.scorer],
       ['sandbox', execution.sandbox], ['run', severalRuns ? runName(row.run) : null], ['logged', execution.timestamp?.slice(0, 19).replace('T', ' ')]]),

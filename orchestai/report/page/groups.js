@@ -36,7 +36,7 @@ async function groupDetail(row, params) {
   const shown = params.get('attempt') ?? (agents ? '0' : null);
   return h('article', {class: 'group'},
     h('header', {class: 'title'}, h('h2', {}, row.task || 'Group'), h('span', {class: 'muted'}, row.update === null ? 'evaluation' : `update ${row.update}${severalRuns ? `, ${runName(row.run)}` : ''}`)),
-    known ? h('div', {class: 'instruction', dir: 'auto'}, (await detailsOf(known)).instruction) : null,
+    known ? h('div', {class: 'instruction', dir: 'auto'}, known.text, (await detailsOf(known)).rest) : null,
     h('p', {class: 'lead'}, agents ? 'What roles wrote is learned from and colored by its advantage; what they read is masked.' : 'Each column is one sampled plan. Green was credited with more than the group, red with less.'),
     agents ? transcripts(attempts, Number(shown)) : h('div', {class: 'columns'}, attempts.map(planColumn)));
 }

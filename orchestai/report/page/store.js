@@ -22,7 +22,7 @@ async function readIndex() {
     return item;
   };
   rows.workers = index.workers;
-  rows.executions = index.executions.map((row, id) => named(index.columns, row, id));
+  rows.executions = index.executions.items.map((row, id) => named(index.columns, withTexts(row, index.executions.texts), id));
   rows.groups = index.groups.map((row, id) => named(index.groupColumns, row, id));
 }
 
@@ -41,7 +41,7 @@ function fetchChunk(number) {
   });
 }
 
-/** The details with the texts that they refer to by number. */
+/** The value with the texts that it refers to by number. */
 function withTexts(value, texts) {
   if (typeof value === 'string') return value.startsWith('\0') ? texts[Number(value.slice(1))] : value;
   if (Array.isArray(value)) return value.map((item) => withTexts(item, texts));
@@ -58,7 +58,7 @@ async function detailsOf(row) {
   }
   chunks.delete(row.chunk);
   chunks.set(row.chunk, chunk);
-  return withTexts(chunk.details[row.place], chunk.texts);
+  return withTexts(chunk.items[row.place], chunk.texts);
 }
 
 const runName = (run) => page.runs[run]?.name ?? '';

@@ -26,7 +26,8 @@ def index(page: Path) -> dict[str, Any]:
 
 def executions(page: Path) -> list[dict[str, Any]]:
     held = index(page)
-    return [dict(zip(held["columns"], row, strict=True)) for row in held["executions"]]
+    rows = _with_texts(held["executions"]["items"], held["executions"]["texts"])
+    return [dict(zip(held["columns"], row, strict=True)) for row in rows]
 
 
 def detail(page: Path, row: dict[str, Any]) -> Any:
@@ -37,7 +38,7 @@ def detail(page: Path, row: dict[str, Any]) -> Any:
     else:
         packed = (page.parent / folder / f"{row['chunk']}.js").read_text().split('"')[3]
     chunk = unpacked(packed)
-    return _with_texts(chunk["details"][row["place"]], chunk["texts"])
+    return _with_texts(chunk["items"][row["place"]], chunk["texts"])
 
 
 def _with_texts(value: Any, texts: list[str]) -> Any:
