@@ -102,7 +102,9 @@ def _speeches(said: str) -> Iterator[dict[str, str]]:
     """Of `[role] speaker: words` paragraphs of older runs, where words may be taken for the beginning of a speech."""
     starts = [*_SPEECH.finditer(said)]
     if not starts:
-        yield {"role": "", "speaker": "", "text": said}
+        if said:
+            yield {"role": "", "speaker": "", "text": said}
+        return
     for start, following in zip(starts, [*starts[1:], None], strict=True):
         text = said[start.end() : following.start() if following else len(said)]
         yield {"role": start[1], "speaker": start[2], "text": text.removesuffix("\n\n")}

@@ -122,10 +122,17 @@ def _recognize(file: Path) -> Source | None:
 
 
 def _holds_executions(file: Path) -> bool:
-    """By the first line that is whole; a file without any may yet become a log."""
+    """By the first line that is whole.
+
+    Raises:
+        ValueError: there are lines, but none is whole.
+    """
+    line: object = None
     for line in artifacts.each_line(file):
         if not isinstance(line, str):
             return isinstance(line[1], dict) and "planner_outputs" in line[1]
+    if line is not None:
+        raise ValueError("none of its lines is whole")
     return False
 
 

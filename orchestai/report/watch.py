@@ -7,7 +7,8 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from orchestai.errors import UserError
 from orchestai.report.build import build_report
 from orchestai.report.chunks import MOST_EMBEDDED
-from orchestai.report.served_feedback import ReadFeedback
+from orchestai.report.served_feedback import Feedback, ReadFeedback
 from orchestai.report.sources import find, fingerprint
 
 _LOOK_EVERY_S: Final = 2.0
@@ -39,7 +40,7 @@ _HEADERS: Final = {
 
 
 class WatchedRun:
-    """Makes the page anew when the files have changed.
+    """Makes the page anew when the files have changed, or people said more of the served runs that it shows.
 
     Args:
         folder: where the page is kept.
@@ -57,6 +58,7 @@ class WatchedRun:
         self._feedback = feedback
         self._most_embedded = most_embedded
         self._shown = ""
+        self._said: Mapping[str, Feedback] | None = None
         self._took = 0.0
         self._ended = 0.0
         self._making = asyncio.Lock()
@@ -71,7 +73,7 @@ class WatchedRun:
     def due(self) -> bool:
         """Whether there is something new, and the last page was made long enough ago."""
         rested = time.monotonic() - self._ended >= _REST * self._took
-        return rested and fingerprint(self._paths) != self._shown
+        return rested and (fingerprint(self._paths) != self._shown or self._more_was_said())
 
     async def refresh(self) -> None:
         """Make the page, if that is due or it was never made."""
@@ -81,9 +83,22 @@ class WatchedRun:
 
     def _make(self) -> None:
         state, start = fingerprint(self._paths), time.monotonic()
-        build_report(self._paths, self.page, feedback=self._feedback, most_embedded=self._most_embedded, live=True)
+        build_report(self._paths, self.page, feedback=self._ask, most_embedded=self._most_embedded, live=True)
         self._shown, self._ended = state, time.monotonic()
         self._took = self._ended - start
+
+    def _ask(self) -> Mapping[str, Feedback]:
+        """What people said; asked for only once there are served runs."""
+        self._said = {}
+        self._said = self._feedback()
+        return self._said
+
+    def _more_was_said(self) -> bool:
+        if self._said is None:
+            return False
+        with suppress(UserError):  # the page shows what was said before
+            return self._feedback() != self._said
+        return False
 
 
 def application(run: WatchedRun, port: int) -> Starlette:

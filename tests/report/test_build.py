@@ -62,6 +62,8 @@ def test_what_is_not_finite_or_of_another_shape_spoils_nothing_else(tmp_path: Pa
         {"reward": True, "update": {"a": 1}},
         {"transcript": "[a] user: x", "speeches": [["a", "user"], 3]},
         {"turns": [{"decisions": 7}, 8]},
+        {"transcript": "", "unscorable": "nothing was said"},
+        {"transcript": "words of nobody"},
         {"turns": 3, "rewards": {"success": {"value": float("inf"), "weight": 1.0}}},
     ]
     with (folder / "phase2_rollouts.jsonl").open("a") as file:
@@ -72,7 +74,7 @@ def test_what_is_not_finite_or_of_another_shape_spoils_nothing_else(tmp_path: Pa
     index = report_page.index(page)
     groups = [dict(zip(index["groupColumns"], row, strict=True)) for row in index["groups"]]
     assert [group["rewards"] for group in groups[1:3]] == [[None], [1.0]]
-    assert [len(report_page.detail(page, group)) for group in groups] == [2, 1, 1, 1, 1, 1]
+    assert [len(report_page.detail(page, group)) for group in groups] == [2, *[1] * len(odd)]
     assert [row["reward"] for row in report_page.executions(page)] == [None, 1.5]
 
 
@@ -80,11 +82,13 @@ def test_files_that_cannot_be_read_are_named_and_pipes_not_waited_for(tmp_path: 
     folder = write_log(tmp_path / "logs", [judged_record()])
     (folder / "gone.jsonl").symlink_to("nowhere")
     (folder / "empty.jsonl").touch()
+    (folder / "torn.jsonl").write_text('{"instruction": "so')
     os.mkfifo(folder / "pipe.jsonl")
     page, problems = build(tmp_path, folder, folder / "empty.jsonl")
     assert len(report_page.executions(page)) == 1
     assert [problem.split(": ")[1:3] for problem in problems] == [
         ["gone.jsonl", "not readable"],
+        ["torn.jsonl", "not readable"],
         ["empty.jsonl", "empty so far"],
     ]
 

@@ -20,7 +20,7 @@ import uvicorn
 from orchestai.errors import UserError
 from orchestai.report import watch
 from support.report import page as report_page
-from support.report.folders import judged_record, write_log, write_phase2
+from support.report.folders import judged_record, served_record, write_log, write_phase2
 
 
 @contextmanager
@@ -76,6 +76,30 @@ def test_a_page_is_made_again_only_after_a_rest(tmp_path: Path) -> None:
     assert not run.due
     run._took = 0.0
     assert run.due
+
+
+def test_new_feedback_on_served_runs_makes_a_page_though_no_log_has_changed(tmp_path: Path) -> None:
+    said: dict[str, dict[str, object]] = {}
+    down: list[UserError] = []
+
+    def feedback() -> dict[str, dict[str, object]]:
+        for error in down:
+            raise error
+        return dict(said)
+
+    (tmp_path / "page").mkdir()
+    logs = write_log(tmp_path / "logs", [served_record(0)])
+    run = watch.WatchedRun([logs], tmp_path / "page", feedback=feedback)
+    asyncio.run(run.refresh())
+    run._took = 0.0
+    assert not run.due
+    said["r0"] = {"score": 1.0, "answer": None, "tests": None}
+    assert run.due
+    asyncio.run(run.refresh())
+    assert [row["outcome"] for row in report_page.executions(run.page)] == ["solved"]
+    run._took = 0.0
+    down.append(UserError("the database is down"))
+    assert not run.due
 
 
 @pytest.mark.parametrize(

@@ -59,14 +59,14 @@ function lineChart({series, guards, along, label, format}) {
   }
   for (const line of series) {
     const points = line.points.map(([x, y]) => [plot.toX(x), plot.toY(y)]);
-    plot.image.append(svg('path', {class: `line ${line.dashed ? 'dashed' : ''}`, d: pathOf(points), style: {stroke: line.color}}));
+    plot.image.append(svg('path', {class: `line ${line.dash}`, d: pathOf(points), style: {stroke: line.color}}));
     if (points.length < 25) plot.image.append(...points.map(([x, y]) => svg('circle', {class: 'dot', cx: x, cy: y, r: 2.5, style: {fill: line.color}})));
   }
   const rule = svg('line', {class: 'rule', y1: plot.edge.top, y2: plot.height - plot.edge.bottom, visibility: 'hidden'});
   plot.image.append(rule);
   const readings = series.map(() => h('b', {}));
   const legend = h('ul', {class: 'legend'}, series.map((line, i) => h('li', {},
-    h('span', {class: `key ${line.dashed ? 'dashed' : ''}`, style: {'--color': line.color}}), line.label, ' ', readings[i])));
+    h('span', {class: `key ${line.dash}`, style: {'--color': line.color}}), line.label, ' ', readings[i])));
   const read = (x) => series.forEach((line, i) => {
     const near = line.points.reduce((best, p) => (Math.abs(p[0] - x) < Math.abs(best[0] - x) ? p : best));
     readings[i].replaceChildren(format(near[1]));

@@ -51,7 +51,7 @@ function svg(tag, attributes, ...children) {
   return fill(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
 }
 
-const isNumber = (x) => typeof x === 'number';
+const isNumber = Number.isFinite;
 
 /** What is no number is a dash. */
 const show = {

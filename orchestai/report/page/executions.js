@@ -112,12 +112,13 @@ function attemptCard(attempt, number, receipt) {
   const state = attempt.error ? 'no' : attempt.passed_check === true ? 'ok' : attempt.passed_check === false ? 'no' : '';
   const word = attempt.error ? 'no answer' : {ok: 'check passed', no: 'check failed'}[state] ?? 'no check';
   return h('div', {class: `attempt ${state}`},
-    h('div', {class: 'bar'}, h('b', {}, `${number + 1}. ${attempt.worker}`), h('span', {class: `verdict ${state}`}, word), h('span', {class: 'muted'},
+    h('div', {class: 'bar'}, h('b', {}, `${number + 1}. ${attempt.worker}`), h('span', {class: `verdict ${state}`}, word), attempt.truncated ? h('span', {class: 'verdict no'}, 'cut off') : null, h('span', {class: 'muted'},
       [show.usd(attempt.cost_usd), show.ms(attempt.latency_ms), `${show.count(attempt.prompt_tokens ?? 0)} + ${show.count(attempt.completion_tokens ?? 0)} tokens${attempt.usage_estimated ? ' (estimated)' : ''}`, attempt.source].filter(Boolean).join(' · '))),
     attempt.error ? h('div', {class: 'problem'}, attempt.error) : null,
     receipt ? h('p', {class: 'muted'}, `reserved ${show.usd(receipt.reserved_usd)}, spent ${show.usd(receipt.spent_usd)}${receipt.why_next ? `; next asked because: ${receipt.why_next}` : ''}`) : null,
     attempt.prompt ? h('details', {}, h('summary', {}, 'Prompt'), longText(attempt.prompt, 'prompt')) : null,
-    attempt.answer ? h('details', {open: true}, h('summary', {}, 'Answer'), longText(attempt.answer, 'answer')) : null);
+    attempt.answer ? h('details', {open: true}, h('summary', {}, 'Answer'), longText(attempt.answer, 'answer')) : null,
+    attempt.tool_calls?.length ? h('details', {open: true}, h('summary', {}, 'Calls of tools'), longText(attempt.tool_calls, 'calls of tools')) : null);
 }
 
 function receiptCard(receipt) {

@@ -22,7 +22,7 @@ function chartCard(title, curves) {
   const runs = [...new Set(curves.map((c) => c.run))];
   const series = curves.flatMap((curve) => curve.series.map((line, i) => ({
     ...line, label: runs.length > 1 ? `${runName(curve.run)}, ${line.label}` : line.label,
-    color: PALETTE[(runs.length > 1 ? runs.indexOf(curve.run) : i) % PALETTE.length], dashed: runs.length > 1 && i > 0,
+    color: PALETTE[(runs.length > 1 ? runs.indexOf(curve.run) : i) % PALETTE.length], dash: runs.length > 1 ? ['', 'dashed', 'dotted'][Math.min(i, 2)] : '',
   })));
   const format = show[curves[0].unit] ?? show.number;
   return h('figure', {class: 'card small'}, h('figcaption', {}, h('h3', {}, title), curves[0].note && h('span', {class: 'muted'}, curves[0].note)),
