@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
@@ -48,6 +50,18 @@ def test_what_call_trees_name_is_defined_where_they_say() -> None:
         source = (ROOT / "orchestai" / path).read_text()
         for name in re.findall(r"\w+", names):
             assert re.search(rf"^\s*(?:async )?(?:class|def) {name}\b", source, re.MULTILINE), f"{path}: no {name}"
+
+
+@pytest.mark.slow
+def test_the_site_is_made_without_a_warning(tmp_path: Path) -> None:
+    """`make docs`, which any warning ends: a heading below none, a docstring that is no longer there."""
+    for package in ("sphinx", "furo", "myst_parser"):
+        pytest.importorskip(package, reason=f"{package} is not installed (make docs installs it)")
+    build = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "docs", str(tmp_path)]
+    made = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
+    assert (made.returncode, made.stderr) == (0, "")
+    index = (tmp_path / "searchindex.js").read_text()
+    assert all(word in index for word in ("advantag", "receipt", "orchestr"))
 
 
 @pytest.mark.parametrize("script", files(SCRIPTS))

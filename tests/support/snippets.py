@@ -22,7 +22,10 @@ _BLOCK = re.compile(
     r"(?:^```(?P<language>\w+)\n(?P<fenced>.*?)^```|(?P<indented>(?:^ {4}\S[^\n]*\n(?:^ {4,}[^\n]*\n)*)))",
     re.MULTILINE | re.DOTALL,
 )
-_COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:orchestai|python|make|accelerate|pip|npm|scripts/\S+|curl)\b(?!/)")
+_COMMAND = re.compile(
+    r"(?:[A-Z_]+=\S+ )*(?:orchestai|python|make|accelerate|pip|npm|scripts/\S+|curl|vllm|sbatch)\b(?!/)"
+)
+_PYTHON = re.compile(r"(?:from \S+ import|import \w|class \w+|(?:async )?def |\w+ = (?:await )?\w+[.(])")
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,21 @@ def snippets() -> Iterator[Snippet]:
             indented = found["indented"]
             if indented is None:
                 yield Snippet(page, line, found["language"], found["fenced"], found["how"] or "", found["what"] or "")
-            elif page not in _TREES and _COMMAND.match(indented.strip()):
-                body = re.sub(r"^ {4}", "", indented, flags=re.MULTILINE)
+            elif page not in _TREES and any(map(_COMMAND.match, _dedented(indented).splitlines())):
+                body = _dedented(indented)
                 yield Snippet(page, line, "bash", body, found["how"] or "", found["what"] or "")
+
+
+def code_elsewhere() -> Iterator[str]:
+    """Places of what looks like code but is no snippet: fences that name no language, Python that is only indented."""
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        for block in _BLOCK.finditer(text):
+            if block["indented"] and _PYTHON.match(_dedented(block["indented"])):
+                yield f"{page}:{text.count(chr(10), 0, block.start()) + 1}"
+        fences = [line for line in text.splitlines() if line.startswith("```")]
+        yield from (f"{page}: {fence}" for fence in fences[::2] if fence == "```")
+
+
+def _dedented(block: str) -> str:
+    return re.sub(r"^ {4}", "", block, flags=re.MULTILINE)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections import Counter
 from random import Random
 
 import pytest
 
 from orchestai.tasks import data_fingerprint, load_suite
+from orchestai.tasks.composition import __main__ as command
 from orchestai.tasks.composition.generate import SPLITS, generate_pairs
 from orchestai.tasks.composition.graph import INPUT, Composition, Node, OutOfDomainError
 from orchestai.tasks.composition.mutants import measure, mutants, passes
@@ -175,3 +177,15 @@ def test_the_suite_is_the_same_every_time():
     one, other = load_suite("composition"), load_suite("composition")
     assert data_fingerprint(one.split("validation")) == data_fingerprint(other.split("validation"))
     assert data_fingerprint(one.split("validation")) != data_fingerprint(one.split("longer"))
+
+
+def test_the_command_counts_the_suite_and_writes_its_splits(tmp_path, capsys, splits, monkeypatch):
+    """`python -m orchestai.tasks.composition --stats --output FOLDER`, as the suite's page says."""
+    monkeypatch.setattr(command, "generate_pairs", lambda split: splits[split.name])
+    command.main(stats=True, mutated=1, json_path=tmp_path / "counts.json", output=tmp_path / "suite")
+    counts = json.loads((tmp_path / "counts.json").read_text())
+    assert set(counts["shared_with_train"].values()) == {0}
+    assert counts["mutants"]["kill_rate"] == 1.0
+    assert '"kill_rate": 1.0' in capsys.readouterr().out
+    written = {file.stem: len(file.read_text().splitlines()) for file in (tmp_path / "suite").iterdir()}
+    assert written == {name: len(pairs) for name, pairs in splits.items()}
