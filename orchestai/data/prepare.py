@@ -17,10 +17,12 @@ from orchestai.data.fit_estimate import fit_estimate
 from orchestai.data.hindsight import TargetsError, targets_of
 from orchestai.data.prepare_plans import read_plans
 from orchestai.data.readers import READERS
+from orchestai.data.staffing import staffed
 from orchestai.data.training_file import TrainingExample, save_training_data
 from orchestai.errors import UserError
 from orchestai.execution.log import read_log
 from orchestai.execution.record import ExecutionRecord, measured_in
+from orchestai.execution.reward import reward_form
 from orchestai.names import did_you_mean
 from orchestai.planner.stored_estimate import estimate_path, write_estimate
 from orchestai.tasks.handwritten.suite import NAME, folder
@@ -74,7 +76,8 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
     """Write the training file, its sidecar, and the estimate of the workers by all attempts.
 
     For each task the best execution is kept: the highest score, then the cheapest, then fastest; whether tasks that
-    none solved are kept is for `phase1_supervised.keep` to say. Targets name the workers whose answers counted. At most
+    none solved are kept is for `phase1_supervised.keep` to say. Targets name the workers of the highest expected reward
+    by all attempts (`staffed`), or those whose answers counted where too few executions were judged. At most
     `train_data_size` tasks are written, and `synthetic_augmentations` further examples that vary them, beside the plans
     of `mixture` and `mixture_augmentations` that vary these. All variations are in the training split. Nothing is taken
     of tasks that are kept for tests.
@@ -104,10 +107,16 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
         evidence=[example for record, example in candidates if record.success and example.split == "train"],
         seed=config.training.phase1_supervised.seed,
     )
+    reference = measured_in(contents.records)
+    estimate = fit_estimate(not_for_tests(contents.records, config.tasks), config)
+    logged = [*examples, *added]
+    if estimate is not None:
+        reward = reward_form(config.rewards, config.training.phase2_rl, reference)
+        logged = staffed(logged, estimate, reward, 1 + config.planner.max_fallbacks)
     beside = _mixture(config, dropped)
     settings = config.training.phase1_supervised
     exchanged = exchange_phrases(beside, settings.mixture_augmentations, seed=settings.seed)
-    written = [*examples, *added, *beside, *exchanged]
+    written = [*logged, *beside, *exchanged]
     splits = Counter(example.split for example in written)
     report = PrepareReport(
         executions=len(contents.records),
@@ -121,8 +130,6 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
         problems=contents.problems,
     )
     counts = {"train": report.train, "validation": report.validation, "augmented": report.augmented}
-    reference = measured_in(contents.records)
-    estimate = fit_estimate(not_for_tests(contents.records, config.tasks), config)
     save_training_data(output, written, config, counts=counts, dropped=report.dropped, reference=reference)
     write_estimate(estimate_path(output), estimate)
     return replace(report, subtasks=0 if estimate is None else len(estimate.known))

@@ -11,12 +11,13 @@ import numpy as np
 
 from orchestai.config import CACHE_DIR
 from orchestai.estimate.attempts import Queries
-from orchestai.estimate.plan_options import PlanOptions, plan_options
+from orchestai.estimate.plan_options import plan_options
 from orchestai.estimate.pool_estimate import PoolEstimate
 from orchestai.estimate.step_attempts import WHOLE
 from orchestai.execution.reward import RewardForm
 from orchestai.planner.base import Plan
 from orchestai.planner.baselines.reference import whole_task
+from orchestai.planner.expected_reward import expected_reward
 from orchestai.planner.slots.encoders.query_features import query_features
 from orchestai.tasks.task import Task
 
@@ -47,7 +48,7 @@ class RoutingPlanner:
         plans = []
         for task, step in zip(tasks, self.estimate.steps(queries), strict=True):
             options = plan_options([step], self._allowed, self.longest)
-            [order] = options.workers[int(np.argmax(self._worth(options)))]
+            [order] = options.workers[int(np.argmax(expected_reward(options, self.estimate, self.reward)))]
             first, *others = (names[place] for place in order)
             workflow = whole_task(task)
             chosen = workflow.replace({workflow.subtasks[0].id: {"worker": first, "fallback": tuple(others)}})
@@ -57,14 +58,3 @@ class RoutingPlanner:
     @cached_property
     def _allowed(self) -> list[int]:
         return [place for place, name in enumerate(self.estimate.workers) if name in set(self.workers)]
-
-    def _worth(self, options: PlanOptions) -> list[float]:
-        """Of each option, in rewards of a success."""
-        success = self.estimate.before.apply(options.success).tolist()
-        if self.reward is None:
-            return success
-        scale = self.reward.alpha or 1.0
-        return [
-            chance - (self.reward.cost(usd) + self.reward.latency(1000 * seconds)) / scale
-            for chance, (usd, seconds, _) in zip(success, options.spending.tolist(), strict=True)
-        ]
