@@ -24,7 +24,7 @@ def staffed(
 ) -> list[TrainingExample]:
     """The examples with the estimate's workers for their steps.
 
-    Those that name no workers, or have steps that the estimate knows too little of, stay as they are.
+    Those of plans that failed get workers, too. Those with steps that the estimate knows too little of stay as they are.
 
     Args:
         reward: of phase 2; None: success alone counts.
@@ -33,10 +33,7 @@ def staffed(
     pool, everybody = PoolOutlook(estimate), range(len(estimate.workers))
 
     def staff(example: TrainingExample) -> TrainingExample:
-        workflow = example.workflow
-        if not all(subtask.worker for subtask in workflow.subtasks):
-            return example
-        outlook = pool.of(Plan(workflow=workflow, raw_valid=True, confidence=1.0), example.instruction)
+        outlook = pool.of(Plan(workflow=example.workflow, raw_valid=True, confidence=1.0), example.instruction)
         if outlook is None:
             return example
         options = plan_options(outlook.steps, everybody, longest)

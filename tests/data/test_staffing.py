@@ -66,6 +66,8 @@ def test_only_workers_change(estimate: PoolEstimate) -> None:
     assert after.workflow.replace(unstaffed) == before.workflow.replace(unstaffed)
 
 
-def test_steps_that_no_log_speaks_for_keep_their_workers(estimate: PoolEstimate) -> None:
-    unknown, open_ = example("cheap", "cheap", task_type="never logged"), example("", "cheap")
-    assert staffed([unknown, open_], estimate, None, 1) == [unknown, open_]
+def test_plans_that_failed_get_workers_and_steps_that_no_log_speaks_for_keep_theirs(estimate: PoolEstimate) -> None:
+    failed, unknown = example("", ""), example("cheap", "cheap", task_type="never logged")
+    after = staffed([failed, unknown], estimate, None, 1)
+    assert first_asked(after) == [["dear", "dear"], ["cheap", "cheap"]]
+    assert after[1] == unknown
