@@ -24,7 +24,7 @@ def staffed(
 ) -> list[TrainingExample]:
     """The examples with the estimate's workers for their steps.
 
-    Those of plans that failed get workers, too. Those with steps that the estimate knows too little of stay as they are.
+    Plans that failed get workers, too. Examples with steps that the estimate knows too little of stay as they are.
 
     Args:
         reward: of phase 2; None: success alone counts.

@@ -21,6 +21,7 @@ from orchestai.tasks.task import Task
 from orchestai.workflow import Subtask, Workflow
 from support.serving.logged_pool import INSTRUCTION, STEPS, USD, logs, record, settings, subtask
 
+
 @pytest.fixture(scope="module")
 def estimate() -> PoolEstimate:
     fitted = fit_estimate(logs(whole=100), settings())
