@@ -17,13 +17,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tool_task import Lookup, above, configure, save_model, summary, tasks
-
-from orchestai.agents.trainer import AgentTrainer
-from orchestai.config.agents import AgentConfig
-from orchestai.storage import artifacts
-
-UPDATES, WARM_START, SEEDS = 20, 150, (1, 2, 3)
+# vLLM's processes import this file anew, and 0.32 ends on a CPU where that loads numba, as an index of texts does: what
+# trains is imported where it is used.
+UPDATES, WARM_START, SEEDS = 20, 600, (1, 2, 3)
+LEARNING = {"learning_rate": 3e-3, "num_iterations": 4}
+"""With that warm start enough for the backend `transformers` to learn most of the task in so few updates."""
 HEADS = 2
 """Of 32 numbers each, the fewest that vLLM computes on a CPU."""
 OPTIONS = {"enforce_eager": True, "enable_chunked_prefill": False, "max_num_batched_tokens": 8192}
@@ -31,11 +29,17 @@ OPTIONS = {"enforce_eager": True, "enable_chunked_prefill": False, "max_num_batc
 
 def run(backend: str, seed: int) -> dict[str, list[float]]:
     """The mean reward of each update's attempts, and the canary's distances in nats per token, if it has any."""
+    from tool_task import Lookup, configure, save_model, tasks
+
+    from orchestai.agents.trainer import AgentTrainer
+    from orchestai.config.agents import AgentConfig
+
     with tempfile.TemporaryDirectory() as folder:
         model, output = Path(folder) / "model", Path(folder) / "run"
         save_model(model, seed, WARM_START, HEADS)
         values = configure("turn", seed, model, UPDATES).model_dump()
         values["model"] |= {"backend": backend, "vllm": {"engine_options": OPTIONS, "canary_tolerance": 0.01}}
+        values["training"]["phase2_rl"] |= LEARNING
         data = tasks("train", 16 * UPDATES, seed), tasks("validation", 64, seed)
         AgentTrainer(Lookup, {}, AgentConfig(**values), *data, output).train()
         rows = [json.loads(line) for line in (output / "phase2_metrics.jsonl").read_text().splitlines()]
@@ -46,6 +50,10 @@ def run(backend: str, seed: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
+    from tool_task import above, summary
+
+    from orchestai.storage import artifacts
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, required=True)
     arguments = parser.parse_args()
@@ -58,6 +66,8 @@ def main() -> None:
             print(seed, backend, f"{statistics.mean(done[-1]['sampled']):.3f}", flush=True)
     found: dict[str, Any] = {
         "updates": UPDATES,
+        "warm_start": WARM_START,
+        **LEARNING,
         "seeds": SEEDS,
         "vllm_above_transformers": above(*reversed(runs.values())),
     }
@@ -68,7 +78,10 @@ def main() -> None:
             "last_5": summary([statistics.mean(each["sampled"][-5:]) for each in done]),
             "runs": done,
         }
-    artifacts.write_json(arguments.json, {"versions": artifacts.versions(), **found})
+    import vllm
+
+    versions = {"vllm": vllm.__version__, **artifacts.versions()}
+    artifacts.write_json(arguments.json, {"versions": versions, **found})
 
 
 if __name__ == "__main__":
