@@ -122,6 +122,16 @@ def test_a_group_shows_its_plans_side_by_side_and_agents_their_transcripts(page_
     assert opened.errors == []
 
 
+def test_a_printed_group_has_all_its_attempts(page_file: Path, opened: OpenedPage) -> None:
+    """Those beyond the width of the paper were cut off."""
+    opened.page.set_viewport_size({"width": 480, "height": 800})
+    page = opened.open(page_file, "groups?kind=plans")
+    page.emulate_media(media="print")
+    boxes = [column.bounding_box() for column in page.locator(".column").all()]
+    assert len(boxes) == 2
+    assert all(box is not None and box["x"] + box["width"] <= 480 for box in boxes)
+
+
 def test_details_beside_the_page_are_loaded_from_the_disk(tmp_path: Path, opened: OpenedPage) -> None:
     logs = write_log(tmp_path / "logs", [judged_record(n, text="x" * 9_000) for n in range(80)])
     build_report([logs], tmp_path / "a page.html", most_embedded=1_000)

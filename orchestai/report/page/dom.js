@@ -62,7 +62,11 @@ const show = {
     if (size && (size < 0.001 || size >= 1e6)) return x.toExponential(1);
     return String(Number(x.toPrecision(size >= 100 ? 4 : 3)));
   },
-  signed: (x) => (isNumber(x) ? `${x > 0 ? '+' : x < 0 ? '−' : ''}${Math.abs(x).toFixed(2)}` : '–'),
+  signed: (x) => {
+    if (!isNumber(x)) return '–';
+    const size = Math.abs(x), digits = size.toFixed(size && size < 0.1 ? 3 : 2);
+    return `${Number(digits) ? (x > 0 ? '+' : '−') : ''}${digits}`;
+  },
   usd: (x) => {
     if (!isNumber(x)) return '–';
     if (x === 0) return '$0';
