@@ -61,7 +61,7 @@ def test_a_test_that_hangs_costs_only_itself(sandbox, isolation):
     report = sandbox.run(Program(code, ADD_TESTS, isolation=isolation))
     assert outcomes(report) == ["passed", "timeout", "passed", "passed"]
     assert report.status == "timeout"
-    assert report.wall_s < 10
+    assert report.cpu_s < 5
 
 
 def test_signal_games_do_not_stop_the_clock(sandbox):
@@ -81,7 +81,7 @@ def test_the_wall_limit_ends_everything():
         report = short.run(Program("def task_func(a, b):\n    while True: pass\n", ADD_TESTS))
     assert report.status == "timeout"
     assert report.passed == 0
-    assert report.wall_s < 6
+    assert report.cpu_s < 5
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Darwin does not limit the address space")
@@ -199,6 +199,15 @@ for x in (
 x, d = [0], {}
 self.assertIs(task_func(x, d=d), x)
 self.assertEqual((x, d), ([0, 1], {"k": {2}}))
+""",
+    ),
+    "constants that are no number": (
+        "import math\nimport numpy as np\ndef task_func():\n    return [np.nan, (math.nan, {'a': np.nan}), {1}]",
+        """
+import math
+import numpy as np
+self.assertEqual(task_func(), [np.nan, (math.nan, {"a": np.nan}), {1}])
+self.assertNotEqual(task_func(), [np.nan, (math.nan, {"a": float("nan")}), {1}])
 """,
     ),
     "sorting in place": (

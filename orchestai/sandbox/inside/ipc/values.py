@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import importlib
 import io
+import math
 import pickle
+import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path, PurePath
 from types import GeneratorType
@@ -36,10 +39,12 @@ _BASES: tuple[Any, ...] = (int, float, str, bytes, list, tuple, dict, set, froze
 _REFUSED_OPCODES = frozenset(
     opcode[0]
     for opcode in (
-        *(pickle.BUILD, pickle.INST, pickle.OBJ, pickle.NEWOBJ, pickle.NEWOBJ_EX, pickle.PERSID, pickle.BINPERSID),
+        *(pickle.BUILD, pickle.INST, pickle.OBJ, pickle.NEWOBJ, pickle.NEWOBJ_EX, pickle.PERSID),
         *(pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER),
     )
 )
+_NAN = pickle.BINFLOAT + struct.pack(">d", math.nan)
+_WITH_NAN = ("math", "numpy")
 _PROGRAM = "__test__"
 """Name of the program's module."""
 _OBJECT, _NAMED_TUPLE, _PATH, _PACKED, _PLAIN = "object", "namedtuple", "path", "packed", "plain"
@@ -70,6 +75,9 @@ def encode(value: Any, number: Callable[[Any], int]) -> bytes:
     """
     buffer = io.BytesIO()
     _Pickler(buffer, number).dump(value)
+    if _NAN in buffer.getvalue():
+        buffer = io.BytesIO()
+        _NanPickler(buffer, number).dump(value)
     return buffer.getvalue()
 
 
@@ -148,6 +156,23 @@ class _Pickler(pickle.Pickler):
         return rebuild, (_OBJECT, self._number(value), _kind(value))
 
 
+class _NanPickler(_Pickler):
+    """Knows `math.nan` and `numpy.nan` by name, slowly: lists that hold them are equal where they are the same ones."""
+
+    def persistent_id(self, value: Any) -> str | None:
+        return next((name for name, nan in _nans().items() if value is nan), None) if type(value) is float else None
+
+
+def _nans() -> dict[str, float]:
+    return {name: sys.modules[name].nan for name in _WITH_NAN if name in sys.modules}
+
+
+def _nan(name: Any) -> float:
+    if type(name) is not str or name not in _WITH_NAN:
+        raise NotPlainError("a reference to something that is not in the answer")
+    return _nans().get(name, math.nan)
+
+
 def is_plain(value: Any) -> bool:
     """Whether all of a value can leave this process as a copy."""
     try:
@@ -200,6 +225,9 @@ class _Primitive(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         raise NamesClassError
 
+    def persistent_load(self, name: Any) -> float:
+        return _nan(name)
+
 
 _PythonUnpickler: Any = pickle._Unpickler  # type: ignore[attr-defined]
 
@@ -217,6 +245,9 @@ class _Careful(_PythonUnpickler):
             return ALLOWED[module, name]
         except KeyError:
             raise NotPlainError(f"{module}.{name} is not a plain type") from None
+
+    def persistent_load(self, name: Any) -> float:
+        return _nan(name)
 
     def load_reduce(self) -> None:
         arguments = self.stack.pop()
