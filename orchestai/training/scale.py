@@ -186,9 +186,10 @@ def seconds(shape: Shape, learning: Learning, update: Update, device: Device) ->
 
 
 DEVICES = {
-    "cpu": Device("one core of a CPU (assumed)", 16, 25e9, 8e9, 3.5e-4, 1e9),
+    "cpu": Device("one core of a CPU (fitted)", 16, 53e9, 5.1e9, 1.2e-3, 1e9),
     "a100": Device("A100 80 GB (data sheet)", 80, 0.4 * 312e12, 0.6 * 2.0e12, 2e-5, 25e9),
     "h100": Device("H100 80 GB (data sheet)", 80, 0.4 * 989e12, 0.6 * 3.35e12, 2e-5, 50e9),
     "h200": Device("H200 141 GB (data sheet)", 141, 0.4 * 989e12, 0.6 * 4.8e12, 2e-5, 50e9),
 }
-"""Of data sheets: 40 % of the dense bfloat16 products and 60 % of the memory's speed. None was measured."""
+"""The CPU's rates but for its link are fitted, in float32, by `benchmarks/training/scale_seconds.py`. The others are of
+data sheets: 40 % of the dense bfloat16 products and 60 % of the memory's speed. None of these was measured."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from orchestai.cli import app
 from orchestai.errors import UserError
 from orchestai.training.scale import DEVICES, Learning, Shape, Update, memory_gb, saved_numbers, seconds
+from support.repository import REPOSITORY
 
 CONFIG = LlamaConfig(
     vocab_size=512,
@@ -55,6 +57,18 @@ def test_what_autograd_keeps_is_what_was_fitted() -> None:
     counted = sum(numbers for _, numbers in kept.values())
     assert loss.requires_grad
     assert saved_numbers(SHAPE, tokens.numel()) == pytest.approx(counted, rel=0.1)
+
+
+def test_seconds_of_models_that_the_fit_has_not_seen_were_about_those() -> None:
+    """On a CPU, as `benchmarks/training/scale_seconds.py` measured them."""
+    held_out = json.loads((REPOSITORY / "docs/results/scale_seconds.json").read_text())["held_out"]
+    assert len(held_out) == 2
+    for point in held_out:
+        width = point["hidden"]
+        shape = Shape(point["layers"], width, 3 * width, heads=4, key_width=width, vocabulary=2048, tied=True)
+        said = seconds(shape, WHOLE, Update(point["rows"], 8, 64, 32, 768, 0, 0.0, 1), DEVICES["cpu"])
+        for stage in ("sampling", "learning"):
+            assert said[stage] == pytest.approx(point[stage], rel=0.25), (point, stage)
 
 
 def test_parts_of_what_learns_shrink_with_processes_and_what_samples_does_not() -> None:
