@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orchestai.report.build import build_report
-from support.report.folders import judged_record, served_record, write_log, write_phase2
+from support.report.folders import judged_record, served_record, write_evaluations, write_log, write_phase2
 from support.report.hostile_text import HOSTILE
 
 if TYPE_CHECKING:
@@ -184,15 +184,18 @@ def test_hostile_text_in_every_field_does_nothing(tmp_path: Path, opened: Opened
         for record in (judged_record(number, success=False, text=text), served_record(number, text))
     ]
     said = {f"r{number}": {"score": 0.5, "answer": text, "tests": text} for number, text in enumerate(HOSTILE)}
-    runs = [write_phase2(tmp_path / f"run{number}", 1, text) for number, text in enumerate(HOSTILE)]
+    runs = [
+        write_evaluations(write_phase2(tmp_path / f"run{number}", 1, text), text) for number, text in enumerate(HOSTILE)
+    ]
     page_file = tmp_path / "report.html"
     logs = write_log(tmp_path / "logs", records)
     assert build_report([logs, *runs], page_file, feedback=lambda: said) == []
     assert page_file.stat().st_size < 3_000_000
     page = opened.open(page_file, "summary")
-    for route in ("training", "workers", *(f"groups?id={n}" for n in range(len(HOSTILE)))):
+    for route in (*VIEWS, *(f"groups?id={n}" for n in range(2 * len(HOSTILE)))):
         page.evaluate("route => { location.hash = `#/${route}` }", route)
         page.wait_for_function("document.querySelector('main').innerText.trim().length > 20")
+        assert "could not be drawn" not in page.locator("main").inner_text()
     assert page.evaluate(_WALK, len(records)) == []
     assert page.locator("iframe, object, embed, main img, main script, main style, base").count() == 0
     assert opened.errors == []

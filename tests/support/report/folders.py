@@ -130,6 +130,39 @@ def write_phase2(folder: Path, updates: int = 3, text: str = "") -> Path:
     return folder
 
 
+def write_evaluations(folder: Path, text: str = "") -> Path:
+    """An evaluation, one of agents, figures, metrics and settings, with a text in every name and in all words."""
+    folder.mkdir(parents=True, exist_ok=True)
+    interval = {"mean": 0.5, "low": 0.3, "high": 0.7, "n": 9}
+    rows = [
+        {"name": f"{name}{text}", "n": 9, "success": 0.5, "success_ci": [0.3, 0.7], "cost_usd": cost}
+        for name, cost in (("phase 2", 0.1), ("whole: x", 0.2))
+    ]
+    choices = {"workers": [f"a{text}"], "best": [f"a{text}", f"nobody{text}"], "counts": [[2, 1]]}
+    swept = {
+        "planner": f"phase 2{text}",
+        "preferences": [{"setting": f"0.1{text}", "success": interval, "cost_usd": 0.1}],
+        "reliability": [[0.5, 0.6, 9]],
+    }
+    pair = {"of": f"phase 2{text}", "to": f"whole: x{text}", "reward": interval, "success": interval}
+    evaluation = {"suite": f"suite{text}", "rows": rows, "conclusion": [f"it works{text}"]}
+    parts = {"choices": choices, "preferences": swept, "differences": [pair]}
+    episode = {"task_id": f"t{text}", "reward": 1.0, "transcript": f"[{text}] user: {text}\n\n[a] assistant: {text}"}
+    agents = {"workflow": f"search{text}", "episodes": [episode], "figures": {f"success{text}": interval}}
+    routed = {f"a{text}": interval, f"b{text}": interval}
+    table = {f"table{text}": {"success": routed, "usd_per_1000": routed, "reliability": {f"a{text}": [[0.5, 0.6, 9]]}}}
+    settings = {"command": f"evaluate{text}", f"key{text}": f"value{text}", "versions": {f"torch{text}": f"2{text}"}}
+    for name, value in (
+        ("evaluation.json", evaluation | parts),
+        ("agents.evaluation.json", agents),
+        ("tables.json", table),
+        ("evaluate.run.json", settings),
+    ):
+        (folder / name).write_text(json.dumps(value))
+    _write_lines(folder / "phase1_metrics.jsonl", [{"epoch": 1, f"loss{text}": 0.5}])
+    return folder
+
+
 def _turn(advantage: float) -> dict[str, Any]:
     decisions = [(1, "worker", advantage), (1, "fallback", 0.0), (2, "worker", -advantage)]
     return {"role": "planner", "turn": 1, "text": "", "advantage": advantage, "slots": 3, "decisions": decisions}
