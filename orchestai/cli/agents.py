@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestai.cli.options import CHECKPOINTS, OutputFolder, Resume, console, run_async, say
+from orchestai.cli.options import CHECKPOINTS, OutputFolder, Resume, console, print_words, run_async, say
 from orchestai.errors import UserError
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def run(
     episode = run_async(evaluation.attempt(loaded, given, checkpoint=checkpoint))
     for trajectory in episode.trajectories:
         for speaker, said in trajectory.transcript:
-            print(f"[{trajectory.role}] {speaker}: {said}\n")
+            print_words(f"[{trajectory.role}] {speaker}: {said}\n", sys.stdout)
     outcome = episode.outcome
     said = f"reward {outcome.value:g}" if isinstance(outcome, Scored) else f"not judged: {outcome.reason}"
     say(said)

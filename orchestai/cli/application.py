@@ -34,6 +34,7 @@ from orchestai.cli.training.prepare import prepare, prepare_plans, prepare_table
 from orchestai.cli.training.train import train, train_phase1, train_phase2
 from orchestai.cli.watch import watch
 from orchestai.errors import InfrastructureError, UserError
+from orchestai.report.safe_text import visible_lines
 
 _INTERRUPTED = 130
 """Exit code after Ctrl-C, by the shells' convention."""
@@ -97,10 +98,12 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     try:
         app(args=argv)
     except UserError as error:
-        console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        console.print(f"[bold red]error:[/] {escape(visible_lines(str(error)))}", highlight=False, soft_wrap=True)
         sys.exit(2)
     except InfrastructureError as error:
-        console.print(f"[bold red]this system failed:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        console.print(
+            f"[bold red]this system failed:[/] {escape(visible_lines(str(error)))}", highlight=False, soft_wrap=True
+        )
         sys.exit(1)
     except (KeyboardInterrupt, SystemExit) as left:  # typer turns the former into the latter
         if isinstance(left, SystemExit) and left.code != _INTERRUPTED:

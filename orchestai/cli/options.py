@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
 from rich.console import Console
+
+from orchestai.report.safe_text import visible_lines
 
 console = Console(stderr=True)
 T = TypeVar("T")
@@ -34,7 +36,12 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 def say(*lines: str) -> None:
     """Print lines as they are, whatever brackets or numbers they hold."""
     for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(visible_lines(line), highlight=False, markup=False, soft_wrap=True)
+
+
+def print_words(text: str, output: TextIO) -> None:
+    """Print what models wrote: as it is into a file or a pipe, on a terminal with its controls as their codes."""
+    print(visible_lines(text) if output.isatty() else text, file=output, flush=True)
 
 
 ConfigFile = Annotated[Path, typer.Option("--config", help="Configuration file.")]

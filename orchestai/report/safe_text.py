@@ -26,7 +26,16 @@ def script_json(value: Any) -> str:
 
 def visible(text: str) -> str:
     """One line for a terminal or a title: controls, ends of lines and marks of direction appear as their codes."""
-    return _CONTROLS.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
+    return _CONTROLS.sub(_code, text)
+
+
+def visible_lines(text: str) -> str:
+    """Several lines for a terminal, likewise; ends of lines and tabs stay."""
+    return _CONTROLS.sub(lambda found: found[0] if found[0] in "\n\t" else _code(found), text)
+
+
+def _code(found: re.Match[str]) -> str:
+    return f"<U+{ord(found[0]):04X}>"
 
 
 def shortened(text: str, most: int = MOST_CHARACTERS) -> str:

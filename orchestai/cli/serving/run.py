@@ -18,6 +18,7 @@ from orchestai.cli.options import (
     flag,
     latest_checkpoint,
     override,
+    print_words,
     run_async,
     say,
 )
@@ -111,7 +112,7 @@ async def _run(
             config = orchestrator.config
             program = kind == "program" if kind else asks_for_programs(config.tasks)
             show_receipt(result.receipt, composed=program and config.execution.assembler == "dataflow")
-        print(to_json(result) if as_json else result.answer, file=output, flush=True)
+        print_words(to_json(result) if as_json else result.answer, output)
         return result
 
 
@@ -125,4 +126,4 @@ def _replay(config: Config, where: str, as_json: bool) -> None:
         return
     same = "the same answer as" if execution.answer == record.answer else "another answer than"
     say(f"{where}: {same} in the log, {execution.total_cost:.6g} USD and {execution.total_latency_ms:.0f} ms then")
-    print(execution.answer)
+    print_words(execution.answer, sys.stdout)
