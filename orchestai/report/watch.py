@@ -180,11 +180,12 @@ def watch(paths: Sequence[Path], port: int, announce: Callable[[str], None], fee
         run.check()
         actual = listening.getsockname()[1]
         os.nice(10)
-        announce(f"http://127.0.0.1:{actual}/")
         config = uvicorn.Config(
             application(run, actual), log_level="warning", server_header=False, timeout_graceful_shutdown=1
         )
-        uvicorn.Server(config).run(sockets=[listening])
+        with suppress(KeyboardInterrupt):  # how a watch ends
+            announce(f"http://127.0.0.1:{actual}/")
+            uvicorn.Server(config).run(sockets=[listening])
 
 
 def _listen(port: int) -> socket.socket:

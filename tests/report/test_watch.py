@@ -12,7 +12,11 @@ import pytest
 pytest.importorskip("starlette", reason="starlette is not installed (pip install 'orchestai[serve]')")
 
 import shutil
+import signal
+import subprocess
+import sys
 import threading
+import time
 
 import httpx2 as httpx
 import uvicorn
@@ -137,6 +141,17 @@ def test_a_removed_folder_is_told_in_words(address: str, tmp_path: Path) -> None
     shutil.rmtree(tmp_path / "run")
     reply = httpx.get(address)
     assert (reply.status_code, "no such file or folder" in reply.text) == (503, True)
+
+
+def test_ctrl_c_is_how_a_watch_ends(tmp_path: Path) -> None:
+    """It was told as an interrupted training, to be resumed."""
+    command = [sys.executable, "-m", "orchestai.cli", "watch", str(tmp_path), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("watching at http://127.0.0.1:")
+        time.sleep(1)  # until uvicorn listens to signals
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(30), process.stderr.read()) == (0, "")
 
 
 def test_a_taken_port_and_an_absent_folder_are_refused_with_a_remedy(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ function attemptCard(attempt, number, receipt) {
 function receiptCard(receipt) {
   const limits = receipt.contract ?? {};
   return h('section', {class: 'receipt'}, h('h3', {}, 'Receipt'),
-    facts([['status', receipt.status], ['most it might cost', show.usd(limits.max_cost_usd ?? null)], ['deadline', limits.deadline_s ? `${limits.deadline_s} s` : null], ['reserved', show.usd(receipt.reserved_usd)],
+    facts([['status', receipt.status], ['most it might cost', isNumber(limits.max_cost_usd) ? show.usd(limits.max_cost_usd) : null], ['deadline', limits.deadline_s ? `${limits.deadline_s} s` : null], ['reserved', show.usd(receipt.reserved_usd)],
       ['spent', show.usd(receipt.spent_usd)], ['requests', receipt.calls], ['wall clock', show.ms(receipt.wall_ms)], ['planning', show.ms(receipt.planning_ms)],
       ['probably right', receipt.success === undefined || receipt.success === null ? null : show.percent(receipt.success)], ['plan confidence', receipt.confidence === undefined || receipt.confidence === null ? null : show.percent(receipt.confidence)],
       ['planner', receipt.planner], ['critical path', receipt.critical_path?.join(' → ')]]),
