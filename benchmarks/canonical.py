@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--wall_s", type=float, default=180.0)
     parser.add_argument("--test_s", type=float, default=90.0)
     parser.add_argument("--memory_mb", type=int, default=2048)
+    parser.add_argument("--processes", type=int, default=320, help="one of BigCodeBench's starts 256 threads")
     parser.add_argument("--json", type=Path, help="also write the figures and the failures to this file")
     args = parser.parse_args()
     suite = load_suite(args.suite, args.data)
@@ -64,7 +65,7 @@ def main() -> None:
             name: needing(tasks, extra) for name, extra in LIBRARIES.items() if name in ("stdlib", args.libraries)
         }
         tasks = groups[args.libraries]
-    limits = Limits(wall_s=args.wall_s, test_s=args.test_s, load_s=args.test_s, memory_mb=args.memory_mb)
+    limits = Limits(wall_s=args.wall_s, test_s=args.test_s, load_s=args.test_s, memory_mb=args.memory_mb, processes=args.processes)
     preload = LIBRARIES["numpy"] if args.suite == "bigcodebench" else ()
     with Sandbox(args.workers, limits, preload) as sandbox:
         reports = asyncio.run(judge(sandbox, tasks, args.isolation))
