@@ -65,7 +65,9 @@ def main() -> None:
             name: needing(tasks, extra) for name, extra in LIBRARIES.items() if name in ("stdlib", args.libraries)
         }
         tasks = groups[args.libraries]
-    limits = Limits(wall_s=args.wall_s, test_s=args.test_s, load_s=args.test_s, memory_mb=args.memory_mb, processes=args.processes)
+    limits = Limits(
+        wall_s=args.wall_s, test_s=args.test_s, load_s=args.test_s, memory_mb=args.memory_mb, processes=args.processes
+    )
     preload = LIBRARIES["numpy"] if args.suite == "bigcodebench" else ()
     with Sandbox(args.workers, limits, preload) as sandbox:
         reports = asyncio.run(judge(sandbox, tasks, args.isolation))
