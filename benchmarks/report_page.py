@@ -39,7 +39,7 @@ _VIEWS = {
     "summary": "summary",
     "cost": "tradeoff",
     "execution": "executions?outcome=failed&steps=5&sort=escalations",
-    "group": "groups",
+    "group": "groups?sort=spread",
 }
 
 
