@@ -88,6 +88,17 @@ def test_a_served_execution_lies_above_its_feedback_and_its_receipt(page_file: P
     assert "a fallback was left out" in page.locator(".receipt").inner_text()
 
 
+def test_an_answer_that_was_cut_off_or_calls_a_tool_says_so(tmp_path: Path, opened: OpenedPage) -> None:
+    line = json.loads(served_record().model_dump_json())
+    call = {"id": "c1", "name": "weather", "arguments": "{}"}
+    line["subtasks"][0]["attempts"][1] |= {"truncated": True, "tool_calls": [call]}
+    (tmp_path / "log.jsonl").write_text(json.dumps(line) + "\n")
+    build_report([tmp_path], tmp_path / "report.html")
+    card = opened.open(tmp_path / "report.html", "executions?id=0&step=1").locator(".attempt").nth(1).inner_text()
+    assert "cut off" in card
+    assert '"name": "weather"' in card
+
+
 def test_lists_are_walked_with_the_keyboard_and_focus_is_kept(page_file: Path, opened: OpenedPage) -> None:
     page = opened.open(page_file, "executions")
     page.keyboard.press("j")
