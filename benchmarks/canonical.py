@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--wall_s", type=float, default=180.0)
     parser.add_argument("--test_s", type=float, default=90.0)
-    parser.add_argument("--memory_mb", type=int, default=2048)
+    parser.add_argument("--memory_mb", type=int, default=4096)
     parser.add_argument("--processes", type=int, default=320, help="one of BigCodeBench's starts 256 threads")
     parser.add_argument("--json", type=Path, help="also write the figures and the failures to this file")
     args = parser.parse_args()

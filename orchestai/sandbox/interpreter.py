@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-_EXECUTABLE = re.compile(r"python[\d.]*")
+_EXECUTABLE = re.compile(r"(python|pip)[\d.]*")
 _LIBRARIES = ("lib", "lib64", "share/zoneinfo")
 _PACKAGES = ("site-packages", "dist-packages")
 
 
 def executables() -> Iterator[Path]:
-    """`sys.executable`, what else is called python beside it, and all that their symbolic links lead through.
+    """`sys.executable`, what else is called python or pip beside it, and all that their symbolic links lead through.
 
     The links matter: an interpreter finds its libraries from where it lies, and its virtual environment from its name.
     """

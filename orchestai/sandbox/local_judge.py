@@ -19,8 +19,8 @@ from orchestai.sandbox.static.negated_tests import in_likeness, make_negated
 from orchestai.sandbox.static.test_discovery import list_tests, packed
 from orchestai.tasks.suites import ANSWER_PACKAGES, PROGRAM_PACKAGES
 
-_SEEN = (*PROGRAM_PACKAGES, "math_verify", "antlr4", "pytest")
-"""What suites name, what `math_reward_fn` runs in the sandbox, and what runs the tests of repositories."""
+_SEEN = (*PROGRAM_PACKAGES, "math_verify", "antlr4", "pytest", "pip")
+"""What suites name, what `math_reward_fn` runs in the sandbox, what runs the tests of repositories, and the command pip."""
 _LEAST_CHECKING_S = 2.0
 """Beyond its limit, for what a program's own functions say; see `helper_checks`."""
 
