@@ -20,7 +20,7 @@ from orchestai.sandbox.static.test_discovery import list_tests, packed
 from orchestai.tasks.suites import ANSWER_PACKAGES, PROGRAM_PACKAGES
 
 _SEEN = (*PROGRAM_PACKAGES, "math_verify", "antlr4", "pytest", "pip")
-"""What suites name, what `math_reward_fn` runs in the sandbox, what runs the tests of repositories, and the command pip."""
+"""What suites name, what `math_reward_fn` runs in the sandbox, what runs the tests of repositories, and a command."""
 _LEAST_CHECKING_S = 2.0
 """Beyond its limit, for what a program's own functions say; see `helper_checks`."""
 
