@@ -36,7 +36,7 @@ if ((processes < 1)); then
 fi
 CUDA_VISIBLE_DEVICES=$processes python "$here/vllm_server.py" --config "$config" "${rest[@]}" &
 server=$!
-trap 'kill "$server" 2>/dev/null' EXIT
+trap 'kill "$server" 2>/dev/null && wait "$server" || true' EXIT # its port and its GPU are free again
 health="import urllib.request; urllib.request.urlopen('http://localhost:$port/health', timeout=5)"
 until python -c "$health" 2>/dev/null; do
   kill -0 "$server" 2>/dev/null || { echo "the server of vLLM has ended; its output above says why" >&2; exit 1; }

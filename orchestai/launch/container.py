@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from orchestai.config import BASE
+from orchestai.launch.asked import PHASE1, PHASE2
 from orchestai.launch.sagemaker import CHECKPOINT, CONFIG_KEY, DATA, LAYOUT_KEY, ROOT, TRAIN_KEY
 
 _PORT = "29500"
-_STATES = {"phase1": "phase1_last*"}
+_STATES = {PHASE1: "phase1_last*"}
 _STATE_OF_RL = "phase2_state*"
 """What a run leaves that can be gone on with."""
 _RESULTS = ("*_best*", "*.yaml", "*.json", "*_metrics.jsonl")
@@ -71,15 +73,18 @@ def training_command(hyperparameters: Mapping[str, str], hosts: Hosts, root: Pat
     """The training in as many processes as there are GPUs; resumed where there are checkpoints of it."""
     words = dict(hyperparameters)
     train, config, layout = words.pop(TRAIN_KEY), words.pop(CONFIG_KEY), words.pop(LAYOUT_KEY, "ddp")
-    command = {"phase1": ["train-phase1"], "phase2": ["train-phase2"]}.get(train, ["agents", "train", train])
+    command = {PHASE1: ["train-phase1"], PHASE2: ["train-phase2"]}.get(train, ["agents", "train", train])
     output = root / "checkpoints"
     command += ["--config", config, "--output_dir", str(output)]
     for channel, flag in ((CHECKPOINT, "--checkpoint"), (DATA, "--data")):
-        if given := _only_entry(root / "input/data" / channel):
+        if given := _given(root / "input/data" / channel):
             command += [flag, str(given)]
+        elif train == PHASE2 and channel == CHECKPOINT:
+            command += [flag, BASE]
     if any(output.glob(_STATES.get(train, _STATE_OF_RL))):
         command.append("--resume")
-    command += [f"{key}={value}" for key, value in words.items()]
+    # The service keeps no order. Short words stand for several keys, which dotted ones may change.
+    command += [f"{key}={words[key]}" for key in sorted(words, key=lambda key: ("." in key, key))]
     if hosts.processes == 1:
         return [sys.executable, "-m", "orchestai.cli", *command]
     return [
@@ -130,9 +135,16 @@ def _keep_results(checkpoints: Path, model: Path) -> None:
             shutil.copy2(path, model / path.name)
 
 
-def _only_entry(folder: Path) -> Path | None:
-    """What a channel brought: the file or folder in it; None where there is no such channel."""
-    return next(iter(sorted(folder.iterdir())), None) if folder.is_dir() else None
+def _given(folder: Path) -> Path | None:
+    """What a channel brought; None where there is no such channel.
+
+    Files and folders that were uploaded lie in it by their names. Of a folder that was named as s3://... it has the
+    contents.
+    """
+    if not folder.is_dir():
+        return None
+    entries = list(folder.iterdir())
+    return entries[0] if len(entries) == 1 else folder
 
 
 def _gpus() -> int:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
-from orchestai.config.aliases import split
+from orchestai.config import Config
+from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
+from orchestai.launch.asked import PHASE1, PHASE2
 from orchestai.launch.bundle import ENTRY
 
 CODE, CHECKPOINT, DATA = "code", "checkpoint", "training"
@@ -35,7 +35,7 @@ class Job:
     Attributes:
         run: names the folder below `output` that keeps checkpoints; another job of this run goes on from them.
         started: when, as 20260131-120000; with `run`, the job's name.
-        train: `phase1`, `phase2`, or a workflow of agents.
+        train: `phase1`, `phase2` (without a checkpoint of the configured language model), or a workflow of agents.
         config: the configuration, relative to the source.
         layout: a file of accelerate_configs without its ending.
         words: overrides, `key=value`.
@@ -110,43 +110,55 @@ class Job:
         return own | dict(word.split("=", 1) for word in self.words)
 
     def source_uri(self, digest: str) -> str:
-        """Folder of the archive; the name is that of its contents, so that equal sources are uploaded once."""
+        """Folder of the archive; the name is that of its contents, so that equal sources are kept once."""
         return f"{self.output.rstrip('/')}/sources/{digest}"
 
     def uri_of(self, channel: str) -> str:
-        """Where a channel's files are, or will be."""
+        """Where a channel's files are, or will be: apart from those of an earlier job of the run, and of channels whose
+        names begin alike, since SageMaker takes all that begins with a URI."""
         given = self.channels[channel]
-        return given if given.startswith("s3://") else f"{self.folder}/input/{channel}"
+        return given if given.startswith("s3://") else f"{self.folder}/input/{self.started}/{channel}/"
 
 
-def what_is_trained(config: Path) -> str:
-    """What a configuration is for: a workflow of agents, or phase 2 of a planner.
+def check(job: Job, config: Config | AgentConfig, source: Path, files: Collection[str]) -> None:
+    """Refuse a job that could not begin, before anything is uploaded and a machine is paid for.
 
-    Raises:
-        UserError: it cannot be read.
-    """
-    try:
-        read = OmegaConf.load(config)
-    except (OSError, ValueError) as error:
-        raise UserError(f"--config {config}: {error}") from None
-    if "agents" in read:
-        return str(OmegaConf.select(read, "agents.workflow") or "tool_use")
-    return "phase2" if "workers" in read or "planner" in read else "tool_use"
-
-
-def check_words(words: Sequence[str]) -> tuple[str, ...]:
-    """Overrides, each `key=value`.
+    Args:
+        config: what `job.config` says, with the job's words.
+        source: a checkout.
+        files: of it, relative to it, that the job will have.
 
     Raises:
-        UserError: one is something else.
+        UserError: the layout, a file that is to be uploaded, or what the training begins with is missing.
     """
-    for word in words:
-        split(word)
-    return tuple(words)
+    if f"accelerate_configs/{job.layout}.yaml" not in files:
+        known = sorted(Path(name).stem for name in files if name.startswith("accelerate_configs/"))
+        raise UserError(f"--layout {job.layout}: there are {', '.join(known)}")
+    for channel, given in job.channels.items():
+        if not given.startswith("s3://") and not Path(given).exists():
+            raise UserError(f"--{channel if channel == CHECKPOINT else 'channel'} {given}: no such file or folder")
+    if job.train == PHASE1 and DATA not in job.channels:
+        raise UserError("--train phase1: learns from a training file; give it with --data")
+    if job.train == PHASE2 and CHECKPOINT not in job.channels and not _is_language(config):
+        raise UserError(
+            "phase 2 begins with a checkpoint of phase 1; give it with --checkpoint (planner.kind=language may begin "
+            "without)"
+        )
+    if (path := config.tasks.path) is not None and Path(path).exists():
+        inside = Path(path).resolve()
+        if not any((source / name).resolve().is_relative_to(inside) for name in files):
+            raise UserError(
+                f"tasks.path={path}: the job would not have it, since git does not track it here; add it to git, or "
+                f"give --channel tasks={path} and tasks.path={ROOT}/input/data/tasks/{inside.name}"
+            )
+
+
+def _is_language(config: Config | AgentConfig) -> bool:
+    return isinstance(config, Config) and config.planner.kind == "language"
 
 
 def submit(job: Job, source: bytes, session: Any) -> str:
-    """Upload what is not there yet, and start the job.
+    """Upload the source and the files of channels, and start the job.
 
     Args:
         session: a `boto3.Session`.
@@ -155,7 +167,7 @@ def submit(job: Job, source: bytes, session: Any) -> str:
         the job's ARN.
 
     Raises:
-        UserError: a channel's file is not there, or AWS refuses.
+        UserError: AWS refuses.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -166,8 +178,8 @@ def submit(job: Job, source: bytes, session: Any) -> str:
         for channel, given in job.channels.items():
             if not given.startswith("s3://"):
                 bucket, prefix = _parts(job.uri_of(channel))
-                for path, name in _files(Path(given), channel):
-                    s3.upload_file(str(path), bucket, f"{prefix}/{name}")
+                for path, name in _files(Path(given)):
+                    s3.upload_file(str(path), bucket, f"{prefix}{name}")
         started = session.client("sagemaker").create_training_job(**job.request(digest))
     except (BotoCoreError, ClientError) as error:
         raise UserError(f"launch sagemaker: {error}; look at your credentials, the role and the bucket") from None
@@ -179,10 +191,8 @@ def digest_of(source: bytes) -> str:
     return hashlib.sha256(source).hexdigest()[:16]
 
 
-def _files(given: Path, channel: str) -> Iterator[tuple[Path, str]]:
+def _files(given: Path) -> Iterator[tuple[Path, str]]:
     """Files to upload, and their names; a folder keeps its own."""
-    if not given.exists():
-        raise UserError(f"--channel {channel}={given}: no such file or folder")
     paths = [given] if given.is_file() else sorted(path for path in given.rglob("*") if path.is_file())
     for path in paths:
         yield path, str(path.relative_to(given.parent))

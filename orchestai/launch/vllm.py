@@ -11,11 +11,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from orchestai.agents import registry
-from orchestai.agents.shorthand import load_agent_config
-from orchestai.config import TINY, BackendConfig, LoraConfig, ModelConfig, load_config
+from orchestai.config import TINY, BackendConfig, Config, LoraConfig, ModelConfig
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
-from orchestai.launch.sagemaker import what_is_trained
+from orchestai.launch.asked import load, what_is_trained
 from orchestai.lm.backends.vllm_engine import engine_rank
 from orchestai.lm.backends.vllm_worker import EXTENSION
 from orchestai.lm.loading import find_source
@@ -44,15 +43,14 @@ def server_for(path: Path, words: Sequence[str] = ()) -> Server:
     Raises:
         UserError: the configuration cannot be read, asks no server, or its model is not on a disk.
     """
-    if what_is_trained(path) == "phase2":
-        config = load_config(path, words)
+    config = load(what_is_trained(path, words), path, words)
+    if isinstance(config, Config):
         language = config.planner.language
         source = _source(language.model, config.workers.models, config.workers.models_dir, PLANNER)
         return _server(language, source, _Weights(language.dtype, language.lora, 1), PLANNER)
-    agents = load_agent_config("", path, words)
-    known = agents.workers.models if agents.workers else {}
-    source = _source(agents.model.name, known, agents.cache_dir, AGENTS)
-    return _server(agents.model, source, _weights(agents), AGENTS)
+    known = config.workers.models if config.workers else {}
+    source = _source(config.model.name, known, config.cache_dir, AGENTS)
+    return _server(config.model, source, _weights(config), AGENTS)
 
 
 def flags(options: Mapping[str, Any]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 import tarfile
 from pathlib import Path
@@ -14,8 +15,9 @@ from typer.testing import CliRunner
 from orchestai.cli import app
 from orchestai.errors import UserError
 from orchestai.launch import bundle, container
+from orchestai.launch.asked import what_is_trained
 from orchestai.launch.container import Hosts, training_command
-from orchestai.launch.sagemaker import Job, digest_of, submit, what_is_trained
+from orchestai.launch.sagemaker import Job, digest_of, submit
 from support.repository import REPOSITORY
 
 ROLE = "arn:aws:iam::123456789012:role/Training"
@@ -100,7 +102,7 @@ def test_the_service_takes_it_and_has_the_source(tmp_path: Path, monkeypatch: py
         stored = session.client("s3").list_objects_v2(Bucket="bucket")["Contents"]
         assert {entry["Key"] for entry in stored} == {
             f"runs/sources/{digest_of(b'source')}/source.tar.gz",
-            "runs/tools/input/checkpoint/phase1_best/weights",
+            "runs/tools/input/20260131-120000/checkpoint/phase1_best/weights",
         }
         with pytest.raises(UserError, match="look at your credentials"):
             submit(Job(**{**vars(job), "output": "s3://no-such-bucket/x"}), b"source", session)
@@ -127,21 +129,51 @@ def test_equal_sources_make_an_equal_archive_without_tests_and_secrets(tmp_path:
         ("config.yaml", "phase2"),
         ("configs/agents/deepcoder.yaml", "deepcoder"),
         ("local_training/hf_recipes/Qwen/Qwen3-0.6B--mt-grpo.yaml", "tool_use"),
+        ("configs/magrpo_arxiv_config.yaml", "writing"),
     ],
 )
 def test_a_configuration_says_what_is_trained(file: str, train: str) -> None:
     assert what_is_trained(REPOSITORY / file) == train
 
 
+TO_SERVICE = ["--role", ROLE, "--image", "i", "--output", "s3://b/x", "--dry_run"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--config", "configs/agents/deepcoder.yaml", "tasks.limt=2"], "tasks.limt"),
+        (["--config", "configs/agents/deepcoder.yaml", "--train", "nonsense"], "phase1, phase2, .*deepcoder"),
+        (["--config", "configs/agents/deepcoder.yaml", "--layout", "zero9"], "--layout zero9: there are ddp, "),
+        (["--config", "configs/agents/deepcoder.yaml", "--checkpoint", "nowhere"], "--checkpoint nowhere: no such"),
+        (["--config", "configs/agents/deepcoder.yaml", "--channel", "a=nowhere"], "--channel nowhere: no such"),
+        (["--config", "config.yaml"], "begins with a checkpoint of phase 1"),
+        (["--config", "config.yaml", "--train", "phase1"], "give it with --data"),
+        (["--config", "config.yaml", "--checkpoint", "s3://b/c", "tasks.path=UNTRACKED"], "git does not track it"),
+    ],
+)
+def test_a_job_that_could_not_begin_is_refused_before_it_costs_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    (tmp_path / "tasks.jsonl").touch()
+    words = [word.replace("UNTRACKED", str(tmp_path / "tasks.jsonl")) for word in words]
+    refused = CliRunner().invoke(app, ["launch", "sagemaker", *TO_SERVICE, *words])
+    assert isinstance(refused.exception, UserError), refused.output
+    assert re.search(said, str(refused.exception))
+
+
 def test_a_dry_run_prints_the_request_but_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a planner that is a language model, which may begin without a checkpoint."""
     monkeypatch.chdir(REPOSITORY)
     monkeypatch.setenv("MY_TOKEN", "secret")
-    words = ["launch", "sagemaker", "--config", "config.yaml", "--role", ROLE, "--image", "i", "--output", "s3://b/x"]
-    said = CliRunner().invoke(app, [*words, "--env", "MY_TOKEN", "--instance_count", "4", "--dry_run", "tasks.limit=2"])
+    words = ["launch", "sagemaker", "--config", "configs/bigcodebench/cpu.yaml", *TO_SERVICE, "--checkpoint", "base"]
+    said = CliRunner().invoke(app, [*words, "--env", "MY_TOKEN", "--instance_count", "4", "tasks.limit=2"])
     assert said.exit_code == 0, said.output
     assert '"InstanceCount": 4' in said.output
     assert '"tasks.limit": "2"' in said.output
     assert "secret" not in said.output
+    assert '"ChannelName": "checkpoint"' not in said.output
     refused = CliRunner().invoke(app, [*words[:4], "--dry_run"])
     assert "SAGEMAKER_IMAGE" in str(refused.exception)
 
@@ -165,6 +197,32 @@ def test_hosts_with_gpus_become_one_launch(tmp_path: Path) -> None:
     assert training[-2:] == ["model=tiny", "training.phase2_rl.learning_rate=1e-5"]
     assert "--resume" not in training
     assert hosts.environment()["NCCL_SOCKET_IFNAME"] == "eth0"
+
+
+def test_a_checkpoint_is_found_however_it_came(tmp_path: Path) -> None:
+    """As a folder that was uploaded with its name; as what is in one, which s3://... brings; or not at all."""
+    hyperparameters, alone = {**HYPERPARAMETERS, "orchestai_train": "phase2"}, Hosts(("a",), "a")
+
+    def given() -> str:
+        command = training_command(hyperparameters, alone, tmp_path)
+        return command[command.index("--checkpoint") + 1]
+
+    assert given() == "base"
+    channel = tmp_path / "input/data/checkpoint"
+    (channel / "phase1_best").mkdir(parents=True)
+    assert given() == str(channel / "phase1_best")
+    (channel / "phase1_best").rmdir()
+    for name in ("config.json", "model.safetensors"):
+        (channel / name).touch()
+    assert given() == str(channel)
+
+
+def test_short_words_come_before_those_that_change_what_they_mean(tmp_path: Path) -> None:
+    """SageMaker keeps hyperparameters in no order."""
+    words = {"agents.epochs": "2", "model": "tiny", "model.max_new_tokens": "8"}
+    command = training_command({**words, **HYPERPARAMETERS}, Hosts(("a",), "a"), tmp_path)
+    said = [word for word in command if "=" in word]
+    assert said == ["model=tiny", "agents.epochs=2", "model.max_new_tokens=8", "training.phase2_rl.learning_rate=1e-5"]
 
 
 def test_what_a_job_left_is_gone_on_with(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def sagemaker(
     output: Annotated[str | None, flag("output", "s3://BUCKET/FOLDER; SAGEMAKER_OUTPUT if absent.")] = None,
     role: Annotated[str | None, flag("role", "ARN of the job's role; SAGEMAKER_ROLE if absent.")] = None,
     image: Annotated[str | None, flag("image", "URI of a PyTorch image; SAGEMAKER_IMAGE if absent.")] = None,
-    checkpoint: Annotated[str | None, flag("checkpoint", "Weights to start from: a path or s3://...")] = None,
+    checkpoint: Annotated[str | None, flag("checkpoint", "Weights to start from: a path, s3://..., or base.")] = None,
     data: Annotated[str | None, flag("data", "Training file of phase 1: a path or s3://...")] = None,
     channel: Annotated[
         list[str] | None, flag("channel", "NAME=PATH or NAME=s3://...: a further input, in /opt/ml/input/data/NAME.")
@@ -54,19 +54,22 @@ def sagemaker(
     overrides: Overrides = None,
 ) -> None:
     """Train on SageMaker: upload the source, start a job, and print its ARN. See docs/machines/launch.md."""
+    from orchestai.config import BASE
     from orchestai.launch import bundle
-    from orchestai.launch.sagemaker import CHECKPOINT, DATA, Job, check_words, digest_of, submit, what_is_trained
+    from orchestai.launch.asked import load, what_is_trained
+    from orchestai.launch.sagemaker import CHECKPOINT, DATA, Job, check, digest_of, submit
 
+    words = overrides or []
     if not config.resolve().is_relative_to(source.resolve()):
         raise UserError(f"--config {config}: lies outside of --source {source}, so the job would not have it")
     inputs = dict(_named(word) for word in channel or ())
-    inputs |= {name: given for name, given in ((CHECKPOINT, checkpoint), (DATA, data)) if given}
+    inputs |= {name: given for name, given in ((CHECKPOINT, checkpoint), (DATA, data)) if given not in (None, BASE)}
     if missing := [name for name in env or () if name not in os.environ]:
         raise UserError(f"--env {missing[0]}: is not set here; export it first")
     job = Job(
         run=run or config.stem.replace("_", "-").replace(".", "-"),
         started=datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S"),
-        train=train or what_is_trained(config),
+        train=train or what_is_trained(config, words),
         config=str(config.resolve().relative_to(source.resolve())),
         image=_given(image, "--image", "SAGEMAKER_IMAGE"),
         role=_given(role, "--role", "SAGEMAKER_ROLE"),
@@ -77,12 +80,13 @@ def sagemaker(
         max_hours=max_hours,
         spot=spot,
         layout=layout,
-        words=check_words(overrides or ()),
+        words=tuple(words),
         channels=inputs,
         env={name: os.environ[name] for name in env or ()},
     )
-    names = bundle.source_files(source)
-    packed = bundle.pack(source, sorted({*names, job.config}))
+    names = sorted({*bundle.source_files(source), job.config})
+    check(job, load(job.train, config, words), source, names)
+    packed = bundle.pack(source, names)
     if dry_run:
         request = job.request(digest_of(packed))
         print(json.dumps(request | {"Environment": dict.fromkeys(request["Environment"], "...")}, indent=2))
@@ -102,10 +106,9 @@ def vllm(
     overrides: Overrides = None,
 ) -> None:
     """Become the server of vLLM that the rollouts of a training ask, which has the same configuration and overrides."""
-    from orchestai.launch.sagemaker import check_words
     from orchestai.launch.vllm import server_for
 
-    server = server_for(config, check_words(overrides or ()))
+    server = server_for(config, overrides or ())
     if dry_run:
         given = [f"{name}={value}" for name, value in server.environment.items()]
         print(" ".join([*given, shlex.join(server.command)]))

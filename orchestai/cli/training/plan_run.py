@@ -70,18 +70,16 @@ def _planned(
     config: Path, train: str | None, words: list[str], given: tuple[int, str, float, int]
 ) -> tuple[Shape, Learning, Update]:
     """What a configuration asks for."""
-    from orchestai.agents.shorthand import load_agent_config
-    from orchestai.config import TINY, load_config
-    from orchestai.launch.sagemaker import what_is_trained
+    from orchestai.config import TINY, Config
+    from orchestai.launch.asked import load, what_is_trained
     from orchestai.lm.loading import find_source
     from orchestai.training.scale import LAYOUTS, Learning, Update
 
     processes, layout, execution_s, prompt = given
     phase2: RlConfig
     model: LanguageConfig | AgentModelConfig
-    what = train or what_is_trained(config)
-    if what == "phase2":
-        loaded = load_config(config, words)
+    loaded = load(train or what_is_trained(config, words), config, words)
+    if isinstance(loaded, Config):
         language, of_plans = loaded.planner.language, loaded.training.phase2_rl
         if loaded.planner.kind != "language":
             raise UserError(f"planner.kind={loaded.planner.kind}: it is small; plan-run is about planner.kind=language")
@@ -90,11 +88,10 @@ def _planned(
         known, cache, sandbox = loaded.workers.models, loaded.workers.models_dir, loaded.sandbox
         phase2, model, key = of_plans, language, "planner.language.model"
     else:
-        agents = load_agent_config(what, config, words)
-        phase2, name, at_a_time = agents.training.phase2_rl, agents.model.name, agents.model.max_rows
-        executions, actors = 1, agents.execution.ray.num_workers
-        known, cache, sandbox = agents.workers.models if agents.workers else {}, agents.cache_dir, agents.sandbox
-        model, key = agents.model, "model.name"
+        phase2, name, at_a_time = loaded.training.phase2_rl, loaded.model.name, loaded.model.max_rows
+        executions, actors = 1, loaded.execution.ray.num_workers
+        known, cache, sandbox = loaded.workers.models if loaded.workers else {}, loaded.cache_dir, loaded.sandbox
+        model, key = loaded.model, "model.name"
     shape = _tiny(model.tiny) if name == TINY else _of_source(find_source(name, known, cache, key), key)
     length = prompt + model.max_new_tokens
     rows = phase2.tasks_per_update * phase2.num_generations
