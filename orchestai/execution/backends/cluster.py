@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ _LOG = logging.getLogger(__name__)
 _CALLS_AT_A_TIME = 10_000
 """Of an actor, by Ray's count; ours is lower."""
 _TO_CLOSE_S = 10.0
+_TO_REACH_S = 10.0
 
 
 @dataclass(eq=False)
@@ -269,13 +271,21 @@ def _join(config: RayConfig, cpus_per_worker: int) -> None:
         ray.init(address="local", num_cpus=max(wanted, os.cpu_count() or 1), include_dashboard=False, **quiet)
         return
     try:
+        _knock(address)
         ray.init(address=address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError, lost.RayError) as error:
+    except (OSError, RuntimeError, ValueError, lost.RayError) as error:
         said = str(error).strip().partition("\n")[0]
         raise UserError(
             f"execution.ray.address: no cluster at {address}: {said}; start one with `ray start --head`, or "
             "leave it out"
         ) from None
+
+
+def _knock(address: str) -> None:
+    """Raise an `OSError` where nothing listens at HOST:PORT, which Ray would try for a quarter of an hour."""
+    host, _, port = address.rpartition(":")
+    if "/" not in host and port.isdecimal():  # not ray://HOST:PORT
+        socket.create_connection((host.strip("[]"), int(port)), _TO_REACH_S).close()
 
 
 def _room_for(cpus: int) -> int:
