@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 
 from orchestai.agents.policies import Policies
-from orchestai.config import LoraConfig
 from orchestai.config.agents import AgentConfig
 from orchestai.lm.backends.synced import CanaryProbe, Processes, SyncedBackend, SyncedPolicy, open_backend
 
@@ -29,7 +28,7 @@ def open_backends(
                 policy.policy,
                 name,
                 config.model.dtype,
-                (config.model.lora or LoraConfig()) if policy.has_adapter else None,
+                config.adapters if policy.has_adapter else None,
             ),
             CanaryProbe(
                 torch.tensor(policies.chat_renderers[name].render([{"role": "user", "content": _CANARY}])),

@@ -87,7 +87,7 @@ def open_policies(
         source, keys = config.model.name, AGENTS
         if name in agents.models and source != TINY:
             source, keys = agents.models[name], ModelKeys(f"agents.models.{name}", AGENTS.section)
-        if agents.policies == "adapter" or config.model.lora is not None:
+        if config.adapters is not None:
             if source not in bases:
                 bases[source] = _open(config, source, checkpoint / _BASE if checkpoint else None, keys)
             base, tokenizer = bases[source]
@@ -217,7 +217,7 @@ def _with_adapter(base: PreTrainedModel, config: AgentConfig, folder: Path | Non
     base.requires_grad_(False)
     shared: dict[int, Any] = {id(parameter): parameter for parameter in base.parameters()}
     model = copy.deepcopy(base, shared)
-    lora = config.model.lora or LoraConfig()
+    lora = config.adapters or LoraConfig()
     if folder is not None:
         loading.load_adapter(model, lora, folder)
         return model

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestai.agents.workflow import AgentWorkflow
+from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean, find_object
 from orchestai.shipped import shipped
@@ -130,6 +131,24 @@ def find(name: str) -> type[AgentWorkflow]:
     if not (isinstance(found, type) and issubclass(found, AgentWorkflow)):
         raise UserError(f"{name}: not a subclass of orchestai.agents.workflow.AgentWorkflow")
     return found
+
+
+def learning_roles(config: AgentConfig) -> list[str]:
+    """Those that are not frozen.
+
+    Raises:
+        UserError: there is no such workflow.
+    """
+    return [role for role in find(config.agents.workflow).roles if role not in config.agents.frozen]
+
+
+def policies(config: AgentConfig) -> int:
+    """How many learn apart: one for all roles, or one for each.
+
+    Raises:
+        UserError: as `learning_roles`.
+    """
+    return 1 if config.agents.policies == "shared" else len(learning_roles(config))
 
 
 def unknown(name: str) -> UserError:

@@ -203,5 +203,10 @@ class AgentConfig(RootSection):
         return training.model_copy(update={"phase2_rl": corrected})
 
     @property
+    def adapters(self) -> LoraConfig | None:
+        """What policies learn; None where they learn whole."""
+        return self.model.lora or (LoraConfig() if self.agents.policies == "adapter" else None)
+
+    @property
     def cache_dir(self) -> Path:
         return self.workers.models_dir if self.workers else CACHE_DIR

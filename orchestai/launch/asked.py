@@ -15,37 +15,29 @@ from orchestai.errors import UserError
 PHASE1, PHASE2 = "phase1", "phase2"
 
 
-def what_is_trained(path: Path, words: Sequence[str] = ()) -> str:
-    """What a configuration is for: a workflow of agents, or phase 2 of a planner.
+def asked(path: Path, words: Sequence[str] = (), train: str | None = None) -> tuple[str, Config | AgentConfig]:
+    """What is trained, `phase1`, `phase2` or a workflow of agents, and its configuration.
 
     Args:
-        words: overrides of agents' configuration.
+        words: overrides.
+        train: which of these; without, what the file is for: the workflow that it names, or phase 2 of a planner.
 
     Raises:
-        UserError: it cannot be read, or names no workflow.
-    """
-    values = read(path)
-    if not ("agents" in values or mt_grpo_keys.is_recipe(values) or comlrl_keys.is_comlrl(values)):
-        return PHASE2
-    if workflow := load_agent_config("", path, words).agents.workflow:
-        return workflow
-    raise UserError(f"--config {path}: agents.workflow is not set; set it, or say --train WORKFLOW")
-
-
-def load(train: str, path: Path, words: Sequence[str] = ()) -> Config | AgentConfig:
-    """The configuration of a training.
-
-    Args:
-        train: `phase1`, `phase2`, or a workflow of agents.
-
-    Raises:
-        UserError: it cannot be read, something in it is wrong, or there is no such workflow.
+        UserError: the configuration cannot be read, something in it is wrong, or there is no such workflow.
     """
     if train == PHASE1:
-        return load_config(path, words)
-    if train == PHASE2:
-        return load_config(path, SHORT.replace(words))
-    if train not in registry.WORKFLOWS and ":" not in train:
+        return PHASE1, load_config(path, words)
+    if train == PHASE2 or (train is None and not _is_of_agents(path)):
+        return PHASE2, load_config(path, SHORT.replace(words))
+    if train is not None and train not in registry.WORKFLOWS and ":" not in train:
         known = ", ".join((PHASE1, PHASE2, *registry.WORKFLOWS))
         raise UserError(f"--train {train}: there are {known}; or write module:Class")
-    return load_agent_config(train, path, words)
+    config = load_agent_config(train or "", path, words)
+    if not config.agents.workflow:
+        raise UserError(f"--config {path}: agents.workflow is not set; set it, or say --train WORKFLOW")
+    return config.agents.workflow, config
+
+
+def _is_of_agents(path: Path) -> bool:
+    values = read(path)
+    return "agents" in values or mt_grpo_keys.is_recipe(values) or comlrl_keys.is_comlrl(values)

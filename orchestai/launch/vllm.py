@@ -14,7 +14,7 @@ from orchestai.agents import registry
 from orchestai.config import TINY, BackendConfig, Config, LoraConfig, ModelConfig
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
-from orchestai.launch.asked import load, what_is_trained
+from orchestai.launch.asked import asked
 from orchestai.lm.backends.vllm_engine import engine_rank
 from orchestai.lm.backends.vllm_worker import EXTENSION
 from orchestai.lm.loading import find_source
@@ -43,7 +43,7 @@ def server_for(path: Path, words: Sequence[str] = ()) -> Server:
     Raises:
         UserError: the configuration cannot be read, asks no server, or its model is not on a disk.
     """
-    config = load(what_is_trained(path, words), path, words)
+    _, config = asked(path, words)
     if isinstance(config, Config):
         language = config.planner.language
         source = _source(language.model, config.workers.models, config.workers.models_dir, PLANNER)
@@ -81,10 +81,7 @@ class _Weights:
 
 
 def _weights(config: AgentConfig) -> _Weights:
-    if config.agents.policies != "adapter":
-        return _Weights(config.model.dtype, config.model.lora, 1)
-    learning = {*registry.find(config.agents.workflow).roles} - {*config.agents.frozen}
-    return _Weights(config.model.dtype, config.model.lora or LoraConfig(), len(learning))
+    return _Weights(config.model.dtype, config.adapters, registry.policies(config))
 
 
 def _source(name: str, known: Mapping[str, ModelConfig], cache_dir: Path, keys: ModelKeys) -> str:

@@ -118,6 +118,8 @@ class Learning:
         weight_bytes: of one weight that samples: 4, 2, or 0.55 in 4 bits.
         rank: of adapters; None where the whole model learns.
         reference: whether a frozen copy is kept beside it.
+        policies: models, or adapters on one, that learn apart.
+        engine_gb: of the device, which engines of vLLM take; 0 where a server samples, None where the model does.
     """
 
     split: Split
@@ -126,17 +128,24 @@ class Learning:
     reference: bool = False
     checkpointing: bool = False
     processes: int = 1
+    policies: int = 1
+    engine_gb: float | None = None
+
+    def held(self, shape: Shape) -> int:
+        """Weights that the device holds whole, without adapters."""
+        return shape.parameters * (self.policies if self.rank is None else 1)
 
     def learned(self, shape: Shape) -> int:
         """Weights that learn."""
-        return shape.parameters if self.rank is None else shape.adapters(self.rank)
+        return self.policies * (shape.parameters if self.rank is None else shape.adapters(self.rank))
 
 
 def memory_gb(shape: Shape, learning: Learning, update: Update) -> dict[str, float]:
     """GB (10^9 bytes) of one device, by part."""
     order = ("nothing", "moments", "gradients", "weights").index(learning.split)
     moments, gradients, weights = (1 / learning.processes if order >= stage else 1.0 for stage in (1, 2, 3))
-    learned, own = learning.learned(shape), shape.parameters * learning.weight_bytes
+    learned, own = learning.learned(shape), learning.held(shape) * learning.weight_bytes
+    rows_at_a_time = min(update.rows_at_a_time, -(-update.rows // learning.processes))
     parts = {
         "weights": own,
         "weights that learn, in parts": 0.0,
@@ -146,13 +155,12 @@ def memory_gb(shape: Shape, learning: Learning, update: Update) -> dict[str, flo
         "activations": saved_numbers(shape, update.tokens_at_a_time, learning.checkpointing)
         * max(learning.weight_bytes, 2),
         "gradients of logits": update.tokens_at_a_time * shape.vocabulary * max(learning.weight_bytes, 2),
-        "keys and values": 2
-        * shape.layers
-        * shape.key_width
-        * max(learning.weight_bytes, 2)
-        * min(update.rows_at_a_time, -(-update.rows // learning.processes))
-        * (update.prompt + update.completion),
     }
+    if learning.engine_gb is None:
+        of_token = 2 * shape.layers * shape.key_width * max(learning.weight_bytes, 2)
+        parts["keys and values"] = of_token * rows_at_a_time * (update.prompt + update.completion)
+    else:
+        parts["engines of vLLM"] = learning.engine_gb * 1e9
     if learning.split == "weights":
         parts["weights that learn, in parts"] = learned * _FLOAT32 * weights
     elif order and learning.weight_bytes < _FLOAT32:
@@ -176,7 +184,7 @@ def seconds(shape: Shape, learning: Learning, update: Update, device: Device) ->
     backward = 3 if learning.rank is None else 2
     again = 1 if learning.checkpointing else 0
     others = (learning.processes - 1) / learning.processes
-    whole = shape.parameters * learning.weight_bytes if learning.split == "weights" and learning.rank is None else 0
+    whole = learning.held(shape) * learning.weight_bytes if learning.split == "weights" and learning.rank is None else 0
     return {
         "sampling": forward * (update.prompt + update.completion) + batches * update.completion * step,
         "execution": update.executions * update.execution_s / update.execution_slots,

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from orchestai.cli import app
 from orchestai.errors import UserError
 from orchestai.launch import bundle, container
-from orchestai.launch.asked import what_is_trained
+from orchestai.launch.asked import asked
 from orchestai.launch.container import Hosts, training_command
 from orchestai.launch.sagemaker import Job, digest_of, submit
 from support.repository import REPOSITORY
@@ -133,7 +133,7 @@ def test_equal_sources_make_an_equal_archive_without_tests_and_secrets(tmp_path:
     ],
 )
 def test_a_configuration_says_what_is_trained(file: str, train: str) -> None:
-    assert what_is_trained(REPOSITORY / file) == train
+    assert asked(REPOSITORY / file)[0] == train
 
 
 TO_SERVICE = ["--role", ROLE, "--image", "i", "--output", "s3://b/x", "--dry_run"]

@@ -92,6 +92,51 @@ def test_a_stage_takes_what_its_device_lets_it() -> None:
     assert four["sampling"] > floor, "more processes do not shorten a row"
 
 
+def test_policies_that_learn_apart_and_engines_take_memory_of_their_own() -> None:
+    one, three = (memory_gb(SHAPE, replace(WHOLE, policies=n), UPDATE) for n in (1, 3))
+    for part in ("weights", "gradients", "moments"):
+        assert three[part] == pytest.approx(3 * one[part])
+    adapters = memory_gb(SHAPE, replace(WHOLE, rank=4, policies=3), UPDATE)
+    assert adapters["weights"] == one["weights"], "they share what is frozen"
+    assert memory_gb(SHAPE, replace(WHOLE, engine_gb=24.0), UPDATE).keys() >= {"engines of vLLM"}
+    behind = memory_gb(SHAPE, replace(WHOLE, engine_gb=0.0), UPDATE)
+    assert behind.keys() == one.keys() - {"keys and values"}
+
+
+@pytest.mark.parametrize(
+    ("words", "rows", "models", "whole"),
+    [
+        (["magrpo_arxiv.yaml", "model=tiny"], 2 * 8, 2, True),
+        (["magrpo_arxiv_shared.yaml", "model=tiny"], 2 * 8, 1, True),
+        (["magrpo_arxiv_shared.yaml", "model=tiny", "agents.policies=adapter"], 2 * 8, 1, False),
+        (["tool_use_small.yaml", "model=tiny", "model.lora=null", "--turns", "3"], 3 * 8, 1, True),
+    ],
+)
+def test_plan_run_counts_what_agents_say_and_hold(
+    repository: Path, tmp_path: Path, monkeypatch, words: list[str], rows: int, models: int, whole: bool
+) -> None:
+    """Roles with models of their own hold them all; with adapters they share one; each says something in an attempt."""
+    monkeypatch.chdir(repository)
+    preset, *rest = words
+    path = tmp_path / "plan.json"
+    said = CliRunner().invoke(app, ["plan-run", "--config", f"configs/agents/{preset}", *rest, "--json", str(path)])
+    assert said.exit_code == 0, said.output
+    assert f"{rows} rows" in said.output
+    planned = json.loads(path.read_text())["memory_gb"]
+    assert planned["weights"] == pytest.approx(models * 148_000 * 4 / 1e9, rel=0.05)
+    assert (planned["moments"] == pytest.approx(2 * planned["weights"])) is whole, "two for each weight that learns"
+
+
+def test_plan_run_reads_a_recipe_as_its_processes_would(repository: Path, tmp_path: Path, monkeypatch) -> None:
+    """A recipe's batch is that of one process."""
+    monkeypatch.chdir(repository)
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("model_name_or_path: tiny\nper_device_train_batch_size: 8\nnum_generations: 8\n")
+    for processes in (1, 4):
+        words = ["plan-run", "--config", str(recipe), "--processes", str(processes)]
+        assert f"{8 * processes} rows" in CliRunner().invoke(app, words).output
+
+
 def test_plan_run_names_the_slowest_stage_and_what_does_not_fit(repository: Path, monkeypatch) -> None:
     monkeypatch.chdir(repository)
     words = ["plan-run", "--config", "configs/agents/deepcoder.yaml", "model=tiny"]

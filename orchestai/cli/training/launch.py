@@ -56,12 +56,13 @@ def sagemaker(
     """Train on SageMaker: upload the source, start a job, and print its ARN. See docs/machines/launch.md."""
     from orchestai.config import BASE
     from orchestai.launch import bundle
-    from orchestai.launch.asked import load, what_is_trained
+    from orchestai.launch.asked import asked
     from orchestai.launch.sagemaker import CHECKPOINT, DATA, Job, check, digest_of, submit
 
     words = overrides or []
     if not config.resolve().is_relative_to(source.resolve()):
         raise UserError(f"--config {config}: lies outside of --source {source}, so the job would not have it")
+    trained, read = asked(config, words, train)
     inputs = dict(_named(word) for word in channel or ())
     inputs |= {name: given for name, given in ((CHECKPOINT, checkpoint), (DATA, data)) if given not in (None, BASE)}
     if missing := [name for name in env or () if name not in os.environ]:
@@ -69,7 +70,7 @@ def sagemaker(
     job = Job(
         run=run or config.stem.replace("_", "-").replace(".", "-"),
         started=datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S"),
-        train=train or what_is_trained(config, words),
+        train=trained,
         config=str(config.resolve().relative_to(source.resolve())),
         image=_given(image, "--image", "SAGEMAKER_IMAGE"),
         role=_given(role, "--role", "SAGEMAKER_ROLE"),
@@ -85,7 +86,7 @@ def sagemaker(
         env={name: os.environ[name] for name in env or ()},
     )
     names = sorted({*bundle.source_files(source), job.config})
-    check(job, load(job.train, config, words), source, names)
+    check(job, read, source, names)
     packed = bundle.pack(source, names)
     if dry_run:
         request = job.request(digest_of(packed))

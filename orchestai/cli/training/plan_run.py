@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import zip_longest
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,9 +13,9 @@ from orchestai.cli.options import CONFIG, ConfigFile, JsonFile, Overrides, conso
 from orchestai.errors import UserError
 
 if TYPE_CHECKING:
-    from orchestai.config import LanguageConfig, RlConfig, TinyConfig
-    from orchestai.config.agents import AgentModelConfig, TinyChatConfig
-    from orchestai.training.scale import Learning, Shape, Update
+    from orchestai.config import BackendConfig, Config, LanguageConfig, LoraConfig, RlConfig, TinyConfig
+    from orchestai.config.agents import AgentConfig, AgentModelConfig, TinyChatConfig
+    from orchestai.training.scale import Shape
 
 
 def plan_run(
@@ -25,22 +26,57 @@ def plan_run(
     processes: Annotated[int, flag("processes", "Devices, a process each.", minimum=1)] = 1,
     layout: Annotated[str, flag("layout", "A file of accelerate_configs without its ending.")] = "ddp",
     device: Annotated[str, flag("device", "cpu, a100, h100 or h200.")] = "cpu",
-    execution_s: Annotated[float, flag("execution_s", "Seconds of one execution, as your logs have them.")] = 0.2,
+    execution_s: Annotated[
+        float, flag("execution_s", "Seconds of one execution, as your logs have them.", minimum=0)
+    ] = 0.2,
     prompt_tokens: Annotated[int, flag("prompt_tokens", "Agents: tokens of a prompt.", minimum=1)] = 512,
+    turns: Annotated[
+        int | None, flag("turns", "Agents: turns of an attempt; if absent, one of each role that learns.", minimum=1)
+    ] = None,
     json_path: JsonFile = None,
     overrides: Overrides = None,
 ) -> None:
     """Print memory per device and seconds per update, by a model that docs/scale.md explains; start nothing."""
     from rich.table import Table
 
+    from orchestai.config import TINY, Config
+    from orchestai.config.aliases import as_processes
+    from orchestai.launch.asked import asked
     from orchestai.storage import artifacts
-    from orchestai.training.scale import DEVICES, LAYOUTS, memory_gb, seconds
+    from orchestai.training.scale import DEVICES, LAYOUTS, Learning, Update, memory_gb, seconds
 
     for name, given, known in (("layout", layout, LAYOUTS), ("device", device, DEVICES)):
         if given not in known:
             raise UserError(f"--{name} {given}: there are {', '.join(known)}")
-    shape, learning, update = _planned(config, train, overrides or [], (processes, layout, execution_s, prompt_tokens))
     chosen = DEVICES[device]
+    with as_processes(processes):
+        _, loaded = asked(config, overrides or [], train)
+    asks = _of_planner(loaded) if isinstance(loaded, Config) else _of_agents(loaded, prompt_tokens, turns)
+    model, phase2 = asks.model, asks.phase2
+    shape = _tiny(model.tiny) if asks.name == TINY else _of_source(asks.source(), asks.key)
+    length = asks.prompt + model.max_new_tokens
+    attempts = phase2.tasks_per_update * phase2.num_generations
+    learning = Learning(
+        split=LAYOUTS[layout],
+        weight_bytes=0.55 if model.load_in_4bit else 4 if model.dtype == "float32" else 2,
+        rank=asks.lora.rank if asks.lora else None,
+        reference=phase2.kl_coef > 0,
+        checkpointing=model.gradient_checkpointing,
+        processes=processes,
+        policies=asks.policies,
+        engine_gb=_engine_gb(model, asks.policies, chosen.memory_gb),
+    )
+    update = Update(
+        rows=attempts * asks.turns,
+        rows_at_a_time=asks.rows_at_a_time,
+        prompt=asks.prompt,
+        completion=model.max_new_tokens,
+        tokens_at_a_time=phase2.micro_batch_tokens or min(phase2.micro_batch_size, attempts * asks.turns) * length,
+        executions=attempts * asks.executions,
+        execution_s=execution_s,
+        execution_slots=loaded.sandbox.workers * (loaded.execution.ray.num_workers or processes),
+        passes=phase2.num_iterations,
+    )
     memory, stages = memory_gb(shape, learning, update), seconds(shape, learning, update, chosen)
     total, slowest = sum(memory.values()), max(stages, key=lambda stage: stages[stage])
     table = Table("memory of a device", "GB", "an update", "seconds")
@@ -66,57 +102,79 @@ def _rounded(value: float | None) -> str:
     return "" if value is None else f"{value:,.2f}"
 
 
-def _planned(
-    config: Path, train: str | None, words: list[str], given: tuple[int, str, float, int]
-) -> tuple[Shape, Learning, Update]:
-    """What a configuration asks for."""
-    from orchestai.config import TINY, Config
-    from orchestai.launch.asked import load, what_is_trained
-    from orchestai.lm.loading import find_source
-    from orchestai.training.scale import LAYOUTS, Learning, Update
+@dataclass(frozen=True)
+class _Asks:
+    """What a configuration asks for, be it a planner's or agents'.
 
-    processes, layout, execution_s, prompt = given
-    phase2: RlConfig
+    Attributes:
+        name, key: of the model, and of the section that names it.
+        source: finds the model.
+        lora: the adapters that learn; None where whole models do.
+        policies: that learn apart.
+        prompt: tokens.
+        turns: of an attempt, a row each.
+        rows_at_a_time: sampled by one process.
+        executions: of an attempt.
+    """
+
     model: LanguageConfig | AgentModelConfig
-    loaded = load(train or what_is_trained(config, words), config, words)
-    if isinstance(loaded, Config):
-        language, of_plans = loaded.planner.language, loaded.training.phase2_rl
-        if loaded.planner.kind != "language":
-            raise UserError(f"planner.kind={loaded.planner.kind}: it is small; plan-run is about planner.kind=language")
-        name, prompt, at_a_time = language.model, language.max_prompt_tokens, of_plans.micro_batch_size
-        executions, actors = of_plans.executions_per_plan, loaded.execution.ray.num_workers
-        known, cache, sandbox = loaded.workers.models, loaded.workers.models_dir, loaded.sandbox
-        phase2, model, key = of_plans, language, "planner.language.model"
-    else:
-        phase2, name, at_a_time = loaded.training.phase2_rl, loaded.model.name, loaded.model.max_rows
-        executions, actors = 1, loaded.execution.ray.num_workers
-        known, cache, sandbox = loaded.workers.models if loaded.workers else {}, loaded.cache_dir, loaded.sandbox
-        model, key = loaded.model, "model.name"
-    shape = _tiny(model.tiny) if name == TINY else _of_source(find_source(name, known, cache, key), key)
-    length = prompt + model.max_new_tokens
-    rows = phase2.tasks_per_update * phase2.num_generations
-    return (
-        shape,
-        Learning(
-            split=LAYOUTS[layout],
-            weight_bytes=0.55 if model.load_in_4bit else 4 if model.dtype == "float32" else 2,
-            rank=model.lora.rank if model.lora else None,
-            reference=phase2.kl_coef > 0,
-            checkpointing=model.gradient_checkpointing,
-            processes=processes,
-        ),
-        Update(
-            rows=rows,
-            rows_at_a_time=at_a_time,
-            prompt=prompt,
-            completion=model.max_new_tokens,
-            tokens_at_a_time=phase2.micro_batch_tokens or min(phase2.micro_batch_size, rows) * length,
-            executions=rows * executions,
-            execution_s=execution_s,
-            execution_slots=sandbox.workers * (actors or processes),
-            passes=phase2.num_iterations,
-        ),
+    phase2: RlConfig
+    name: str
+    key: str
+    source: Callable[[], str]
+    lora: LoraConfig | None
+    policies: int
+    prompt: int
+    turns: int
+    rows_at_a_time: int
+    executions: int
+
+
+def _of_planner(config: Config) -> _Asks:
+    from orchestai.lm.loading import find_source
+
+    language, phase2, key = config.planner.language, config.training.phase2_rl, "planner.language.model"
+    if config.planner.kind != "language":
+        raise UserError(f"planner.kind={config.planner.kind}: it is small; plan-run is about planner.kind=language")
+    return _Asks(
+        model=language,
+        phase2=phase2,
+        name=language.model,
+        key=key,
+        source=lambda: find_source(language.model, config.workers.models, config.workers.models_dir, key),
+        lora=language.lora,
+        policies=1,
+        prompt=language.max_prompt_tokens,
+        turns=1,
+        rows_at_a_time=phase2.micro_batch_size,
+        executions=phase2.executions_per_plan,
     )
+
+
+def _of_agents(config: AgentConfig, prompt: int, turns: int | None) -> _Asks:
+    from orchestai.agents.registry import learning_roles, policies
+    from orchestai.lm.loading import find_source
+
+    known, name = config.workers.models if config.workers else {}, config.model.name
+    return _Asks(
+        model=config.model,
+        phase2=config.training.phase2_rl,
+        name=name,
+        key="model.name",
+        source=lambda: find_source(name, known, config.cache_dir, "model.name"),
+        lora=config.adapters,
+        policies=policies(config),
+        prompt=prompt,
+        turns=turns or len(learning_roles(config)),
+        rows_at_a_time=config.model.max_rows,
+        executions=1,
+    )
+
+
+def _engine_gb(settings: BackendConfig, policies: int, memory_gb: float) -> float | None:
+    if not settings.samples_elsewhere:
+        return None
+    return policies * settings.vllm.gpu_memory_utilization * memory_gb if settings.backend == "vllm" else 0.0
 
 
 def _tiny(settings: TinyConfig | TinyChatConfig) -> Shape:

@@ -1,5 +1,14 @@
 """Short words and other programs' keys, as overrides of ours: one way to read them, for all tables of aliases."""
 
-from orchestai.config.aliases.table import Aliases, Meaning, flags_as_words, override, processes, split, whole_number
+from orchestai.config.aliases.table import (
+    Aliases,
+    Meaning,
+    as_processes,
+    flags_as_words,
+    override,
+    processes,
+    split,
+    whole_number,
+)
 
-__all__ = ["Aliases", "Meaning", "flags_as_words", "override", "processes", "split", "whole_number"]
+__all__ = ["Aliases", "Meaning", "as_processes", "flags_as_words", "override", "processes", "split", "whole_number"]
