@@ -49,6 +49,8 @@ for word in "$@"; do
   echo "            - $(python3 -c 'import json, sys; print(json.dumps(sys.argv[1]))' "$word")"
 done
 cat <<YAML
+          env: # to finish an update and save; it is half a minute otherwise
+            - {name: TORCH_ELASTIC_SHUTDOWN_TIMEOUT, value: "280"}
           resources:
             limits: {nvidia.com/gpu: $gpus}
           volumeMounts:

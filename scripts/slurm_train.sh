@@ -26,7 +26,9 @@ if [[ -n "${DRY_RUN:-}" ]]; then
   echo "${step[@]@Q}"
   exit 0
 fi
-# Slurm warns five minutes before the time is over; the trainer finishes its update and saves.
+# Slurm warns five minutes before the time is over; the trainer finishes its update and saves, for which torch's launcher would
+# give it half a minute.
+export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=${TORCH_ELASTIC_SHUTDOWN_TIMEOUT:-280}
 "${step[@]}" &
 trap 'kill -TERM $!; wait $!' TERM
 wait $!

@@ -24,6 +24,8 @@ from orchestai.launch.asked import PHASE1, PHASE2
 from orchestai.launch.sagemaker import CHECKPOINT, CONFIG_KEY, DATA, LAYOUT_KEY, ROOT, TRAIN_KEY
 
 _PORT = "29500"
+_TO_SAVE_S = "110"
+"""From SIGTERM to the launcher's SIGKILL; SageMaker's own follows after 120 seconds."""
 _STATES = {PHASE1: "phase1_last*"}
 _STATE_OF_RL = "phase2_state*"
 """What a run leaves that can be gone on with."""
@@ -64,9 +66,10 @@ class Hosts:
         return max(self.gpus, 1) * len(self.names)
 
     def environment(self) -> dict[str, str]:
-        """What processes need to find each other."""
+        """What processes need to find each other, and to save before they are killed."""
         names = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
-        return dict.fromkeys(names, self.interface) if self.interface and len(self.names) > 1 else {}
+        network = dict.fromkeys(names, self.interface) if self.interface and len(self.names) > 1 else {}
+        return network | {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": _TO_SAVE_S}
 
 
 def training_command(hyperparameters: Mapping[str, str], hosts: Hosts, root: Path) -> list[str]:

@@ -197,6 +197,7 @@ def test_hosts_with_gpus_become_one_launch(tmp_path: Path) -> None:
     assert training[-2:] == ["model=tiny", "training.phase2_rl.learning_rate=1e-5"]
     assert "--resume" not in training
     assert hosts.environment()["NCCL_SOCKET_IFNAME"] == "eth0"
+    assert 60 < int(hosts.environment()["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"]) < 120, "SageMaker kills after two minutes"
 
 
 def test_a_checkpoint_is_found_however_it_came(tmp_path: Path) -> None:

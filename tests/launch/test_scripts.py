@@ -18,7 +18,7 @@ def test_slurm_starts_a_launcher_on_each_node(tmp_path: Path) -> None:
     """With a Slurm whose `srun` starts two tasks, and a `python` that says what it was given."""
     stand_ins = {
         "scontrol": "printf 'node-7\\nnode-8\\n'",
-        "srun": 'shift; for SLURM_NODEID in 0 1; do export SLURM_NODEID; ("$@"); done',
+        "srun": 'shift; echo "$TORCH_ELASTIC_SHUTDOWN_TIMEOUT" > "$(dirname "$0")/seconds"; for SLURM_NODEID in 0 1; do export SLURM_NODEID; ("$@"); done',
         "python": 'printf "%s|" "$@"; echo',
     }
     for name, script in stand_ins.items():
@@ -35,6 +35,7 @@ def test_slurm_starts_a_launcher_on_each_node(tmp_path: Path) -> None:
             *("--main_process_ip", "node-7", "--main_process_port", "20042", "-m", "orchestai.cli", *WORDS),
         ]
     assert len(said.splitlines()) == 2
+    assert 60 < int((tmp_path / "seconds").read_text()) < 300, "to save between Slurm's warning and its end"
     dry = subprocess.run(
         command, cwd=REPOSITORY, env=env | {"DRY_RUN": "1"}, capture_output=True, text=True, check=True
     )
@@ -54,6 +55,9 @@ def test_kubernetes_gets_pods_that_find_each_other() -> None:
     assert words == WORDS
     assert "--num_processes 16 --num_machines 2" in launch
     assert '--machine_rank "$JOB_COMPLETION_INDEX" --main_process_ip run-a-0.run-a' in launch
+    (timeout,) = container["env"]
+    assert timeout["name"] == "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+    assert 60 < int(timeout["value"]) < spec["terminationGracePeriodSeconds"], "the launcher kills before Kubernetes does"
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 8}
 
 
