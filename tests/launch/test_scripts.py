@@ -18,7 +18,8 @@ def test_slurm_starts_a_launcher_on_each_node(tmp_path: Path) -> None:
     """With a Slurm whose `srun` starts two tasks, and a `python` that says what it was given."""
     stand_ins = {
         "scontrol": "printf 'node-7\\nnode-8\\n'",
-        "srun": 'shift; echo "$TORCH_ELASTIC_SHUTDOWN_TIMEOUT" > "$(dirname "$0")/seconds"; for SLURM_NODEID in 0 1; do export SLURM_NODEID; ("$@"); done',
+        "srun": 'echo "$TORCH_ELASTIC_SHUTDOWN_TIMEOUT" > "$(dirname "$0")/seconds"; shift; '
+        'for SLURM_NODEID in 0 1; do export SLURM_NODEID; ("$@"); done',
         "python": 'printf "%s|" "$@"; echo',
     }
     for name, script in stand_ins.items():
@@ -57,7 +58,7 @@ def test_kubernetes_gets_pods_that_find_each_other() -> None:
     assert '--machine_rank "$JOB_COMPLETION_INDEX" --main_process_ip run-a-0.run-a' in launch
     (timeout,) = container["env"]
     assert timeout["name"] == "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
-    assert 60 < int(timeout["value"]) < spec["terminationGracePeriodSeconds"], "the launcher kills before Kubernetes does"
+    assert 60 < int(timeout["value"]) < spec["terminationGracePeriodSeconds"], "before Kubernetes kills"
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 8}
 
 
