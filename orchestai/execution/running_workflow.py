@@ -61,6 +61,7 @@ class Terms(NamedTuple):
 
 
 NO_TERMS = Terms()
+_TOO_LATE = "not asked after the deadline"
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,8 @@ class RunningWorkflow:
         stop = stop or await self._ask_in_turn(subtask, start_ms)
         self.finished_ms[subtask.id] = start_ms + sum(attempt.latency_ms for attempt in self.attempts[subtask.id])
         self.results[subtask.id] = self._result(subtask, stop)
+        if stop == _TOO_LATE and self.results[subtask.id].status != "done":
+            self.partial = True
         if self.terms.budget is not None:
             self.terms.budget.forgo(subtask.id)
         self.terms.listen(NodeDone(node=subtask.id, result=self.results[subtask.id]))
@@ -228,7 +231,7 @@ class RunningWorkflow:
             attempts.append(Attempt(worker="", error="no worker is assigned"))
             return attempts[-1]
         if self._is_past_deadline():
-            raise NotAdmittedError("not asked after the deadline")
+            raise NotAdmittedError(_TOO_LATE)
         budget, call = self.terms.budget, (subtask.id, worker)
         worst = WorstCase() if budget is None else self.workers.worst_case(worker, request)
         if budget is not None:

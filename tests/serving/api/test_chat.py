@@ -112,6 +112,11 @@ def test_names_of_models(served: Served) -> None:
             "messages[0].content[0].type",
             "unsupported_value",
         ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {}}]}]},
+            "messages[0].content[0].cache_control",
+            "unsupported_parameter",
+        ),
         ({"orchestai": {"contract": {"max_cost": 1}}}, "orchestai.contract.max_cost", "unknown_parameter"),
         ({"orchestai": {"contract": {"deadline_s": -1}}}, "orchestai.contract.deadline_s", "invalid_value"),
         ({"orchestai": {"contract": {"max_cost_usd": 9}}}, "orchestai.contract.max_cost_usd", "invalid_value"),
@@ -155,6 +160,13 @@ def test_a_deadline_ends_a_request(served: Served) -> None:
     assert (reply.status_code, reply.json()["error"]["code"]) == (504, "deadline_exceeded")
     assert reply.elapsed.total_seconds() < 2
     assert reply.json()["orchestai"]["unsettled_usd"] == PRICE
+
+
+def test_a_deadline_that_nobody_could_be_asked_by_is_told_as_one(served: Served) -> None:
+    """It was told as a failure of the workers (502), none of which had been asked."""
+    reply = served.chat(orchestai={"contract": {"deadline_s": 0.001}})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (504, "deadline_exceeded")
+    assert reply.json()["orchestai"]["spent_usd"] == 0
 
 
 def test_a_header_that_nobody_reads_is_refused(served: Served) -> None:
