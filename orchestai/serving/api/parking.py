@@ -73,7 +73,7 @@ class Parking:
                 400,
                 "tool_call_not_found",
                 f"no run waits for {name}: it has been resumed, or was forgotten after {self._forget_s:g} s",
-                param="messages",
+                param=asked.conversation,
             )
         return ParkedRun.model_validate(state)
 
@@ -107,7 +107,7 @@ def resumed(parked: ParkedRun, asked: Asked) -> Dialogue:
     before = parked.dialogue.tool_use or ToolUse(tools="[]")
     now = asked.dialogue.tool_use or before.model_copy(update={"choice": '"auto"'})
     exchange: list[Any] = json.loads(before.exchange)
-    exchange += exchanged(parked.calls, parked.text, parked.run_id, asked.results)
+    exchange += exchanged(parked.calls, parked.text, parked.run_id, asked.results, asked.conversation)
     tool_use = now.model_copy(update={"exchange": json.dumps(exchange)})
     return parked.dialogue.model_copy(update={"tool_use": tool_use})
 

@@ -68,6 +68,14 @@ def test_a_stream(served: Served) -> None:
         ({"background": True}, "background", "unsupported_value"),
         ({"input": []}, "input", "missing_required_parameter"),
         ({"input": [{"type": "item_reference", "id": "1"}]}, "input[0].type", "unsupported_value"),
+        ({"input": [{"type": ["message"]}]}, "input[0].type", "unsupported_value"),
+        ({"input": [{"role": "user", "content": "Hi.", "phase": "x"}]}, "input[0].phase", "unsupported_parameter"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_text", "text": "Hi.", "cache": 1}]}]},
+            "input[0].content[0].cache",
+            "unsupported_parameter",
+        ),
+        ({"input": [{"type": "function_call_output", "call_id": "1", "output": ""}]}, "input", "tool_call_not_found"),
         ({"text": {"format": {"type": "json_object"}}}, "text.format.type", "unsupported_value"),
     ],
 )

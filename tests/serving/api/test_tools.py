@@ -150,6 +150,11 @@ def test_a_call_that_is_demanded_and_not_made_is_an_error(served: Served) -> Non
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice"),
+        ({"tools": [{**TOOLS[0], "strict": True}]}, "tools[0].strict"),
+        (
+            {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "weather", "mode": "auto"}}},
+            "tool_choice.function.mode",
+        ),
         ({"tools": TOOLS, "parallel_tool_calls": False}, "parallel_tool_calls"),
     ],
 )

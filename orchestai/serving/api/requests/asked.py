@@ -62,6 +62,7 @@ class Asked:
         include_usage: whether a stream ends with what it took.
         labels: what the client wants to find again with the run (`metadata`, `user`).
         results: what the client's tools gave, by the id of the call, where a run is resumed.
+        conversation: the parameter that has the messages, to blame it.
         trace: headers that say of what trace of OpenTelemetry's the request is a part.
         run_id: of the run that answers it.
     """
@@ -74,6 +75,7 @@ class Asked:
     include_usage: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     results: Mapping[str, str] = field(default_factory=dict)
+    conversation: str = "messages"
     trace: Mapping[str, str] = field(default_factory=dict)
     run_id: str = field(default_factory=new_run_id)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -13,6 +13,8 @@ from orchestai.serving.api.requests.asked import Asked, Extension, first_fault, 
 from orchestai.tasks.dialogue import Dialogue, Message
 
 _TRACE = ("traceparent", "tracestate")
+_PART = ("type", "text", "refusal", "annotations", "logprobs")
+"""Keys of a part of a message; the last two are said of texts that a model wrote."""
 R = TypeVar("R", bound="CommonRequest")
 
 
@@ -105,12 +107,24 @@ class CommonRequest(Part):
             instruction=last.content,
             dialogue=dialogue.model_copy(update={"earlier": (*dialogue.earlier, *earlier)}),
             results=results,
+            conversation=field,
             extension=with_headers(self.orchestai, headers),
             stream=bool(self.stream),
             include_usage=include_usage,
             trace={name: headers[name] for name in _TRACE if name in headers},
             labels={**(self.metadata or {}), **({"user": user} if user else {})},
         )
+
+
+def refuse_others(given: Mapping[str, Any], known: Collection[str], where: str) -> None:
+    """Refuse what would be ignored; null asks for nothing.
+
+    Raises:
+        ApiError: there is another key.
+    """
+    for name, value in given.items():
+        if name not in known and value is not None:
+            raise invalid(f"{where}.{name}", "this is not supported here; leave it out", "unsupported_parameter")
 
 
 def told_call(name: str, arguments: str) -> Message:
@@ -138,7 +152,7 @@ def text_of(content: Any, where: str, kinds: Sequence[str]) -> str:
     """The text of a message's content: a text, or a list of parts of these kinds.
 
     Raises:
-        ApiError: there are others.
+        ApiError: there are others, or one has a key that is not known.
     """
     if content is None or isinstance(content, str):
         return content or ""
@@ -149,6 +163,7 @@ def text_of(content: Any, where: str, kinds: Sequence[str]) -> str:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind not in kinds:
             raise invalid(f"{where}[{place}].type", f"{kind!r}: only text is supported", "unsupported_value")
+        refuse_others(part, _PART, f"{where}[{place}]")
         text = part.get("refusal" if kind == "refusal" else "text")
         if not isinstance(text, str):
             raise invalid(f"{where}[{place}].text", "a text is expected", "invalid_type")

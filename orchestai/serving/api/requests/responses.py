@@ -9,7 +9,16 @@ from pydantic import Field
 
 from orchestai.serving.api.errors import invalid
 from orchestai.serving.api.requests.asked import Asked
-from orchestai.serving.api.requests.common import CommonRequest, Empty, Part, said, text_of, told_call, told_result
+from orchestai.serving.api.requests.common import (
+    CommonRequest,
+    Empty,
+    Part,
+    refuse_others,
+    said,
+    text_of,
+    told_call,
+    told_result,
+)
 from orchestai.serving.api.requests.tools import read_tools
 from orchestai.tasks.dialogue import Dialogue, Message
 
@@ -85,6 +94,12 @@ def read_responses(body: bytes, headers: Mapping[str, str]) -> Asked:
 
 
 _KINDS = ("input_text", "output_text", "text", "refusal")
+_KEYS = {
+    "message": ("role", "content"),
+    "function_call": ("call_id", "name", "arguments"),
+    "function_call_output": ("call_id", "output"),
+}
+"""Of the kinds of items, beside those that say which item it is."""
 
 
 def _results(items: list[dict[str, Any]]) -> dict[str, str]:
@@ -99,12 +114,13 @@ def _results(items: list[dict[str, Any]]) -> dict[str, str]:
 
 def _message(item: dict[str, Any], where: str) -> Message:
     kind = item.get("type", "message")
+    if not isinstance(kind, str) or kind not in _KEYS:
+        raise invalid(f"{where}.type", f"{kind!r}: messages and calls of functions are supported", "unsupported_value")
+    refuse_others(item, ("id", "type", "status", *_KEYS[kind]), where)
     if kind == "function_call":
         return told_call(str(item.get("name")), str(item.get("arguments") or ""))
     if kind == "function_call_output":
         return told_result(text_of(item.get("output"), f"{where}.output", _KINDS))
-    if kind != "message":
-        raise invalid(f"{where}.type", f"{kind!r}: messages and calls of functions are supported", "unsupported_value")
     role = item.get("role")
     if role not in ("user", "assistant", "system", "developer"):
         raise invalid(

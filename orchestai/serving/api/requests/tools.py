@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from orchestai.serving.api.errors import invalid
+from orchestai.serving.api.requests.common import refuse_others
 from orchestai.tasks.dialogue import ToolCall, ToolUse
 
 _CHOICES = ("auto", "none", "required")
@@ -35,6 +36,9 @@ def read_tools(tools: Sequence[Any] | None, choice: Any, *, nested: bool) -> Too
         name = named.get("name") if isinstance(named, dict) else None
         if choice.get("type") != "function" or name not in names:
             raise invalid("tool_choice", f"it names no function of tools: {', '.join(names)}")
+        refuse_others(choice, ("type", "function" if nested else "name"), "tool_choice")
+        if nested:
+            refuse_others(named, ("name",), "tool_choice.function")
         choice = {"type": "function", "function": {"name": name}}
     elif choice not in (None, *_CHOICES):
         raise invalid("tool_choice", f"one of {', '.join(_CHOICES)}, or a function by name", "unsupported_value")
@@ -45,12 +49,12 @@ def _function(tool: Any, where: str, nested: bool) -> dict[str, Any]:
     kind = tool.get("type") if isinstance(tool, dict) else None
     if kind != "function":
         raise invalid(f"{where}.type", f"{kind!r}: only functions are supported", "unsupported_value")
+    if nested:
+        refuse_others(tool, ("type", "function"), where)
     given = tool.get("function") if nested else {name: value for name, value in tool.items() if name != "type"}
     if not isinstance(given, dict) or not isinstance(given.get("name"), str) or not given["name"]:
         raise invalid(f"{where}.name", "a function needs a name", "missing_required_parameter")
-    for name in given:
-        if name not in ("name", "description", "parameters", "strict"):
-            raise invalid(f"{where}.{name}", "this is not supported here; leave it out", "unsupported_parameter")
+    refuse_others(given, ("name", "description", "parameters", "strict"), where)
     if not isinstance(given.get("parameters") or {}, dict):
         raise invalid(f"{where}.parameters", "a JSON schema is expected", "invalid_type")
     return {"type": "function", "function": {name: value for name, value in given.items() if value is not None}}
@@ -96,8 +100,13 @@ def response_calls(calls: Iterable[ToolCall], run_id: str) -> list[dict[str, Any
     ]
 
 
-def exchanged(calls: Sequence[ToolCall], text: str, run_id: str, results: Mapping[str, str]) -> list[dict[str, Any]]:
+def exchanged(
+    calls: Sequence[ToolCall], text: str, run_id: str, results: Mapping[str, str], where: str
+) -> list[dict[str, Any]]:
     """The messages that a worker reads which called tools, with its own ids of the calls.
+
+    Args:
+        where: the results are in the request.
 
     Raises:
         ApiError: a result is missing.
@@ -110,6 +119,6 @@ def exchanged(calls: Sequence[ToolCall], text: str, run_id: str, results: Mappin
     for place, call in enumerate(calls):
         name = call_name(run_id, place)
         if name not in results:
-            raise invalid("messages", f"the result of {name} ({call.name}) is missing; send all together")
+            raise invalid(where, f"the result of {name} ({call.name}) is missing; send all together")
         messages.append({"role": "tool", "tool_call_id": call.id, "content": results[name]})
     return messages
