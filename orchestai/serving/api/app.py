@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from orchestai.answering import RunResult
+from orchestai.errors import UserError
 from orchestai.orchestrator import Orchestrator
 from orchestai.serving.api.errors import ApiError, busy, error_of
 from orchestai.serving.api.http import LEFT, error_response, json_response, read_body, unless_left
@@ -40,14 +41,20 @@ Endpoint = Callable[[Request, Service], Awaitable[Response]]
 def make_app(orchestrator: Orchestrator, tracing: Tracing | None = None) -> Starlette:
     """The application; it opens the orchestrator and the database when it starts, and closes them when it ends.
 
+    Where these cannot be opened it does not start, and the `UserError` that says why is its `state.refusal`.
+
     Args:
         tracing: of its runs; None is none.
     """
 
     @asynccontextmanager
     async def open_service(app: Starlette) -> AsyncIterator[None]:
-        async with Service.opened(orchestrator, tracing) as service:
-            app.state.service = service
+        async with AsyncExitStack() as stack:
+            try:
+                app.state.service = await stack.enter_async_context(Service.opened(orchestrator, tracing))
+            except UserError as error:
+                app.state.refusal = error
+                raise
             yield
 
     def route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:

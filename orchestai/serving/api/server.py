@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orchestai.errors import UserError
 from orchestai.orchestrator import Orchestrator
@@ -28,14 +30,19 @@ def serve(orchestrator: Orchestrator) -> None:
     """Serve until a signal ends it; what is in work then has a moment to end.
 
     Raises:
-        UserError: nobody can listen there, or the packages for `serving.tracing` are not installed.
+        UserError: nobody can listen there, the packages for `serving.tracing` are not installed, or what the
+            configuration names cannot be opened.
     """
     config = orchestrator.config.serving
     listening = listen(config.host, config.port)
     host, port = listening.getsockname()[:2]
     logger.info("serving %s at http://%s:%d/v1", config.model, f"[{host}]" if ":" in host else host, port)
     with _tracing(enabled=config.tracing) as tracing:
-        _AloneInItsProcess(_settings(orchestrator, tracing)).run(sockets=[listening])
+        app = make_app(orchestrator, tracing)
+        try:
+            _AloneInItsProcess(_settings(_saying_refusals_once(app))).run(sockets=[listening])
+        except SystemExit as error:
+            raise getattr(app.state, "refusal", error) from None
 
 
 @contextmanager
@@ -51,6 +58,19 @@ def _tracing(*, enabled: bool) -> Iterator[Tracing | None]:
         yield tracing
 
 
+def _saying_refusals_once(app: Starlette) -> ASGIApp:
+    """The application, for which uvicorn logs no trace where what refuses to start is said by `serve`."""
+
+    async def called(scope: Scope, receive: Receive, send: Send) -> None:
+        async def told(message: Message) -> None:
+            is_refusal = message["type"] == "lifespan.startup.failed" and hasattr(app.state, "refusal")
+            await send({**message, "message": ""} if is_refusal else message)
+
+        await app(scope, receive, told if scope["type"] == "lifespan" else send)
+
+    return called
+
+
 class _AloneInItsProcess(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin, with all that is there by now left out of every search for garbage, which stopped all requests."""
@@ -62,12 +82,12 @@ class _AloneInItsProcess(uvicorn.Server):
 
 def make_server(orchestrator: Orchestrator, tracing: Tracing | None = None) -> uvicorn.Server:
     """The server, to be run on a socket."""
-    return uvicorn.Server(_settings(orchestrator, tracing))
+    return uvicorn.Server(_settings(make_app(orchestrator, tracing)))
 
 
-def _settings(orchestrator: Orchestrator, tracing: Tracing | None) -> uvicorn.Config:
+def _settings(app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
-        make_app(orchestrator, tracing),
+        app,
         log_config=None,
         access_log=False,
         server_header=False,
