@@ -33,13 +33,12 @@ def read_tools(tools: Sequence[Any] | None, choice: Any, *, nested: bool) -> Too
     names = [function["function"]["name"] for function in functions]
     if isinstance(choice, dict):
         named = choice.get("function") if nested else choice
-        name = named.get("name") if isinstance(named, dict) else None
-        if choice.get("type") != "function" or name not in names:
+        if choice.get("type") != "function" or not isinstance(named, dict) or named.get("name") not in names:
             raise invalid("tool_choice", f"it names no function of tools: {', '.join(names)}")
         refuse_others(choice, ("type", "function" if nested else "name"), "tool_choice")
         if nested:
             refuse_others(named, ("name",), "tool_choice.function")
-        choice = {"type": "function", "function": {"name": name}}
+        choice = {"type": "function", "function": {"name": named["name"]}}
     elif choice not in (None, *_CHOICES):
         raise invalid("tool_choice", f"one of {', '.join(_CHOICES)}, or a function by name", "unsupported_value")
     return ToolUse(tools=json.dumps(functions), choice=json.dumps(choice or "auto"))
