@@ -25,7 +25,8 @@ _KEPT_PREFIXES = (
     *("LANG", "LC_", "PYTHON", "RAY_", "OMP_", "MKL_", "CUDA_", "NVIDIA_", "XDG_", "SSL_CERT_"),
     *("HF_HOME", "HF_HUB_", "HF_DATASETS_", "TRANSFORMERS_"),
 )
-"""What a process needs to run, and where models are cached. Of these names none holds a key."""
+"""What a process needs to run, and where models are cached. Of these names none holds a key but Ray's own token
+(RAY_AUTH_TOKEN), without which an actor could not speak to its cluster."""
 
 
 @dataclass(frozen=True)
