@@ -77,7 +77,7 @@ def load_agent_config(name: str, path: Path | None = None, words: Sequence[str] 
             overrides += _meaning(word, entry)
     overrides = [*(() if path else entry.defaults), *overrides]
     config = load(AgentConfig, source, overrides)
-    if elsewhere := find_sample_data(_paths(config)):
+    if elsewhere := find_sample_data(named_paths(config)):
         config = load(AgentConfig, source, [*overrides, *elsewhere])
     if config.workers is not None:
         check_workers(config.workers, path or "the defaults")
@@ -97,7 +97,7 @@ def words_of(values: Mapping[str, Any] | Sequence[str]) -> list[str]:
     return words
 
 
-def _paths(config: AgentConfig) -> dict[str, Any]:
+def named_paths(config: AgentConfig) -> dict[str, Any]:
     """What may name a file or a folder, by key."""
     of_workflow = {f"agents.workflow_args.{key}": value for key, value in config.agents.workflow_args.items()}
     return {"tasks.path": config.tasks.path, "model.name": config.model.name, **of_workflow}

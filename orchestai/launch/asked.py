@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestai.agents import comlrl_keys, mt_grpo_keys, registry
-from orchestai.agents.shorthand import load_agent_config
+from orchestai.agents.shorthand import load_agent_config, named_paths
 from orchestai.config import Config, load_config, read
 from orchestai.config.agents import AgentConfig
 from orchestai.config.aliases.train import SHORT
@@ -36,6 +36,15 @@ def asked(path: Path, words: Sequence[str] = (), train: str | None = None) -> tu
     if not config.agents.workflow:
         raise UserError(f"--config {path}: agents.workflow is not set; set it, or say --train WORKFLOW")
     return config.agents.workflow, config
+
+
+def paths_of(config: Config | AgentConfig) -> dict[str, Path]:
+    """Files and folders of this machine that a training reads, by the key that names them."""
+    if isinstance(config, Config):
+        named = {"tasks.path": config.tasks.path, "planner.language.model": config.planner.language.model}
+    else:
+        named = named_paths(config)
+    return {key: Path(name) for key, name in named.items() if isinstance(name, str | Path) and Path(name).exists()}
 
 
 def _is_of_agents(path: Path) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from orchestai.config import Config
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
-from orchestai.launch.asked import PHASE1, PHASE2
+from orchestai.launch.asked import PHASE1, PHASE2, paths_of
 from orchestai.launch.bundle import ENTRY
 
 CODE, CHECKPOINT, DATA = "code", "checkpoint", "training"
@@ -136,7 +136,8 @@ def check(job: Job, config: Config | AgentConfig, source: Path, files: Collectio
         raise UserError(f"--layout {job.layout}: there are {', '.join(known)}")
     for channel, given in job.channels.items():
         if not given.startswith("s3://") and not Path(given).exists():
-            raise UserError(f"--{channel if channel == CHECKPOINT else 'channel'} {given}: no such file or folder")
+            flag = {CHECKPOINT: "--checkpoint", DATA: "--data"}.get(channel, f"--channel {channel}")
+            raise UserError(f"{flag} {given}: no such file or folder")
     if job.train == PHASE1 and DATA not in job.channels:
         raise UserError("--train phase1: learns from a training file; give it with --data")
     if job.train == PHASE2 and CHECKPOINT not in job.channels and not _is_language(config):
@@ -144,12 +145,12 @@ def check(job: Job, config: Config | AgentConfig, source: Path, files: Collectio
             "phase 2 begins with a checkpoint of phase 1; give it with --checkpoint (planner.kind=language may begin "
             "without)"
         )
-    if (path := config.tasks.path) is not None and Path(path).exists():
-        inside = Path(path).resolve()
+    for key, path in paths_of(config).items():
+        inside, channel = path.resolve(), key.split(".")[-1]
         if not any((source / name).resolve().is_relative_to(inside) for name in files):
             raise UserError(
-                f"tasks.path={path}: the job would not have it, since git does not track it here; add it to git, or "
-                f"give --channel tasks={path} and tasks.path={ROOT}/input/data/tasks/{inside.name}"
+                f"{key}={path}: the job would not have it, since git does not track it here; add it to git, or "
+                f"give --channel {channel}={path} and {key}={ROOT}/input/data/{channel}/{inside.name}"
             )
 
 

@@ -146,10 +146,14 @@ TO_SERVICE = ["--role", ROLE, "--image", "i", "--output", "s3://b/x", "--dry_run
         (["--config", "configs/agents/deepcoder.yaml", "--train", "nonsense"], "phase1, phase2, .*deepcoder"),
         (["--config", "configs/agents/deepcoder.yaml", "--layout", "zero9"], "--layout zero9: there are ddp, "),
         (["--config", "configs/agents/deepcoder.yaml", "--checkpoint", "nowhere"], "--checkpoint nowhere: no such"),
-        (["--config", "configs/agents/deepcoder.yaml", "--channel", "a=nowhere"], "--channel nowhere: no such"),
+        (["--config", "configs/agents/deepcoder.yaml", "--channel", "a=nowhere"], "--channel a nowhere: no such"),
         (["--config", "config.yaml"], "begins with a checkpoint of phase 1"),
         (["--config", "config.yaml", "--train", "phase1"], "give it with --data"),
         (["--config", "config.yaml", "--checkpoint", "s3://b/c", "tasks.path=UNTRACKED"], "git does not track it"),
+        (
+            ["--config", "configs/agents/tool_use.yaml", "agents.workflow_args.corpus=UNTRACKED"],
+            "--channel corpus=.*agents.workflow_args.corpus=/opt/ml/input/data/corpus/tasks.jsonl",
+        ),
     ],
 )
 def test_a_job_that_could_not_begin_is_refused_before_it_costs_anything(
