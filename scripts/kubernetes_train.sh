@@ -9,6 +9,9 @@ set -euo pipefail
 if (($# < 7)) || [[ "$1" == -h || "$1" == --help ]]; then sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; fi
 name=$1 image=$2 claim=$3 pods=$4 gpus=$5 layout=$6
 shift 6
+for count in "$pods" "$gpus"; do
+  [[ "$count" =~ ^[1-9][0-9]*$ ]] || { echo "kubernetes_train.sh: '$count' is not a whole number from 1" >&2; exit 2; }
+done
 root="$(cd "$(dirname "$0")/.." && pwd)"
 [[ -f "$root/accelerate_configs/$layout.yaml" ]] || { echo "kubernetes_train.sh: no layout '$layout'" >&2; exit 2; }
 

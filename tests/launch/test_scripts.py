@@ -62,6 +62,14 @@ def test_kubernetes_gets_pods_that_find_each_other() -> None:
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 8}
 
 
+@pytest.mark.parametrize(("pods", "gpus"), [("two", "8"), ("2", "0")])
+def test_pods_and_gpus_are_numbers(pods: str, gpus: str) -> None:
+    words = ["scripts/kubernetes_train.sh", "a", "image", "claim", pods, gpus, "fsdp", *WORDS]
+    said = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout) == (2, "")
+    assert "is not a whole number from 1" in said.stderr
+
+
 @pytest.mark.parametrize("script", ["slurm_train.sh", "kubernetes_train.sh"])
 def test_a_layout_that_is_not_there_is_refused(script: str) -> None:
     words = {"slurm_train.sh": ["zero9", "train-phase2"]}.get(
