@@ -75,7 +75,7 @@ _AVAILABLE = (
 
 
 def today() -> str:
-    """The day in UTC, on which all servers agree."""
+    """The day in UTC, by this server's clock."""
     return datetime.now(timezone.utc).date().isoformat()
 
 

@@ -53,6 +53,32 @@ async def test_what_was_not_spent_goes_back(url: str) -> None:
     database.close()
 
 
+async def test_a_run_that_goes_on_after_midnight_is_paid_by_the_day_it_began_on(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the new day could be overspent by what was reserved of the old one, or the old one paid twice."""
+    database, ledger = opened(url)
+
+    def be(day: str) -> None:
+        monkeypatch.setattr("orchestai.serving.store.key_ledger.today", lambda: day)
+
+    be("2026-01-31")
+    async with await ledger.reserve(pico(0.6)) as late:
+        be("2026-02-01")
+        with pytest.raises(InsufficientFundsError, match=r"0\.4 USD"):
+            await late.extend(pico(0.5))
+        async with await ledger.reserve(pico(1.0)) as early:
+            await late.extend(pico(0.3))
+            early.spend(pico(0.2))
+        late.spend(pico(0.9))
+    with database.reading() as connection:
+        by_day = {row.day: (row.reserved, row.spent) for row in connection.execute(select(days))}
+    assert by_day == {"2026-01-31": (0, pico(0.9)), "2026-02-01": (0, pico(0.2))}
+    be("2026-01-31")  # a clock that was set back
+    assert ledger.available_usd == pytest.approx(0.1)
+    database.close()
+
+
 async def test_a_key_without_a_limit_has_no_end_and_a_revoked_one_nothing(url: str) -> None:
     database, ledger = opened(url, None)
     async with await ledger.reserve(pico(1e6)) as reservation:
