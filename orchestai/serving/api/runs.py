@@ -14,8 +14,8 @@ from orchestai.serving.api.errors import ApiError, invalid
 from orchestai.serving.api.requests.asked import first_fault
 from orchestai.serving.store import Database, Feedback, FeedbackStore, ServedRuns
 
-_Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
-"""What PostgreSQL can keep."""
+_Text = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
+"""What says something, and PostgreSQL can keep."""
 
 
 class _FeedbackRequest(BaseModel):

@@ -186,7 +186,7 @@ class Service:
             spent: is told the US dollars, also of a run that fails.
         """
         parked = turn.parked
-        kept = self.kept.begin(asked.run_id, caller, dict(asked.labels))
+        kept = self.kept.begin(asked.run_id, caller, asked.labels)
         spans = None if self._tracing is None else self._tracing.begin(asked.run_id, asked.model, asked.trace)
 
         def hear(event: Event) -> None:

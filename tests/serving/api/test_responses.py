@@ -33,9 +33,11 @@ def test_an_answer(served: Served, server: ModelServer) -> None:
         {"role": "user", "content": [{"type": "input_text", "text": "Hi."}]},
         {"role": "assistant", "content": "Yes?"},
     ]
-    said = ask(served, instructions="Be brief.", input=[*items, {"role": "user", "content": "Count."}]).json()
+    told = {"instructions": "Be brief.", "metadata": {"team": "blue"}, "user": "someone"}
+    said = ask(served, **told, input=[*items, {"role": "user", "content": "Count."}]).json()
     (item,) = said["output"]
     assert said["status"] == "completed"
+    assert said["metadata"] == {"team": "blue"}
     assert item["content"][0]["text"] == "talking answers: Count."
     assert said["usage"]["total_tokens"] == said["usage"]["input_tokens"] + said["usage"]["output_tokens"] == 13
     assert [message["role"] for message in server.asked[-1]["messages"]] == ["system", "user", "assistant", "user"]

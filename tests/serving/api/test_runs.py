@@ -65,7 +65,9 @@ def test_a_run_is_kept_for_its_key_alone(served: Served, secrets: tuple[str, str
         assert mine.post("/v1/feedback", json=said).json() == {"object": "orchestai.feedback", "run_id": run_id}
         assert other.post("/v1/feedback", json=said).status_code == 404
         assert mine.post("/v1/feedback", json={"run_id": run_id}).status_code == 400
-        assert mine.post("/v1/feedback", json={"run_id": run_id, "score": 2}).json()["error"]["param"] == "score"
+        for wrong in ({"score": 2}, {"tests": ""}, {"answer": ""}):
+            refused = mine.post("/v1/feedback", json={"run_id": run_id, **wrong}).json()["error"]
+            assert refused["param"] == next(iter(wrong))
 
 
 def test_a_failed_run_is_kept_too(served: Served, secrets: tuple[str, str, str]) -> None:

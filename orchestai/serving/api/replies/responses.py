@@ -62,7 +62,7 @@ def _begun(asked: Asked, created: int) -> dict[str, Any]:
         "truncation": "disabled",
         "usage": None,
         "user": None,
-        "metadata": dict(asked.labels),
+        "metadata": dict(asked.metadata),
     }
 
 

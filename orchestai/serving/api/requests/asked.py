@@ -60,7 +60,7 @@ class Asked:
         dialogue: what was said before, and how the answer may be.
         stream: whether the reply comes piece by piece.
         include_usage: whether a stream ends with what it took.
-        labels: what the client wants to find again with the run (`metadata`, `user`).
+        metadata, user: what the client wants to find again with the run.
         results: what the client's tools gave, by the id of the call, where a run is resumed.
         conversation: the parameter that has the messages, to blame it.
         trace: headers that say of what trace of OpenTelemetry's the request is a part.
@@ -73,11 +73,17 @@ class Asked:
     extension: Extension
     stream: bool = False
     include_usage: bool = False
-    labels: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    user: str | None = None
     results: Mapping[str, str] = field(default_factory=dict)
     conversation: str = "messages"
     trace: Mapping[str, str] = field(default_factory=dict)
     run_id: str = field(default_factory=new_run_id)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What is kept with the run."""
+        return {**self.metadata, **({"user": self.user} if self.user else {})}
 
 
 def with_headers(extension: Extension, headers: Mapping[str, str]) -> Extension:

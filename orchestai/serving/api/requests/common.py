@@ -101,7 +101,6 @@ class CommonRequest(Part):
         *earlier, last = messages
         if last.role == "assistant":
             raise invalid(f"{field}[{len(earlier)}].role", "the last message is to be answered; it is the user's")
-        user = self.safety_identifier or self.user
         return Asked(
             model=self.model,
             instruction=last.content,
@@ -112,7 +111,8 @@ class CommonRequest(Part):
             stream=bool(self.stream),
             include_usage=include_usage,
             trace={name: headers[name] for name in _TRACE if name in headers},
-            labels={**(self.metadata or {}), **({"user": user} if user else {})},
+            metadata=self.metadata or {},
+            user=self.safety_identifier or self.user,
         )
 
 
