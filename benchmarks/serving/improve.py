@@ -3,12 +3,14 @@
     python benchmarks/serving/improve.py loop --seed 0 [--folder runs/improve] [KEY=VALUE ...]
     python benchmarks/serving/improve.py worse --seed 0 --trials 20
     python benchmarks/serving/improve.py figures --json docs/results/improve.json
+    python benchmarks/serving/improve.py sampling --json docs/results/improve.json
 
 `loop`: a planner is trained on 300 logged runs of the composition suite. It serves 750 further instructions, each of
 which gets its tests as feedback; `improve` makes a candidate, which is promoted if it is better beyond chance; so
 again with another 750. Success is that of the planner that serves, on the suite's test split, which nothing here has
 learned from. `worse`: candidates of the first round whose targets were exchanged between instructions. Stages that are
-finished are kept in the folder.
+finished are kept in the folder. `sampling` adds to `figures` what the strongest sampling worker achieves on the test
+split for as much money as each candidate spent: its samples of these tasks are recorded, those of others are not.
 """
 
 from __future__ import annotations
@@ -29,15 +31,17 @@ from orchestai.cli.training.collect import run_collect
 from orchestai.config import load_config
 from orchestai.data.prepare import prepare
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.evaluation.statistics import bootstrap_mean, mean_over_groups
+from orchestai.evaluation.statistics import bootstrap_mean, mean, mean_over_groups, proportion
+from orchestai.evaluation.systems.runner import Runner
 from orchestai.execution.contract.trimming import ContractError
 from orchestai.execution.log import read_log
+from orchestai.execution.reward import AbsoluteReward
 from orchestai.execution.runtime import open_runtime
 from orchestai.planner.serving import open_planner
 from orchestai.serving.improvement.improve import Improvement
 from orchestai.serving.improvement.judged_runs import task_of
 from orchestai.serving.improvement.registry import PlannerRegistry
-from orchestai.serving.improvement.trial import compare
+from orchestai.serving.improvement.trial import compare, repeated_asking
 from orchestai.serving.store import NO_KEY, Database, Feedback, FeedbackStore, ServedRuns
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import divide
@@ -264,9 +268,29 @@ def figures(folder: Path) -> dict[str, Any]:
     }
 
 
+async def sampling(found: dict[str, Any], tasks: Sequence[Task]) -> None:
+    """Add `sampling_on_test` to each improvement: sample-and-check at the candidate's mean cost, from the recording.
+
+    Args:
+        found: what `figures` gives.
+        tasks: of the test split.
+    """
+    config = load_config(Path("config.yaml"), ["workers.on_miss=unscorable"])
+    async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
+        success_alone = AbsoluteReward(1.0, config.rewards.success, None, 0.0, 0.0, 0.0)
+        runner = Runner(runtime.executor, tasks, success_alone, unscorable_limit=0.0)
+        for improvement in (each for seed in found["seeds"].values() for each in seed["improvements"]):
+            row, how = await repeated_asking(config, runner, improvement["trial"]["candidate_usd"])
+            if row is None:
+                raise UserError(how)
+            usd, success = mean(row.values("cost_usd")), proportion(row.values("success"))
+            improvement["sampling_on_test"] = {"how": how, "usd": usd, **success.to_dict()}
+            print(improvement["sampling_on_test"], flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("work", choices=("loop", "worse", "figures"))
+    parser.add_argument("work", choices=("loop", "worse", "figures", "sampling"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path("runs/improve"))
     parser.add_argument("--trials", type=int, default=20)
@@ -278,6 +302,11 @@ def main() -> None:
         if arguments.json is not None:
             artifacts.write_json(arguments.json, found)
         print(json.dumps(found, indent=1))
+        return
+    if arguments.work == "sampling":
+        found = json.loads(arguments.json.read_text())
+        asyncio.run(sampling(found, load_suite("composition").split("test")))
+        artifacts.write_json(arguments.json, found)
         return
     loop = Loop(arguments.folder, arguments.seed, arguments.overrides)
     asyncio.run(loop.run() if arguments.work == "loop" else every(loop, arguments.trials))

@@ -55,7 +55,7 @@ async def compare(config: Config, tasks: Sequence[Task], incumbent: str, candida
     before, after = rows
     success = after.values("success")
     try:
-        sampling, how = await _sampling(config, runner, mean(after.values("cost_usd")))
+        sampling, how = await repeated_asking(config, runner, mean(after.values("cost_usd")))
     except UserError as error:  # which is no reason to lose the candidate
         sampling, how = None, f"repeated asking could not be measured: {error}"
     over_sampling = None if sampling is None else paired_difference(success, sampling.values("success"))
@@ -72,8 +72,15 @@ async def compare(config: Config, tasks: Sequence[Task], incumbent: str, candida
     )
 
 
-async def _sampling(config: Config, runner: Runner, budget_usd: float) -> tuple[SystemRow | None, str]:
-    """The strongest sampling worker at this mean cost, and how it came about or why there is none."""
+async def repeated_asking(config: Config, runner: Runner, budget_usd: float) -> tuple[SystemRow | None, str]:
+    """The strongest sampling worker asked again and again, for a mean cost of `budget_usd` US dollars a task.
+
+    Returns:
+        The row, or None; and how it came about, or why there is none.
+
+    Raises:
+        UserError: too much of it could not be judged.
+    """
     name = strongest_sampler(config.workers)
     if name is None:
         return None, "no worker of workers.cascade samples, so nothing could be asked repeatedly"
