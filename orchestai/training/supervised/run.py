@@ -24,7 +24,7 @@ from orchestai.storage import artifacts
 from orchestai.tasks.seen_tasks import SeenTasks
 from orchestai.tasks.splits import divide
 from orchestai.training.distributed import on_main
-from orchestai.training.supervised.epochs import Epochs, Judgement
+from orchestai.training.supervised.epochs import Epochs, kept_epoch
 from orchestai.workers.pool import worker_cards
 
 BEST, LAST, METRICS = "phase1_best.pth", "phase1_last.pth", "phase1_metrics.jsonl"
@@ -128,7 +128,7 @@ def run(setup: Setup, state: RunState) -> Summary:
         shown = f"loss {metrics['train_loss']:.3f}  val {metrics['val_loss']:.3f}  exact {metrics['exact_plan']:.0%}"
         progress.update(line, completed=epochs.epoch, status=shown)
     accelerator.end_training()
-    best = max(history, key=lambda row: Judgement.of(row).rank)
+    best = kept_epoch(history, len(state.held_out))
     summary = Summary(int(best["epoch"]), best["val_loss"], best)
     progress.console.print(_said(setup, state, summary), highlight=False)
     return summary
@@ -136,8 +136,8 @@ def run(setup: Setup, state: RunState) -> Summary:
 
 def _save(setup: Setup, state: RunState, history: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> None:
     artifacts.write_text(setup.output_dir / METRICS, "".join(json.dumps(row) + "\n" for row in history))
-    if state.epochs.stale_epochs == 0:
-        state.save(setup.checkpoint(BEST), facts)
+    if kept_epoch(history, len(state.held_out)) is history[-1]:
+        state.save(setup.checkpoint(BEST), {**facts, "val_loss": history[-1]["val_loss"]})
     state.save(setup.checkpoint(LAST), facts)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestai.training.supervised.epochs import Judgement
+from orchestai.training.supervised.epochs import Judgement, kept_epoch
 
 
 def test_right_plans_count_before_the_loss() -> None:
@@ -11,3 +11,12 @@ def test_right_plans_count_before_the_loss() -> None:
     late = Judgement.of({"exact_decomposition": 0.52, "val_loss": 5.0})
     assert late.rank > early.rank
     assert Judgement(0.52, 4.9).rank > late.rank
+
+
+def test_an_earlier_epoch_is_kept_only_where_it_is_better_by_more_than_chance() -> None:
+    """Two of 464 plans made the third of four epochs the best, whose learning rate had not come down yet."""
+    history = [{"epoch": n, "exact_decomposition": share} for n, share in enumerate((0.40, 0.50, 0.522, 0.517), 1)]
+    assert kept_epoch(history, held_out=464)["epoch"] == 4
+    assert kept_epoch(history, held_out=100_000)["epoch"] == 3
+    assert kept_epoch([*history, {"epoch": 5, "exact_decomposition": 0.45}], held_out=464)["epoch"] == 4
+    assert kept_epoch(history[:1], held_out=1)["epoch"] == 1
