@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ console = Console(stderr=True)
 
 
 class Reader(threading.Thread):
-    """Loads a page, and again whenever its server says that it changed, as the page's own script does."""
+    """Loads a page, and again whenever its server says that it changed, as the page's own script does, until it ends."""
 
     def __init__(self, url: str) -> None:
         super().__init__(daemon=True)
@@ -44,7 +44,7 @@ class Reader(threading.Thread):
         self._url = url
 
     def run(self) -> None:
-        with httpx.Client(base_url=self._url, timeout=None) as client:
+        with suppress(httpx.TransportError), httpx.Client(base_url=self._url, timeout=None) as client:
             self._load(client)
             with client.stream("GET", "/changes") as stream:
                 for line in stream.iter_lines():
@@ -59,10 +59,10 @@ class Reader(threading.Thread):
 @contextmanager
 def watched(paths: list[Path], seen: dict[str, list[float]]) -> Iterator[None]:
     """Keeps a watch on `paths` with one reader; adds its pages and its CPU seconds to what was seen."""
-    server = subprocess.Popen([*ORCHESTAI, "watch", *map(str, paths), "--port", "0"], stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen([*ORCHESTAI, "watch", *map(str, paths), "--port", "0"], stderr=subprocess.PIPE, text=True)
     try:
-        assert server.stdout is not None
-        url = next(word for line in server.stdout for word in line.split() if word.startswith("http://"))
+        assert server.stderr is not None
+        url = next(word for line in server.stderr for word in line.split() if word.startswith("http://"))
         reader = Reader(url.rstrip("/"))
         reader.start()
         while not reader.pages:
@@ -90,7 +90,7 @@ def measure(run: Path, folder: Path, pairs: int, updates: int) -> dict[str, Any]
     def train(way: str) -> None:
         output = folder / f"phase2-{next(number)}"
         output.mkdir()
-        command = [*ORCHESTAI, "train-phase2", "--checkpoint", str(run / "checkpoints" / "phase1_best.pth")]
+        command = [*ORCHESTAI, "train-phase2", "--checkpoint", str(run / "phase1_best.pth")]
         command += ["--output_dir", str(output), "--updates", str(updates), "training.phase2_rl.eval_every=1"]
 
         def timed() -> None:
