@@ -36,7 +36,7 @@ console = Console(stderr=True)
 
 
 class Reader(threading.Thread):
-    """Loads a page, and again whenever its server says that it changed, as the page's own script does, until it ends."""
+    """Loads a page, and again whenever its server says that it changed, as its own script does, until that ends."""
 
     def __init__(self, url: str) -> None:
         super().__init__(daemon=True)
