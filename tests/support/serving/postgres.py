@@ -45,6 +45,7 @@ def cluster() -> Iterator[str]:
             [tools / "postgres", "-D", folder / "data", "-k", folder, "-c", "listen_addresses=", "-c", "fsync=off"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,  # what other tests send to their group is not for it
             **as_user,
         )
         try:
