@@ -34,7 +34,8 @@ def generator(folder: Path, batch_size: int = 4) -> HuggingFaceGenerator:
 async def ask(model: HuggingFaceGenerator, prompts: list[Prompt], sample: int = 0) -> list[str]:
     completions = await asyncio.gather(*(model.generate(prompt, PARAMS, sample) for prompt in prompts))
     assert all(completion.latency_ms > 0 and completion.prompt_tokens > 0 for completion in completions)
-    assert all(completion.truncated == (completion.completion_tokens == 12) for completion in completions)
+    assert all(completion.completion_tokens == 12 for completion in completions if completion.truncated)
+    assert all(completion.completion_tokens <= 12 for completion in completions)
     return [completion.text for completion in completions]
 
 
