@@ -96,7 +96,7 @@ async def open_planner(
         loaded = (await asyncio.to_thread(planner_for, checkpoint, settings, workers, pool, 0))(0)
         if settings.fallback and settings.min_confidence:
             _warn_if_unfitted(checkpoint, loaded)
-        others = {name: _fallback(name, settings, workers, pool) for name in settings.fallback if name != checkpoint}
+        others = open_fallbacks(checkpoint, settings, workers, pool)
         planner = FallbackPlanner({checkpoint: loaded, **others}, settings.min_confidence)
         versions = {"checkpoint": fingerprint_of(checkpoint)}
         outlook = await asyncio.to_thread(_outlook_of, checkpoint)
@@ -125,6 +125,17 @@ def _warn_if_unfitted(checkpoint: str, loaded: Planner) -> None:
             "whatever planner.min_confidence says",
             checkpoint,
         )
+
+
+def open_fallbacks(
+    checkpoint: str, settings: PlannerConfig, workers: WorkersConfig, pool: WorkerPool
+) -> dict[str, Planner]:
+    """Who plans what the checkpoint is not sure of, by name, in the order in which they are asked.
+
+    Raises:
+        UserError: a name of `planner.fallback` is no planner that can be asked.
+    """
+    return {name: _fallback(name, settings, workers, pool) for name in settings.fallback if name != checkpoint}
 
 
 def _fallback(name: str, settings: PlannerConfig, workers: WorkersConfig, pool: WorkerPool) -> Planner:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from orchestai.execution.reward import AbsoluteReward
 from orchestai.outcome import Unscorable
 from orchestai.planner.base import Plan
 from orchestai.planner.baselines.assignment import FixedAssignment, RandomAssignment
-from orchestai.planner.baselines.reference import ReferencePlanner
+from orchestai.planner.baselines.reference import ReferencePlanner, WholePlanner
 from orchestai.planner.outlook import PoolOutlook
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.composition.operations import BY_NAME
@@ -217,6 +217,34 @@ async def test_evaluation_end_to_end(sandbox: Sandbox, tmp_path: Path) -> None:
     text = (tmp_path / "evaluation.txt").read_text()
     assert "cascade per step" in text
     assert "phase2 at every preference" in text
+
+
+class Doubting:
+    """Plans as another does, and is not sure of every third plan."""
+
+    def __init__(self, planner: ReferencePlanner) -> None:
+        self.planner = planner
+
+    def plan(self, tasks: Sequence[Task]) -> list[Plan]:
+        return [replace(plan, confidence=0.9 if i % 3 else 0.1) for i, plan in enumerate(self.planner.plan(tasks))]
+
+
+async def test_a_further_row_has_what_is_answered_where_the_planner_is_not_sure(sandbox: Sandbox) -> None:
+    """Plans that `run` would not follow were all that was evaluated."""
+    tasks = [chain(i) for i in range(12)]
+    runner = Runner(JudgingExecutor(Scripted(tasks), sandbox, CONFIG.execution), tasks, REWARD)
+    planner = Doubting(ReferencePlanner(FixedAssignment(("strong",))))
+    whole = {"whole": WholePlanner("weak")}
+    evaluation = await evaluate(CONFIG, {"one": planner}, runner, REWARD, Logged(no_embedding), fallbacks=whole)
+    rows = {summary.name: summary for summary in evaluation.summaries}
+    assert (rows["one"].success, rows["one, as served"].success) == (1.0, pytest.approx(2 / 3))
+    served = {d.to: d.success.mean for d in evaluation.differences if d.of == "one, as served"}
+    assert served["one"] == pytest.approx(-1 / 3)
+    assert served["whole: weak"] == pytest.approx(2 / 3)
+    assert "as served" not in evaluation.conclusion
+    sure = ReferencePlanner(FixedAssignment(("strong",)))
+    evaluation = await evaluate(CONFIG, {"one": sure}, runner, REWARD, Logged(no_embedding), fallbacks=whole)
+    assert all("as served" not in summary.name for summary in evaluation.summaries)
 
 
 async def test_equal_plans_run_once_and_invalid_plans_fail(sandbox: Sandbox) -> None:

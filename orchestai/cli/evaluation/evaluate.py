@@ -68,6 +68,7 @@ async def run_evaluate(
     from orchestai.planner.checkpoint import open_checkpoint, reference_of, seen_by
     from orchestai.planner.checkpoint_files import is_checkpoint
     from orchestai.planner.outlook import open_outlook
+    from orchestai.planner.serving import open_fallbacks
     from orchestai.rewards.scorers import refuse_unscorable
     from orchestai.storage import artifacts
     from orchestai.tasks.splits import open_splits
@@ -89,6 +90,7 @@ async def run_evaluate(
     facts = {"phase1": str(phase1), "phase2": str(phase2), "logs": str(logs)}
     artifacts.save_run_info(output.parent, config, command="evaluate", **facts)
     named = config.rewards.reward_weights
+    ours = str(list(paths.values())[-1])
 
     @asynccontextmanager
     async def other_workers(workers: WorkersConfig) -> AsyncIterator[JudgingExecutor]:
@@ -109,7 +111,8 @@ async def run_evaluate(
             reward,
             Logged(embedder(_encoder(config.planner, planners)), records),
             open_executor=other_workers,
-            outlook=open_outlook(str(list(paths.values())[-1])),
+            fallbacks=open_fallbacks(ours, config.planner, config.workers, runtime.pool),
+            outlook=open_outlook(ours),
             execution_log=_empty_log(output),
             console=console,
         )

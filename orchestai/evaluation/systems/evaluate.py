@@ -42,6 +42,7 @@ from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.reward import RewardForm
 from orchestai.planner.base import Plan, Planner
+from orchestai.planner.fallback import FallbackPlanner
 from orchestai.planner.outlook import PoolOutlook
 from orchestai.planner.slots.encoders.encoder import TextEncoder, UnreadableTextError
 from orchestai.progress import open_progress
@@ -50,6 +51,8 @@ from orchestai.tasks.splits import task_hash
 from orchestai.tasks.task import Task
 
 SCHEMA_VERSION = 1
+AS_SERVED = ", as served"
+"""Behind a planner's name: its plans, and others where it is not sure."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,7 @@ async def evaluate(
     logged: Logged,
     *,
     open_executor: OpenExecutor | None = None,
+    fallbacks: Mapping[str, Planner] | None = None,
     outlook: PoolOutlook | None = None,
     execution_log: ExecutionLog | None = None,
     console: Console | None = None,
@@ -159,6 +163,8 @@ async def evaluate(
             last one is compared with every other row.
         runner: executes plans on the pool, by this reward.
         open_executor: for sample-k-and-check, whose worker is not in the pool; without it that row is left out.
+        fallbacks: who plans what the last planner is not sure of (`planner.min_confidence`). Where there is any such
+            plan, a further row has what is answered then, as `run` and `serve` do.
         outlook: what is known of the pool, by which the last planner is swept through all preferences.
         execution_log: gets how the last planner's plans ran, and those with the right workers in hindsight.
         console: where the progress bar is shown.
@@ -179,6 +185,11 @@ async def evaluate(
         planned = {name: await asyncio.to_thread(planner.plan, tasks) for name, planner in planners.items()}
         rows = [await runner.run(name, made, bar.start(name)) for name, made in planned.items()]
         runner.refuse_if_broken()
+        ours = list(planned)[-1]
+        served = _served(ours, planned[ours], fallbacks or {}, tasks, config.planner.min_confidence)
+        if served is not None:
+            rows.append(await runner.run(ours + AS_SERVED, served, bar.start(ours + AS_SERVED)))
+            runner.refuse_if_broken()
         plans = {task.task_id: _plan_of(rows[0], i) for i, task in enumerate(tasks)}
         others = baselines.whole_rows(config.workers) | baselines.step_rows(
             config.planner, config.workers, plans, log, logged.embed
@@ -192,13 +203,12 @@ async def evaluate(
             facts["sample_k"] = {"worker": sampled.worker, "k": sampled.k, "budget_usd": sampled.budget_usd}
         swept = None
         if outlook is not None:
-            ours, longest = list(planners)[-1], 1 + config.planner.max_fallbacks
+            longest = 1 + config.planner.max_fallbacks
             swept = await sweep_preferences(ours, planned[ours], outlook, runner, rows, bar.start, longest=longest)
         hindsight = Hindsight(runner.executor, names, reward, config.execution.concurrency)
         found = await hindsight.plans(tasks, bar.start(baselines.ORACLE))
         informed = await runner.run("hindsight", found, bar.start(baselines.ORACLE))
     if execution_log is not None:
-        ours = list(planned)[-1]
         runner.write(execution_log, {ours: planned[ours], baselines.ORACLE: found}, names)
     choices = worker_choices(rows[len(planners) - 1], found, names)
     *rows, informed = rank_invalid([*rows, informed], reward.margin)
@@ -246,14 +256,34 @@ def _of_other_tasks(records: Sequence[ExecutionRecord], tasks: Sequence[Task]) -
     return [record for record in records if task_hash(record.instruction) not in evaluated]
 
 
+def _served(
+    ours: str, plans: Sequence[Plan], fallbacks: Mapping[str, Planner], tasks: Sequence[Task], min_confidence: float
+) -> list[Plan] | None:
+    """The plans that are followed where some of planner `ours` are left to others; None where none is."""
+    served = FallbackPlanner({ours: _Made(plans), **fallbacks}, min_confidence).plan(tasks) if fallbacks else []
+    return served if any(plan.planned_by for plan in served) else None
+
+
+class _Made:
+    """Plans that were made before, for the same tasks."""
+
+    def __init__(self, plans: Sequence[Plan]) -> None:
+        self._plans = plans
+
+    def plan(self, tasks: Sequence[Task]) -> list[Plan]:
+        return list(self._plans)
+
+
 def _plan_of(row: SystemRow, i: int) -> Plan:
     return Plan(workflow=row.results[i].workflow, raw_valid=row.results[i].raw_valid)
 
 
 def _differences(trained: Sequence[SystemRow], rows: Sequence[SystemRow]) -> tuple[Difference, ...]:
-    """The last trained planner to every other row, and each trained one to those trained before it."""
-    pairs = [(trained[-1], row) for row in rows if row is not trained[-1]]
+    """The last trained planner, and it as served, to every other row; each trained one to those trained before it."""
+    served = [row for row in rows if row.name.endswith(AS_SERVED)]
+    pairs = [(trained[-1], row) for row in rows if row is not trained[-1] and row not in served]
     pairs += [(of, to) for i, of in enumerate(trained[:-1]) for to in trained[:i]]
+    pairs += [(of, to) for of in served for to in rows if to is not of]
     return tuple(difference(of, to) for of, to in pairs)
 
 
