@@ -2,8 +2,9 @@
 
 A planner has to tell a step's words from everything else that is said. That does not depend on what the step does, so
 any words that fit grammatically make another example, as pasted patches do for images (CutMix, Yun et al. 2019, arXiv
-1905.04899). Only chains are varied: there a step takes what the one before it gave, whatever its words are, while in
-other plans later words may speak of the step ("the reversed text").
+1905.04899). Only steps are varied whose result no later words can speak of by its name ("the reversed text"): the last
+ones, and those that only the next step in the text takes, or the one before, and nothing else with it. In a chain
+these are all.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 from orchestai.data.training_file import TrainingExample
 
 _SHARE = 0.5
-"""Of a plan's steps that get other words."""
+"""Of a plan's steps that may get other words, those that do."""
 _TRIES = 4
 _DETERMINERS = {"the", "a", "an", "its", "their", "those", "that", "each", "every", "all", "both", "no", "one", "two"}
 _OPENINGS = _DETERMINERS | {"how", "what", "which", "whether", "only", "if"}
@@ -32,45 +33,60 @@ class _Phrase(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """What decides where words fit: how they begin, and whether they begin a chain or go on from another step."""
+    """What decides where words fit: how they begin, and which steps they take: by how far away in the text."""
 
     begins: str
-    first: bool
+    takes: tuple[int, ...]
 
 
 def exchange_phrases(examples: Sequence[TrainingExample], count: int, *, seed: int) -> list[TrainingExample]:
-    """Up to `count` variations of the training examples that are chains of steps with words of their own.
+    """Up to `count` variations of the training examples whose steps have words of their own.
 
-    Each step's words are exchanged, half of the time, for words of another example's step that begin alike, together
-    with their type; what is said around them stays. No two instructions are the same, nor equal to a given one.
+    The words of each step that may vary are exchanged, half of the time, for words of another example's step that begin
+    alike and take as many steps from the same places, together with their type; what is said around them stays. No two
+    instructions are the same, nor equal to a given one.
     """
-    chains = [example for example in examples if example.split == "train" and _is_chain(example)]
+    varying = [(one, forms) for one in examples if one.split == "train" and (forms := _forms(one))]
     phrases: dict[_Form, list[_Phrase]] = defaultdict(list)
-    for example in chains:
-        for place, phrase in enumerate(_phrases(example)):
-            phrases[_form(phrase, place)].append(phrase)
+    for example, forms in varying:
+        for place, form in forms.items():
+            phrases[form].append(_phrases(example)[place])
     seen = {example.instruction for example in examples}
     rng = Random(seed)
     added: list[TrainingExample] = []
     for _ in range(_TRIES * count):
-        if not chains or len(added) == count:
+        if not varying or len(added) == count:
             break
-        varied = _varied(rng.choice(chains), phrases, rng)
+        varied = _varied(*rng.choice(varying), phrases, rng)
         if varied.instruction not in seen:
             seen.add(varied.instruction)
             added.append(varied)
     return added
 
 
-def _is_chain(example: TrainingExample) -> bool:
-    steps, spans = example.workflow.subtasks, example.spans
-    return (
-        len(spans) == len(steps)
-        and all(phrase.words.strip() for phrase in _phrases(example))
-        and all(before[1] <= after[0] for before, after in pairwise(spans))
-        and not steps[0].depends_on
-        and all(step.depends_on == (before.id,) for before, step in pairwise(steps))
-    )
+def _forms(example: TrainingExample) -> dict[int, _Form]:
+    """The steps that may get other words, by place; none where words are missing or shared."""
+    spans, parents = example.spans, example.workflow.dependencies()
+    order = _in_text(example)
+    if len(spans) != len(parents) or any(spans[a][1] > spans[b][0] for a, b in pairwise(order)):
+        return {}
+    phrases = _phrases(example)
+    if not all(phrase.words.strip() for phrase in phrases):
+        return {}
+    rank = {place: i for i, place in enumerate(order)}
+    forms = {}
+    for place, phrase in enumerate(phrases):
+        taken_by = [child for child, taken in enumerate(parents) if place in taken]
+        beside = all(abs(rank[child] - rank[place]) == 1 and len(parents[child]) == 1 for child in taken_by)
+        if beside and len(taken_by) < 2:
+            takes = tuple(sorted(rank[parent] - rank[place] for parent in parents[place]))
+            forms[place] = _Form(_beginning(phrase.words), takes)
+    return forms
+
+
+def _in_text(example: TrainingExample) -> list[int]:
+    """The places of the steps in the order of their words."""
+    return sorted(range(len(example.spans)), key=lambda place: example.spans[place])
 
 
 def _phrases(example: TrainingExample) -> list[_Phrase]:
@@ -78,24 +94,27 @@ def _phrases(example: TrainingExample) -> list[_Phrase]:
     return [_Phrase(example.instruction[slice(*span)], subtask.task_type) for subtask, span in steps]
 
 
-def _varied(example: TrainingExample, phrases: dict[_Form, list[_Phrase]], rng: Random) -> TrainingExample:
-    text, longer = example.instruction, 0
+def _varied(
+    example: TrainingExample, forms: dict[int, _Form], phrases: dict[_Form, list[_Phrase]], rng: Random
+) -> TrainingExample:
+    text, longer, old = example.instruction, 0, _phrases(example)
     changes: dict[str, dict[str, Any]] = {}
-    for place, phrase in enumerate(_phrases(example)):
+    for place in _in_text(example):
         subtask, start = example.workflow.subtasks[place], example.spans[place][0] + longer
-        words, task_type = phrase
-        if rng.random() < _SHARE:
-            words, task_type = rng.choice(phrases[_form(phrase, place)])
-            initial = str.upper if phrase.words[0].isupper() else str.lower
+        words, task_type = old[place]
+        if place in forms and rng.random() < _SHARE:
+            words, task_type = rng.choice(phrases[forms[place]])
+            initial = str.upper if old[place].words[0].isupper() else str.lower
             words = initial(words[0]) + words[1:]
-            text = text[:start] + words + text[start + len(phrase.words) :]
-            longer += len(words) - len(phrase.words)
+            text = text[:start] + words + text[start + len(old[place].words) :]
+            longer += len(words) - len(old[place].words)
         changes[subtask.id] = {"instruction": words, "task_type": task_type, "span": (start, start + len(words))}
     varied = {"instruction": text, "workflow": example.workflow.replace(changes), "augmented": True}
     return example.model_copy(update=varied)
 
 
-def _form(phrase: _Phrase, place: int) -> _Form:
-    word = phrase.words.split()[0].lower()
+def _beginning(words: str) -> str:
+    """Of which kind the first word is: a request (no kind of its own), an -ing or -ed form, or a word like "the"."""
+    word = words.split()[0].lower()
     ending = next((ending for ending in _ENDINGS if word.endswith(ending)), "")
-    return _Form(word if word in _OPENINGS else ending, first=place == 0)
+    return word if word in _OPENINGS else ending

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Sequence
 
 from orchestai.data.exchange_phrases import exchange_phrases
 from orchestai.data.training_file import TrainingExample
 from orchestai.workflow import Subtask, Workflow
 
 
-def plan(text: str, *, chain: bool = True, split: str = "train") -> TrainingExample:
-    """The parts of `text` between bars are steps."""
+def plan(text: str, parents: Sequence[Sequence[int]] | None = None, split: str = "train") -> TrainingExample:
+    """The parts of `text` between bars are steps, numbered from 0; without `parents` each takes the one before."""
     parts = text.split("|")
-    subtasks: list[Subtask] = []
-    for i, part in enumerate(parts):
-        if i % 2:
-            start = len("".join(parts[:i]))
-            parents = (str(len(subtasks)),) if subtasks and chain else ()
-            subtasks.append(
-                Subtask(
-                    id=str(len(subtasks) + 1),
-                    instruction=part,
-                    task_type=f"type of {part.lower()}",
-                    span=(start, start + len(part)),
-                    depends_on=parents,
-                )
+    subtasks = []
+    for i, part in enumerate(parts[1::2]):
+        start = len("".join(parts[: 2 * i + 1]))
+        takes = parents[i] if parents is not None else range(i)[-1:]
+        subtasks.append(
+            Subtask(
+                id=str(i),
+                instruction=part,
+                task_type=f"type of {part.lower()}",
+                span=(start, start + len(part)),
+                depends_on=tuple(map(str, takes)),
             )
+        )
     return TrainingExample.model_validate(
         {"instruction": "".join(parts), "workflow": Workflow(subtasks), "split": split, "suite": "written"}
     )
@@ -62,13 +61,41 @@ def test_words_fit_where_they_are_put() -> None:
         assert begins[0].isupper() == one.instruction.startswith("Hi! ")
 
 
-@pytest.mark.parametrize("other", [plan("|Sort a|, |sort b|", chain=False), plan("|Halve it|", split="validation")])
-def test_only_chains_to_learn_from_are_varied(other: TrainingExample) -> None:
-    """Elsewhere later words may speak of a step, and what is held out must not come back in other clothes."""
-    assert not exchange_phrases([other], 5, seed=0)
-    words = {subtask.instruction.lower() for subtask in other.workflow.subtasks}
-    for one in exchange_phrases([*CHAINS, other], 40, seed=0):
-        assert not words & {subtask.instruction.lower() for subtask in one.workflow.subtasks}
+BRANCHED = [
+    plan("|Count the a's| and |count the b's|; |subtract the counts|.", [[], [], [0, 1]]),
+    plan("For once |take the sum| and |find the largest|, and |multiply both|", [[], [], [0, 1]]),
+]
+
+
+def test_where_steps_branch_only_words_vary_that_nothing_speaks_of() -> None:
+    """Only chains were varied, and planners took steps for a chain that were none."""
+    varied = exchange_phrases([*CHAINS, *BRANCHED], 200, seed=0)
+    branched = [one for one in varied if len(one.workflow) == 3]
+    assert {one.instruction for one in branched} == {
+        "Count the a's and count the b's; multiply both.",
+        "For once take the sum and find the largest, and subtract the counts",
+    }
+    assert {tuple(map(tuple, one.workflow.dependencies())) for one in branched} == {((), (), (0, 1))}
+    last = {one.workflow.subtasks[-1].instruction for one in varied if len(one.workflow) == 2}
+    assert not last & {"subtract the counts", "multiply both"}
+
+
+def test_words_stay_in_their_place_where_the_last_step_is_told_first() -> None:
+    told = plan("I want |the total| of what is left when you |drop the zeros|.", [[1], []])
+    varied = exchange_phrases([*CHAINS, told], 100, seed=0)
+    told_first = [one for one in varied if one.workflow.dependencies()[0]]
+    assert {one.instruction for one in told_first} == {
+        "I want the total of what is left when you sort them.",
+        "I want the total of what is left when you reverse the word.",
+    }
+    assert all(one.instruction[slice(*s.span)] == s.instruction for one in told_first for s in one.workflow.subtasks)
+
+
+def test_what_is_held_out_does_not_come_back_in_other_clothes() -> None:
+    held_out = plan("|Halve it|", split="validation")
+    assert not exchange_phrases([held_out], 5, seed=0)
+    for one in exchange_phrases([*CHAINS, held_out], 40, seed=0):
+        assert all(subtask.instruction.lower() != "halve it" for subtask in one.workflow.subtasks)
 
 
 def test_no_instruction_comes_twice_and_there_is_an_end() -> None:
