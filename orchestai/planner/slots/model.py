@@ -34,6 +34,7 @@ from orchestai.workers.base import WorkerCard
 from orchestai.workflow import Subtask, Workflow
 
 _ADDED = (
+    "reader.meaning.",
     "decoder.boundaries.",
     "decoder.edges.within.",
     "decoder.edges.meant.",
@@ -41,6 +42,7 @@ _ADDED = (
     "linker.references.",
 )
 _LAST_LAYERS = (
+    "reader.meaning.1.",
     "decoder.boundaries.",
     "decoder.edges.within.agreement.",
     "decoder.edges.within.fits.",

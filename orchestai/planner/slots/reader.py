@@ -21,7 +21,7 @@ class InstructionMemory:
     Attributes:
         words: (b, t, d) the encoder's features, projected: what the words mean, with little of what is around them.
         meanings: (b, t, encoder's width) its last layer's output.
-        tokens: (b, t, d) the same after tokens saw each other: what part each plays in the instruction.
+        tokens: (b, t, d) both, projected, after tokens saw each other: what part each plays in the instruction.
         mask: (b, t) bool; the tokens that exist.
         offsets: (b, t, 2) [start, end) character offsets of the tokens; zeros where there is none.
     """
@@ -57,6 +57,7 @@ class InstructionReader(nn.Module):
     def __init__(self, encoder_width: int, config: PlannerConfig) -> None:
         super().__init__()
         self.project = nn.Sequential(nn.LayerNorm(encoder_width), nn.Linear(encoder_width, config.d_model))
+        self.meaning = nn.Sequential(nn.LayerNorm(encoder_width // 2), nn.Linear(encoder_width // 2, config.d_model))
         self.layers = nn.ModuleList(
             EncoderLayer(config.d_model, config.num_heads, config.dropout) for _ in range(config.num_layers)
         )
@@ -66,9 +67,10 @@ class InstructionReader(nn.Module):
         raw = pad_sequence([text.features.to(device, torch.float32) for text in texts], batch_first=True)
         lengths = torch.tensor([len(text) for text in texts], device=device)
         mask = torch.arange(raw.shape[1], device=device) < lengths[:, None]
-        words = tokens = self.project(raw)
+        meanings = pad_sequence([text.meanings.to(device, torch.float32) for text in texts], batch_first=True)
+        words = self.project(raw)
+        tokens = words + self.meaning(meanings)
         for layer in self.layers:
             tokens = layer(tokens, mask[:, None, None])
         offsets = pad_sequence([text.offsets.to(device) for text in texts], batch_first=True)
-        meanings = pad_sequence([text.meanings.to(device, torch.float32) for text in texts], batch_first=True)
         return InstructionMemory(words, meanings, self.norm(tokens), mask, offsets)
