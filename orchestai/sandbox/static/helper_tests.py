@@ -16,6 +16,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from orchestai.sandbox.static.carriers import FUNCTIONS, find_carriers, mentions, targets_of
 from orchestai.sandbox.static.test_discovery import free_names, list_tests
 from orchestai.syntax import parse_python
 
@@ -35,8 +36,10 @@ _EQUALITIES = frozenset(
 _VERDICT_WORDS = frozenset(
     ("", "ok", "okay", "yes", "true", "pass", "passed", "valid", "correct", "right", "same", "equal", "match", "none")
 )
+_OTHER_ASSERTIONS = ("Raises", "RaisesRegex", "Warns", "WarnsRegex", "Logs", "IsInstance")
+"""Ends of the names of assertions that judge no value, or its type alone."""
+_CHOICES = (ast.For, ast.AsyncFor, ast.IfExp, ast.BoolOp, ast.Match, ast.ListComp, ast.SetComp, ast.GeneratorExp)
 _JUDGES = re.compile("assert|check|compare|confirm|ensure|expect|match|require|test|valid|verif", re.IGNORECASE)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MODULES = sys.stdlib_module_names | {"np", "numpy", "pd", "pandas", "plt"}
 """Names that stand for modules, which no program replaces; see `Candidate.names`."""
 
@@ -76,12 +79,12 @@ def find_helper_tests(source: str, entry_point: str) -> HelperTests | None:
     if not helpers:
         return None
     tree = parse_python(source)
-    helpers |= _aliases(tree, helpers)
+    carriers = find_carriers(tree, helpers - _MODULES, entry_point)
     sites: dict[ast.AST, range] = {}
     count = 0
     for function in _functions(tree):
         before = count
-        for mark in _Finder(function, helpers, entry_point).sites():
+        for mark in _Finder(function, helpers, carriers, entry_point).sites():
             mark(count)
             count += 1
         sites[function] = range(before, count)
@@ -91,21 +94,6 @@ def find_helper_tests(source: str, entry_point: str) -> HelperTests | None:
     begin = next((i for i, node in enumerate(tree.body) if not _must_be_first(node)), 0)
     head, body = (ast.unparse(ast.fix_missing_locations(ast.Module(part, []))) for part in _cut(tree.body, begin))
     return HelperTests(tuple(variants), head, body)
-
-
-def _aliases(tree: ast.AST, helpers: frozenset[str]) -> set[str]:
-    """Names and attributes that helpers are given in the tests (`self.close = close`)."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
-            value = node.value
-            if isinstance(value, ast.Call) and len(value.args) == 1:  # staticmethod(close)
-                value = value.args[0]
-            if isinstance(value, ast.Name) and value.id in helpers:
-                found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-                found |= {f".{target.attr}" for target in node.targets if isinstance(target, ast.Attribute)}
-                found |= {f".{target.id}" for target in node.targets if isinstance(target, ast.Name)}
-    return found
 
 
 def _must_be_first(node: ast.stmt) -> bool:
@@ -120,10 +108,10 @@ def _cut(body: list[ast.stmt], begin: int) -> tuple[list[ast.stmt], list[ast.stm
 def _functions(tree: ast.Module) -> Iterator[Any]:
     """Functions of the module, and methods of its classes."""
     for node in tree.body:
-        if isinstance(node, _FUNCTIONS):
+        if isinstance(node, FUNCTIONS):
             yield node
         elif isinstance(node, ast.ClassDef):
-            yield from (item for item in node.body if isinstance(item, _FUNCTIONS))
+            yield from (item for item in node.body if isinstance(item, FUNCTIONS))
 
 
 def _add_variants(tree: ast.Module, sites: dict[ast.AST, range], tests: tuple[str, ...]) -> list[Variant]:
@@ -162,9 +150,10 @@ def _is_test(function: Any) -> bool:
 class _Finder:
     """Finds in a function the calls of helpers that its assertions rest on."""
 
-    def __init__(self, function: ast.AST, helpers: frozenset[str], entry_point: str) -> None:
+    def __init__(self, function: ast.AST, helpers: frozenset[str], carriers: set[str], entry_point: str) -> None:
         self._nodes = list(ast.walk(function))
-        self._helpers = helpers
+        self._own_names = helpers
+        self._helpers = helpers | carriers
         self._entry_point = entry_point
         self._bindings = [binding for node in self._nodes for binding in _bindings(node)]
         self._results = {entry_point}
@@ -195,9 +184,11 @@ class _Finder:
         """What makes each call one that can be asked otherwise, given its number."""
         found: dict[int, Callable[[int], None]] = {}
         waiting = [expression for node in self._nodes for expression in _deciding(node)]
+        waiting += [call for node in self._nodes for part in _letting_pass(node) for call in self._judging(part)]
         must_raise = {id(one) for node in self._nodes if _expects_failure(node) for one in ast.walk(node)}
-        statements = (node for node in self._nodes if isinstance(node, ast.Expr) and id(node) not in must_raise)
-        waiting += [node.value for node in statements if self._may_raise(node.value)]
+        statements = [node.value for node in self._nodes if isinstance(node, ast.Expr) and id(node) not in must_raise]
+        statements += [node.context_expr for node in self._nodes if isinstance(node, ast.withitem)]
+        waiting += [expression for expression in statements if self._may_raise(expression)]
         seen: set[str] = set()
         while waiting:
             expression = waiting.pop(0)
@@ -228,10 +219,15 @@ class _Finder:
                     found[id(node)] = mark
                 return
             for i, arg in enumerate(node.args):
-                if self._is_helper(arg):
+                if self._may_be_called(arg):
                     found[id(arg)] = partial(_mark_passed_on, node, i)
         for child in ast.iter_child_nodes(node):
             self._find(child, found)
+
+    def _judging(self, node: ast.AST) -> list[ast.expr]:
+        """Calls of helpers in it that are given a result, and more to hold it against."""
+        calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+        return [call for call in calls if self._is_helper(call.func) and self._is_given_a_result(call)]
 
     def _may_raise(self, node: ast.expr) -> bool:
         """Whether it is a call of a helper that is told what is expected, and judges if it raises at all.
@@ -253,7 +249,15 @@ class _Finder:
     def _is_helper(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Attribute):
             return isinstance(node.value, ast.Name) and f".{node.attr}" in self._helpers
+        if isinstance(node, (ast.Subscript, ast.Call)):  # checks["close"], make_check(), partial(close, 3)
+            return mentions(node, self._helpers - _MODULES) and not self._is_result(node)
         return isinstance(node, ast.Name) and node.id in self._helpers
+
+    def _may_be_called(self, node: ast.AST) -> bool:
+        """Whether it is a helper, with arguments or without, that something else is to call."""
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "partial":
+            return mentions(node, self._own_names - _MODULES)
+        return isinstance(node, ast.Name) and node.id in self._own_names
 
     def _asked(self, call: ast.Call) -> Callable[[int], None] | None:
         given: dict[int | str, ast.expr] = dict(enumerate(call.args))
@@ -284,17 +288,8 @@ def _mark_passed_on(call: ast.Call, place: int, number: int) -> None:
 
 def _bindings(node: ast.AST) -> Iterator[tuple[set[str], ast.expr]]:
     """Names that a node binds, and what to."""
-    targets: list[ast.AST] = []
-    if isinstance(node, ast.Assign):
-        targets = list(node.targets)
-    elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension)):
-        targets = [node.target]
-    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
-        targets = [node.optional_vars]
-    value = next((found for name in ("value", "iter", "context_expr") if (found := getattr(node, name, None))), None)
-    if targets and value is not None:
-        names = {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
-        yield names, value
+    for targets, value in targets_of(node):
+        yield {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}, value
 
 
 def _may_fail(node: ast.AST) -> bool:
@@ -321,6 +316,26 @@ def _deciding(node: ast.AST) -> list[ast.expr]:
     if node.func.attr in _ORDERS or (equality and not any(map(_is_telling, node.args[:2]))):
         return node.args[:2]
     return []
+
+
+def _letting_pass(node: ast.AST) -> list[ast.AST]:
+    """What decides, beside that, whether a test fails: it may have to be none, or nothing, or anything but a value."""
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if not name.startswith("assert") or name.endswith(_OTHER_ASSERTIONS):
+            return []
+        return [] if "Not" not in name and any(map(_is_telling, node.args[:2])) else list(node.args[:2])
+    if isinstance(node, ast.Compare):
+        return [node] if any(isinstance(op, (ast.NotEq, ast.NotIn, ast.IsNot)) for op in node.ops) else []
+    if not isinstance(node, _CHOICES) or not any(map(_may_fail, ast.walk(node))):
+        return []
+    if isinstance(node, ast.BoolOp):
+        return list(node.values)
+    return [part for name in ("test", "iter", "subject", "generators") for part in _listed(getattr(node, name, None))]
+
+
+def _listed(value: Any) -> list[ast.AST]:
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _parts(claim: ast.expr) -> list[ast.expr]:

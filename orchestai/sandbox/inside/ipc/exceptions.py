@@ -6,7 +6,7 @@ import builtins
 import importlib
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import library
@@ -99,10 +99,22 @@ def put_together(facts: Any, ask: Any = None) -> BaseException | None:
     return None
 
 
-def class_of(classes: Sequence[tuple[str, str]]) -> type[BaseException] | None:
+def own_attributes(cls: type[BaseException], is_plain: Callable[[Any], bool]) -> dict[str, Any]:
+    """What a class of the program's holds for all of its exceptions."""
+    held = {name: value for one in reversed(cls.__mro__) for name, value in vars(one).items()}
+    own = {name: value for name, value in held.items() if not (name.startswith("_") or hasattr(BaseException, name))}
+    return {name: value for name, value in own.items() if not callable(value) and is_plain(value)}
+
+
+def class_of(
+    classes: Sequence[tuple[str, str]], attributes: Mapping[str, Any] | None = None
+) -> type[BaseException] | None:
     """The class that stands for one with this order of resolution: the first that is a builtin or a library's.
 
     Those before it, of the program's, are made anew with their names, each derived from the next; None if all are.
+
+    Args:
+        attributes: of the first class, where it is the program's.
     """
     own = []
     for module, name in classes:
@@ -117,6 +129,9 @@ def class_of(classes: Sequence[tuple[str, str]]) -> type[BaseException] | None:
             bases = (known,) if issubclass(known, _Own) else (_Own, known)
             _made[key] = type(name.rpartition(".")[2], bases, {"__module__": module, "__qualname__": name})
         known = _made[key]
+    for name, value in attributes.items() if own and attributes else ():
+        if not str(name).startswith("_") and not hasattr(BaseException, name):
+            setattr(known, name, value)
     return known
 
 

@@ -129,6 +129,8 @@ class Exports:
         if operation == "get":
             return getattr(thing, name)
         if operation == "set":
+            if not _may_be_set(thing, name, args[1]):
+                raise NotPlainError(f"the tests rest on what {name} is, which is theirs")
             return setattr(thing, name, args[1])
         raise NotPlainError(f"no operation on a thing of the tests: {operation}")
 
@@ -160,6 +162,8 @@ class Exports:
                 raise NotPlainError("a test case itself")
             return True
         if issubclass(cls, type):
+            if any(base.__name__ == "TestCase" for base in value.__mro__):
+                raise NotPlainError("a class of test cases")
             return str(value.__module__) == self._module
         if issubclass(cls, FunctionType):
             return value.__module__ == self._module or "<" in value.__qualname__
@@ -185,6 +189,17 @@ class _Pickler(pickle.Pickler):
         if issubclass(cls, ModuleType):
             return named_module, (value.__name__,)
         return NotImplemented
+
+
+def _may_be_set(thing: Any, name: str, value: Any) -> bool:
+    """Whether the program may put `value` there: not objects of its own where tests look for what a mock was asked, or
+    for what their own classes do."""
+    if is_plain(value):
+        return True
+    mock = sys.modules.get("unittest.mock")
+    if mock is not None and issubclass(type(thing), mock.NonCallableMock):
+        return False
+    return not callable(getattr(thing if issubclass(type(thing), type) else type(thing), name, None))
 
 
 def _facts(thing: Any) -> dict[str, Any]:

@@ -59,8 +59,6 @@ def take_apart(value: Any) -> tuple[Any, ...] | None:
     cls = type(value)
     if (parts := contents.take_apart(value)) is not None:
         return parts
-    if cls is types.ModuleType and is_library(value.__name__):
-        return "module", value.__name__
     where = cls.__module__, cls.__qualname__
     if where in _BY_TEXT and member(*where) is cls:
         return "text", *where, str(value)
@@ -136,12 +134,6 @@ def _class(module: str, name: str) -> type:
     return cls
 
 
-def _module(name: str) -> types.ModuleType:
-    if not is_library(name):
-        raise ValueError(name)
-    return sys.modules[name]
-
-
 def _by_text(module: str, name: str, text: str) -> Any:
     if (module, name) not in _BY_TEXT:
         raise ValueError(name)
@@ -198,7 +190,6 @@ def _enum(kind: str, mixed: str, name: str, members: list[tuple[str, Any]], valu
 
 BUILDERS: dict[str, Any] = {
     "class": _class,
-    "module": _module,
     "text": _by_text,
     "zone": _zone,
     "structure": _structure,

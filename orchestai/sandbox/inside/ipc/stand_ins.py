@@ -10,13 +10,14 @@ from __future__ import annotations
 import builtins
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import Any
 
 from .arrays import is_array_class
 from .objects import at_home, state
-from .values import ALLOWED, NotPlainError
+from .values import ALLOWED, NotPlainError, as_member
+from .verdicts import Elsewhere, inside, pleases, told
 
 Ask = Callable[..., Any]
 """(operation, object, *arguments) -> the candidate's answer."""
@@ -37,46 +38,18 @@ _READABLE = frozenset(
 _NEVER = frozenset(("builtins", "unittest", "__test__"))
 
 
-_FACTS = frozenset(("classes", "bases", "equality", "state"))
+_FACTS = frozenset(("classes", "bases", "equality", "state", "fields", "parameters"))
 """Operations that only the tests' process itself asks for."""
 
 
 def _unguessed(value: Any) -> Any:
     """An answer to what was given an argument. It must say more than that it pleases, and so must what comes of it."""
-    if _pleases(value):
+    if pleases(value):
         raise NotPlainError(f"the program's own code says {value!r} of what it was given, which tests cannot trust")
-    for one in _inside(value):
+    for one in inside(value):
         if issubclass(type(one), Remote):
             object.__setattr__(one, "_ask", _Wary(object.__getattribute__(one, "_ask")))
-    return value
-
-
-def _pleases(value: Any) -> bool:
-    """Whether it is, or holds, a yes or no; or is a number within the usual tolerances."""
-    if isinstance(value, (int, float, complex)) and abs(value) < 1:
-        return True
-    return any(
-        isinstance(one, (bool, type(NotImplemented))) or any(dtype.kind == "b" for dtype in _dtypes(one))
-        for one in _inside(value)
-        if not issubclass(type(one), Remote)
-    )
-
-
-def _dtypes(value: Any) -> Iterable[Any]:
-    """Of an array, or of a table's columns."""
-    dtype = getattr(value, "dtype", None)
-    return getattr(value, "dtypes", ()) if dtype is None else (dtype,)
-
-
-def _inside(value: Any) -> Iterator[Any]:
-    """A value and what it holds."""
-    yield value
-    if type(value) in (list, tuple, set, frozenset):
-        for one in value:
-            yield from _inside(one)
-    elif type(value) is dict:
-        for one in value.values():
-            yield from _inside(one)
+    return told(value)
 
 
 class _Wary:
@@ -98,7 +71,7 @@ def _question(name: str) -> Callable[..., Any]:
     return method
 
 
-class Remote:
+class Remote(Elsewhere):
     """In the tests' process: an object that stayed with the candidate.
 
     Its attributes, items, texts and class are asked for. It equals itself, and another by what both hold, where its
@@ -114,8 +87,7 @@ class Remote:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name not in _READABLE:
             raise AttributeError(name)
-        value = self._ask("get", self, name)
-        return value.as_method() if issubclass(type(value), RemoteFunction) else value
+        return as_member(self._ask("get", self, name))
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._ask("set", self, name, value)
@@ -179,8 +151,12 @@ class Remote:
         """What the candidate answers is not heard: it could swallow a failed assertion."""
         self._ask("special", self, "__exit__", None if error is None else type(error), error, None)
 
+    def __abs__(self) -> Any:
+        value = self._ask("special", self, "__abs__")
+        return abs(value) if isinstance(value, (int, float, complex)) else value  # whatever it says, not below 0
+
     __enter__ = _question("__enter__")
-    __abs__, __neg__, __float__, __int__ = map(_question, ("__abs__", "__neg__", "__float__", "__int__"))
+    __neg__, __float__, __int__ = map(_question, ("__neg__", "__float__", "__int__"))
     __index__, __round__, __complex__ = map(_question, ("__index__", "__round__", "__complex__"))
     __setitem__, __delitem__ = map(_question, ("__setitem__", "__delitem__"))
     __add__, __sub__, __mul__, __truediv__ = map(_question, ("__add__", "__sub__", "__mul__", "__truediv__"))

@@ -16,7 +16,7 @@ import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path, PurePath
-from types import GeneratorType
+from types import GeneratorType, GenericAlias
 from typing import Any, ClassVar
 
 from . import arrays, exceptions, library
@@ -49,6 +49,8 @@ _PROGRAM = "__test__"
 """Name of the program's module."""
 _OBJECT, _NAMED_TUPLE, _PATH, _PACKED, _PLAIN = "object", "namedtuple", "path", "packed", "plain"
 _EXCEPTION, _EXCEPTIONS = "exception", "exceptions"
+_OF_CLASSES = ("class", "generic", "union")
+_WITHOUT_ATTRIBUTES = (_PLAIN, _OBJECT, *_OF_CLASSES)
 
 
 class NotPlainError(BaseException):
@@ -131,7 +133,8 @@ class _Pickler(pickle.Pickler):
         if (parts := arrays.take_apart(value)) is not None:
             return rebuild, parts
         if isinstance(value, type) and issubclass(value, BaseException) and value.__module__ == _PROGRAM:
-            return rebuild, (_EXCEPTIONS, [(cls.__module__, cls.__qualname__) for cls in value.__mro__])
+            classes = [(cls.__module__, cls.__qualname__) for cls in value.__mro__]
+            return rebuild, (_EXCEPTIONS, classes, exceptions.own_attributes(value, is_plain))
         if (parts := library.take_apart(value)) is not None:
             return rebuild, parts
         if isinstance(value, BaseException):
@@ -191,7 +194,8 @@ def _has_more(cls: type) -> bool:
     from collections import namedtuple
 
     plain = set(dir(namedtuple("plain", "")))
-    return any(name not in plain and not name.startswith("__") for name in set(dir(cls)) - set(cls._fields))  # type: ignore[attr-defined]
+    more = set(dir(cls)) - set(cls._fields) - plain  # type: ignore[attr-defined]
+    return any(name == "__getattr__" or not name.startswith("__") for name in more)
 
 
 def _content(value: Any, base: Any) -> Any:
@@ -211,14 +215,61 @@ def _kind(value: Any) -> str:
     return "generator" if isinstance(value, GeneratorType) else _OBJECT
 
 
-def _as_methods(parts: Any) -> Any:
+def itself(value: Any) -> Any:
+    """What a `Member` is in a pickle: its class."""
+    return value
+
+
+class Member:
+    """A class as an attribute of what the program made: it equals the class, and gives no verdict (`equals = bool`)."""
+
+    def __init__(self, cls: Any) -> None:
+        self._class = cls
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from .verdicts import pleases, told  # which need this module
+
+        if pleases(value := self._class(*args, **kwargs)):
+            raise NotPlainError(f"{self._class} says {value!r} for the program of what it was given")
+        return told(value)
+
+    def __instancecheck__(self, value: Any) -> bool:
+        return isinstance(value, self._class)
+
+    def __subclasscheck__(self, cls: Any) -> bool:
+        return issubclass(cls, self._class)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._class == (other._class if isinstance(other, Member) else other))
+
+    def __hash__(self) -> int:
+        return hash(self._class)
+
+    def __repr__(self) -> str:
+        return repr(self._class)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._class, name)
+
+    def __reduce__(self) -> Any:
+        return itself, (self._class,)
+
+
+def as_member(value: Any) -> Any:
+    """What a value is as an attribute of what the program made."""
+    if isinstance(value, (type, GenericAlias)):
+        return value if isinstance(value, type) and issubclass(value, BaseException) else Member(value)
+    as_method = getattr(type(value), "as_method", None)
+    return value if as_method is None else as_method(value)
+
+
+def _as_members(parts: Any) -> Any:
     """Parts of a value whose attributes they may become, with what the program's functions are as attributes."""
     if type(parts) in (list, tuple):
-        return type(parts)(map(_as_methods, parts))
+        return type(parts)(map(_as_members, parts))
     if type(parts) is dict:
-        return {key: _as_methods(part) for key, part in parts.items()}
-    as_method = getattr(type(parts), "as_method", None)
-    return parts if as_method is None else as_method(parts)
+        return {key: _as_members(part) for key, part in parts.items()}
+    return as_member(parts)
 
 
 class _Primitive(pickle.Unpickler):
@@ -236,12 +287,13 @@ class _Careful(_PythonUnpickler):
     def __init__(self, file: io.BytesIO, remote: Callable[[int, str], Any] | None) -> None:
         super().__init__(file)
         self._remote = remote
-        self._has_objects = False
+        self._has_callables = False
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == (rebuild.__module__, rebuild.__name__):
             return rebuild
         try:
+            self._has_callables = True
             return ALLOWED[module, name]
         except KeyError:
             raise NotPlainError(f"{module}.{name} is not a plain type") from None
@@ -254,8 +306,9 @@ class _Careful(_PythonUnpickler):
         function = self.stack.pop()
         if function is rebuild:
             kind, *parts = arguments
-            may_have_attributes = self._has_objects and kind not in (_PLAIN, _OBJECT)
-            self.stack.append(self._rebuild(kind, *(_as_methods(parts) if may_have_attributes else parts)))
+            may_have_attributes = self._has_callables and kind not in _WITHOUT_ATTRIBUTES
+            self._has_callables = self._has_callables or kind in _OF_CLASSES
+            self.stack.append(self._rebuild(kind, *(_as_members(parts) if may_have_attributes else parts)))
         elif isinstance(function, type) and function in _CONSTRUCTORS:
             self.stack.append(function(*arguments))
         else:
@@ -286,7 +339,7 @@ class _Careful(_PythonUnpickler):
     def _object(self, number: int, kind: str) -> Any:
         if self._remote is None:
             raise NotPlainError("an object that is not a plain value")
-        self._has_objects = True
+        self._has_callables = True
         return self._remote(int(number), str(kind))
 
     def _named_tuple(self, name: str, fields: tuple[str, ...], values: tuple[Any, ...], number: int = -1) -> Any:

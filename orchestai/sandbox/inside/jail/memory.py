@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import re
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 _RESIDENT = re.compile(r"^RssAnon:\s+(\d+)", re.MULTILINE)
 _SHARED_RESIDENT = re.compile(r"^RssShmem:\s+(\d+)", re.MULTILINE)
 _PROPORTIONAL = re.compile(r"^Pss_Anon:\s+(\d+)", re.MULTILINE)
-_NAMELESS = re.compile(r"^(\S+) \S+ (\S+) \S+ (\d+) +/dev/zero \(deleted\)$", re.MULTILINE)
+_MAPPED = re.compile(r"^(\S+) \S+ (\S+) (\S+) (\d+)", re.MULTILINE)
 _DEFAULTS = ("rmem_default", "wmem_default")
 
 
@@ -46,18 +49,29 @@ def _share_of_private_bytes(pid: int) -> int:
 
 
 def _shared_bytes(pids: list[int]) -> int:
-    """Shared memory without a name that any of these processes maps, whether it has its pages in use or not."""
+    """Shared memory without a file that any of these processes maps, whether it has its pages in use or not."""
     sizes: dict[str, int] = {}
     elsewhere = 0
     for pid in pids:
         try:
-            mapped = _NAMELESS.findall(Path(f"/proc/{pid}/maps").read_text())
+            mapped = _MAPPED.findall(Path(f"/proc/{pid}/maps").read_text())
         except OSError:  # it has just ended, or we may not look
             elsewhere += _kilobytes(_SHARED_RESIDENT, f"/proc/{pid}/status")
             continue
-        for place, offset, number in mapped:
-            sizes[number] = max(sizes.get(number, 0), _size(pid, place, int(offset, 16)))
+        for place, offset, device, number in mapped:
+            if device == _device_of_shared_memory():
+                sizes[number] = max(sizes.get(number, 0), _size(pid, place, int(offset, 16)))
     return sum(sizes.values()) + elsewhere
+
+
+@cache
+def _device_of_shared_memory() -> str:
+    """That of all shared memory without a file, whatever it may be called (PR_SET_VMA_ANON_NAME)."""
+    with mmap.mmap(-1, mmap.PAGESIZE) as own:
+        place = ctypes.addressof(ctypes.c_char.from_buffer(own))
+        mapped = _MAPPED.findall(Path("/proc/self/maps").read_text())
+        spans = [(*(int(address, 16) for address in span.split("-")), device) for span, _, device, _ in mapped]
+        return next((device for begin, end, device in spans if begin <= place < end), "")
 
 
 def _size(pid: int, place: str, offset: int) -> int:

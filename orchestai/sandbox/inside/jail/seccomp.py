@@ -33,6 +33,8 @@ _EVERYWHERE = (
     *(425, 426, 427),  # io_uring
     *(428, 429, 430, 431, 432, 433, 442),  # open_tree, move_mount, fsopen, fsconfig, fsmount, fspick, mount_setattr
     *(438, 440, 447),  # pidfd_getfd, process_madvise, memfd_secret
+    *(444, 445, 446),  # landlock_*: rules that the kernel keeps, without a limit
+    451,  # cachestat
 )
 _REFUSED = {
     "x86_64": (
@@ -46,10 +48,9 @@ _REFUSED = {
         *(164, 227, 305, 159),  # settimeofday, clock_settime, clock_adjtime, adjtimex
         *(170, 171, 153, 154, 172, 173),  # sethostname, setdomainname, vhangup, modify_ldt, iopl, ioperm
         *(29, 64, 68, 240, 319),  # shmget, semget, msgget, mq_open, memfd_create: memory that no limit sees
-        *(
-            278,
-            206,
-        ),  # vmsplice, io_setup: pages that only a pipe holds, and rings that all programs share
+        *(278, 206),  # vmsplice, io_setup: pages that only a pipe holds, and rings that all programs share
+        *(253, 294, 300),  # inotify_init, inotify_init1, fanotify_init: queues of events, which nothing limits
+        *(27, 327),  # mincore, preadv2 (RWF_NOWAIT): which pages of the system's files are in memory outlasts a program
     ),
     "aarch64": (
         *(117, 270, 271, 272),
@@ -63,8 +64,12 @@ _REFUSED = {
         *(161, 162, 58),
         *(194, 190, 186, 180, 279),
         *(75, 0),
+        *(26, 262),
+        *(232, 286),
     ),
 }
+_AS_IF_DONE = {"x86_64": (162, 306, 221, 187), "aarch64": (81, 267, 223, 213)}
+"""sync, syncfs, fadvise64, readahead: they would have disks written, and files of the system thrown out of memory."""
 
 
 class Filter:
@@ -105,6 +110,7 @@ def _instructions() -> bytes:
         *((_JUMP_EQUAL, end - i, 0, number) for i, number in enumerate(refused)),
         (_JUMP_ALWAYS, 0, 0, 1),
         (_RETURN, 0, 0, _ERRNO | errno.EPERM),
+        *(line for number in _AS_IF_DONE[machine] for line in _for(number, [(_RETURN, 0, 0, _ERRNO)])),
         *_for(_CLONE3, [(_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]),
         *_for(_SOCKET[machine], _socket()),
         *_for(_SETSOCKOPT[machine], _buffer_size()),

@@ -35,7 +35,7 @@ class Shares:
         threads = [(pid, thread) for pid in living if pid != self._spared for thread in _threads(pid)]
         facts = {thread: fact for pid, thread in threads if (fact := _state_and_session(pid, thread)) is not None}
         running = [(thread, session) for thread, (state, session) in facts.items() if state == b"R"]
-        nice = _niceness(len(running))
+        nice = max(_niceness(len(running)), self._nice - 1)  # by and by: they may rest whenever they are looked at
         if nice or self._nice:
             for thread in facts:
                 with suppress(OSError):

@@ -70,7 +70,9 @@ def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], o
             if "mock" in suite.source:
                 importlib.import_module("unittest.mock")  # whose patches are followed from now on
             module.__dict__.update(_WORLD)
-        candidate = connect(channel, order["entry_point"], guard, kind_of, follow_random="seed" in suite.source)
+        source = suite.source
+        follows = {"follow_random": "seed" in source, "may_stop": "StopIteration" in source}
+        candidate = connect(channel, order["entry_point"], guard, kind_of, **follows)
         module.__dict__.update(
             candidate.names(suite.free, suite.members), **{order["entry_point"]: candidate.entry_point}
         )

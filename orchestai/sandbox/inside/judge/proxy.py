@@ -34,14 +34,14 @@ _LOAD_FAULTS = ("syntax_error", "import_error", "no_entry_point", "memory")
 
 
 def connect(
-    channel: socket.socket, name: str, guard: Guard, kind_of: type[Candidate], *, follow_random: bool
+    channel: socket.socket, name: str, guard: Guard, kind_of: type[Candidate], *, follow_random: bool, may_stop: bool
 ) -> Candidate:
     """Wait until the candidate is loaded. Raises LoadError."""
     kind, payload = receive(channel)
     if kind == b"f":
         status, reason = json.loads(payload)
         raise LoadError(status if status in _LOAD_FAULTS else "import_error", str(reason))
-    return kind_of(channel, name, guard, is_async=payload == b"1", follow_random=follow_random)
+    return kind_of(channel, name, guard, is_async=payload == b"1", follow_random=follow_random, may_stop=may_stop)
 
 
 class Candidate:
@@ -49,6 +49,8 @@ class Candidate:
 
     Args:
         follow_random: both processes draw from the same random numbers, so that tests may seed them.
+        may_stop: tests expect that it raises StopIteration. To others that is a RuntimeError, as what a generator lets
+            out is (PEP 479): it would end the tests' loops (`zip(map(task_func, given), expected)`).
 
     Attributes:
         used: what the candidate's process says that it has used so far; see `Meter`.
@@ -56,10 +58,13 @@ class Candidate:
         is_plain: whether it answers at once, and all answers could be decoded, and named no class.
     """
 
-    def __init__(self, channel: socket.socket, name: str, guard: Guard, *, is_async: bool, follow_random: bool) -> None:
+    def __init__(
+        self, channel: socket.socket, name: str, guard: Guard, *, is_async: bool, follow_random: bool, may_stop: bool
+    ) -> None:
         self._channel = channel
         self._guard = guard
         self._follow_random = follow_random
+        self._may_stop = may_stop
         self._one_at_a_time: Any = threading.Lock()
         self._remote = self._stand_in()
         guard.unpickle_by(self.ask)
@@ -90,7 +95,12 @@ class Candidate:
             self._follow(answer["random"])
         self.used = _figures(answer.get("used")) or self.used
         self.raised = self.raised or "error" in answer
-        return self._taken(answer, (*args, *kwargs.values()))
+        try:
+            return self._taken(answer, (*args, *kwargs.values()))
+        except StopIteration as error:
+            if operation == "next" or self._may_stop:
+                raise
+            raise RuntimeError("the program raised StopIteration") from error
 
     def _stand_in(self) -> Callable[[int, str], Any]:
         return stand_ins(self.ask)

@@ -18,10 +18,10 @@ from .proxy import Candidate, receive, send
 class SharedCandidate(Candidate):
     """See `Candidate`."""
 
-    def __init__(self, channel: socket.socket, name: str, guard: Guard, *, is_async: bool, follow_random: bool) -> None:
+    def __init__(self, channel: socket.socket, name: str, guard: Guard, **facts: bool) -> None:
         self._exports = Exports(MODULE)
         self._world = TestsWorld(MODULE)
-        super().__init__(channel, name, guard, is_async=is_async, follow_random=follow_random)
+        super().__init__(channel, name, guard, **facts)
         self._one_at_a_time = threading.RLock()  # what the program calls here may ask it something
 
     def share_imports(self, imports: Sequence[tuple[str, str, str]]) -> None:
