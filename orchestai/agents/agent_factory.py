@@ -76,14 +76,15 @@ class AgentFactory:
 
     async def sync(self, versions: Mapping[str, int]) -> dict[str, float]:
         """See `Collector.sync`."""
-        return describe_policies({name: await backend.sync(versions[name]) for name, backend in self._backends.items()})
+        figures: dict[str, dict[str, float]] = {}
+        for name, backend in self._backends.items():
+            figures[name] = await backend.sync(versions[name], beside=[self._backends[other] for other in figures])
+        return describe_policies(figures)
 
     async def close(self) -> None:
-        """Sample no more, and close the backends."""
+        """Sample no more."""
         for served in self._served.values():
             await served.batcher.close()
-        for backend in self._backends.values():
-            await backend.close()
 
     def _learning(self, role: str, seeds: Seeds, temperature: float) -> ChatModel:
         name = self._policies.of_role.get(role)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import torch
@@ -13,30 +15,33 @@ from orchestai.lm.backends.synced import CanaryProbe, Processes, SyncedBackend, 
 _CANARY = "Count from one to twenty in words."
 
 
-def open_backends(
+@asynccontextmanager
+async def open_backends(
     config: AgentConfig, policies: Policies, processes: Processes, sync_dir: Path
-) -> dict[str, SyncedBackend]:
-    """A backend for each policy that learns, by its name.
+) -> AsyncIterator[dict[str, SyncedBackend]]:
+    """A backend for each policy that learns, by its name; all are closed at the end, and where one does not open.
 
     Raises:
         UserError: as `open_backend` says.
     """
-    return {
-        name: open_backend(
-            config.model,
-            SyncedPolicy(
-                policy.policy,
-                name,
-                config.model.dtype,
-                config.adapters if policy.has_adapter else None,
-            ),
-            CanaryProbe(
-                torch.tensor(policies.chat_renderers[name].render([{"role": "user", "content": _CANARY}])),
-                config.training.phase2_rl.temperature,
-            ),
-            processes,
-            section="model",
-            sync_dir=sync_dir,
-        )
-        for name, policy in policies.learning.items()
-    }
+    async with AsyncExitStack() as stack:
+        opened: dict[str, SyncedBackend] = {}
+        for name, policy in policies.learning.items():
+            opened[name] = open_backend(
+                config.model,
+                SyncedPolicy(
+                    policy.policy,
+                    name,
+                    config.model.dtype,
+                    config.adapters if policy.has_adapter else None,
+                ),
+                CanaryProbe(
+                    torch.tensor(policies.chat_renderers[name].render([{"role": "user", "content": _CANARY}])),
+                    config.training.phase2_rl.temperature,
+                ),
+                processes,
+                section="model",
+                sync_dir=sync_dir,
+            )
+            stack.push_async_callback(opened[name].close)
+        yield opened

@@ -159,8 +159,10 @@ class AgentTrainer:
             **identity(self._deciding(), phase2, tasks, eval_tasks),
             "checkpoint": None if self.checkpoint is None else fingerprint_of(self.checkpoint),
         }
-        async with open_stage(config, self.workflow_class, self.workflow_args) as stage:
-            backends = open_backends(config, policies, processes_of(accelerator), self.output_dir / "sync")
+        async with (
+            open_stage(config, self.workflow_class, self.workflow_args) as stage,
+            open_backends(config, policies, processes_of(accelerator), self.output_dir / "sync") as backends,
+        ):
             factory = AgentFactory(config, policies, backends, stage.pool)
             rollout = AgentRollout(stage.workflow, factory, policies, phase2, concurrency=config.agents.concurrency)
 

@@ -17,6 +17,7 @@ from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
+from orchestai.lm.sampling import Completion
 from support.agents import sample
 from support.models import fake_vllm
 from support.models.language_model import save_tiny_model
@@ -59,6 +60,55 @@ def test_an_engine_follows_every_update_of_every_policy(tmp_path, folder, monkey
     else:
         assert "reload" not in engine.calls
     assert not list((tmp_path / "engine" / "sync").iterdir()), "no weights are left behind"
+
+
+def engine_modules(monkeypatch: pytest.MonkeyPatch, *engines: fake_vllm.Engine) -> None:
+    """A vllm whose first LLM is the first of the engines, and so on."""
+    for name, module in fake_vllm.module(engines[0]).items():
+        monkeypatch.setitem(sys.modules, name, module)
+    opening = iter([fake_vllm.module(engine)["vllm"].LLM for engine in engines])
+    monkeypatch.setattr(sys.modules["vllm"], "LLM", lambda **arguments: next(opening)(**arguments))
+
+
+def test_a_model_per_role_has_an_engine_each(tmp_path, folder, monkeypatch):
+    own = train(tmp_path / "own", folder, "separate")
+    engines = fake_vllm.Engine(), fake_vllm.Engine()
+    engine_modules(monkeypatch, *engines)
+    rows = train(tmp_path / "engine", folder, "separate", backend="vllm", vllm={"canary_tolerance": 1e-3})
+    assert [row["reward"] for row in rows] == pytest.approx([row["reward"] for row in own])
+    for row in rows:
+        assert all(row[f"{role}/canary_gap"] < 1e-4 for role in ("caller", "answerer"))
+    for engine in engines:
+        assert engine.calls.count("reload") == 6
+        assert (engine.calls[0], engine.calls[-1]) == ("open", "close")
+
+
+def test_a_policy_that_is_answered_with_anothers_weights_is_noticed(tmp_path, folder, monkeypatch):
+    """Each follows when it is asked right after its handover; then the next one's takes its place."""
+    engine = fake_vllm.Engine()
+    engine_modules(monkeypatch, engine, engine)
+    with pytest.raises(UserError, match="stale or of another model"):
+        train(tmp_path / "whole", folder, "separate", backend="vllm", vllm={"canary_tolerance": 1e-3})
+    assert engine.calls.count("close") == 2
+    with fake_vllm.serving(LastAdapter()) as url, pytest.raises(UserError, match="stale or of another model"):
+        vllm = {"base_url": url, "canary_tolerance": 1e-3}
+        train(tmp_path / "adapters", folder, "adapter", backend="vllm_server", vllm=vllm)
+
+
+class LastAdapter(fake_vllm.Engine):
+    """Answers with the adapter that came last, whichever it is asked for."""
+
+    def generate(self, prompt: list[int], seed: int, temperature: float, length: int, adapter: str = "") -> Completion:
+        last = list(self.adapters)[-1] if adapter else ""
+        return super().generate(prompt, seed, temperature, length, last)
+
+
+def test_an_engine_that_does_not_start_takes_those_before_it_along(tmp_path, folder, monkeypatch):
+    engine = fake_vllm.Engine()
+    engine_modules(monkeypatch, engine)  # there is no second
+    with pytest.raises(UserError, match="engine does not start"):
+        train(tmp_path, folder, "separate", backend="vllm", vllm={"canary_tolerance": 1e-3})
+    assert engine.calls == ["open", "close"]
 
 
 PRESETS = ("magrpo_arxiv_shared", "tool_use_small")

@@ -44,17 +44,20 @@ class SyncedBackend:
         """See `Generates.generate`."""
         return await self._backend.generate(prompts, seeds, settings)
 
-    async def sync(self, policy_version: int) -> dict[str, float]:
+    async def sync(self, policy_version: int, beside: Sequence[SyncedBackend] = ()) -> dict[str, float]:
         """Sample from the present weights from now on. All processes call it together.
 
         The first time, weights that clearly differ in one part are handed over too, for each of the canary's parts, to
-        see that the backend follows.
+        see that the backend follows, and that those beside it do not.
+
+        Args:
+            beside: backends of other policies, which have their present weights and may be on the same engine.
 
         Returns:
             figures for reports.
 
         Raises:
-            UserError: the backend did not take the weights over.
+            UserError: the backend did not take the weights over, or one beside it did.
         """
         if not self._proven and self._canary is not None:
             await self._hand_over(policy_version)
@@ -62,6 +65,8 @@ class SyncedBackend:
             for part, needed in enumerate(zip(*strengths, strict=True)):
                 with self._canary.disturbed(part, max(needed)):
                     await self._hand_over(policy_version)
+                    for other in beside:
+                        await other._check()
             self._proven = True
         return await self._hand_over(policy_version)
 
@@ -71,6 +76,9 @@ class SyncedBackend:
 
     async def _hand_over(self, policy_version: int) -> dict[str, float]:
         await self._together(self._backend.sync(self._weights, policy_version))
+        return await self._check()
+
+    async def _check(self) -> dict[str, float]:
         if self._canary is None:
             return {}
         return {"canary_gap": max(await self._together(self._canary.check(self._backend)))}
