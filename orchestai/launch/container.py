@@ -21,7 +21,7 @@ from types import FrameType
 
 from orchestai.config import BASE
 from orchestai.launch.asked import PHASE1, PHASE2
-from orchestai.launch.sagemaker import CHECKPOINT, CONFIG_KEY, DATA, LAYOUT_KEY, ROOT, TRAIN_KEY
+from orchestai.launch.sagemaker import CHECKPOINT, CONFIG_KEY, DATA, LAYOUT_KEY, ROOT, TRAIN_KEY, sidecars
 
 _PORT = "29500"
 _TO_SAVE_S = "110"
@@ -141,13 +141,15 @@ def _keep_results(checkpoints: Path, model: Path) -> None:
 def _given(folder: Path) -> Path | None:
     """What a channel brought; None where there is no such channel.
 
-    Files and folders that were uploaded lie in it by their names. Of a folder that was named as s3://... it has the
-    contents.
+    Files and folders that were uploaded lie in it by their names, a training file with those beside it. Of a folder
+    that was named as s3://... it has the contents.
     """
     if not folder.is_dir():
         return None
     entries = list(folder.iterdir())
-    return entries[0] if len(entries) == 1 else folder
+    beside = {path for entry in entries for path in sidecars(entry)}
+    alone = [entry for entry in entries if entry not in beside]
+    return alone[0] if len(alone) == 1 else folder
 
 
 def _gpus() -> int:

@@ -179,7 +179,7 @@ def submit(job: Job, source: bytes, session: Any) -> str:
         for channel, given in job.channels.items():
             if not given.startswith("s3://"):
                 bucket, prefix = _parts(job.uri_of(channel))
-                for path, name in _files(Path(given)):
+                for path, name in _files(Path(given), beside=channel == DATA):
                     s3.upload_file(str(path), bucket, f"{prefix}{name}")
         started = session.client("sagemaker").create_training_job(**job.request(digest))
     except (BotoCoreError, ClientError) as error:
@@ -192,9 +192,23 @@ def digest_of(source: bytes) -> str:
     return hashlib.sha256(source).hexdigest()[:16]
 
 
-def _files(given: Path) -> Iterator[tuple[Path, str]]:
-    """Files to upload, and their names; a folder keeps its own."""
+def sidecars(training_file: Path) -> tuple[Path, Path]:
+    """What a training file may have beside it: what is known of its examples, and of the workers."""
+    from orchestai.data.training_file import meta_path
+    from orchestai.planner.stored_estimate import estimate_path
+
+    return meta_path(training_file), estimate_path(training_file)
+
+
+def _files(given: Path, *, beside: bool) -> Iterator[tuple[Path, str]]:
+    """Files to upload, and their names; a folder keeps its own.
+
+    Args:
+        beside: with those that a training file has beside it.
+    """
     paths = [given] if given.is_file() else sorted(path for path in given.rglob("*") if path.is_file())
+    if beside and given.is_file():
+        paths += [path for path in sidecars(given) if path.exists()]
     for path in paths:
         yield path, str(path.relative_to(given.parent))
 

@@ -88,7 +88,10 @@ def test_the_service_takes_it_and_has_the_source(tmp_path: Path, monkeypatch: py
         monkeypatch.setenv(name, "testing")
     (tmp_path / "phase1_best").mkdir()
     (tmp_path / "phase1_best" / "weights").write_text("w")
-    job = Job(**{**vars(JOB), "channels": {"checkpoint": str(tmp_path / "phase1_best")}})
+    for name in ("plans.json", "plans.meta.json", "plans.estimate.pt", "other.json"):
+        (tmp_path / name).touch()
+    channels = {"checkpoint": str(tmp_path / "phase1_best"), "training": str(tmp_path / "plans.json")}
+    job = Job(**{**vars(JOB), "channels": channels})
     with moto.mock_aws():
         session = boto3.Session(region_name="us-east-1")
         session.client("s3").create_bucket(Bucket="bucket")
@@ -103,6 +106,9 @@ def test_the_service_takes_it_and_has_the_source(tmp_path: Path, monkeypatch: py
         assert {entry["Key"] for entry in stored} == {
             f"runs/sources/{digest_of(b'source')}/source.tar.gz",
             "runs/tools/input/20260131-120000/checkpoint/phase1_best/weights",
+            "runs/tools/input/20260131-120000/training/plans.json",
+            "runs/tools/input/20260131-120000/training/plans.meta.json",
+            "runs/tools/input/20260131-120000/training/plans.estimate.pt",
         }
         with pytest.raises(UserError, match="look at your credentials"):
             submit(Job(**{**vars(job), "output": "s3://no-such-bucket/x"}), b"source", session)
