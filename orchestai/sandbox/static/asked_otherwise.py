@@ -22,13 +22,14 @@ class _Now:
 def _asking_otherwise(site, places, helper, /, *args, **kwargs):
     """Call `helper`; at the site of the variant with another value at one of `places`, numbers or names of arguments.
 
-    The first place has what the result is held against, and the second, if there is one, the result.
+    The first place has what the result is held against (-1: the last argument), and the second, if there is one, the
+    result.
     """
     if site != _Now.site:
         return helper(*args, **kwargs)
     _Now.reached = True
     given = dict(enumerate(args)) | kwargs
-    place = places[-1] if _KIND == 2 else places[0]
+    place = list(given)[-1] if places[0] == -1 else places[-1] if _KIND == 2 else places[0]
     beside = [value for other, value in given.items() if other != place]
     last = len(places) == 2 and _KIND == 2
     given[place] = None if last else _other_value(given[place], beside, _KIND, _SALT)

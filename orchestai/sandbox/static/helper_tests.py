@@ -22,6 +22,8 @@ from orchestai.syntax import parse_python
 
 KINDS = 3
 """Other values that a helper is given; see `asked_otherwise.py`."""
+_LAST = -1
+"""Place of the last argument, whichever that is: `is_close(*pair)`, `is_close(**both)`."""
 _PRELUDE = (Path(__file__).parent / "asked_otherwise.py").read_text()
 _ASKED, _ASKED_RESULTS, _PASSED_ON = "_asking_otherwise", "_asking_about_results", "_passed_on"
 _TEST = "_test_asking_otherwise"
@@ -262,7 +264,9 @@ class _Finder:
     def _asked(self, call: ast.Call) -> Callable[[int], None] | None:
         given: dict[int | str, ast.expr] = dict(enumerate(call.args))
         given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
-        if not given or any(isinstance(value, ast.Starred) for value in given.values()):
+        if any(isinstance(value, ast.Starred) for value in given.values()) or any(not one.arg for one in call.keywords):
+            return partial(_mark, call, _ASKED, (_LAST,))
+        if not given:
             return None
         results = [place for place, value in given.items() if self._is_result(value)]
         expected = [place for place in given if place not in results]
