@@ -16,7 +16,7 @@ from orchestai.sandbox.inside.jail.shares import Shares
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="read off Linux's /proc")
 
 _FORKS = """
-import mmap, os, signal, sys, time
+import ctypes, mmap, os, signal, sys, time
 from orchestai.sandbox.inside.jail.memory import held_bytes
 from orchestai.sandbox.inside.jail.processes import descendants
 
@@ -78,6 +78,18 @@ def body():
     assert held >= 40
 
 
+def test_shared_memory_counts_whatever_it_is_called():
+    held = _held("""
+def body():
+    global data
+    data = mmap.mmap(-1, 40 << 20)
+    place = ctypes.addressof(ctypes.c_char.from_buffer(data))
+    ctypes.CDLL(None).prctl(0x53564D61, 0, ctypes.c_void_p(place), ctypes.c_size_t(40 << 20), b"mine")
+    for _ in range(40): data.write(bytes(1 << 20))
+""")
+    assert held >= 40
+
+
 BUSY = "while True: pass"
 
 
@@ -107,6 +119,18 @@ def test_processes_that_want_to_run_weigh_as_one(work, state, nice):
     with _children(4, work, state) as pids:
         Shares([]).balance(pids)
         assert _niceness(pids) == [nice] * 4
+
+
+def test_a_program_that_rests_when_it_is_looked_at_stays_nice_for_a_while():
+    with _children(4, BUSY, "R") as pids:
+        shares = Shares([])
+        shares.balance(pids)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        while any(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T" for pid in pids):
+            time.sleep(0.01)
+        shares.balance(pids)
+        assert _niceness(pids) == [6] * 4 if os.geteuid() == 0 else [7] * 4  # none but root can take it back
 
 
 def test_the_process_of_the_tests_is_left_as_it_is():

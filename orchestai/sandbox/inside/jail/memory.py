@@ -13,7 +13,7 @@ from pathlib import Path
 _RESIDENT = re.compile(r"^RssAnon:\s+(\d+)", re.MULTILINE)
 _SHARED_RESIDENT = re.compile(r"^RssShmem:\s+(\d+)", re.MULTILINE)
 _PROPORTIONAL = re.compile(r"^Pss_Anon:\s+(\d+)", re.MULTILINE)
-_MAPPED = re.compile(r"^(\S+) \S+ (\S+) (\S+) (\d+)", re.MULTILINE)
+_DEVICE = re.compile(r"^(\S+) \S+ \S+ (\S+)", re.MULTILINE)
 _DEFAULTS = ("rmem_default", "wmem_default")
 
 
@@ -54,24 +54,26 @@ def _shared_bytes(pids: list[int]) -> int:
     elsewhere = 0
     for pid in pids:
         try:
-            mapped = _MAPPED.findall(Path(f"/proc/{pid}/maps").read_text())
+            mapped = _shared_maps().findall(Path(f"/proc/{pid}/maps").read_text())
         except OSError:  # it has just ended, or we may not look
             elsewhere += _kilobytes(_SHARED_RESIDENT, f"/proc/{pid}/status")
             continue
-        for place, offset, device, number in mapped:
-            if device == _device_of_shared_memory():
-                sizes[number] = max(sizes.get(number, 0), _size(pid, place, int(offset, 16)))
+        for place, offset, number in mapped:
+            sizes[number] = max(sizes.get(number, 0), _size(pid, place, int(offset, 16)))
     return sum(sizes.values()) + elsewhere
 
 
 @cache
-def _device_of_shared_memory() -> str:
-    """That of all shared memory without a file, whatever it may be called (PR_SET_VMA_ANON_NAME)."""
+def _shared_maps() -> re.Pattern[str]:
+    """Lines of maps that are shared memory without a file: all of it is on one device, whatever it may be called
+    (PR_SET_VMA_ANON_NAME)."""
     with mmap.mmap(-1, mmap.PAGESIZE) as own:
         place = ctypes.addressof(ctypes.c_char.from_buffer(own))
-        mapped = _MAPPED.findall(Path("/proc/self/maps").read_text())
-        spans = [(*(int(address, 16) for address in span.split("-")), device) for span, _, device, _ in mapped]
-        return next((device for begin, end, device in spans if begin <= place < end), "")
+        for span, device in _DEVICE.findall(Path("/proc/self/maps").read_text()):
+            begin, end = (int(address, 16) for address in span.split("-"))
+            if begin <= place < end:
+                return re.compile(rf"^(\S+) \S+ (\S+) {device} (\d+)", re.MULTILINE)
+    raise OSError("no shared memory of this process can be found")
 
 
 def _size(pid: int, place: str, offset: int) -> int:
