@@ -65,8 +65,12 @@ def behind(url: str) -> tuple[str, ...]:
     return ("model.backend=vllm_server", f"model.vllm.base_url={url}")
 
 
-def in_process() -> tuple[str, ...]:
-    options = (f"model.vllm.engine_options.{name}={str(value).lower()}" for name, value in OPTIONS.items())
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """Engines that keep little, since there are several at a time."""
+    monkeypatch.delenv("VLLM_CPU_KVCACHE_SPACE")
+    settings = OPTIONS | {"kv_cache_memory_bytes": 128 << 20}
+    options = (f"model.vllm.engine_options.{name}={str(value).lower()}" for name, value in settings.items())
     return ("model.backend=vllm", *options)
 
 
@@ -93,6 +97,7 @@ def test_a_server_holds_an_adapter_per_role_and_a_run_goes_on(
 @pytest.mark.parametrize("policies", ["adapter", "separate"])
 def test_an_engine_per_role_in_this_process(
     repository: Path,
+    in_process: tuple[str, ...],
     taught: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -101,7 +106,7 @@ def test_an_engine_per_role_in_this_process(
 ) -> None:
     """With models of their own, one role's has a layer less, so that its engine must have loaded that one."""
     monkeypatch.chdir(repository)
-    words = list(in_process())
+    words = list(in_process)
     if policies == "separate":
         role = find("writing").roles[1]
         words.append(f"agents.models.{role}={shallower(taught, tmp_path / 'other')}")
@@ -113,12 +118,12 @@ def test_an_engine_per_role_in_this_process(
 
 
 def test_an_engine_that_does_not_start_takes_those_before_it_along(
-    repository: Path, taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repository: Path, in_process: tuple[str, ...], taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second role's model has heads that vLLM does not compute on a CPU."""
     monkeypatch.chdir(repository)
     narrow = f"agents.models.{find('writing').roles[1]}=data/agents/tiny"
-    config = configured("magrpo_arxiv", "separate", taught, 1, *in_process(), narrow)
+    config = configured("magrpo_arxiv", "separate", taught, 1, *in_process, narrow)
     with pytest.raises(UserError, match="vLLM's engine does not start"):
         AgentTrainer(config=config, output_dir=tmp_path / "out").train()
     assert engines() == []
