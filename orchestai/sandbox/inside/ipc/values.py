@@ -16,7 +16,7 @@ import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path, PurePath
-from types import GeneratorType, GenericAlias
+from types import GeneratorType, GenericAlias, ModuleType
 from typing import Any, ClassVar
 
 from . import arrays, exceptions, library
@@ -46,9 +46,9 @@ _REFUSED_OPCODES = frozenset(
 _NAN = pickle.BINFLOAT + struct.pack(">d", math.nan)
 _WITH_NAN = ("math", "numpy")
 _PROGRAM = "__test__"
-"""Name of the program's module."""
+"""Name of the program's module, and in their process of that of the tests."""
 _OBJECT, _NAMED_TUPLE, _PATH, _PACKED, _PLAIN = "object", "namedtuple", "path", "packed", "plain"
-_EXCEPTION, _EXCEPTIONS = "exception", "exceptions"
+_EXCEPTION, _EXCEPTIONS, _MODULE = "exception", "exceptions", "module"
 _OF_CLASSES = ("class", "generic", "union")
 _WITHOUT_ATTRIBUTES = (_PLAIN, _OBJECT, *_OF_CLASSES)
 
@@ -135,6 +135,8 @@ class _Pickler(pickle.Pickler):
         if isinstance(value, type) and issubclass(value, BaseException) and value.__module__ == _PROGRAM:
             classes = [(cls.__module__, cls.__qualname__) for cls in value.__mro__]
             return rebuild, (_EXCEPTIONS, classes, exceptions.own_attributes(value, is_plain))
+        if type(value) is ModuleType:
+            return rebuild, (_MODULE, self._number(value), value.__name__)
         if (parts := library.take_apart(value)) is not None:
             return rebuild, parts
         if isinstance(value, BaseException):
@@ -187,6 +189,11 @@ def is_plain(value: Any) -> bool:
 
 def _at_home(value: Any) -> int:
     raise NotPlainError(f"an object of {type(value)}")
+
+
+def _has(module: ModuleType, thing: Any) -> bool:
+    """Whether it is there under some name."""
+    return any(value is thing for value in vars(module).values())
 
 
 def _has_more(cls: type) -> bool:
@@ -321,6 +328,8 @@ class _Careful(_PythonUnpickler):
             return decode_primitive(parts[0])
         if kind == _NAMED_TUPLE:
             return self._named_tuple(*parts)
+        if kind == _MODULE:
+            return self._module(*parts)
         if kind == _PATH:
             return (Path if parts[0] else PurePath)(str(parts[1]))
         if kind == _EXCEPTION:
@@ -335,6 +344,13 @@ class _Careful(_PythonUnpickler):
         if kind in library.BUILDERS:
             return library.put_together(kind, *parts)
         return self._object(*parts) if kind == _OBJECT else arrays.put_together(kind, *parts)
+
+    def _module(self, number: int, name: str) -> Any:
+        """A module of the standard library, if the tests have it themselves: what else it has is no answer."""
+        found, tests = sys.modules.get(name), sys.modules.get(_PROGRAM)
+        if found and tests and library.is_library(name) and _has(tests, found):
+            return found
+        return self._object(number, _OBJECT)
 
     def _object(self, number: int, kind: str) -> Any:
         if self._remote is None:
