@@ -87,7 +87,7 @@ def write_config(folder: Path, planner: dict[str, Any]) -> Config:
         "lr_schedule": "plateau",  # which may go on for longer than was asked for at first
     }
     values["sandbox"] = {"level": "process"}
-    (folder / "config.yaml").write_text(yaml.safe_dump(values))
+    (folder / "config.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
     return Config.model_validate(values)
 
 
