@@ -84,6 +84,9 @@ class LanguageConfig(BackendConfig):
     """A task with a longer prompt gets no plan."""
     max_new_tokens: int = Field(512, ge=1)
     """Where a plan is cut off."""
+    candidates: int = Field(1, ge=1)
+    """Plans written for a task where none is sampled to learn from: one greedily, the others drawn. Taken is the valid
+    one that shares most steps and edges with the others; how many of them are the same plan is its confidence."""
     constrained: bool = False
     """Let the model write nothing but plans of this pool (needs the extra `constrained`). Greedy plans only: samples
     to learn from are drawn freely."""

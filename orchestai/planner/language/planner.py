@@ -13,6 +13,7 @@ from orchestai.lm.model_keys import PLANNER
 from orchestai.lm.sampling import Choose, Completion
 from orchestai.lm.token_policy import TokenPolicy
 from orchestai.planner.base import Plan
+from orchestai.planner.language.consensus import most_agreed
 from orchestai.planner.language.constrained import plan_grammar
 from orchestai.planner.language.plan_text import read_plan
 from orchestai.planner.language.prompt import PromptTooLongError, PromptWriter
@@ -20,6 +21,9 @@ from orchestai.tasks.task import Task
 from orchestai.types import SampleSpec, TokenDecisions
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import WorkflowError
+
+_TEMPERATURE = 0.7
+"""At which candidates are drawn, as self-consistency does (Wang et al. 2022, arXiv 2203.11171)."""
 
 
 class LanguagePlanner(TokenPolicy):
@@ -64,13 +68,22 @@ class LanguagePlanner(TokenPolicy):
             self._grammar = plan_grammar(config, cards, tokenizer, size, self.policy.end_ids)
 
     def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
-        """Write plans greedily, or sample every token; `explore` does not matter."""
+        """Write plans as `planner.language.candidates` says, or sample every token; `explore` does not matter."""
         return self.plan_instructions([task.instruction for task in tasks], sample=sample)
 
     def plan_instructions(self, instructions: Sequence[str], *, sample: SampleSpec | None = None) -> list[Plan]:
         """`plan` for bare instructions."""
         if sample is not None and len(sample.seeds) != len(instructions):
             raise ValueError(f"{len(instructions)} instructions, but {len(sample.seeds)} seeds")
+        further = self.config.language.candidates - 1
+        written = self._write(instructions, sample)
+        if sample is not None or not further:
+            return written
+        drawn = SampleSpec(frozenset(), _TEMPERATURE, [*range(further)] * len(instructions))
+        others = self._write([one for one in instructions for _ in range(further)], drawn)
+        return [most_agreed([plan, *others[i * further :][:further]]) for i, plan in enumerate(written)]
+
+    def _write(self, instructions: Sequence[str], sample: SampleSpec | None) -> list[Plan]:
         prompts, plans = self.write_prompts(instructions)
         for rows in length_batches({i: len(prompt) for i, prompt in prompts.items()}):
             written = self.policy.sample(

@@ -313,6 +313,26 @@ def test_gradient_checkpointing_changes_nothing(folder):
         torch.testing.assert_close(a, b)
 
 
+def test_candidates_are_the_greedy_plan_and_samples_which_are_always_the_same(folder, monkeypatch):
+    """Identical requests must return identical answers, whatever else is planned beside them."""
+    seen: list[list[str]] = []
+
+    def noted(plans):
+        seen.append([plan.text for plan in plans])
+        return plans[0]
+
+    monkeypatch.setattr("orchestai.planner.language.planner.most_agreed", noted)
+    greedy = [plan.text for plan in planner(folder).plan(TASKS)]
+    several = planner(folder, candidates=3)
+    assert [plan.text for plan in several.plan(TASKS)] == greedy
+    together = list(seen)
+    several.plan(TASKS[1:])
+    assert together[1] == seen[-1]
+    assert [texts[0] for texts in together] == greedy
+    assert len({text for texts in together for text in texts}) == 6
+    assert several.plan(TASKS, sample=sample([0, 1]))[0].logp is not None
+
+
 def test_constrained_plans_are_plans(folder):
     """A random model can write nothing else, and names earlier steps alone; it may only be cut off."""
     pytest.importorskip("xgrammar")
