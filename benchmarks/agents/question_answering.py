@@ -20,6 +20,7 @@ from orchestai.agents.policies import open_policies
 from orchestai.agents.workflow import attempt
 from orchestai.agents.workflows.tool_use import ToolUse
 from orchestai.config.agents import AgentConfig
+from orchestai.lm.backends.synced import local_backend
 from orchestai.outcome import Scored
 from orchestai.sandbox import Sandbox
 from orchestai.storage import artifacts
@@ -31,7 +32,9 @@ _SHOWN = ("success", "f1", "tagged", "calls", "retrieved")
 
 
 async def answer(config: AgentConfig, flow: ToolUse, tasks: Sequence[Task]) -> list[Episode]:
-    factory = AgentFactory(config, open_policies(config, flow.roles))
+    policies = open_policies(config, flow.roles)
+    backends = {name: local_backend(policy.policy) for name, policy in policies.learning.items()}
+    factory = AgentFactory(config, policies, backends)
     try:
         attempts = (attempt(flow, task, factory.context(task, seed=0, attempt=0, temperature=0.0)) for task in tasks)
         return list(await asyncio.gather(*attempts))
