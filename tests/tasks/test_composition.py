@@ -11,7 +11,7 @@ import pytest
 
 from orchestai.tasks import data_fingerprint, load_suite
 from orchestai.tasks.composition import __main__ as command
-from orchestai.tasks.composition.generate import SPLITS, generate_pairs
+from orchestai.tasks.composition.generate import SPLITS, Split, generate_pairs
 from orchestai.tasks.composition.graph import INPUT, Composition, Node, OutOfDomainError
 from orchestai.tasks.composition.mutants import measure, mutants, passes
 from orchestai.tasks.composition.operations import BY_NAME, OPERATIONS
@@ -72,6 +72,11 @@ def test_sizes_lengths_and_shapes(splits):
     assert lengths["longer"] == {6}
     for pairs in splits.values():
         assert sum(not composition.is_chain for _, composition in pairs) >= 0.4 * len(pairs)
+
+
+def test_a_split_without_tasks_is_made_at_once():
+    """`benchmarks.natural --longer 0` asked for one, and searched without end."""
+    assert generate_pairs(Split("none", 0, {10: 1}, range(3))) == []
 
 
 def test_no_composition_is_in_two_splits(splits):

@@ -62,12 +62,12 @@ def generate_pairs(
     rng = Random(f"{seed}/{split.name}")
     phrases = _Phrases(operations, rng)
     pairs: list[tuple[Task, Composition]] = []
-    for composition, probes in compositions(split, operations, rng):
+    found = compositions(split, operations, rng)
+    while len(pairs) < split.size:
+        composition, probes = next(found)
         task = _task(f"composition/{split.name}/{len(pairs)}", split.name, composition, phrases, probes, rng)
         if task is not None:
             pairs.append((task, composition))
-        if len(pairs) == split.size:
-            break
     return pairs
 
 
