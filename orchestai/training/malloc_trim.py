@@ -16,8 +16,8 @@ class FreedMemory:
 
     Batches of ever different lengths leave blocks of ever different sizes. glibc keeps those that lie between others in
     use, and so a process that needs one GB comes to hold ten within an hour. They are given back whenever it holds a
-    GiB more than a step needed right after the last time: giving back what the next step asks for again would take a
-    fifth of a language model's training.
+    GiB more than a step needed right after the last time: where what the next step asks for again was given back, a
+    language model's training spent over a fifth of its time in the kernel.
     """
 
     def __init__(self) -> None:

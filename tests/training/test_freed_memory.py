@@ -34,7 +34,7 @@ def test_memory_between_blocks_in_use_is_given_back_after_growth_by_a_gib():
 
 
 def test_what_every_step_needs_is_not_given_back_between_steps():
-    """A language model's step needs more than a GiB; to ask for it anew each time took a fifth of a training."""
+    """A language model's step needs more than a GiB; to ask for it anew each time cost a training much of its time."""
     ctypes.CDLL(None).malloc_trim(0)
     freed = FreedMemory()
     kept = holes(1200 * MIB)
