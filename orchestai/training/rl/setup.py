@@ -72,7 +72,7 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
             planner.keep_reference()
     else:
         _refuse_limits_of_tokens(phase2)
-        planner.learn_only(explore)
+        planner.learn_only(explore, preferences=phase2.preference_share > 0)
     restructured = planner if isinstance(planner, PlannerModel) and explore & STRUCTURE else None
     before = seen_by(checkpoint)
     tasks, eval_tasks = split_tasks(config.tasks, before)
@@ -119,11 +119,17 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
         known = reference_of(output_dir / LAST if resume else checkpoint)
         measurement = Measurement(config.workers, tasks, execute, config.execution.concurrency, accelerator)
         reward = await open_reward(config.rewards, phase2, known, measurement)
+        if phase2.preference_share and reward.reference is None:
+            raise UserError(
+                "training.phase2_rl.preference_share: a preference weighs cost and latency by those of a typical "
+                "execution, which nobody measured for rewards.form=absolute; set rewards.form=relative, or run prepare"
+            )
         rollout = Rollout(planner, execute, reward, phase2, concurrency=config.execution.concurrency, sampler=sampler)
 
         def save(path: Path, about: Mapping[str, Any]) -> None:
             if restructured is not None and about["update"]:
                 calibrate_anew(restructured, eval_tasks)
+            planner.prefers = planner.prefers or (phase2.preference_share > 0 and about["update"] > 0)
             of_run = {"seed": phase2.seed, "data_fingerprint": data_fingerprint(tasks), **seen.facts()}
             reference = None if reward.reference is None else asdict(reward.reference)
             save_planner(path, planner, config, **of_run, reward_reference=reference, **of_workers, **about)

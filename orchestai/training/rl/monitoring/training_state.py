@@ -77,6 +77,7 @@ _ADDED = {
     "rewards.multi_objective_aggregation": "sum_then_normalize",
     "rewards.whiten_advantages": True,
     "agents.whiten_advantages": True,
+    "training.phase2_rl.preference_share": 0.0,
 }
 """Keys that identities of earlier versions lack, and what these versions did."""
 _SCHEDULE = "training.phase2_rl.lr_schedule"
