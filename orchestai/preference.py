@@ -38,6 +38,12 @@ class Preference:
         price = typical_usd + worth_of_time
         return cls(prefer, worth_of_time / price if price > 0 else 0.0)
 
+    def hour_usd(self, typical_usd: float, typical_seconds: float) -> float:
+        """What an hour is worth beside what is paid; the inverse of `priced`, at most a million typical costs."""
+        least = 1e-6 * typical_usd
+        paid = max((1 - self.time_share) * typical_usd, least)
+        return 3600 * self.time_share * typical_usd**2 / (paid * typical_seconds) if paid and typical_seconds else 0.0
+
     @property
     def shares(self) -> tuple[float, float, float]:
         """What success, a typical cost and a typical latency weigh; they add up to 1.

@@ -61,6 +61,10 @@ class WorkerSelector(nn.Module):
         for part in (self.matcher.shift, self.matcher.next_shift, self.value_shift):
             part.requires_grad_(learn)
 
+    def preference_parameters(self) -> list[nn.Parameter]:
+        """What preferences do to the choice of workers."""
+        return [*self.matcher.shift.parameters(), *self.matcher.next_shift.parameters()]
+
     def forward(self, memory: InstructionMemory, cards: Tensor, given: DecisionBatch) -> SelectionLogits:
         """Logits along given decisions.
 
