@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from orchestai.preference import Preference
 
 INPUTS = 3
-"""1 where there is a preference, and what it lets cost and latency weigh."""
+"""1 where there is a preference, and how much money and time count, evenly along the scale of `prefer`."""
 
 
 def preference_inputs(preferences: Sequence[Preference | None], rows: int, device: torch.device) -> Tensor:
@@ -20,16 +20,24 @@ def preference_inputs(preferences: Sequence[Preference | None], rows: int, devic
     Args:
         preferences: as many as rows, or none at all.
     """
-    found = [(0.0,) * INPUTS if one is None else (1.0, *one.shares[1:]) for one in preferences]
+
+    def inputs(one: Preference | None) -> tuple[float, ...]:
+        if one is None:
+            return (0.0,) * INPUTS
+        price = 1 - one.prefer
+        return 1.0, price * (1 - one.time_share), price * one.time_share
+
+    found = [inputs(one) for one in preferences]
     return torch.tensor(found or [(0.0,) * INPUTS] * rows, device=device)
 
 
 class PreferenceShift(nn.Module):
     """What preferences add to the output of a linear layer.
 
-    The output is linear in what cost and latency weigh, as expected reward is: of logits that are linear in it, too,
-    the largest is one whose learned saving never falls as cost weighs more. It is zero before training, and
-    draws no random numbers, so that a planner that does not know preferences is as it would be without it.
+    The output is linear in how much money and time count. Of logits that are linear in it, too, the largest is one
+    whose slope, the learned saving, never falls as money counts more; and any order of choices from dear to cheap, with
+    any points where one gives way to the next, is some such logits'. It is zero before training, and draws no random
+    numbers, so that a planner that does not know preferences is as it would be without it.
     """
 
     def __init__(self, inputs: int, outputs: int) -> None:
