@@ -71,8 +71,11 @@ class WorkerSelector(nn.Module):
         Args:
             cards: (W, card_width) features of the pool.
         """
+        return self.along(self.needs(memory, given.spans, given.types), cards, given)
+
+    def along(self, need: Tensor, cards: Tensor, given: DecisionBatch) -> SelectionLogits:
+        """`forward` on what `needs` gave."""
         keys = self.matcher.keys(cards)
-        need = self._need(memory, given.spans, given.types)
         preference = preference_inputs(given.preferences, len(need), need.device)
         taken = torch.cat([given.workers[..., None], given.fallbacks], -1)
         fallbacks = [
@@ -99,7 +102,7 @@ class WorkerSelector(nn.Module):
         """
         keys = self.matcher.keys(cards)
         preference = preference_inputs(preferences, len(structure.lengths), keys.device)
-        need = self._need(memory, structure.spans, structure.types)
+        need = self.needs(memory, structure.spans, structure.types)
         steps, slot = range(need.shape[1]), self.layout.slot
         logits = self.matcher.worker(need, keys, preference)
         taken = torch.stack([chooser.choose("worker", slot(i, 4), logits[:, i]) for i in steps], 1)[..., None]
@@ -117,7 +120,7 @@ class WorkerSelector(nn.Module):
             tuple(preferences),
         )
 
-    def _need(self, memory: InstructionMemory, spans: Tensor, types: Tensor) -> Tensor:
+    def needs(self, memory: InstructionMemory, spans: Tensor, types: Tensor) -> Tensor:
         """(b, n, d) what each step asks for."""
         words = self.pool(memory.words, memory.inside(spans))
         return self.need(torch.cat([words, self.type_embedding(types)], -1))

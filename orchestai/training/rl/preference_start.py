@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from orchestai.estimate.preference import by_preference
 from orchestai.execution.reward_reference import Reference
 from orchestai.planner.outlook import PlanOutlook, PoolOutlook
+from orchestai.planner.slots.decisions import DecisionBatch, explored
 from orchestai.planner.slots.model import PlannerModel
+from orchestai.planner.slots.scoring import score
 from orchestai.preference import Preference
 from orchestai.tasks.task import Task
 from orchestai.training.rl.rollouts.preferences import draw_preference
@@ -73,19 +76,30 @@ def _chosen(
 
 
 def _imitate(planner: PlannerModel, rows: Sequence[tuple[Task, Decisions]], seed: int) -> None:
-    """Make the choices likelier by what preferences add to the logits alone."""
+    """Make the choices likelier by what preferences add to the logits alone; each plan is read once."""
     learned = planner.selector.preference_parameters()
     optimizer = torch.optim.Adam(learned, lr=_RATE)
-    draws = random.Random(f"{seed}/imitation")
-    steps = _PASSES * -(-len(rows) // _ROWS)
+    drawn = random.Random(f"{seed}/imitation").sample(rows, len(rows))
+    parts = [_read(planner, drawn[first : first + _ROWS]) for first in range(0, len(drawn), _ROWS)]
+    steps = _PASSES * len(parts)
     for step in range(steps):
         optimizer.param_groups[0]["lr"] = _RATE * (1 - step / steps)
-        some = draws.sample(rows, min(_ROWS, len(rows)))
-        tasks, decisions = zip(*sorted(some, key=lambda row: row[0].task_id), strict=True)
-        scores = planner.score(tasks, decisions, explore=_CHOICES, temperature=1.0)
-        loss = -(scores.logp.sum() / scores.mask.sum().clamp(min=1))
-        gradients = torch.autograd.grad(loss, learned)
+        need, given, mask = parts[step % len(parts)]
+        selection = planner.selector.along(need, planner.card_features, given)
+        logp = score(None, selection, given, mask, 1.0, planner.decoder.layout).logp
+        gradients = torch.autograd.grad(-logp.sum() / mask.sum().clamp(min=1), learned)
         for parameter, gradient in zip(learned, gradients, strict=True):
             parameter.grad = gradient
         optimizer.step()
     optimizer.zero_grad()
+
+
+@torch.no_grad()
+def _read(planner: PlannerModel, rows: Sequence[tuple[Task, Decisions]]) -> tuple[Tensor, DecisionBatch, Tensor]:
+    """What the steps ask for, (rows, n, d), the decisions, and which of them are choices of workers, (rows, slots)."""
+    with planner.without_dropout():
+        memory = planner.read([planner.encoder.encode(task.instruction) for task, _ in rows])
+        given = DecisionBatch.collate([decisions for _, decisions in rows], memory.mask.device)
+        free = planner.decoder.free(given.spans, given.steps, memory)
+        mask = explored(given, free, len(planner.cards), _CHOICES, planner.decoder.layout)
+        return planner.selector.needs(memory, given.spans, given.types), given, mask

@@ -104,7 +104,7 @@ def test_what_is_saved_never_falls_as_cost_weighs_more(planner, encoder):
     def logits(prefer: float) -> torch.Tensor:
         inputs = preference_inputs([Preference(prefer)], 1, torch.device("cpu"))
         given = DecisionBatch.collate([rows[0]], torch.device("cpu"))
-        need = planner.selector._need(memory, given.spans, given.types)
+        need = planner.selector.needs(memory, given.spans, given.types)
         return planner.selector.matcher.worker(need, planner.selector.matcher.keys(planner.card_features), inputs)[0]
 
     with torch.no_grad():

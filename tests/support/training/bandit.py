@@ -66,14 +66,15 @@ class Bandit(nn.Module):
             self._plan(task, sample, i, None if preferences is None else preferences[i]) for i, task in enumerate(tasks)
         ]
 
-    def preferred(self, kind: int, preference: Preference | None) -> Tensor:
-        """(STEPS, WORKERS) logits; no preference changes them."""
-        return self.logits[kind]
+    def preferred(self, kinds: Sequence[int], preferences: Preferences) -> Tensor:
+        """(b, STEPS, WORKERS) logits; no preference changes them."""
+        return self.logits[torch.tensor(kinds)]
 
     @torch.no_grad()
     def _plan(self, task: Task, sample: SampleSpec | None, row: int, preference: Preference | None) -> Plan:
         kind, n = kind_of(task), length_of(kind_of(task))
-        logp = (self.preferred(kind, preference) / (sample.temperature if sample else 1.0)).log_softmax(-1)
+        logits = self.preferred([kind], [preference])[0]
+        logp = (logits / (sample.temperature if sample else 1.0)).log_softmax(-1)
         chosen = logp.argmax(-1)
         if sample is not None:
             generator = torch.Generator().manual_seed(sample.seeds[row])
@@ -87,10 +88,10 @@ class Bandit(nn.Module):
     def score(
         self, tasks: Sequence[Task], decisions: Sequence[Decisions], *, explore: Any, temperature: float
     ) -> Scores:
-        kinds = torch.tensor([kind_of(task) for task in tasks])
+        kinds = [kind_of(task) for task in tasks]
         mask = torch.arange(STEPS) < torch.tensor([row.length for row in decisions])[:, None]
-        logits = [self.preferred(kind_of(task), row.preference) for task, row in zip(tasks, decisions, strict=True)]
-        logp = (torch.stack(logits) / temperature).log_softmax(-1)
+        logits = self.preferred(kinds, [row.preference for row in decisions])
+        logp = (logits / temperature).log_softmax(-1)
         chosen = torch.stack([row.workers for row in decisions])
         return Scores(
             logp=logp.gather(-1, chosen[..., None])[..., 0] * mask,

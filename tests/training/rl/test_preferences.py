@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 from orchestai.execution.reward import RelativeReward, reward_form
 from orchestai.execution.reward_reference import Reference
 from orchestai.outcome import Reward
+from orchestai.planner.base import Preferences
 from orchestai.preference import Preference
 from orchestai.training.rl.rollouts.preferences import draw_preference
 from orchestai.training.rl.rollouts.rollout import Rollout
@@ -27,11 +29,11 @@ class Choosy(bandit.Bandit):
         super().__init__()
         self.shift = nn.Parameter(torch.zeros(2, bandit.KINDS, bandit.STEPS, bandit.WORKERS))
 
-    def preferred(self, kind: int, preference: Preference | None) -> torch.Tensor:
-        if preference is None:
-            return self.logits[kind]
-        _, cost, latency = preference.shares
-        return self.logits[kind] + self.shift[0, kind] + (cost + latency) * self.shift[1, kind]
+    def preferred(self, kinds: Sequence[int], preferences: Preferences) -> torch.Tensor:
+        some = torch.tensor(kinds)
+        known = torch.tensor([float(one is not None) for one in preferences])[:, None, None]
+        price = torch.tensor([0.0 if one is None else 1 - one.shares[0] for one in preferences])[:, None, None]
+        return self.logits[some] + known * self.shift[0, some] + price * self.shift[1, some]
 
 
 async def execute(task, workflow, sample=0):
