@@ -288,7 +288,7 @@ class Answering:
         deadline: float | None,
     ) -> Plan:
         contract = order.contract
-        queued = QueuedTask(order.task)
+        queued = QueuedTask(order.task, planning.planner.preference(contract))
         await reservation.commit(reservation.amount)
         try:
             plan = await planning.plan(queued, deadline)

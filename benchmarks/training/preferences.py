@@ -3,6 +3,7 @@
     python benchmarks/training/preferences.py --checkpoint checkpoints/phase1_best.pth --logs execution_logs \\
         --output FILE.json
     python benchmarks/training/preferences.py ... --reference  # the suite's plans in place of the checkpoint's
+    python benchmarks/training/preferences.py ... --by_estimate  # also where the checkpoint has learned preferences
 
 The baselines choose workers for the same plans. The estimate is the checkpoint's own.
 """
@@ -43,7 +44,9 @@ from orchestai.tasks.splits import open_splits
 console = Console(stderr=True)
 
 
-async def measure(config: Config, checkpoint: Path, logs: Path, reference: bool) -> tuple[PreferenceSweep, list[Any]]:
+async def measure(
+    config: Config, checkpoint: Path, logs: Path, *, reference: bool, by_estimate: bool
+) -> tuple[PreferenceSweep, list[Any]]:
     """The sweep, and the rows that it is compared with."""
     settings, workers = config.planner, config.workers
     records = not_for_tests(read_log(logs).records, config.tasks)
@@ -66,7 +69,8 @@ async def measure(config: Config, checkpoint: Path, logs: Path, reference: bool)
         for row, other in (step_rows(settings, workers, made, log, embedder(encoder)) | whole_rows(workers)).items():
             rows.append(await runner.row(row, other, _started(row)))
         longest = 1 + settings.max_fallbacks
-        sweep = await sweep_preferences(name, plans, outlook, runner, rows, _started, longest=longest)
+        chooser = None if by_estimate else planner
+        sweep = await sweep_preferences(name, plans, outlook, runner, rows, _started, longest=longest, chooser=chooser)
     return sweep, [_figures(summarize(row, tasks[0].suite)) for row in rows]
 
 
@@ -85,10 +89,13 @@ if __name__ == "__main__":
     parser.add_argument("--logs", type=Path, default=Path("execution_logs"))
     parser.add_argument("--output", type=Path, default=Path("preferences.json"))
     parser.add_argument("--reference", action="store_true")
+    parser.add_argument("--by_estimate", action="store_true")
     parser.add_argument("overrides", nargs="*")
     asked = parser.parse_args()
     loaded = load_config(Path("config.yaml"), asked.overrides)
-    swept, others = asyncio.run(measure(loaded, asked.checkpoint, asked.logs, asked.reference))
+    swept, others = asyncio.run(
+        measure(loaded, asked.checkpoint, asked.logs, reference=asked.reference, by_estimate=asked.by_estimate)
+    )
     console.print(swept.table())
     console.print(swept.remark())
     artifacts.write_json(asked.output, swept.to_dict() | {"rows": others})

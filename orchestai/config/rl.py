@@ -204,6 +204,11 @@ class PlansConfig(Section):
     """`plan`: every decision is credited with the plan's reward. `step`: with what its own step earned, and with the
     plan's success only where no other step failed its check; for GRPO (`dr_grpo`) that explores workers and fallbacks
     alone, with the `dataflow` assembler, where no step's answer depends on another's."""
+    preference_share: float = Field(0.0, ge=0, le=1)
+    """Share of the tasks, drawn anew for every update, that are planned and rewarded by a preference: `prefer` is drawn
+    from 0 to 1, and for one of four of them so is how much of the price is time. The others are planned and rewarded
+    as configured. A planner that has learned this chooses workers itself where `prefer` is asked for; at 0 an estimate
+    does."""
     max_invalid_share: float | None = Field(None, ge=0, le=1)
     """Training stops where a larger share of the sampled plans stays invalid; null never stops it."""
 

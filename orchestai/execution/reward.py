@@ -17,6 +17,7 @@ from orchestai.config.rl import RewardWeights
 from orchestai.execution.result import JudgedExecution
 from orchestai.execution.reward_reference import Reference, settle
 from orchestai.outcome import Reward, RewardPart, StepReward, Unscorable
+from orchestai.preference import Preference
 from orchestai.rewards.scorers import reward_name
 
 REWARD_PARTS = ("success", "cost", "latency", "checks", "invalid")
@@ -65,6 +66,28 @@ class RewardForm(ABC):
     @abstractmethod
     def remarks(self) -> list[str]:
         """What a user should know before training: what is weighed how, and what is dangerous about it."""
+
+    def at(self, preference: Preference | None) -> RewardForm:
+        """The reward where this is preferred, in which success, cost and latency weigh `Preference.shares` of `alpha`.
+
+        None leaves it as it is configured.
+
+        Raises:
+            ValueError: there is no typical cost and latency to compare with.
+        """
+        if preference is None:
+            return self
+        if self.reference is None:
+            raise ValueError("no reference is known, in which a preference weighs cost and latency")
+        success, cost, latency = preference.shares
+        named = {name: success * weight for name, weight in self.named.items()}
+        weights = (self.alpha * cost, self.alpha * latency, self._checks_weight * success)
+        return PreferredReward(self.alpha * success, self.success, self.reference, *weights, named=named)
+
+    @property
+    def _checks_weight(self) -> float:
+        """Reward of a plan all of whose steps pass their own checks."""
+        return 0.0
 
     def cost(self, usd: float) -> float:
         """Reward lost to an execution's cost."""
@@ -144,6 +167,10 @@ class RelativeReward(RewardForm):
         return RewardPart(passed / max(steps, 1), self.alpha * self.check_weight)
 
     @property
+    def _checks_weight(self) -> float:
+        return self.alpha * self.check_weight
+
+    @property
     def floor(self) -> float:
         return -self.alpha * (self.cost_weight + self.latency_weight) - self.margin
 
@@ -217,6 +244,39 @@ class AbsoluteReward(RewardForm):
         return found + self._remarks_on_named()
 
 
+@dataclass(frozen=True)
+class PreferredReward(RewardForm):
+    """Success less cost and latency, each by what a preference lets it weigh beside the others (`RewardForm.at`).
+
+    Cost and latency count in typical ones, without bound, as they do where `prefer` chooses among a plan's workers.
+
+    Attributes:
+        cost_weight, latency_weight: reward lost to a typical cost, and to a typical latency.
+        check_weight: reward of a plan all of whose steps pass their own checks.
+    """
+
+    reference: Reference
+    cost_weight: float
+    latency_weight: float
+    check_weight: float
+
+    def cost_part(self, usd: float) -> RewardPart:
+        return RewardPart(-_multiple(usd, self.reference.cost_usd), self.cost_weight)
+
+    def latency_part(self, ms: float) -> RewardPart:
+        return RewardPart(-_multiple(ms, self.reference.latency_ms), self.latency_weight)
+
+    def checks_part(self, passed: int, steps: int) -> RewardPart:
+        return RewardPart(passed / max(steps, 1), self.check_weight)
+
+    @property
+    def floor(self) -> float:
+        return -self.margin
+
+    def remarks(self) -> list[str]:
+        return []
+
+
 def invalid_margin(alpha: float) -> float:
     """Least distance of an invalid plan to the valid ones, where a success is worth `alpha`."""
     return INVALID_MARGIN * (alpha or 1.0)
@@ -239,6 +299,11 @@ def reward_form(rewards: RewardsConfig, weights: RewardWeights, measured: Refere
         return None
     weighed = (rewards.cost_weight, rewards.latency_weight, rewards.check_weight)
     return RelativeReward(weights.alpha, rewards.success, reference, *weighed, named=named)
+
+
+def _multiple(value: float, reference: float) -> float:
+    """`value / reference`; 0 where there is nothing to compare with."""
+    return value / reference if reference > 0 else 0.0
 
 
 def _share(value: float, reference: float) -> float:

@@ -78,6 +78,7 @@ def save_planner(path: Path | str, planner: PlannerModel | LanguagePlanner, conf
         "planner": planner.config.model_dump(mode="json"),
         "task_types": list(planner.config.task_types),
         "cards": [asdict(card) for card in planner.cards],
+        "prefers": planner.prefers,
         **{part: {"name": model.name, "fingerprint": model.fingerprint} for part, model in _frozen(planner).items()},
         "versions": artifacts.versions(),
         **facts,
@@ -185,6 +186,7 @@ def load_planner(
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{path}: its weights do not fit this program's planner ({reason}); train again") from None
+    planner.prefers = bool(checkpoint.get("prefers", False))
     return planner.eval()
 
 

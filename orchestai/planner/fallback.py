@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from orchestai.planner.base import Plan, Planner
+from orchestai.planner.base import Plan, Planner, Preferences, PreferringPlanner
 from orchestai.tasks.task import Task
 
 
@@ -17,6 +17,9 @@ class FallbackPlanner:
     Args:
         planners: by what they are called; the first leads.
         min_confidence: below it, in [0, 1], a planner is not sure. One that does not say is.
+
+    Attributes:
+        prefers: whether any of them has learned to choose workers by a preference; the others leave that open.
     """
 
     def __init__(self, planners: Mapping[str, Planner], min_confidence: float) -> None:
@@ -24,13 +27,14 @@ class FallbackPlanner:
             raise ValueError("no planner is given")
         self._planners = list(planners.items())
         self._min_confidence = min_confidence
+        self.prefers = any(isinstance(one, PreferringPlanner) and one.prefers for one in planners.values())
 
-    def plan(self, tasks: Sequence[Task]) -> list[Plan]:
+    def plan(self, tasks: Sequence[Task], *, preferences: Preferences | None = None) -> list[Plan]:
         plans: dict[int, Plan] = {}
         left = list(range(len(tasks)))
         doubts: dict[int, str] = {}
         for place, (name, planner) in enumerate(self._planners):
-            made = planner.plan([tasks[i] for i in left]) if left else []
+            made = _plan(planner, left, tasks, preferences) if left else []
             unsure = []
             for i, plan in zip(left, made, strict=True):
                 doubt = "" if place == len(self._planners) - 1 else self._doubt(plan)
@@ -53,3 +57,13 @@ class FallbackPlanner:
         if plan.confidence is not None and plan.confidence < self._min_confidence:
             return f"was not sure ({plan.confidence:.2f})"
         return ""
+
+
+def _plan(
+    planner: Planner, numbers: Sequence[int], tasks: Sequence[Task], preferences: Preferences | None
+) -> list[Plan]:
+    """Plans for the tasks of those numbers, by preference where the planner has learned that."""
+    some = [tasks[i] for i in numbers]
+    if preferences is not None and isinstance(planner, PreferringPlanner) and planner.prefers:
+        return planner.plan(some, preferences=[preferences[i] for i in numbers])
+    return planner.plan(some)

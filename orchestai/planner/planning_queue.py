@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 from orchestai.admission import by_deadline
 from orchestai.planner.base import Plan
 from orchestai.planner.serving import ServedPlanner
+from orchestai.preference import Preference
 from orchestai.tasks.task import Task
 
 
@@ -17,12 +18,14 @@ class QueuedTask:
     """A task to be planned.
 
     Attributes:
+        preference: by which it is to be planned; None leaves that to the planner.
         asked: whether the planner has been given it.
         outcome: its plan, or what the planner raised.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, preference: Preference | None = None) -> None:
         self.task = task
+        self.preference = preference
         self.asked = False
         self.outcome: asyncio.Future[Plan | BaseException] = asyncio.get_running_loop().create_future()
 
@@ -53,7 +56,7 @@ class PlanningQueue:
         """
         if self._threads is None:
             queued.asked = True
-            return self.planner.plan([queued.task])[0]
+            return self.planner.plan_each([queued.task], [queued.preference])[0]
         self._waiting[queued] = None
         if len(self._callers) < self.planner.at_a_time:
             caller = asyncio.ensure_future(self._call(self._threads))
@@ -69,24 +72,22 @@ class PlanningQueue:
 
     async def _call(self, threads: Executor) -> None:
         """Plan until nobody waits."""
-        loop, plan = asyncio.get_running_loop(), self.planner.plan
+        loop = asyncio.get_running_loop()
         while self._waiting:
             count = min(self.planner.together, len(self._waiting))
             together = [self._waiting.popitem(last=False)[0] for _ in range(count)]
             for queued in together:
                 queued.asked = True
-            outcomes = await loop.run_in_executor(threads, _plan_each, plan, [queued.task for queued in together])
+            outcomes = await loop.run_in_executor(threads, _plan_each, self.planner, together)
             for queued, outcome in zip(together, outcomes, strict=True):
                 if not queued.outcome.done():
                     queued.outcome.set_result(outcome)
             await asyncio.sleep(0)
 
 
-def _plan_each(
-    plan: Callable[[Sequence[Task]], Sequence[Plan]], tasks: Sequence[Task]
-) -> Sequence[Plan | BaseException]:
+def _plan_each(planner: ServedPlanner, queued: Sequence[QueuedTask]) -> Sequence[Plan | BaseException]:
     """Plan tasks together; where that fails each alone, so that it fails only for those whose fault it is."""
     try:
-        return plan(tasks)
+        return planner.plan_each([one.task for one in queued], [one.preference for one in queued])
     except BaseException as error:
-        return [error] if len(tasks) == 1 else [outcome for task in tasks for outcome in _plan_each(plan, [task])]
+        return [error] if len(queued) == 1 else [outcome for one in queued for outcome in _plan_each(planner, [one])]

@@ -12,17 +12,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from orchestai.config import PlannerConfig, WorkersConfig
+from orchestai.config.contract import Contract
 from orchestai.errors import UserError
-from orchestai.planner.base import Plan, Planner
+from orchestai.planner.base import Plan, Planner, Preferences
 from orchestai.planner.baselines.few_shot import FewShotPlanner
 from orchestai.planner.baselines.reference import WholePlanner
 from orchestai.planner.checkpoint_files import fingerprint_of, is_checkpoint
 from orchestai.planner.fallback import FallbackPlanner
 from orchestai.planner.registry import planner_for
+from orchestai.preference import Preference
 from orchestai.tasks.task import Task
 from orchestai.workers.pool import WorkerPool
 
 if TYPE_CHECKING:
+    from orchestai.execution.reward_reference import Reference
     from orchestai.planner.outlook import PoolOutlook
 
 logger = logging.getLogger(__name__)
@@ -33,6 +36,26 @@ WHOLE = "whole"
 def _nothing(task: Task) -> float:
     """What a planner costs that computes for itself."""
     return 0.0
+
+
+@dataclass(frozen=True)
+class Preferred:
+    """How a planner that has learned preferences plans by them.
+
+    Attributes:
+        plan: one plan per task; blocks.
+        reference: what a typical execution costs, and how long it takes, by which it learned them; None: nobody knows.
+    """
+
+    plan: Callable[[Sequence[Task], Preferences], list[Plan]]
+    reference: Reference | None
+
+    def preference(self, contract: Contract) -> Preference | None:
+        """What a contract asks for; None where it leaves the choice to the planner."""
+        if contract.prefer is None:
+            return None
+        usd, ms = (self.reference.cost_usd, self.reference.latency_ms) if self.reference else (0.0, 0.0)
+        return Preference.priced(contract.prefer, contract.hour_usd, usd, ms / 1000)
 
 
 @dataclass(frozen=True)
@@ -49,6 +72,7 @@ class ServedPlanner:
         outlook: what the estimate in its checkpoint says of the pool; None where there is none.
         versions: of its weights.
         only: whom it asks, where it has no choice.
+        preferred: how it plans by preferences; None where it has not learned them.
     """
 
     name: str
@@ -60,6 +84,17 @@ class ServedPlanner:
     outlook: PoolOutlook | None = None
     versions: dict[str, str] = field(default_factory=dict)
     only: tuple[str, ...] = ()
+    preferred: Preferred | None = None
+
+    def preference(self, contract: Contract) -> Preference | None:
+        """What a contract asks of the planner itself; None where it asks nothing, or the planner has not learned it."""
+        return None if self.preferred is None else self.preferred.preference(contract)
+
+    def plan_each(self, tasks: Sequence[Task], preferences: Preferences) -> list[Plan]:
+        """One plan per task, each by its preference."""
+        if self.preferred is None or not any(preferences):
+            return self.plan(tasks)
+        return self.preferred.plan(tasks, preferences)
 
 
 def import_planner(checkpoint: str | None) -> None:
@@ -100,7 +135,8 @@ async def open_planner(
         planner = FallbackPlanner({checkpoint: loaded, **others}, settings.min_confidence)
         versions = {"checkpoint": fingerprint_of(checkpoint)}
         outlook = await asyncio.to_thread(_outlook_of, checkpoint)
-        return ServedPlanner(checkpoint, planner.plan, outlook=outlook, versions=versions)
+        preferred = await asyncio.to_thread(_preferred, checkpoint, planner) if planner.prefers else None
+        return ServedPlanner(checkpoint, planner.plan, outlook=outlook, versions=versions, preferred=preferred)
     try:
         named = planner_for(checkpoint, settings, workers, pool, 0)(0)
     except UserError as error:
@@ -108,6 +144,15 @@ async def open_planner(
     if isinstance(named, FewShotPlanner):
         return ServedPlanner(checkpoint, named.plan, named.most_usd, at_a_time=64, together=1)
     return ServedPlanner(checkpoint, named.plan)
+
+
+def _preferred(checkpoint: str, planner: FallbackPlanner) -> Preferred:
+    from orchestai.planner.checkpoint import reference_of
+
+    def plan(tasks: Sequence[Task], preferences: Preferences) -> list[Plan]:
+        return planner.plan(tasks, preferences=preferences)
+
+    return Preferred(plan, reference_of(checkpoint))
 
 
 def _outlook_of(checkpoint: str) -> PoolOutlook | None:

@@ -13,10 +13,12 @@ from orchestai.cli.serving.run_view import chances
 from orchestai.data.fit_estimate import fit_estimate
 from orchestai.estimate.pool_estimate import PoolEstimate
 from orchestai.execution.contract.trimming import ContractError
+from orchestai.execution.reward_reference import Reference
 from orchestai.planner.base import Plan
 from orchestai.planner.outlook import PoolOutlook
 from orchestai.planner.planning_queue import PlanningQueue
-from orchestai.planner.serving import ServedPlanner
+from orchestai.planner.serving import Preferred, ServedPlanner
+from orchestai.preference import Preference
 from orchestai.tasks.task import Task
 from orchestai.workflow import Subtask, Workflow
 from support.serving.logged_pool import INSTRUCTION, STEPS, USD, logs, record, settings, subtask
@@ -52,6 +54,40 @@ async def answer(estimate: PoolEstimate | None, contract: Contract, made: Plan |
 
 def asked(result) -> list[tuple[str, ...]]:
     return [one.workers for one in result.workflow.subtasks]
+
+
+async def preferred(estimate: PoolEstimate | None, contract: Contract, workers: tuple[str, str]):
+    """The result of a run whose planner has learned preferences, and chooses these workers; what it was asked for."""
+    seen: list[Preference | None] = []
+
+    def by_preference(tasks: Sequence[Task], preferences: Sequence[Preference | None]) -> list[Plan]:
+        seen.extend(preferences)
+        workflow = plan().workflow.replace({"1": {"worker": workers[0]}, "2": {"worker": workers[1]}})
+        return [replace(plan(), workflow=workflow, preference=one) for one in preferences]
+
+    outlook = None if estimate is None else PoolOutlook(estimate)
+    how = Preferred(by_preference, Reference(0.5, 1800_000.0, "given"))
+    async with Orchestrator.open(None, settings(), log=None) as o:
+        served = ServedPlanner("learned", lambda tasks: [plan()] * len(tasks), outlook=outlook, preferred=how)
+        o._planning = PlanningQueue(served)
+        return await o.run(INSTRUCTION, contract, answer="text"), seen
+
+
+async def test_a_planner_that_has_learned_preferences_is_asked_for_its_own_choice(estimate):
+    """Which needs no estimate; an hour at a dollar is half of the price where a typical run takes half an hour."""
+    for known in (estimate, None):
+        result, seen = await preferred(known, Contract(prefer=0.2, hour_usd=1.0), ("dear", "cheap"))
+        assert (asked(result), seen) == ([("dear",), ("cheap",)], [Preference(0.2, 0.5)])
+        assert not result.receipt.changes
+    result, seen = await preferred(estimate, Contract(), ("dear", "cheap"))
+    assert (asked(result), seen) == ([("cheap",), ("cheap",)], [])
+
+
+async def test_where_other_limits_forbid_its_choice_or_min_success_asks_for_another_the_estimate_chooses(estimate):
+    sure, _ = await preferred(estimate, Contract(prefer=0.2, min_success=0.5), ("cheap", "cheap"))
+    assert sorted(asked(sure)) == [("cheap",), ("dear",)]
+    allowed, _ = await preferred(estimate, Contract(prefer=0.9, allow=("cheap",)), ("dear", "dear"))
+    assert asked(allowed) == [("cheap",), ("cheap",)]
 
 
 async def test_without_a_preference_the_plan_keeps_its_workers_and_the_receipt_says_what_to_expect(estimate):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from orchestai.outcome import Unscorable
 from orchestai.planner.base import Plan
 from orchestai.planner.fallback import FallbackPlanner
+from orchestai.preference import Preference
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
 
@@ -64,3 +66,30 @@ def test_planners_are_asked_in_their_order_and_the_last_has_the_last_word() -> N
     assert made.planned_by == "c, as a was not sure (0.10); b was not sure (0.20)"
     with pytest.raises(ValueError, match="no planner"):
         FallbackPlanner({}, 0.5)
+
+
+class Choosy(Fixed):
+    """Has learned preferences, and says by which it planned."""
+
+    prefers = True
+
+    def plan(self, tasks: Sequence[Task], *, preferences: Sequence[Preference | None] | None = None) -> list[Plan]:
+        plans = super().plan(tasks)
+        return (
+            plans
+            if preferences is None
+            else [replace(p, preference=q) for p, q in zip(plans, preferences, strict=True)]
+        )
+
+
+def test_preferences_go_to_those_who_have_learned_them() -> None:
+    lead, other = Choosy(plan(confidence=1.0), plan(confidence=0.1)), Fixed(plan("other"), plan("other"))
+    both = FallbackPlanner({"lead": lead, "other": other}, 0.5)
+    asked = [Preference(0.2), Preference(0.7)]
+    assert both.prefers
+    assert [p.preference for p in both.plan(tasks(2), preferences=asked)] == [Preference(0.2), None]
+    assert [p.preference for p in both.plan(tasks(2))] == [None, None]
+    lead.prefers = False
+    unlearned = FallbackPlanner({"lead": lead}, 0.5)
+    assert not unlearned.prefers
+    assert unlearned.plan(tasks(1), preferences=asked)[0].preference is None

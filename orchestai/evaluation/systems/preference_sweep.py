@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
@@ -18,8 +19,9 @@ from orchestai.evaluation.statistics import Interval, Values, mean, number, pair
 from orchestai.evaluation.systems.results import SystemRow
 from orchestai.evaluation.systems.runner import Runner
 from orchestai.evaluation.tables.routing_metrics import hypervolume
-from orchestai.planner.base import Plan
+from orchestai.planner.base import Plan, Planner, PreferringPlanner
 from orchestai.planner.outlook import PlanOutlook, PoolOutlook
+from orchestai.preference import Preference
 from orchestai.tasks.task import Task
 
 PREFERENCES: Final = tuple(round(0.1 * place, 1) for place in range(1, 10))
@@ -57,6 +59,7 @@ class PreferenceSweep:
 
     Attributes:
         planner: whose decompositions these are.
+        chosen_by: who chose the workers at each preference: `planner`, or `estimate` where it has not learned that.
         preferences: by ascending `prefer`.
         least: with a least success each, at the least price that reaches it.
         hypervolume: of the preferences, `hypervolume_of_rows` of the rows that they are compared with: the share of the
@@ -66,6 +69,7 @@ class PreferenceSweep:
     """
 
     planner: str
+    chosen_by: str
     preferences: tuple[SweptPoint, ...]
     least: tuple[SweptPoint, ...]
     hypervolume: float
@@ -112,17 +116,19 @@ class PreferenceSweep:
     def remark(self) -> str:
         """A line that sums it up."""
         below = [row for row, gap in self.above.items() if gap.mean < 0]
+        whose = "its own choice" if self.chosen_by == "planner" else "the estimate"
         order = "rises" if self.monotone else "does not always rise"
         where = f"below {', '.join(below)}" if below else f"at or above all {len(self.above)} baselines"
         area = f"hypervolume {self.hypervolume:.3f} ({self.hypervolume_of_rows:.3f} of the other rows)"
         return (
-            f"Preferences of {self.planner}: mean cost {order} with prefer, the curve is {where} at their cost, "
-            f"{area}, calibration error of forecasts {self.ece:.3f}."
+            f"Preferences of {self.planner} (workers by {whose}): mean cost {order} with prefer, the curve is {where} "
+            f"at their cost, {area}, calibration error of forecasts {self.ece:.3f}."
         )
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "planner": self.planner,
+            "chosen_by": self.chosen_by,
             "preferences": [point.to_dict() for point in self.preferences],
             "min_success": [point.to_dict() for point in self.least],
             "cost_is_monotone": self.monotone,
@@ -136,14 +142,20 @@ class PreferenceSweep:
 
 @dataclass(frozen=True, eq=False)
 class _Swept:
-    """The plans at one setting, what was expected of each, and what came of it; NaN where none was made."""
+    """The plans at one setting, what was expected of each, and what came of it.
+
+    Attributes:
+        success, cost_usd: (tasks,) expected; NaN where nobody knows.
+        made: (tasks,) bool; whether there was a plan.
+    """
 
     row: SystemRow
     success: Values
     cost_usd: Values
+    made: NDArray[np.bool_]
 
     def point(self) -> SweptPoint:
-        asked = np.isfinite(self.success)
+        asked = self.made
         solved = self.row.values("success")[asked]
         return SweptPoint(
             self.row.name,
@@ -165,21 +177,29 @@ async def sweep_preferences(
     start: Callable[[str], Callable[[], None]],
     *,
     longest: int,
+    chooser: Planner | None = None,
 ) -> PreferenceSweep:
     """Give a planner's plans the workers that each preference asks for, and run them.
 
     A plan of which nobody knows how sure it is counts as right.
 
     Args:
-        plans: one per task of the runner.
+        plans: one per task of the runner, as they are without a preference.
+        chooser: plans anew at each preference, if it has learned to; else the estimate chooses workers for `plans`. The
+            least success that `min_success` asks for is always reached by the estimate.
         rows: to compare the curve with.
         start: begins a row on the progress bar.
         longest: most workers to ask for one step.
     """
     outlooks = await asyncio.to_thread(_outlooks, plans, outlook, runner.tasks)
-    swept = [
-        await _run(f"prefer {prefer:g}", prefer, 0.0, plans, outlooks, longest, runner, start) for prefer in PREFERENCES
-    ]
+    own = chooser if isinstance(chooser, PreferringPlanner) and chooser.prefers else None
+    swept = []
+    for prefer in PREFERENCES:
+        name = f"prefer {prefer:g}"
+        if own is None:
+            swept.append(await _run(name, prefer, 0.0, plans, outlooks, longest, runner, start))
+        else:
+            swept.append(await _run_own(name, own, Preference(prefer), outlook, runner, start))
     least = [
         await _run(f"min_success {least:g}", 0.0, least, plans, outlooks, longest, runner, start) for least in LEAST
     ]
@@ -190,6 +210,7 @@ async def sweep_preferences(
     most_usd = max(mean(row.values("cost_usd")) for row in (*swept_rows, *rows))
     return PreferenceSweep(
         planner,
+        "estimate" if own is None else "planner",
         tuple(one.point() for one in swept),
         tuple(one.point() for one in least),
         _dominated(swept_rows, most_usd),
@@ -236,7 +257,39 @@ async def _run(
         if least and not success[place] >= least:
             made = replace(plan, workflow=None, error="no choice of workers is sure enough")
         chosen.append(made)
-    return _Swept(await runner.run(name, chosen, start(name)), success, cost)
+    return _Swept(await runner.run(name, chosen, start(name)), success, cost, np.isfinite(success))
+
+
+async def _run_own(
+    name: str,
+    planner: PreferringPlanner,
+    preference: Preference,
+    outlook: PoolOutlook,
+    runner: Runner,
+    start: Callable[[str], Callable[[], None]],
+) -> _Swept:
+    """Run what a planner plans at a preference; of what nobody can forecast nothing is expected."""
+
+    def plan() -> tuple[list[Plan], list[tuple[float, float]]]:
+        plans = planner.plan(runner.tasks, preferences=[preference] * len(runner.tasks))
+        outlooks = _outlooks(plans, outlook, runner.tasks)
+        return plans, [_expected(one, at) for one, at in zip(plans, outlooks, strict=True)]
+
+    plans, expected = await asyncio.to_thread(plan)
+    success, cost = np.array(expected).reshape(-1, 2).T
+    made = np.array([plan.workflow is not None for plan in plans])
+    return _Swept(await runner.run(name, plans, start(name)), success, cost, made)
+
+
+def _expected(plan: Plan, outlook: PlanOutlook | None) -> tuple[float, float]:
+    """Expected success and cost in US dollars; NaN where nobody knows."""
+    if outlook is None or plan.workflow is None:
+        return np.nan, np.nan
+    sure = outlook if outlook.confidence is not None else replace(outlook, confidence=1.0)
+    forecast = sure.forecast(plan.workflow)
+    if forecast is None or forecast.success is None:
+        return np.nan, np.nan
+    return forecast.success, np.nan if forecast.cost_usd is None else forecast.cost_usd
 
 
 def _above(row: SystemRow, swept: Sequence[SystemRow]) -> Interval:

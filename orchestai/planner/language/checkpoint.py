@@ -58,6 +58,7 @@ def save_language_planner(path: Path | str, planner: LanguagePlanner, config: Ro
         "planner": planner.config.model_dump(mode="json"),
         "task_types": list(planner.config.task_types),
         "cards": [asdict(card) for card in planner.cards],
+        "prefers": planner.prefers,
         "versions": artifacts.versions(),
         **plain,
     }
@@ -124,6 +125,7 @@ def load_language_planner(
         loading.load_adapter(model, made_for.lora, path)
         tokenizer = AutoTokenizer.from_pretrained(path)
     planner = LanguagePlanner(own, cards, model, tokenizer, value_head=value_head)
+    planner.prefers = bool(metadata.get("prefers", False))
     if planner.policy.value_head is not None and (path / _VALUE_HEAD).exists():
         planner.policy.value_head.load_state_dict(load_file(path / _VALUE_HEAD))
     digests.check_finite(path, {name: weight for name, weight in planner.named_parameters() if weight.requires_grad})

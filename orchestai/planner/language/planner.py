@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -12,7 +13,7 @@ from orchestai.lm.length_batches import length_batches
 from orchestai.lm.model_keys import PLANNER
 from orchestai.lm.sampling import Choose, Completion
 from orchestai.lm.token_policy import TokenPolicy
-from orchestai.planner.base import Plan
+from orchestai.planner.base import Plan, Preferences
 from orchestai.planner.language.consensus import most_agreed
 from orchestai.planner.language.constrained import plan_grammar
 from orchestai.planner.language.plan_text import read_plan
@@ -34,6 +35,9 @@ class LanguagePlanner(TokenPolicy):
 
     Args:
         value_head: estimate the return at every token, for PPO.
+
+    Attributes:
+        prefers: whether it has learned to plan by a preference.
 
     Raises:
         UserError: the worked examples cannot be used, the model has no end token, or constrained plans are asked for
@@ -60,6 +64,7 @@ class LanguagePlanner(TokenPolicy):
         )
         self.config = config
         self.cards = tuple(cards)
+        self.prefers = False
         self.prompts = PromptWriter(config, cards, tokenizer, self.policy.context)
         self._names = [card.name for card in cards]
         self._grammar = None
@@ -67,24 +72,30 @@ class LanguagePlanner(TokenPolicy):
             size = model.get_output_embeddings().weight.shape[0]
             self._grammar = plan_grammar(config, cards, tokenizer, size, self.policy.end_ids)
 
-    def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
+    def plan(
+        self, tasks: Sequence[Task], *, sample: SampleSpec | None = None, preferences: Preferences | None = None
+    ) -> list[Plan]:
         """Write plans as `planner.language.candidates` says, or sample every token; `explore` does not matter."""
-        return self.plan_instructions([task.instruction for task in tasks], sample=sample)
+        return self.plan_instructions([task.instruction for task in tasks], sample=sample, preferences=preferences)
 
-    def plan_instructions(self, instructions: Sequence[str], *, sample: SampleSpec | None = None) -> list[Plan]:
+    def plan_instructions(
+        self, instructions: Sequence[str], *, sample: SampleSpec | None = None, preferences: Preferences | None = None
+    ) -> list[Plan]:
         """`plan` for bare instructions."""
         if sample is not None and len(sample.seeds) != len(instructions):
             raise ValueError(f"{len(instructions)} instructions, but {len(sample.seeds)} seeds")
+        preferences = [None] * len(instructions) if preferences is None else preferences
         further = self.config.language.candidates - 1
-        written = self._write(instructions, sample)
+        written = self._write(instructions, sample, preferences)
         if sample is not None or not further:
             return written
         drawn = SampleSpec(frozenset(), _TEMPERATURE, [*range(further)] * len(instructions))
-        others = self._write([one for one in instructions for _ in range(further)], drawn)
+        asked = [(one, its) for one, its in zip(instructions, preferences, strict=True) for _ in range(further)]
+        others = self._write([one for one, _ in asked], drawn, [its for _, its in asked])
         return [most_agreed([plan, *others[i * further :][:further]]) for i, plan in enumerate(written)]
 
-    def _write(self, instructions: Sequence[str], sample: SampleSpec | None) -> list[Plan]:
-        prompts, plans = self.write_prompts(instructions)
+    def _write(self, instructions: Sequence[str], sample: SampleSpec | None, preferences: Preferences) -> list[Plan]:
+        prompts, plans = self.write_prompts(instructions, preferences)
         for rows in length_batches({i: len(prompt) for i, prompt in prompts.items()}):
             written = self.policy.sample(
                 [prompts[i] for i in rows],
@@ -94,20 +105,23 @@ class LanguagePlanner(TokenPolicy):
                 choose=self._choose() if sample is None else None,
             )
             for i, completion in zip(rows, written, strict=True):
-                plans[i] = self.read(instructions[i], prompts[i], completion, sampled=sample is not None)
+                plan = self.read(instructions[i], prompts[i], completion, sampled=sample is not None)
+                plans[i] = replace(plan, preference=preferences[i])
         return [plans[i] for i in range(len(instructions))]
 
     def plan_steps(self, instructions: Sequence[str], steps: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]:
         """`plan_instructions`: the steps stand in the instructions, and are written out in the plan."""
         return self.plan_instructions(instructions)
 
-    def write_prompts(self, instructions: Sequence[str]) -> tuple[dict[int, torch.Tensor], dict[int, Plan]]:
+    def write_prompts(
+        self, instructions: Sequence[str], preferences: Preferences | None = None
+    ) -> tuple[dict[int, torch.Tensor], dict[int, Plan]]:
         """Prompts by the instruction's number, and for those whose prompt is too long what comes of them."""
         prompts: dict[int, torch.Tensor] = {}
         refused: dict[int, Plan] = {}
         for i, instruction in enumerate(instructions):
             try:
-                prompts[i] = self.prompts.write(instruction)
+                prompts[i] = self.prompts.write(instruction, None if preferences is None else preferences[i])
             except PromptTooLongError as error:
                 refused[i] = Plan(workflow=None, raw_valid=False, error=str(error))
         return prompts, refused

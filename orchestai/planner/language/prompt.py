@@ -13,6 +13,7 @@ from orchestai.lm.chat_rendering import prompt_ids
 from orchestai.lm.model_keys import PLANNER
 from orchestai.planner.language.plan_text import with_numbers, without_workers, write_plan
 from orchestai.planner.language.prompt_examples import worked_examples
+from orchestai.preference import Preference
 from orchestai.workers.base import WorkerCard
 
 _WORDS = {
@@ -64,13 +65,14 @@ class PromptWriter:
     def _shown(self, instruction: str) -> str:
         return with_numbers(instruction) if self._numbered else instruction
 
-    def write(self, instruction: str) -> Tensor:
-        """(tokens,) int64 ids, at least one.
+    def write(self, instruction: str, preference: Preference | None = None) -> Tensor:
+        """(tokens,) int64 ids, at least one; a preference is said after the instruction.
 
         Raises:
             PromptTooLongError: they are more than `max_prompt_tokens`, or leave no room for `max_new_tokens`.
         """
-        messages = [*self._before, ("user", self._shown(instruction))]
+        said = "" if preference is None else f"\n\n{in_words(preference)}"
+        messages = [*self._before, ("user", self._shown(instruction) + said)]
         # Read by templates of models that would think aloud before the plan.
         ids = prompt_ids(self._tokenizer, messages, key=PLANNER.name, enable_thinking=False)
         if len(ids) > self._limit:
@@ -83,6 +85,12 @@ class PromptWriter:
                 "planner.language.max_new_tokens"
             )
         return torch.tensor(ids, dtype=torch.long)
+
+
+def in_words(preference: Preference) -> str:
+    """A preference as a language planner reads it, in hundredths."""
+    time = f", {preference.time_share:.2f} of it time" if preference.time_share else ""
+    return f"Preference: {preference.prefer:.2f} (0: the least price{time}; 1: the most success)."
 
 
 def describe(config: PlannerConfig, cards: Sequence[WorkerCard]) -> str:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from orchestai.preference import Preference
 from orchestai.types import DecisionKind, Decisions, SampleSpec
 
 IMPOSSIBLE = -1e9
@@ -73,6 +74,7 @@ class DecisionBatch:
     Attributes:
         lengths: (b,); spans: (b, n, 2); types: (b, n), where the number of types means not known; workers: (b, n);
         fallbacks: (b, n, F); edges: (b, n, n) bool.
+        preferences: b of them; none at all where no plan has one.
     """
 
     lengths: Tensor
@@ -81,6 +83,7 @@ class DecisionBatch:
     workers: Tensor
     fallbacks: Tensor
     edges: Tensor
+    preferences: tuple[Preference | None, ...] = ()
 
     @property
     def steps(self) -> Tensor:
@@ -104,6 +107,7 @@ class DecisionBatch:
             workers=stack([row.workers for row in rows], 1),
             fallbacks=stack([row.fallbacks for row in rows], 1),
             edges=stack([row.edges for row in rows], 2),
+            preferences=tuple(row.preference for row in rows),
         )
 
     def rows(self) -> list[Decisions]:
@@ -119,6 +123,7 @@ class DecisionBatch:
                 workers=workers[i, :n].clone(),
                 fallbacks=fallbacks[i, :n].clone(),
                 edges=edges[i, :n, :n].clone(),
+                preference=self.preferences[i] if self.preferences else None,
             )
             for i, n in enumerate(self.lengths.tolist())
         ]

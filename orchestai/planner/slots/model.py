@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from orchestai.config import CACHE_DIR, PlannerConfig
 from orchestai.errors import UserError
 from orchestai.lm.length_batches import length_batches
-from orchestai.planner.base import Plan
+from orchestai.planner.base import Plan, Preferences
 from orchestai.planner.slots.confidence import PlanConfidence, sureness
 from orchestai.planner.slots.dag import is_acyclic, repair
 from orchestai.planner.slots.decisions import STRUCTURE, Chooser, DecisionBatch, explored
@@ -40,6 +40,9 @@ _ADDED = (
     "decoder.edges.meant.",
     "decoder.one_result",
     "linker.references.",
+    "selector.matcher.shift.",
+    "selector.matcher.next_shift.",
+    "selector.value_shift.",
 )
 _LAST_LAYERS = (
     "reader.meaning.1.",
@@ -61,6 +64,9 @@ class PlannerModel(nn.Module):
     Args:
         encoder: in place of the configured one.
         cache_dir: where packaged models are converted to.
+
+    Attributes:
+        prefers: whether it has learned to choose workers by a preference.
 
     Raises:
         UserError: the encoder, or the language model of the edge predictor, cannot be loaded.
@@ -84,6 +90,7 @@ class PlannerModel(nn.Module):
         self.decoder = StructureDecoder(self.encoder.width // 2, config)
         self.selector = WorkerSelector(features.shape[1], config)
         self.confidence = PlanConfidence()
+        self.prefers = False
         self.linker = None
         if config.linker is not None:
             self.linker = EdgePredictor(config.linker, self.encoder, config.max_subtasks, cache_dir)
@@ -150,12 +157,16 @@ class PlannerModel(nn.Module):
         """See `supervised_loss`."""
         return supervised_loss(outputs, targets, lambda_dag)
 
-    def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
+    def plan(
+        self, tasks: Sequence[Task], *, sample: SampleSpec | None = None, preferences: Preferences | None = None
+    ) -> list[Plan]:
         """Plan greedily, or sample as `sample` says. A task that cannot be read gets a plan without a workflow."""
-        return self.plan_instructions([task.instruction for task in tasks], sample=sample)
+        return self.plan_instructions([task.instruction for task in tasks], sample=sample, preferences=preferences)
 
     @torch.no_grad()
-    def plan_instructions(self, instructions: Sequence[str], *, sample: SampleSpec | None = None) -> list[Plan]:
+    def plan_instructions(
+        self, instructions: Sequence[str], *, sample: SampleSpec | None = None, preferences: Preferences | None = None
+    ) -> list[Plan]:
         """`plan` for bare instructions."""
         if sample is not None and len(sample.seeds) != len(instructions):
             raise ValueError(f"{len(instructions)} instructions, but {len(sample.seeds)} seeds")
@@ -170,7 +181,8 @@ class PlannerModel(nn.Module):
             for rows in length_batches({i: len(text) for i, text in readable.items()}):
                 part = None if sample is None else replace(sample, seeds=[sample.seeds[i] for i in rows])
                 texts = [instructions[i] for i in rows]
-                plans.update(zip(rows, self._plan(texts, [readable[i] for i in rows], part), strict=True))
+                wanted = () if preferences is None else [preferences[i] for i in rows]
+                plans.update(zip(rows, self._plan(texts, [readable[i] for i in rows], part, wanted), strict=True))
         return [plans[i] for i in range(len(instructions))]
 
     def plan_steps(self, instructions: Sequence[str], steps: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]:
@@ -221,17 +233,25 @@ class PlannerModel(nn.Module):
     def reference(self) -> None:
         """What was learned cannot be switched off."""
 
-    def learn_only(self, explore: frozenset[DecisionKind]) -> None:
+    def learn_only(self, explore: frozenset[DecisionKind], *, preferences: bool = False) -> None:
         """Keep steps and edges as they are, unless one of the kinds that make them up is in `explore`.
 
         Kinds share weights: those of steps and edges learn together, and so do workers and fallbacks.
+
+        Args:
+            preferences: let what preferences do to the choice of workers learn, too.
         """
+        self.selector.learn_preferences(preferences)
         structural = bool(explore & STRUCTURE)
         for part in (self.reader, self.decoder):
             part.requires_grad_(structural)
 
     def _plan(
-        self, instructions: Sequence[str], encoded: Sequence[EncodedText], sample: SampleSpec | None
+        self,
+        instructions: Sequence[str],
+        encoded: Sequence[EncodedText],
+        sample: SampleSpec | None,
+        preferences: Preferences,
     ) -> list[Plan]:
         layout, device = self.decoder.layout, self.card_features.device
         chooser = Chooser(sample, len(encoded), layout, device)
@@ -246,7 +266,7 @@ class PlannerModel(nn.Module):
             else:
                 structure, logits = self.decoder.decode(memory, Chooser(None, len(distinct), layout, device))
             structure, logits, memory = structure[place], logits[place], memory[place]
-        batch = self.selector.select(memory, self.card_features, structure, chooser)
+        batch = self.selector.select(memory, self.card_features, structure, chooser, preferences)
         logp = None
         if sample is None and self.confidence.is_known:
             chances = self.confidence(self._sureness(logits, memory, batch)).tolist()
@@ -300,6 +320,7 @@ class PlannerModel(nn.Module):
                 and all(s.instruction for s in workflow.subtasks),
                 decisions=row,
                 logp=None if logp is None else logp[i],
+                preference=row.preference,
             )
             plans.append(plan)
         return plans

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -12,10 +13,12 @@ from rich.console import Console
 
 from orchestai.config import Config, ExecutionConfig, Phase2Config, RewardsConfig, TasksConfig
 from orchestai.errors import UserError
+from orchestai.execution.reward_reference import Reference
 from orchestai.execution.runtime import open_runtime
 from orchestai.planner.checkpoint import estimate_state_of, load_planner, reference_of, save_planner, seen_by
 from orchestai.planner.checkpoint_files import LAST, fingerprint_of, locate
 from orchestai.planner.language.planner import LanguagePlanner
+from orchestai.planner.outlook import open_outlook
 from orchestai.planner.slots.confidence import FEWEST
 from orchestai.planner.slots.decisions import STRUCTURE
 from orchestai.planner.slots.model import PlannerModel
@@ -36,6 +39,7 @@ from orchestai.training.rl.advantages import plan_credit
 from orchestai.training.rl.monitoring.saving import BEST, STATE, RunFolder
 from orchestai.training.rl.monitoring.summary import RunSummary
 from orchestai.training.rl.monitoring.training_state import identity
+from orchestai.training.rl.preference_start import imitate_estimate
 from orchestai.training.rl.reward_setup import Measurement, open_reward
 from orchestai.training.rl.rollouts.open_sampler import open_execute, open_sampler
 from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
@@ -72,7 +76,7 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
             planner.keep_reference()
     else:
         _refuse_limits_of_tokens(phase2)
-        planner.learn_only(explore)
+        planner.learn_only(explore, preferences=phase2.preference_share > 0)
     restructured = planner if isinstance(planner, PlannerModel) and explore & STRUCTURE else None
     before = seen_by(checkpoint)
     tasks, eval_tasks = split_tasks(config.tasks, before)
@@ -119,11 +123,19 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
         known = reference_of(output_dir / LAST if resume else checkpoint)
         measurement = Measurement(config.workers, tasks, execute, config.execution.concurrency, accelerator)
         reward = await open_reward(config.rewards, phase2, known, measurement)
+        if phase2.preference_share and reward.reference is None:
+            raise UserError(
+                "training.phase2_rl.preference_share: a preference weighs cost and latency by those of a typical "
+                "execution, which nobody measured for rewards.form=absolute; set rewards.form=relative, or run prepare"
+            )
+        if phase2.preference_share and reward.reference and isinstance(planner, PlannerModel) and not resume:
+            await asyncio.to_thread(_start_preferences, planner, checkpoint, tasks, reward.reference, phase2.seed)
         rollout = Rollout(planner, execute, reward, phase2, concurrency=config.execution.concurrency, sampler=sampler)
 
         def save(path: Path, about: Mapping[str, Any]) -> None:
             if restructured is not None and about["update"]:
                 calibrate_anew(restructured, eval_tasks)
+            planner.prefers = planner.prefers or (phase2.preference_share > 0 and about["update"] > 0)
             of_run = {"seed": phase2.seed, "data_fingerprint": data_fingerprint(tasks), **seen.facts()}
             reference = None if reward.reference is None else asdict(reward.reference)
             save_planner(path, planner, config, **of_run, reward_reference=reference, **of_workers, **about)
@@ -157,6 +169,24 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
             highlight=False,
         )
     return summary
+
+
+def _start_preferences(
+    planner: PlannerModel, checkpoint: Path, tasks: Sequence[Task], reference: Reference, seed: int
+) -> None:
+    """Let a planner that knows no preferences begin at the choices of its checkpoint's estimate, if it has one."""
+    pool = None if planner.prefers else open_outlook(checkpoint)
+    if pool is not None:
+        logger.info(
+            "preferences begin at the estimate's workers for %d plans",
+            imitate_estimate(planner, tasks, pool, reference, seed),
+        )
+    elif not planner.prefers:
+        logger.warning(
+            "%s has no estimate of its workers for preferences to begin at, so that they are learned from reward "
+            "alone, and slowly where the planner is sure; prepare learns one from twenty judged executions on",
+            checkpoint,
+        )
 
 
 def _refuse_limits_of_tokens(phase2: Phase2Config) -> None:

@@ -189,7 +189,7 @@ class Trainer(Generic[Begun]):
                 metrics |= {f"seconds_{name}": value for name, value in seconds.items()}
                 metrics["slots_per_second"] = metrics["slots_per_plan"] * len(attempts) / sum(seconds.values())
                 stopped = watch(position, metrics, config, self.rules.max_invalid_share)
-                note_attempts(position, attempts)
+                note_attempts(position, [attempt for attempt in attempts if attempt.preference is None])
                 report.update(position, metrics, sample_rows(episodes[:SAMPLES_PER_UPDATE], learnings.values()))
             if asked is not None:
                 stopped = f"{asked.name}; go on with --resume (resume=True) and --output_dir {self.output}"
@@ -262,8 +262,14 @@ class Trainer(Generic[Begun]):
         )
         self._refuse_if_broken(episodes, f"validation episodes after update {self.position.update}")
         episodes = rank_invalid(episodes, invalid_margin(self.rules.credit.unit))
+        preferred = [episode for episode in episodes if episode.preference is not None]
+        episodes = [episode for episode in episodes if episode.preference is None]
         metrics = describe_episodes(episodes)
-        standing = judge(self.position, metrics["reward"], successes(episodes))
+        reward = metrics["reward"]
+        if preferred:
+            metrics["preferred_reward"] = describe_episodes(preferred)["reward"]
+            reward = (reward + metrics["preferred_reward"]) / 2
+        standing = judge(self.position, reward, successes(episodes))
         compared = standing.success_change.tasks if standing.success_change else ENOUGH
         if self.position.evaluated is None and compared < ENOUGH:
             report.say(

@@ -56,7 +56,7 @@ async def validate(config: Config, *, checkpoint: Path, output_dir: Path | None 
         rollout = Rollout(planner, execute, reward, phase2, concurrency=config.execution.concurrency)
         parts = await on_all(accelerator, rollout.exploit(share(tasks, accelerator)), "exchanging episodes")
         level = runtime.sandbox.level
-    compared = [episode for group in interleave([part.groups for part in parts]) for episode in group]
+    compared = [group[0] for group in interleave([part.groups for part in parts])]
     episodes = rank_invalid(compared, invalid_margin(phase2.alpha))
     metrics = describe_episodes(episodes)
     rows = sample_rows(episodes)

@@ -17,6 +17,7 @@ from orchestai.planner.language.plan_text import write_plan
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.language.prompt import PromptTooLongError, PromptWriter
 from orchestai.planner.language.tiny import tiny_tokenizer as learned_tokenizer
+from orchestai.preference import Preference
 from orchestai.storage import digests
 from orchestai.tasks.task import Task
 from orchestai.training.supervised.dag_loss import ImpossibleParents, completion_logits
@@ -65,6 +66,28 @@ def test_a_prompt_has_the_instruction_types_cards_and_examples(folder):
     for part in ("string, list", "- sums (", "Does sums.", '<assistant>{"subtasks":[{"id":1,', "add them up"):
         assert part in text
     assert PromptWriter(settings.planner, cards, tiny_tokenizer()).write("Sort it.").equal(ids)
+
+
+def test_a_preference_is_said_after_the_instruction_and_nothing_without_one(folder):
+    made = planner(folder)
+    prompts, _ = made.write_prompts(["Sort it."] * 3, [Preference(0.25), Preference(0.9, 0.4), None])
+    texts = [str(tiny_tokenizer().decode(ids)) for _, ids in sorted(prompts.items())]
+    assert "Sort it.\n\nPreference: 0.25 (0: the least price; 1: the most success).\n" in texts[0]
+    assert "Preference: 0.90 (0: the least price, 0.40 of it time; 1: the most success)." in texts[1]
+    assert texts[2] == tiny_tokenizer().decode(made.write_prompts(["Sort it."])[0][0])
+    plans = made.plan(TASKS, sample=sample([1, 2]), preferences=[Preference(0.25), None])
+    assert [plan.preference for plan in plans] == [Preference(0.25), None]
+    scores = made.score(TASKS, [p.decisions for p in plans], explore=frozenset(), temperature=1.0)
+    for row, plan in zip(scores.logp, plans, strict=True):
+        torch.testing.assert_close(row[: len(plan.logp)], plan.logp, atol=1e-4, rtol=0)
+
+
+def test_a_folder_says_whether_the_planner_knows_preferences(folder, tmp_path):
+    settings, made = config(folder), planner(folder)
+    for known in (False, True):
+        made.prefers = known
+        save_planner(tmp_path / "saved.pth", made, settings)
+        assert load_planner(tmp_path / "saved", settings.planner, settings.workers).prefers is known
 
 
 def test_a_tokenizer_without_chat_template_reads_the_bare_text(folder):

@@ -197,6 +197,7 @@ def test_a_pool_of_one_leaves_no_choice_of_workers(encoder):
 
 def test_every_parameter_learns_from_scores_and_values(planner):
     """All but the numbers of parents: edges are sampled one by one, and greedy plans alone count them."""
+    planner.learn_only(EVERYTHING, preferences=True)
     plans = planner.plan(TASKS, sample=spec(3, 4, 5))
     scores = planner.score(TASKS, [plan.decisions for plan in plans], explore=EVERYTHING, temperature=1.0)
     (scores.logp.sum() + scores.value.sum() + scores.entropy.sum()).backward()

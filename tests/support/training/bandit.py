@@ -22,7 +22,8 @@ from orchestai.execution.result import JudgedExecution
 from orchestai.execution.reward import RewardForm, reward_form
 from orchestai.execution.reward_reference import Reference
 from orchestai.outcome import Scored
-from orchestai.planner.base import Plan
+from orchestai.planner.base import Plan, Preferences
+from orchestai.preference import Preference
 from orchestai.storage import digests
 from orchestai.tasks.task import Task
 from orchestai.training.distributed import open_accelerator
@@ -58,29 +59,39 @@ class Bandit(nn.Module):
         self.logits = nn.Parameter(torch.zeros(KINDS, STEPS, WORKERS))
         self.values = nn.Parameter(torch.zeros(KINDS, STEPS))
 
-    def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
-        return [self._plan(task, sample, i) for i, task in enumerate(tasks)]
+    def plan(
+        self, tasks: Sequence[Task], *, sample: SampleSpec | None = None, preferences: Preferences | None = None
+    ) -> list[Plan]:
+        return [
+            self._plan(task, sample, i, None if preferences is None else preferences[i]) for i, task in enumerate(tasks)
+        ]
+
+    def preferred(self, kinds: Sequence[int], preferences: Preferences) -> Tensor:
+        """(b, STEPS, WORKERS) logits; no preference changes them."""
+        return self.logits[torch.tensor(kinds)]
 
     @torch.no_grad()
-    def _plan(self, task: Task, sample: SampleSpec | None, row: int) -> Plan:
+    def _plan(self, task: Task, sample: SampleSpec | None, row: int, preference: Preference | None) -> Plan:
         kind, n = kind_of(task), length_of(kind_of(task))
-        logp = (self.logits[kind] / (sample.temperature if sample else 1.0)).log_softmax(-1)
+        logits = self.preferred([kind], [preference])[0]
+        logp = (logits / (sample.temperature if sample else 1.0)).log_softmax(-1)
         chosen = logp.argmax(-1)
         if sample is not None:
             generator = torch.Generator().manual_seed(sample.seeds[row])
             chosen = torch.multinomial(logp.exp(), 1, generator=generator)[:, 0]
         workflow = Workflow([Subtask(id=str(i), instruction="", worker=str(int(chosen[i]))) for i in range(n)])
         nothing = torch.zeros(0)
-        decisions = Decisions(n, nothing, nothing, chosen, torch.zeros(n, 0), nothing)
+        decisions = Decisions(n, nothing, nothing, chosen, torch.zeros(n, 0), nothing, preference)
         logp = logp.gather(-1, chosen[:, None])[:, 0] * (torch.arange(STEPS) < n)
         return Plan(workflow, True, decisions, logp)
 
     def score(
         self, tasks: Sequence[Task], decisions: Sequence[Decisions], *, explore: Any, temperature: float
     ) -> Scores:
-        kinds = torch.tensor([kind_of(task) for task in tasks])
+        kinds = [kind_of(task) for task in tasks]
         mask = torch.arange(STEPS) < torch.tensor([row.length for row in decisions])[:, None]
-        logp = (self.logits[kinds] / temperature).log_softmax(-1)
+        logits = self.preferred(kinds, [row.preference for row in decisions])
+        logp = (logits / temperature).log_softmax(-1)
         chosen = torch.stack([row.workers for row in decisions])
         return Scores(
             logp=logp.gather(-1, chosen[..., None])[..., 0] * mask,
@@ -130,7 +141,9 @@ class Speller(nn.Module):
         return ((self.base[kind] + self.adapted * self.adapter[kind]) / temperature).log_softmax(-1)
 
     @torch.no_grad()
-    def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
+    def plan(
+        self, tasks: Sequence[Task], *, sample: SampleSpec | None = None, preferences: Preferences | None = None
+    ) -> list[Plan]:
         plans = []
         for i, task in enumerate(tasks):
             logp = self._logp(kind_of(task), sample.temperature if sample else 1.0)

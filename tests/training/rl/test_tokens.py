@@ -172,7 +172,7 @@ def test_tokens_are_scored_after_sampling_only_where_that_says_more(tmp_path):
 class Hasty(bandit.Speller):
     """Its sampler thinks every token likelier than it is."""
 
-    def plan(self, tasks, *, sample=None):
+    def plan(self, tasks, *, sample=None, preferences=None):
         return [
             plan if sample is None else type(plan)(plan.workflow, plan.raw_valid, plan.decisions, plan.logp + 0.5)
             for plan in super().plan(tasks, sample=sample)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
@@ -94,6 +95,7 @@ def sample_rows(episodes: Sequence[Episode], learnings: Collection[Learning] = (
             "fault": e.reward.kind if isinstance(e.reward, Unscorable) else "",
             "unscorable": e.reward.reason if isinstance(e.reward, Unscorable) else "",
             "valid": e.valid,
+            **({} if e.preference is None else asdict(e.preference)),
             **{name: round(value, 6) for name, value in e.metrics.items()},
             **({"rewards": _parts(e.reward)} if isinstance(e.reward, Reward) and e.reward.parts else {}),
             **({"turns": _turn_rows(e, credited)} if learnings else {}),

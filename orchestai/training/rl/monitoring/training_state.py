@@ -78,6 +78,7 @@ _ADDED = {
     "rewards.whiten_advantages": True,
     "agents.whiten_advantages": True,
     "planner.language.candidates": 1,
+    "training.phase2_rl.preference_share": 0.0,
 }
 """Keys that identities of earlier versions lack, and what these versions did."""
 _SCHEDULE = "training.phase2_rl.lr_schedule"

@@ -18,11 +18,13 @@ from orchestai.execution.result import JudgedExecution
 from orchestai.execution.reward import RewardForm
 from orchestai.outcome import Reward, Unscorable
 from orchestai.planner.base import Plan
+from orchestai.preference import Preference
 from orchestai.tasks.task import Task
 from orchestai.training.rl.algorithms.invalid_plans import rank_invalid
 from orchestai.training.rl.microbatches import cut
 from orchestai.training.rl.policy import PlannerPolicy
 from orchestai.training.rl.rollouts.collector import Episodes
+from orchestai.training.rl.rollouts.preferences import draw_preference
 from orchestai.training.rl.rollouts.sampler import OwnSampler, Sampler
 from orchestai.types import AnyDecisions, Episode, SampleSpec, TokenDecisions, Trajectory, Turn
 from orchestai.workflow import Workflow
@@ -47,6 +49,7 @@ class _Planned:
     task: Task
     plan: Plan
     trajectories: tuple[Trajectory, ...]
+    preference: Preference | None
 
 
 class Draft:
@@ -138,11 +141,20 @@ class Rollout:
         return await self.finish(self.begin(tasks, update=update))
 
     async def exploit(self, tasks: Sequence[Task]) -> Episodes:
-        """Take the best plan per task and execute it once; these episodes have no turns."""
+        """Take the best plan per task and execute it once; these episodes have no turns.
+
+        With a `preference_share`, a group has a second episode, by a preference that is the task's own.
+        """
 
         async def best(chunk: Sequence[Task], seconds: dict[str, float]) -> list[_Planned]:
-            drawn = await self._sampler.plan(chunk, None)
-            return [_Planned(task, plan, ()) for task, plan in zip(chunk, drawn.plans, strict=True)]
+            wanted: list[tuple[Task, Preference | None]] = []
+            for task in chunk:
+                wanted.append((task, None))
+                if self._config.preference_share:
+                    wanted.append((task, draw_preference(f"{self._config.seed}/validation/{task.task_id}", 1.0)))
+            tasks, preferences = [task for task, _ in wanted], [preference for _, preference in wanted]
+            drawn = await self._sampler.plan(tasks, None, preferences)
+            return [_Planned(task, plan, (), at) for (task, at), plan in zip(wanted, drawn.plans, strict=True)]
 
         return await self._run(self._draft(tasks, self._config.micro_batch_size, best), 1)
 
@@ -207,11 +219,14 @@ class Rollout:
         config = self._config
         explore = frozenset(config.explore)
         repeated = [task for task in tasks for _ in range(config.num_generations)]
+        share = config.preference_share
+        drawn_for = {t.task_id: draw_preference(f"{config.seed}/{update}/{t.task_id}", share) for t in tasks}
+        preferences = [drawn_for[task.task_id] for task in repeated]
         seeds = [
             row_seed(config.seed, update, task.task_id, g) for task in tasks for g in range(config.num_generations)
         ]
         started = time.perf_counter()
-        found = await self._sampler.plan(repeated, SampleSpec(explore, config.temperature, seeds))
+        found = await self._sampler.plan(repeated, SampleSpec(explore, config.temperature, seeds), preferences)
         sampled = time.perf_counter()
         drawn = {
             i: (p.decisions, p.logp.cpu())
@@ -223,8 +238,8 @@ class Rollout:
         seconds["scoring"] += time.perf_counter() - sampled
         trajectories = {i: Trajectory(ROLE, ROLE, (self._measured(turn, found.plans[i]),)) for i, turn in turns.items()}
         return [
-            _Planned(task, plan, (trajectories[i],) if i in trajectories else ())
-            for i, (task, plan) in enumerate(zip(repeated, found.plans, strict=True))
+            _Planned(task, plan, (trajectories[i],) if i in trajectories else (), at)
+            for i, (task, plan, at) in enumerate(zip(repeated, found.plans, preferences, strict=True))
         ]
 
     def _measured(self, turn: Turn, plan: Plan) -> Turn:
@@ -281,7 +296,8 @@ class Rollout:
         slots: asyncio.Semaphore,
     ) -> Episode:
         task, workflow = planned.task, planned.plan.workflow
-        failure = self._reward.invalid()
+        worth = self._reward.at(planned.preference)
+        failure = worth.invalid()
         reward: Reward | Unscorable = failure
         metrics = {**dict.fromkeys(_METRICS, 0.0), **failure.contributions}
         valid = workflow is not None and len(workflow) <= self._config.max_steps_per_episode
@@ -291,7 +307,7 @@ class Rollout:
                 if key not in known:
                     known[key] = asyncio.ensure_future(self._in_turn(task, workflow, sample, slots))
             jobs = [known[task.task_id, workflow, sample] for sample in range(executions)]
-            reward, metrics = self._worth(await asyncio.gather(*jobs))
+            reward, metrics = _worth(worth, await asyncio.gather(*jobs))
         return Episode(
             task_id=task.task_id,
             group_id=task.task_id,
@@ -301,6 +317,7 @@ class Rollout:
             valid=valid,
             raw_valid=planned.plan.raw_valid,
             text=describe(workflow) if workflow is not None else planned.plan.error,
+            preference=planned.preference,
         )
 
     async def _in_turn(self, task: Task, workflow: Workflow, sample: int, slots: asyncio.Semaphore) -> JudgedExecution:
@@ -312,21 +329,22 @@ class Rollout:
                     task_id=task.task_id, workflow=workflow, results=(), outcome=Unscorable.of(error)
                 )
 
-    def _worth(self, executions: Sequence[JudgedExecution]) -> tuple[Reward | Unscorable, dict[str, float]]:
-        """The mean reward and figures of the executions that could be judged, or why the first could not."""
-        rewards = [self._reward.of(run) for run in executions]
-        judged = [(run, worth) for run, worth in zip(executions, rewards, strict=True) if isinstance(worth, Reward)]
-        if not judged:
-            return rewards[0], {}
-        reward = Reward.mean([worth for _, worth in judged])
-        metrics = {
-            "success": [float(run.success) for run, _ in judged],
-            "tests": [run.tests_passed / max(run.tests_total, 1) for run, _ in judged],
-            "cost_usd": [run.total_cost for run, _ in judged],
-            "latency_ms": [run.total_latency_ms for run, _ in judged],
-            "checks": [float(run.checks_passed) for run, _ in judged],
-        }
-        return reward, {name: sum(figures) / len(figures) for name, figures in metrics.items()} | reward.contributions
+
+def _worth(form: RewardForm, executions: Sequence[JudgedExecution]) -> tuple[Reward | Unscorable, dict[str, float]]:
+    """The mean reward and figures of the executions that could be judged, or why the first could not."""
+    rewards = [form.of(run) for run in executions]
+    judged = [(run, worth) for run, worth in zip(executions, rewards, strict=True) if isinstance(worth, Reward)]
+    if not judged:
+        return rewards[0], {}
+    reward = Reward.mean([worth for _, worth in judged])
+    metrics = {
+        "success": [float(run.success) for run, _ in judged],
+        "tests": [run.tests_passed / max(run.tests_total, 1) for run, _ in judged],
+        "cost_usd": [run.total_cost for run, _ in judged],
+        "latency_ms": [run.total_latency_ms for run, _ in judged],
+        "checks": [float(run.checks_passed) for run, _ in judged],
+    }
+    return reward, {name: sum(figures) / len(figures) for name, figures in metrics.items()} | reward.contributions
 
 
 def _refuse_broken(logp: Tensor, task: Task, update: int) -> None:

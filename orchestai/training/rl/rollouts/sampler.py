@@ -9,7 +9,7 @@ from typing import Protocol
 
 from orchestai.lm.backends.base import SampleSettings
 from orchestai.lm.backends.synced import SyncedBackend
-from orchestai.planner.base import Plan, TrainablePlanner
+from orchestai.planner.base import Plan, Preferences, TrainablePlanner
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.tasks.task import Task
 from orchestai.types import SampleSpec
@@ -26,7 +26,9 @@ class Drawn:
 class Sampler(Protocol):
     """Draws plans with weights of a known version; the caller never lets its two methods overlap."""
 
-    async def plan(self, tasks: Sequence[Task], sample: SampleSpec | None) -> Drawn:
+    async def plan(
+        self, tasks: Sequence[Task], sample: SampleSpec | None, preferences: Preferences | None = None
+    ) -> Drawn:
         """Sample plans, or take the best."""
         ...
 
@@ -46,9 +48,12 @@ class OwnSampler:
         self._planner = planner
         self._version = -1
 
-    async def plan(self, tasks: Sequence[Task], sample: SampleSpec | None) -> Drawn:
+    async def plan(
+        self, tasks: Sequence[Task], sample: SampleSpec | None, preferences: Preferences | None = None
+    ) -> Drawn:
         version = self._version
-        return Drawn(await asyncio.to_thread(self._planner.plan, tasks, sample=sample), version)
+        plans = await asyncio.to_thread(self._planner.plan, tasks, sample=sample, preferences=preferences)
+        return Drawn(plans, version)
 
     async def sync(self, policy_version: int) -> dict[str, float]:
         self._version = policy_version
@@ -63,11 +68,14 @@ class BackendSampler:
         self._backend = backend
         self._version = -1
 
-    async def plan(self, tasks: Sequence[Task], sample: SampleSpec | None) -> Drawn:
+    async def plan(
+        self, tasks: Sequence[Task], sample: SampleSpec | None, preferences: Preferences | None = None
+    ) -> Drawn:
         instructions = [task.instruction for task in tasks]
         if sample is None and self._planner.config.language.constrained:
-            return Drawn(await asyncio.to_thread(self._planner.plan, tasks), self._version)
-        prompts, plans = self._planner.write_prompts(instructions)
+            best = await asyncio.to_thread(self._planner.plan, tasks, preferences=preferences)
+            return Drawn(best, self._version)
+        prompts, plans = self._planner.write_prompts(instructions, preferences)
         rows = sorted(prompts)
         settings = SampleSettings(0.0 if sample is None else sample.temperature, self._planner.max_slots)
         if not rows:

@@ -49,7 +49,7 @@ def test_nothing_is_stopped_by_default(tmp_path):
 
 def test_broken_weights_are_named_before_anything_is_executed(tmp_path):
     class Broken(bandit.Speller):
-        def plan(self, tasks, *, sample=None):
+        def plan(self, tasks, *, sample=None, preferences=None):
             plans = super().plan(tasks, sample=sample)
             if sample is not None and self.adapter.abs().max() > 0:
                 plans[0].logp.fill_(math.nan)

@@ -38,7 +38,7 @@ class Watched(bandit.Bandit):
         self.sampling_began = [Future[None]() for _ in range(batches)]
         self.execution_began = [Future[None]() for _ in range(batches)]
 
-    def plan(self, tasks, *, sample=None):
+    def plan(self, tasks, *, sample=None, preferences=None):
         if sample is None:
             return super().plan(tasks)
         self.planning = True
@@ -119,7 +119,7 @@ def test_what_fails_while_sampling_ahead_ends_the_run(tmp_path):
     class Broken(bandit.Bandit):
         calls = 0
 
-        def plan(self, tasks, *, sample=None):
+        def plan(self, tasks, *, sample=None, preferences=None):
             self.calls += sample is not None
             if self.calls == 3:
                 raise UserError("the engine is gone")

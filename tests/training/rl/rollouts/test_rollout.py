@@ -80,7 +80,7 @@ async def test_what_is_nobodys_fault_is_unscorable_and_never_zero():
 
 async def test_a_plan_that_is_invalid_or_too_long_is_worth_less_than_any_failure_and_is_counted():
     class Unable(bandit.Bandit):
-        def plan(self, tasks, *, sample=None):
+        def plan(self, tasks, *, sample=None, preferences=None):
             plans = super().plan(tasks, sample=sample)
             return [Plan(None, False, plans[0].decisions, plans[0].logp, "no steps"), *plans[1:]]
 
@@ -116,7 +116,7 @@ async def test_planning_goes_on_while_earlier_plans_run_and_concurrency_is_bound
     running, most, planned_while_running = 0, 0, False
 
     class Watching(bandit.Bandit):
-        def plan(self, tasks, *, sample=None):
+        def plan(self, tasks, *, sample=None, preferences=None):
             nonlocal planned_while_running
             planned_while_running |= running > 0
             return super().plan(tasks, sample=sample)
