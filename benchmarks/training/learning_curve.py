@@ -3,12 +3,12 @@
     python -m benchmarks.training.learning_curve [KEY=VALUE]... [--sizes 100 500 1000 2500] [--seeds 2]
         [--output runs/learning_curve] [--json docs/results/learning_curve.json]
 
-A seed keeps two of the hands to learn from aside, the next ones in turn. Planners of the default configuration learn, without the
-composition suite, from so many instructions of the others, drawn by lot, each number with those before it, and from the
-plans that exchange their phrases, in proportion as `prepare` makes them. Fewer instructions have more epochs; which one
-counts is chosen on the hand for validation. Then the two hands and the hand for tests are planned: how often the number
-of steps is right, and how often the whole plan (`is_right`), with intervals over instructions. Trainings that are
-finished in the output folder are kept.
+A seed keeps two of the hands to learn from aside, the next ones in turn. Planners of the default configuration learn,
+without the composition suite, from so many instructions of the others, drawn by lot, each number with those before it,
+and from plans that exchange their phrases and surroundings, in proportion as `prepare` makes them. Fewer instructions
+have more epochs; which one counts is chosen on the hand for validation. Then the two hands and the hand for tests are
+planned: how often the number of steps is right, and how often the whole plan (`is_right`), with intervals over
+instructions. Trainings that are finished in the output folder are kept.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from rich.table import Table
 from benchmarks.plans import trained
 from orchestai.config import Config, load_config
 from orchestai.data.exchange_phrases import exchange_phrases
+from orchestai.data.exchange_surroundings import exchange_surroundings
 from orchestai.data.prepare_plans import read_plans
 from orchestai.data.readers import READERS
 from orchestai.data.training_file import TrainingExample, save_training_data
@@ -78,7 +79,8 @@ def scores_of(size: int, seed: int, written: Sequence[TrainingExample], config: 
     settings = settings.model_copy(update={"num_epochs": epochs, "seed": seed})
     training = config.training.model_copy(update={"phase1_supervised": settings})
     config = config.model_copy(update={"training": training})
-    exchanged = exchange_phrases(chosen, settings.mixture_augmentations * size // len(to_learn), seed=seed)
+    phrases = exchange_phrases(chosen, settings.mixture_augmentations * size // len(to_learn), seed=seed)
+    exchanged = exchange_surroundings(phrases, chosen, seed=seed)
     data = output / f"{size}-{seed}.json"
     save_training_data(data, [*chosen, *exchanged, *validation], config)
     trained(config, data, output / f"{size}-{seed}")

@@ -13,6 +13,7 @@ from rich.table import Table
 from orchestai.config import Config, TasksConfig
 from orchestai.data.augment import augment
 from orchestai.data.exchange_phrases import exchange_phrases
+from orchestai.data.exchange_surroundings import exchange_surroundings
 from orchestai.data.fit_estimate import fit_estimate
 from orchestai.data.hindsight import TargetsError, targets_of
 from orchestai.data.prepare_plans import read_plans
@@ -115,7 +116,8 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
         logged = staffed(logged, estimate, reward, 1 + config.planner.max_fallbacks)
     beside = _mixture(config, dropped)
     settings = config.training.phase1_supervised
-    exchanged = exchange_phrases(beside, settings.mixture_augmentations, seed=settings.seed)
+    phrases = exchange_phrases(beside, settings.mixture_augmentations, seed=settings.seed)
+    exchanged = exchange_surroundings(phrases, beside, seed=settings.seed)
     written = [*logged, *beside, *exchanged]
     splits = Counter(example.split for example in written)
     report = PrepareReport(
