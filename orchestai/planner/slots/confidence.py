@@ -10,9 +10,13 @@ from orchestai.planner.slots.decisions import SlotLayout
 from orchestai.types import DecisionKind, Scores
 
 _KINDS: tuple[tuple[DecisionKind, ...], ...] = (("stop",), ("span",), ("edge",))
-_FEATURES = len(_KINDS) + 3
+_DOUBTS = len(_KINDS) + 1
+_FEATURES = _DOUBTS + 2
 _SIGNS = (*(-1.0 for _ in _KINDS), -1.0, 1.0, 0.0)
 """Which way a feature may speak, as `sureness` orders them: a doubt never for a plan, whatever some plans say."""
+_LEAST_DOUBT = 1e-3
+"""In nats; below it doubts are alike. Where all is nearly sure, the chance of a mistake is about the doubt, so that log
+odds are linear in its logarithm."""
 _RIDGE = 1.0
 """Pull of the coefficients towards 0, in examples: with few plans to learn from, confidence stays near their mean."""
 FEWEST = 20
@@ -32,7 +36,9 @@ class PlanConfidence(nn.Module):
         self.center: Tensor
         self.scale: Tensor
         self.known: Tensor
+        self.least_doubt: Tensor
         self.register_buffer("known", torch.tensor(False))
+        self.register_buffer("least_doubt", torch.tensor(_LEAST_DOUBT))
         self.register_buffer("coefficients", torch.zeros(_FEATURES + 1))
         self.register_buffer("center", torch.zeros(_FEATURES))
         self.register_buffer("scale", torch.ones(_FEATURES))
@@ -45,6 +51,10 @@ class PlanConfidence(nn.Module):
         """Let nobody know a confidence until it is fitted again."""
         self.known.fill_(False)
 
+    def state_before(self) -> dict[str, Tensor]:
+        """State of parts that confidences of earlier versions lack, such that they say what they did."""
+        return self.state_dict() | {"least_doubt": torch.ones(())}
+
     def forward(self, features: Tensor) -> Tensor:
         """(b, features) give (b,) chances of being right."""
         return torch.sigmoid(self._design(features) @ self.coefficients.double()).float()
@@ -54,8 +64,10 @@ class PlanConfidence(nn.Module):
         """Learn from (b, features) and (b,) bool by Newton's method; too few plans change nothing."""
         if len(right) < FEWEST:
             return
-        self.center.copy_(features.mean(0))
-        self.scale.copy_(features.std(0).clamp(min=1e-3))
+        self.least_doubt.fill_(_LEAST_DOUBT)
+        shaped = self._shaped(features)
+        self.center.copy_(shaped.mean(0))
+        self.scale.copy_(shaped.std(0).clamp(min=1e-3))
         x, y = self._design(features), right.double()
         ridge = torch.eye(x.shape[1], dtype=x.dtype, device=x.device) * _RIDGE
         ridge[-1, -1] = 1e-6
@@ -73,7 +85,11 @@ class PlanConfidence(nn.Module):
             self.known.fill_(True)
 
     def _design(self, features: Tensor) -> Tensor:
-        return F.pad((features - self.center) / self.scale, (0, 1), value=1.0).double()
+        return F.pad((self._shaped(features) - self.center) / self.scale, (0, 1), value=1.0).double()
+
+    def _shaped(self, features: Tensor) -> Tensor:
+        """The features, with logarithms of doubts."""
+        return torch.cat([torch.log(features[:, :_DOUBTS] + self.least_doubt), features[:, _DOUBTS:]], -1)
 
 
 def _newton(x: Tensor, y: Tensor, ridge: Tensor) -> Tensor:
@@ -89,7 +105,8 @@ def _newton(x: Tensor, y: Tensor, ridge: Tensor) -> Tensor:
 
 
 def sureness(scores: Scores, lengths: Tensor, layout: SlotLayout) -> Tensor:
-    """(b, features) of b plans: how sure their decisions were by kind and at worst, per step, and how many steps.
+    """(b, features) of b plans: doubts about their decisions, in nats, by kind and the worst; log-probability per step;
+    and how many steps.
 
     Args:
         scores: of the decisions that make up steps and edges.
@@ -98,5 +115,5 @@ def sureness(scores: Scores, lengths: Tensor, layout: SlotLayout) -> Tensor:
     kinds = layout.kinds
     by_kind = [scores.logp[:, [kind in some for kind in kinds]].sum(-1) for some in _KINDS]
     worst, steps = scores.logp.amin(-1), lengths.float()
-    doubts = [torch.log1p(-total) for total in (*by_kind, worst)]
+    doubts = [-total for total in (*by_kind, worst)]
     return torch.stack([*doubts, torch.stack(by_kind).sum(0) / steps, steps], -1)

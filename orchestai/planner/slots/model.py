@@ -149,7 +149,8 @@ class PlannerModel(nn.Module):
         """
         added = {name: value for name, value in self.state_dict().items() if name.startswith(_ADDED)}
         silent = {name: torch.zeros_like(value) for name, value in added.items() if name.startswith(_LAST_LAYERS)}
-        return added | silent | self.confidence.state_dict(prefix="confidence.")
+        before = {f"confidence.{name}": value for name, value in self.confidence.state_before().items()}
+        return added | silent | before
 
     def compute_supervised_loss(
         self, outputs: PlannerOutputs, targets: PlanTargets, lambda_dag: float

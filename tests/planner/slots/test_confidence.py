@@ -10,8 +10,10 @@ from orchestai.planner.slots.confidence import PlanConfidence
 def sample(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Features, whether each plan is right, and the chance by which that was drawn."""
     generator = torch.Generator().manual_seed(seed)
-    features = torch.randn(count, 6, generator=generator) * torch.tensor([1.0, 3.0, 0.1, 1.0, 1.0, 2.0])
-    chance = torch.sigmoid(-1.5 * features[:, 0] - 0.5 * features[:, 1] + 0.8 * features[:, 4] + 0.3)
+    drawn = torch.randn(count, 6, generator=generator) * torch.tensor([1.0, 3.0, 0.1, 1.0, 1.0, 2.0])
+    features = torch.cat([drawn[:, :4].exp(), drawn[:, 4:]], -1)
+    doubt = torch.log(features[:, :2] + 1e-3)
+    chance = torch.sigmoid(-1.5 * doubt[:, 0] - 0.5 * doubt[:, 1] + 0.8 * features[:, 4] + 0.3)
     return features, torch.rand(count, generator=generator) < chance, chance
 
 
@@ -38,6 +40,32 @@ def test_all_right_and_a_feature_that_never_changes_are_no_trouble() -> None:
     assert confidence.is_known
     assert torch.isfinite(confidence(features)).all()
     assert (confidence(features) > 0.9).all()
+
+
+def test_what_is_nearly_sure_is_told_from_what_is_unsure_though_both_are_learned_at_once() -> None:
+    """A suite whose plans are right in 98 of 100 was thought right in 91 beside hands of whose plans a third is."""
+    generator = torch.Generator().manual_seed(5)
+    doubt = torch.cat([10 ** -(2 + 2 * torch.rand(400, generator=generator)), 3 * torch.rand(400, generator=generator)])
+    chance = torch.exp(-doubt)
+    features = torch.stack([*[doubt] * 4, -doubt, torch.ones(800)], -1)
+    confidence = PlanConfidence()
+    confidence.fit(features, torch.rand(800, generator=generator) < chance)
+    found = confidence(features)
+    for part in (slice(400), slice(400, 800)):
+        assert (found[part].mean() - chance[part].mean()).abs() < 0.03
+
+
+def test_a_confidence_of_an_earlier_version_says_what_it_did() -> None:
+    """It was fitted to log(1 + doubt)."""
+    confidence = PlanConfidence()
+    features, right, _ = sample(300, 6)
+    confidence.fit(features, right)
+    kept = {name: value for name, value in confidence.state_dict().items() if name != "least_doubt"}
+    earlier = PlanConfidence()
+    earlier.load_state_dict(earlier.state_before() | kept)
+    shaped = torch.cat([torch.log1p(features[:, :4]), features[:, 4:]], -1)
+    logits = ((shaped - kept["center"]) / kept["scale"]) @ kept["coefficients"][:-1] + kept["coefficients"][-1]
+    torch.testing.assert_close(earlier(features), torch.sigmoid(logits))
 
 
 def test_no_doubt_ever_speaks_for_a_plan() -> None:

@@ -73,8 +73,8 @@ def test_scoring_gives_the_log_probabilities_of_sampling(planner, explore, tempe
 
 def test_confidence_while_planning_is_that_of_the_decisions_afterwards(planner):
     """It is read off the logits that the plan was decoded by, where training computes them along the plan again."""
-    features = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
-    planner.confidence.fit(features, features[:, 0] < 0)
+    features = torch.randn(40, 6, generator=torch.Generator().manual_seed(0)).abs()
+    planner.confidence.fit(features, features[:, 0] < 0.7)
     tasks = [task("Sort the names, then count the vowels of the first."), task("Reverse it")]
     plans = planner.plan(tasks)
     again = planner.sureness([one.instruction for one in tasks], [plan.decisions for plan in plans])
