@@ -117,14 +117,14 @@ def test_an_engine_per_role_in_this_process(
     assert engines() == [], "they would keep their memory as long as this process lives"
 
 
-def test_an_engine_that_does_not_start_takes_those_before_it_along(
+def test_an_engine_that_fails_takes_those_before_it_along(
     repository: Path, in_process: tuple[str, ...], taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second role's model has heads that vLLM does not compute on a CPU."""
+    """The second role's model has heads that vLLM does not compute on a CPU, which it finds out by the first words."""
     monkeypatch.chdir(repository)
     narrow = f"agents.models.{find('writing').roles[1]}=data/agents/tiny"
     config = configured("magrpo_arxiv", "separate", taught, 1, *in_process, narrow)
-    with pytest.raises(UserError, match="vLLM's engine does not start"):
+    with pytest.raises(UserError, match=r"vLLM's engine (does not start|failed \()"):
         AgentTrainer(config=config, output_dir=tmp_path / "out").train()
     assert engines() == []
 
