@@ -10,6 +10,8 @@ from orchestai.errors import UserError
 
 LAST = "phase2_last.pth"
 """The planner, or the folder of agents (without the suffix), of the latest checkpoint of phase 2 in a folder."""
+FIRST = "phase1_best.pth"
+"""The planner, or the folder of a language model (without the suffix), that phase 1 keeps."""
 METADATA = "orchestai.json"
 """The file that makes a folder a language planner."""
 
@@ -17,9 +19,13 @@ METADATA = "orchestai.json"
 def locate(path: Path | str) -> Path:
     """The checkpoint itself, the last one in a folder of a run, or the folder of that name without `.pth`.
 
-    So the names that commands take by default stand for both kinds of planner.
+    So the names that commands take by default stand for both kinds of planner. Of a folder that phase 2 has not
+    written to it is what phase 1 keeps.
     """
     path = last_of(path)
+    if path.is_dir() and not (path / METADATA).exists():
+        inside = (path / FIRST, without_suffix(path / FIRST))
+        path = next((found for found in inside if found.exists()), path)
     folder = without_suffix(path)
     return folder if not path.exists() and (folder / METADATA).exists() else path
 
