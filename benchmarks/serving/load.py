@@ -115,6 +115,14 @@ def resources(pid: int) -> dict[str, float]:
     return {"rss_mb": pages * os.sysconf("SC_PAGE_SIZE") / 2**20, "descriptors": len(os.listdir(f"/proc/{pid}/fd"))}
 
 
+def settled(pid: int, descriptors: float) -> dict[str, float]:
+    """What a process holds once it has no more descriptors than before, or after two minutes, and after how long."""
+    began = time.monotonic()
+    while (held := resources(pid))["descriptors"] > descriptors and time.monotonic() - began < 120:
+        time.sleep(0.5)
+    return {**held, "after_s": round(time.monotonic() - began, 1)}
+
+
 def peer(python: Path, port: int, worker: str, log: Path) -> subprocess.Popen[bytes]:
     """RouteLLM's server in front of the worker."""
     model = "openai/quick"
@@ -207,6 +215,7 @@ def main() -> None:
                 soaked = asyncio.run(load(served, MODELS["orchestai"], 16, given.soak))
                 soak = {"requests": given.soak, "before": before, **soaked}
                 soak["after"] = resources(server.pid)
+                soak["settled"] = settled(server.pid, before["descriptors"])
                 print(json.dumps(soak), flush=True)
         finally:
             for process in reversed(processes):
