@@ -156,6 +156,22 @@ TO_SERVICE = ["--role", ROLE, "--image", "i", "--output", "s3://b/x", "--dry_run
         (["--config", "configs/agents/deepcoder.yaml", "--channel", "a=nowhere"], "--channel a nowhere: no such"),
         (["--config", "config.yaml"], "begins with a checkpoint of phase 1"),
         (["--config", "config.yaml", "--train", "phase1"], "give it with --data"),
+        (
+            ["--config", "config.yaml", "--checkpoint", "s3://b/c", "--data", "s3://b/d"],
+            "--data: phase2 learns from tasks",
+        ),
+        (["--config", "configs/agents/deepcoder.yaml", "--data", "s3://b/d"], "--data: deepcoder learns from tasks"),
+        (["--config", "config.yaml", "--checkpoint", "s3://b/c", "tasks.path=no/tasks.jsonl"], "tasks.jsonl: no such"),
+        (["--config", "configs/agents/deepcoder.yaml", "model.backend=vllm_server"], "nothing starts a server of vLLM"),
+        (
+            ["--config", "configs/agents/deepcoder.yaml", "--channel", "my data=s3://b/c"],
+            "--channel my data: a name has",
+        ),
+        (["--config", "configs/agents/deepcoder.yaml", "--max_hours", "0"], "--max_hours 0: write how many"),
+        (["--config", "configs/agents/deepcoder.yaml", "--max_hours", "nan"], "--max_hours nan: write how many"),
+        (["--config", "configs/agents/deepcoder.yaml", "--max_hours", "inf"], "--max_hours inf: write how many"),
+        (["--config", "configs/agents/deepcoder.yaml", "--output", "s3://"], "--output s3://: write s3://BUCKET"),
+        (["--config", "configs/agents/deepcoder.yaml", "--run", "-".join("a" * 41)], "hyphens alone, 41 at most"),
         (["--config", "config.yaml", "--checkpoint", "s3://b/c", "tasks.path=UNTRACKED"], "git does not track it"),
         (
             ["--config", "configs/agents/tool_use.yaml", "agents.workflow_args.corpus=UNTRACKED"],
