@@ -86,7 +86,11 @@ class VllmEngine:
                 f"would all have to ask it the same, but each of the {processes} samples its own tasks; set it to 1, "
                 f"or {section}.backend to vllm_server and give it to the server"
             )
-        options: dict[str, Any] = {"worker_extension_cls": EXTENSION, **config.engine_options}
+        options: dict[str, Any] = {
+            "worker_extension_cls": EXTENSION,
+            "max_model_len": model.context,
+            **config.engine_options,
+        }
         if model.lora is not None:
             options |= {"enable_lora": True, "max_lora_rank": engine_rank(model.lora.rank, section), "max_loras": 1}
         if processes > 1:
@@ -106,7 +110,6 @@ class VllmEngine:
             dtype=model.dtype,
             tensor_parallel_size=config.tensor_parallel_size,
             gpu_memory_utilization=config.gpu_memory_utilization,
-            max_model_len=model.context,
             logprobs_mode="processed_logprobs",
             generation_config="vllm",
             **options,
