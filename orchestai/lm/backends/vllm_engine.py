@@ -80,12 +80,7 @@ class VllmEngine:
                 f"{section}.backend: vllm is not installed; run: pip install 'orchestai[gpu]', or set the "
                 "backend to transformers"
             ) from None
-        if processes > 1 and config.tensor_parallel_size > 1:
-            raise UserError(
-                f"{section}.vllm.tensor_parallel_size={config.tensor_parallel_size}: processes that share an engine "
-                f"would all have to ask it the same, but each of the {processes} samples its own tasks; set it to 1, "
-                f"or {section}.backend to vllm_server and give it to the server"
-            )
+        refuse_sharing(config, processes, section)
         options: dict[str, Any] = {
             "worker_extension_cls": EXTENSION,
             "max_model_len": model.context,
@@ -196,6 +191,20 @@ class VllmEngine:
         del self._llm
         self._thread.shutdown()
         self._folders.clear()
+
+
+def refuse_sharing(config: VllmConfig, processes: int, section: str) -> None:
+    """Several processes do not share an engine.
+
+    Raises:
+        UserError: they would have to.
+    """
+    if processes > 1 and config.tensor_parallel_size > 1:
+        raise UserError(
+            f"{section}.vllm.tensor_parallel_size={config.tensor_parallel_size}: processes that share an engine "
+            f"would all have to ask it the same, but each of the {processes} samples its own tasks; set it to 1, "
+            f"or {section}.backend to vllm_server and give it to the server"
+        )
 
 
 def engine_rank(rank: int, section: str) -> int:
