@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
@@ -13,7 +14,7 @@ from orchestai.config.section import Section
 
 R = TypeVar("R", bound=RlConfig)
 _SET_ANYWAY = (
-    *("model", "dtype", "max_model_len", "tensor_parallel_size", "gpu_memory_utilization", "logprobs_mode"),
+    *("model", "dtype", "tensor_parallel_size", "gpu_memory_utilization", "logprobs_mode"),
     *("generation_config", "worker_extension_cls", "enable_lora", "max_lora_rank", "max_loras"),
     "distributed_executor_backend",
 )
@@ -35,7 +36,8 @@ class VllmConfig(Section):
     """vllm: share of a GPU's memory that an engine takes; the rest is for training."""
     engine_options: dict[str, Any] = Field(default={})
     """Further arguments of `vllm.LLM`, such as `enforce_eager` or `max_num_batched_tokens`, also for the server that
-    `orchestai launch vllm` starts. `weight_transfer_config` lets weights go from GPU to GPU, without a folder."""
+    `orchestai launch vllm` starts. `max_model_len` shortens a context whose keys and values the GPU has no room for.
+    `weight_transfer_config` lets weights go from GPU to GPU, without a folder."""
     sync_dir: Path | None = None
     """Folder through which weights reach the engine; a server must see it under the same path. null is `sync` in the
     output folder; a folder in memory (/dev/shm) is faster."""
@@ -45,10 +47,26 @@ class VllmConfig(Section):
 
     _no_secret_url = field_validator("base_url")(refuse_secret_url)
 
+    @field_validator("base_url")
+    @classmethod
+    def _where_a_server_can_be(cls, url: str) -> str:
+        parts = urlsplit(url)
+        try:
+            reachable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:  # a port that is none
+            reachable = False
+        if not reachable:
+            raise ValueError("write http://HOST:PORT")
+        if parts.path.rstrip("/").endswith("/v1"):
+            raise ValueError("leave out /v1, beside which weights are handed over; write http://HOST:PORT")
+        return url
+
     @field_validator("engine_options")
     @classmethod
     def _not_what_is_set_anyway(cls, options: dict[str, Any]) -> dict[str, Any]:
         for name in options:
+            if not name.isidentifier():
+                raise ValueError(f"{name} is no argument of vllm.LLM; write it as {name.strip('-').replace('-', '_')}")
             if name in _SET_ANYWAY:
                 raise ValueError(f"{name} follows from what is trained, or has a key of its own; leave it out")
         return options

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from orchestai.agents import comlrl_keys, mt_grpo_keys, registry
 from orchestai.agents.shorthand import load_agent_config, named_paths
-from orchestai.config import Config, load_config, read
+from orchestai.config import BackendConfig, Config, load_config, read
 from orchestai.config.agents import AgentConfig
 from orchestai.config.aliases.train import SHORT
 from orchestai.errors import UserError
+from orchestai.lm.model_keys import AGENTS, PLANNER
 
 PHASE1, PHASE2 = "phase1", "phase2"
+_HERE = ("localhost", "127.0.0.1", "::1")
 
 
 def asked(path: Path, words: Sequence[str] = (), train: str | None = None) -> tuple[str, Config | AgentConfig]:
@@ -45,6 +48,17 @@ def paths_of(config: Config | AgentConfig) -> dict[str, Path]:
     else:
         named = named_paths(config)
     return {key: Path(name) for key, name in named.items() if isinstance(name, str | Path) and Path(name).exists()}
+
+
+def served_here(config: Config | AgentConfig) -> str | None:
+    """The key and URL of the server of vLLM that a training asks on its own machine; None where it asks none there."""
+    settings: BackendConfig = config.model if isinstance(config, AgentConfig) else config.planner.language
+    keys = AGENTS if isinstance(config, AgentConfig) else PLANNER
+    url = settings.vllm.base_url
+    samples = isinstance(config, AgentConfig) or config.planner.kind == "language"
+    if not samples or settings.backend != "vllm_server" or urlsplit(url).hostname not in _HERE:
+        return None
+    return f"{keys.section}.vllm.base_url={url}"
 
 
 def _is_of_agents(path: Path) -> bool:

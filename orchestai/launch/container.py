@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +82,7 @@ def training_command(hyperparameters: Mapping[str, str], hosts: Hosts, root: Pat
     command += ["--config", config, "--output_dir", str(output)]
     for channel, flag in ((CHECKPOINT, "--checkpoint"), (DATA, "--data")):
         if given := _given(root / "input/data" / channel):
-            command += [flag, str(given)]
+            command += [flag, str(_unpacked(given, root / "unpacked") if channel == CHECKPOINT else given)]
         elif train == PHASE2 and channel == CHECKPOINT:
             command += [flag, BASE]
     if any(output.glob(_STATES.get(train, _STATE_OF_RL))):
@@ -150,6 +151,15 @@ def _given(folder: Path) -> Path | None:
     beside = {path for entry in entries for path in sidecars(entry)}
     alone = [entry for entry in entries if entry not in beside]
     return alone[0] if len(alone) == 1 else folder
+
+
+def _unpacked(given: Path, folder: Path) -> Path:
+    """A checkpoint; where it is the archive into which SageMaker packs a job's results, what was in it."""
+    if not given.name.endswith(".tar.gz"):
+        return given
+    with tarfile.open(given) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
 
 
 def _gpus() -> int:

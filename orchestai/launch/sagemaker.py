@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import Any
 from orchestai.config import Config
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
-from orchestai.launch.asked import PHASE1, PHASE2, paths_of
+from orchestai.launch.asked import PHASE1, PHASE2, paths_of, served_here
 from orchestai.launch.bundle import ENTRY
 
 CODE, CHECKPOINT, DATA = "code", "checkpoint", "training"
@@ -26,6 +27,11 @@ _UNPACK = (
 )
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,40}")
 """Of a run; a job's name is that and when it was started, of 63 characters at most."""
+_LONGEST_NAME = 41
+_CHANNEL = re.compile(r"[A-Za-z0-9.\-_]{1,64}")
+_FILES = (".jsonl", ".json", ".csv", ".tsv", ".gz", ".parquet")
+"""Endings of files of tasks; what has none of them is the name of a data set."""
+_FOLDER = re.compile(r"s3://[^/]+(/.*)?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -63,11 +69,14 @@ class Job:
     env: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.run):
-            raise UserError(f"--run {self.run!r}: letters, digits and hyphens alone, 41 at most")
-        for what, uri in (("--output", self.output), *self.channels.items()):
-            if what == "--output" and not uri.startswith("s3://"):
-                raise UserError(f"--output {uri}: write s3://BUCKET/FOLDER")
+        if not _NAME.fullmatch(self.run) or len(self.run) > _LONGEST_NAME:
+            raise UserError(f"--run {self.run!r}: letters, digits and hyphens alone, {_LONGEST_NAME} at most")
+        if not _FOLDER.fullmatch(self.output):
+            raise UserError(f"--output {self.output}: write s3://BUCKET/FOLDER")
+        if not 1 <= self.max_hours * 3600 < math.inf:
+            raise UserError(f"--max_hours {self.max_hours:g}: write how many hours the job may take, such as 24")
+        if strange := [name for name in self.channels if not _CHANNEL.fullmatch(name)]:
+            raise UserError(f"--channel {strange[0]}: a name has letters, digits, '.', '-' and '_' alone, 64 at most")
         if CODE in self.channels:
             raise UserError(f"--channel {CODE}: this channel brings the source; name yours otherwise")
 
@@ -129,7 +138,8 @@ def check(job: Job, config: Config | AgentConfig, source: Path, files: Collectio
         files: of it, relative to it, that the job will have.
 
     Raises:
-        UserError: the layout, a file that is to be uploaded, or what the training begins with is missing.
+        UserError: the layout, a file that is to be uploaded, what the training begins with, or the server that it asks
+            is missing, or it takes no training file.
     """
     if f"accelerate_configs/{job.layout}.yaml" not in files:
         known = sorted(Path(name).stem for name in files if name.startswith("accelerate_configs/"))
@@ -140,11 +150,18 @@ def check(job: Job, config: Config | AgentConfig, source: Path, files: Collectio
             raise UserError(f"{flag} {given}: no such file or folder")
     if job.train == PHASE1 and DATA not in job.channels:
         raise UserError("--train phase1: learns from a training file; give it with --data")
+    if job.train != PHASE1 and DATA in job.channels:
+        raise UserError(f"--data: {job.train} learns from tasks; a training file is for --train phase1")
     if job.train == PHASE2 and CHECKPOINT not in job.channels and not _is_language(config):
         raise UserError(
             "phase 2 begins with a checkpoint of phase 1; give it with --checkpoint (planner.kind=language may begin "
             "without)"
         )
+    tasks = Path(config.tasks.path or "")
+    if tasks.suffix in _FILES and not (tasks.exists() or tasks.is_relative_to(ROOT)):
+        raise UserError(f"tasks.path={tasks}: no such file")
+    if (url := served_here(config)) is not None:
+        raise UserError(f"{url}: nothing starts a server of vLLM in the job; name one that the job can reach")
     for key, path in paths_of(config).items():
         inside, channel = path.resolve(), key.split(".")[-1]
         if not any((source / name).resolve().is_relative_to(inside) for name in files):

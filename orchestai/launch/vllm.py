@@ -46,18 +46,25 @@ def server_for(path: Path, words: Sequence[str] = ()) -> Server:
     _, config = asked(path, words)
     if isinstance(config, Config):
         language = config.planner.language
+        _refuse_without_server(language, PLANNER)
         source = _source(language.model, config.workers.models, config.workers.models_dir, PLANNER)
         return _server(language, source, _Weights(language.dtype, language.lora, 1), PLANNER)
+    _refuse_without_server(config.model, AGENTS)
     known = config.workers.models if config.workers else {}
     source = _source(config.model.name, known, config.cache_dir, AGENTS)
     return _server(config.model, source, _weights(config), AGENTS)
 
 
 def flags(options: Mapping[str, Any]) -> list[str]:
-    """Arguments of `vllm.LLM` as those of the command: {"max_num_seqs": 8, "enable_chunked_prefill": False}."""
+    """Arguments of `vllm.LLM` as those of the command: {"max_num_seqs": 8, "enable_chunked_prefill": False}.
+
+    None leaves an argument to vLLM, as it does there.
+    """
     words: list[str] = []
     for name, value in options.items():
         flag = name.replace("_", "-")
+        if value is None:
+            continue
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
         else:
@@ -84,6 +91,11 @@ def _weights(config: AgentConfig) -> _Weights:
     return _Weights(config.model.dtype, config.adapters, registry.policies(config))
 
 
+def _refuse_without_server(settings: BackendConfig, keys: ModelKeys) -> None:
+    if settings.backend != "vllm_server":
+        raise UserError(f"{keys.section}.backend={settings.backend}: asks no server; set it to vllm_server")
+
+
 def _source(name: str, known: Mapping[str, ModelConfig], cache_dir: Path, keys: ModelKeys) -> str:
     if name == TINY:
         raise UserError(f"{keys.name}={TINY}: is made anew in every process, and on no disk; choose another model")
@@ -91,10 +103,9 @@ def _source(name: str, known: Mapping[str, ModelConfig], cache_dir: Path, keys: 
 
 
 def _server(settings: BackendConfig, source: str, weights: _Weights, keys: ModelKeys) -> Server:
-    if settings.backend != "vllm_server":
-        raise UserError(f"{keys.section}.backend={settings.backend}: asks no server; set it to vllm_server")
     url = urlsplit(settings.vllm.base_url)
-    arguments = ["--model", source, "--host", url.hostname or "localhost", "--port", str(url.port or 8000)]
+    port = url.port or (443 if url.scheme == "https" else 80)  # as the client of the training has it
+    arguments = ["--model", source, "--host", url.hostname or "localhost", "--port", str(port)]
     arguments += ["--dtype", weights.dtype, "--logprobs-mode", "processed_logprobs"]
     arguments += [
         "--worker-extension-cls",

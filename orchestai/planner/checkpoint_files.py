@@ -12,6 +12,8 @@ LAST = "phase2_last.pth"
 """The planner, or the folder of agents (without the suffix), of the latest checkpoint of phase 2 in a folder."""
 FIRST = "phase1_best.pth"
 """The planner, or the folder of a language model (without the suffix), that phase 1 keeps."""
+_BEST = "phase2_best.pth"
+"""What a job of phase 2 hands on of its policies, without the last ones."""
 METADATA = "orchestai.json"
 """The file that makes a folder a language planner."""
 
@@ -42,8 +44,11 @@ def without_suffix(path: Path | str) -> Path:
 
 
 def last_of(path: Path | str) -> Path:
-    """The last policies in a folder of a run, such as `logs/checkpoint_5000`; any other path as it is."""
-    inside = (Path(path) / name for name in (LAST, without_suffix(LAST)))
+    """The last policies in a folder of a run, such as `logs/checkpoint_5000`; any other path as it is.
+
+    Where only the best were kept, as a job's results are, it is those.
+    """
+    inside = (Path(path) / name for kept in (LAST, _BEST) for name in (kept, without_suffix(kept)))
     return next((found for found in inside if found.exists()), Path(path))
 
 

@@ -19,6 +19,8 @@ LAYOUTS: dict[str, Split] = {
 """Files of accelerate_configs, and the last of moments, gradients and weights of which a process holds a part alone."""
 _MOMENTS, _FLOAT32 = 8, 4
 """Bytes per learned parameter: AdamW's two moments, and a gradient or a master weight."""
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+"""What configurations call the number of experts."""
 SAVED = {"hidden": 10.36, "intermediate": 4.04, "vocabulary": 1.08}
 """Numbers kept per token for the backward pass, per layer and width (the vocabulary's: once); fitted by
 `benchmarks/training/scale.py`."""
@@ -38,8 +40,15 @@ class Shape:
 
     @classmethod
     def of(cls, config: PretrainedConfig) -> Shape:
-        """Of a model in Llama's form, as Qwen, Mistral and SmolLM are."""
+        """Of a model in Llama's form, as Qwen, Mistral and SmolLM are.
+
+        Raises:
+            ValueError: it is a mixture of experts, which would be counted as one of them.
+            AttributeError: it has another form.
+        """
         text = config.get_text_config()
+        if any((getattr(text, name, None) or 1) > 1 for name in _EXPERTS):
+            raise ValueError("it is a mixture of experts, of which docs/scale.md has no model")
         width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
         keys = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
         return cls(

@@ -18,6 +18,7 @@ from orchestai.launch import bundle, container
 from orchestai.launch.asked import asked
 from orchestai.launch.container import Hosts, training_command
 from orchestai.launch.sagemaker import Job, digest_of, submit
+from orchestai.planner.checkpoint_files import METADATA, last_of, locate
 from support.repository import REPOSITORY
 
 ROLE = "arn:aws:iam::123456789012:role/Training"
@@ -155,6 +156,22 @@ TO_SERVICE = ["--role", ROLE, "--image", "i", "--output", "s3://b/x", "--dry_run
         (["--config", "configs/agents/deepcoder.yaml", "--channel", "a=nowhere"], "--channel a nowhere: no such"),
         (["--config", "config.yaml"], "begins with a checkpoint of phase 1"),
         (["--config", "config.yaml", "--train", "phase1"], "give it with --data"),
+        (
+            ["--config", "config.yaml", "--checkpoint", "s3://b/c", "--data", "s3://b/d"],
+            "--data: phase2 learns from tasks",
+        ),
+        (["--config", "configs/agents/deepcoder.yaml", "--data", "s3://b/d"], "--data: deepcoder learns from tasks"),
+        (["--config", "config.yaml", "--checkpoint", "s3://b/c", "tasks.path=no/tasks.jsonl"], "tasks.jsonl: no such"),
+        (["--config", "configs/agents/deepcoder.yaml", "model.backend=vllm_server"], "nothing starts a server of vLLM"),
+        (
+            ["--config", "configs/agents/deepcoder.yaml", "--channel", "my data=s3://b/c"],
+            "--channel my data: a name has",
+        ),
+        (["--config", "configs/agents/deepcoder.yaml", "--max_hours", "0"], "--max_hours 0: write how many"),
+        (["--config", "configs/agents/deepcoder.yaml", "--max_hours", "nan"], "--max_hours nan: write how many"),
+        (["--config", "configs/agents/deepcoder.yaml", "--max_hours", "inf"], "--max_hours inf: write how many"),
+        (["--config", "configs/agents/deepcoder.yaml", "--output", "s3://"], "--output s3://: write s3://BUCKET"),
+        (["--config", "configs/agents/deepcoder.yaml", "--run", "-".join("a" * 41)], "hyphens alone, 41 at most"),
         (["--config", "config.yaml", "--checkpoint", "s3://b/c", "tasks.path=UNTRACKED"], "git does not track it"),
         (
             ["--config", "configs/agents/tool_use.yaml", "agents.workflow_args.corpus=UNTRACKED"],
@@ -226,6 +243,20 @@ def test_a_checkpoint_is_found_however_it_came(tmp_path: Path) -> None:
     for name in ("config.json", "model.safetensors"):
         (channel / name).touch()
     assert given() == str(channel)
+
+
+def test_the_results_of_a_job_begin_the_next_as_the_service_packs_them(tmp_path: Path) -> None:
+    """`s3://.../output/JOB/output/model.tar.gz`, which is no planner until it is unpacked."""
+    channel, best = tmp_path / "input/data/checkpoint", tmp_path / "model/phase2_best"
+    channel.mkdir(parents=True)
+    best.mkdir(parents=True)
+    (best / METADATA).write_text("{}")
+    with tarfile.open(channel / "model.tar.gz", "w:gz") as archive:
+        archive.add(best, "phase2_best")
+    for train in ("phase2", "tool_use"):
+        command = training_command({**HYPERPARAMETERS, "orchestai_train": train}, Hosts(("a",), "a"), tmp_path)
+        given = command[command.index("--checkpoint") + 1]
+        assert locate(given) == last_of(given) == Path(given) / "phase2_best"
 
 
 def test_short_words_come_before_those_that_change_what_they_mean(tmp_path: Path) -> None:

@@ -56,17 +56,25 @@ def test_whole_models_and_adapters_get_what_they_need(folder: Path) -> None:
 
 def test_planners_are_served_too(folder: Path) -> None:
     """With the host and port at which the training asks."""
-    options = "{max_num_seqs: 8, enable_chunked_prefill: false, weight_transfer_config: {backend: nccl}}"
+    options = (
+        "{max_model_len: 2048, seed: null, max_num_seqs: 8, enable_chunked_prefill: false, "
+        "weight_transfer_config: {backend: nccl}}"
+    )
     words = [f"planner.language.model={folder}", f"planner.language.vllm.engine_options={options}"]
     server = server_for(PLANS, [*words, "planner.language.vllm.base_url=http://gpu7:8100"])
-    flags = ("--max-num-seqs", "8", "--no-enable-chunked-prefill", transfer.FLAG, '{"backend": "nccl"}')
+    flags = (
+        *("--tensor-parallel-size", "1", "--max-model-len", "2048", "--max-num-seqs", "8"),
+        *("--no-enable-chunked-prefill", transfer.FLAG, '{"backend": "nccl"}'),
+    )
     assert server.arguments[-len(flags) :] == flags
     assert server.arguments[server.arguments.index("--host") :][:4] == ("--host", "gpu7", "--port", "8100")
+    silent = server_for(PLANS, [f"planner.language.model={folder}", "planner.language.vllm.base_url=http://gpu7"])
+    assert silent.arguments[silent.arguments.index("--port") + 1] == "80", "where the training asks"
 
 
 def test_a_training_that_asks_no_server_and_a_model_on_no_disk_are_refused(folder: Path) -> None:
     with pytest.raises(UserError, match=r"model\.backend=transformers: asks no server"):
-        server_for(RECIPE, [f"model.name={folder}"])
+        server_for(RECIPE, ["model.name=no/such-model"])  # before that is looked for, which may take minutes
     with pytest.raises(UserError, match=r"model\.name=tiny: is made anew"):
         server_for(WRITING, ["model=tiny", "model.backend=vllm_server"])
 

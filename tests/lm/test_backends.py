@@ -173,14 +173,36 @@ async def test_options_of_the_engine_are_its_own(tmp_path, monkeypatch):
     engine = Engine()
     for name, module in fake_vllm.module(engine).items():
         monkeypatch.setitem(sys.modules, name, module)
-    config = VllmConfig(engine_options={"max_num_seqs": 8})
-    backend = VllmEngine(
-        EngineModel("base", "float32", None, ENDS, 64), config, Folders(tmp_path, "r"), processes=1, section=SECTION
-    )
-    assert backend._llm.arguments["max_num_seqs"] == 8
-    await backend.close()
-    with pytest.raises(ValidationError, match="max_model_len follows from what is trained"):
-        VllmConfig(engine_options={"max_model_len": 8})
+    for options, context in (({"max_num_seqs": 8}, 64), ({"max_num_seqs": 8, "max_model_len": 48}, 48)):
+        backend = VllmEngine(
+            EngineModel("base", "float32", None, ENDS, 64),
+            VllmConfig(engine_options=options),
+            Folders(tmp_path, "r"),
+            processes=1,
+            section=SECTION,
+        )
+        assert backend._llm.arguments["max_num_seqs"] == 8
+        assert backend._llm.arguments["max_model_len"] == context, (
+            "agents have the model's own, for which no GPU has room"
+        )
+        await backend.close()
+    with pytest.raises(ValidationError, match="max_lora_rank follows from what is trained"):
+        VllmConfig(engine_options={"max_lora_rank": 8})
+    with pytest.raises(ValidationError, match="write it as max_lora_rank"):
+        VllmConfig(engine_options={"--max-lora-rank": 8})
+
+
+@pytest.mark.parametrize("url", ["gpu7:8000", "http://gpu7:port", "http://gpu7:99999", "http://:8000", ""])
+def test_where_no_server_can_be_is_said_at_once(url):
+    """`launch vllm` would listen elsewhere, or end with a traceback, and a training would fail at its first plan."""
+    with pytest.raises(ValidationError, match="write http://HOST:PORT"):
+        VllmConfig(base_url=url)
+
+
+def test_the_path_that_other_clients_of_vllm_want_is_refused():
+    """Weights are handed over beside /v1, so the first handover would find nothing."""
+    with pytest.raises(ValidationError, match="leave out /v1"):
+        VllmConfig(base_url="http://gpu7:8000/v1/")
 
 
 async def test_an_engine_that_ceases_to_follow_is_found_out(tmp_path, monkeypatch):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import peft
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig
 from typer.testing import CliRunner
 
 from orchestai.cli import app
@@ -38,6 +39,13 @@ def test_weights_are_counted_as_the_model_has_them() -> None:
         assert SHAPE.parameters == model.num_parameters() - norms
         adapted = peft.get_peft_model(model, peft.LoraConfig(r=8, target_modules="all-linear"))
     assert SHAPE.adapters(8) == adapted.get_nb_trainable_parameters()[0]
+
+
+def test_a_mixture_of_experts_is_not_counted_as_one_of_them() -> None:
+    """It would be said to fit into a fraction of its memory."""
+    experts = MixtralConfig(hidden_size=96, intermediate_size=256, num_hidden_layers=3, num_local_experts=8)
+    with pytest.raises(ValueError, match="mixture of experts"):
+        Shape.of(experts)
 
 
 def test_what_autograd_keeps_is_what_was_fitted() -> None:
@@ -135,6 +143,24 @@ def test_plan_run_reads_a_recipe_as_its_processes_would(repository: Path, tmp_pa
     for processes in (1, 4):
         words = ["plan-run", "--config", str(recipe), "--processes", str(processes)]
         assert f"{8 * processes} rows" in CliRunner().invoke(app, words).output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["model.lora.rank=600"], r"model\.lora\.rank=600: vLLM holds adapters up to rank 512"),
+        (["model.vllm.tensor_parallel_size=2", "--processes", "2"], r"model\.vllm\.tensor_parallel_size=2"),
+    ],
+)
+def test_plan_run_refuses_engines_that_the_training_would_refuse(
+    repository: Path, monkeypatch, words: list[str], said: str
+) -> None:
+    """Once it has loaded its model, that is, on all the machines that it was given."""
+    monkeypatch.chdir(repository)
+    asked = ["plan-run", "--config", "configs/agents/deepcoder.yaml", "model.name=no/model", "model.backend=vllm"]
+    refused = CliRunner().invoke(app, [*asked, *words])
+    assert isinstance(refused.exception, UserError), refused.output
+    assert re.match(said, str(refused.exception))
 
 
 def test_plan_run_names_the_slowest_stage_and_what_does_not_fit(repository: Path, monkeypatch) -> None:

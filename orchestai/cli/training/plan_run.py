@@ -53,6 +53,7 @@ def plan_run(
         _, loaded = asked(config, overrides or [], train)
     asks = _of_planner(loaded) if isinstance(loaded, Config) else _of_agents(loaded, prompt_tokens, turns)
     model, phase2 = asks.model, asks.phase2
+    _refuse_engines(asks, processes)
     shape = _tiny(model.tiny) if asks.name == TINY else _of_source(asks.source(), asks.key)
     length = asks.prompt + model.max_new_tokens
     attempts = phase2.tasks_per_update * phase2.num_generations
@@ -169,6 +170,21 @@ def _of_agents(config: AgentConfig, prompt: int, turns: int | None) -> _Asks:
         rows_at_a_time=config.model.max_rows,
         executions=1,
     )
+
+
+def _refuse_engines(asks: _Asks, processes: int) -> None:
+    """Refuse engines of vLLM that the training would refuse once it has loaded its model.
+
+    Raises:
+        UserError: they cannot hold the adapters, or processes would have to share one.
+    """
+    from orchestai.lm.backends.vllm_engine import engine_rank, refuse_sharing
+
+    section = asks.key.rpartition(".")[0]
+    if asks.model.samples_elsewhere and asks.lora is not None:
+        engine_rank(asks.lora.rank, section)
+    if asks.model.backend == "vllm":
+        refuse_sharing(asks.model.vllm, processes, section)
 
 
 def _engine_gb(settings: BackendConfig, policies: int, memory_gb: float) -> float | None:

@@ -80,13 +80,12 @@ class VllmEngine:
                 f"{section}.backend: vllm is not installed; run: pip install 'orchestai[gpu]', or set the "
                 "backend to transformers"
             ) from None
-        if processes > 1 and config.tensor_parallel_size > 1:
-            raise UserError(
-                f"{section}.vllm.tensor_parallel_size={config.tensor_parallel_size}: processes that share an engine "
-                f"would all have to ask it the same, but each of the {processes} samples its own tasks; set it to 1, "
-                f"or {section}.backend to vllm_server and give it to the server"
-            )
-        options: dict[str, Any] = {"worker_extension_cls": EXTENSION, **config.engine_options}
+        refuse_sharing(config, processes, section)
+        options: dict[str, Any] = {
+            "worker_extension_cls": EXTENSION,
+            "max_model_len": model.context,
+            **config.engine_options,
+        }
         if model.lora is not None:
             options |= {"enable_lora": True, "max_lora_rank": engine_rank(model.lora.rank, section), "max_loras": 1}
         if processes > 1:
@@ -106,7 +105,6 @@ class VllmEngine:
             dtype=model.dtype,
             tensor_parallel_size=config.tensor_parallel_size,
             gpu_memory_utilization=config.gpu_memory_utilization,
-            max_model_len=model.context,
             logprobs_mode="processed_logprobs",
             generation_config="vllm",
             **options,
@@ -193,6 +191,20 @@ class VllmEngine:
         del self._llm
         self._thread.shutdown()
         self._folders.clear()
+
+
+def refuse_sharing(config: VllmConfig, processes: int, section: str) -> None:
+    """Several processes do not share an engine.
+
+    Raises:
+        UserError: they would have to.
+    """
+    if processes > 1 and config.tensor_parallel_size > 1:
+        raise UserError(
+            f"{section}.vllm.tensor_parallel_size={config.tensor_parallel_size}: processes that share an engine "
+            f"would all have to ask it the same, but each of the {processes} samples its own tasks; set it to 1, "
+            f"or {section}.backend to vllm_server and give it to the server"
+        )
 
 
 def engine_rank(rank: int, section: str) -> int:
