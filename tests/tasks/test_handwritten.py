@@ -32,7 +32,7 @@ def test_there_are_as_many_as_the_documentation_says() -> None:
     assert {path.stem for path in folder().glob("*.jsonl")} == set(SPLIT_OF)
     assert len(LINES) >= 2500
     assert len(PROGRAMS) >= 600
-    assert min(Counter(line.id.split("/")[0] for _, line in LINES).values()) >= 200
+    assert min(Counter(line.id.split("/")[0] for _, line in LINES).values()) >= 150
 
 
 def test_no_text_of_one_part_is_in_another() -> None:
