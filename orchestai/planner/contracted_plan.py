@@ -48,8 +48,8 @@ class PlanContractor:
     def fit(self, task: Task, plan: Plan, contract: Contract) -> ContractedPlan:
         """The plan with its own workers, or those that the contract's `prefer` and `min_success` ask for.
 
-        A plan that was made by the preference keeps its own, unless other limits of the contract change them. With
-        `min_success` alone these are the cheapest that reach it.
+        The estimate chooses them. Without one a plan that was made by the preference keeps its own. With `min_success`
+        alone these are the cheapest that reach it.
 
         Raises:
             ContractError: no choice of workers is sure enough, or keeps the contract, or nobody knows how sure one is.
@@ -57,8 +57,8 @@ class PlanContractor:
         """
         if plan.workflow is None:
             raise UserError(f"no plan: {plan.error}")
-        if plan.preference is not None and contract.min_success is None:
-            return self._own(task, plan, contract)
+        if self.pool is None and plan.preference is not None and contract.min_success is None:
+            return self.fit(task, replace(plan, preference=None), contract.model_copy(update={"prefer": None}))
         allowed = self.fitter.allowed(contract)
         if self.pool is None or not set(allowed) & self.pool.place.keys():
             self._refuse_unknown(contract)
@@ -72,13 +72,6 @@ class PlanContractor:
         else:
             planned = self._chosen(task, plan.workflow, contract, outlook)
         return replace(planned, best_single=self.pool.whole(task.instruction, allowed))
-
-    def _own(self, task: Task, plan: Plan, contract: Contract) -> ContractedPlan:
-        """The plan with the workers that its planner chose by the preference, where these keep the contract."""
-        contracted = self.fit(task, replace(plan, preference=None), contract.model_copy(update={"prefer": None}))
-        if contracted.fitted.changes and contracted.outlook is not None:
-            return self.fit(task, replace(plan, preference=None), contract)
-        return contracted
 
     def _kept(self, task: Task, workflow: Workflow, contract: Contract, outlook: PlanOutlook | None) -> ContractedPlan:
         """The plan with its own workers, as far as the contract's limits allow."""

@@ -204,9 +204,7 @@ async def evaluate(
         swept = None
         if outlook is not None:
             longest = 1 + config.planner.max_fallbacks
-            swept = await sweep_preferences(
-                ours, planned[ours], outlook, runner, rows, bar.start, longest=longest, chooser=planners[ours]
-            )
+            swept = await sweep_preferences(ours, planned[ours], outlook, runner, rows, bar.start, longest=longest)
         hindsight = Hindsight(runner.executor, names, reward, config.execution.concurrency)
         found = await hindsight.plans(tasks, bar.start(baselines.ORACLE))
         informed = await runner.run("hindsight", found, bar.start(baselines.ORACLE))
