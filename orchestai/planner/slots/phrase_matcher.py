@@ -22,8 +22,8 @@ class PhraseMatcher(nn.Module):
     A text encoder that was trained on sentences knows that these two belong together, and a planner of a few thousand
     instructions would have to learn it anew. So it begins with the cosines of the encoder's own means (over the tokens
     of a step, and over phrases of one to four tokens) and learns from there where in the encoder's space a step's
-    result is spoken of. Of each step counts how well the phrase that fits best fits it, and how much better than it
-    fits any other step.
+    result is spoken of. Of each step counts how well the phrase that fits best fits it, and how much better than that
+    phrase fits any third step.
 
     Args:
         meaning_width: width of the encoder's output; out: that of the features of pairs; places: regions in which
@@ -46,10 +46,8 @@ class PhraseMatcher(nn.Module):
         """
         steps = F.normalize(self.spoken_of(_mean(inside, meanings)), dim=-1)
         fit = [steps @ phrases.transpose(1, 2) for phrases in _phrases(meanings)]
-        fits = torch.stack([_best(one, _whole(place, k)) for place in near for k, one in enumerate(fit, 1)], -1)
-        apart = exists[:, :, None] & ~torch.eye(steps.shape[1], dtype=torch.bool, device=steps.device)
-        best = fits.masked_fill(~apart[..., None], _NOWHERE).topk(min(2, fits.shape[1]), dim=1).values
-        rival = torch.where(fits == best[:, :1], best[:, -1:], best[:, :1])
+        found = [_best(one, _whole(place, k), exists) for place in near for k, one in enumerate(fit, 1)]
+        fits, rival = (torch.stack(values, -1) for values in zip(*found, strict=True))
         spoken = fits > _NOWHERE
         lead = torch.where(spoken & (rival > _NOWHERE), fits - rival, 0.0)
         features: Tensor = self.fits(_SCALE * torch.cat([fits.where(spoken, 0.0), lead], -1))
@@ -70,9 +68,23 @@ def _whole(near: Tensor, length: int) -> Tensor:
     return missing[..., length - 1 :] == before
 
 
-def _best(fit: Tensor, near: Tensor) -> Tensor:
-    """(b, n, n) of the row's step and the phrase near the column's that fits it best, given (b, n, t) fits."""
-    return fit[:, :, None].masked_fill(~near[:, None], _NOWHERE).amax(-1)
+def _best(fit: Tensor, near: Tensor, exists: Tensor) -> tuple[Tensor, Tensor]:
+    """Each (b, n, n): how the phrase near the column's step that fits the row's best fits it, and any third step.
+
+    Args:
+        fit: (b, n, t) of steps and phrases.
+        near: (b, n, t) bool; where phrases are looked for, for each step.
+        exists: (b, n) bool, the steps that exist.
+    """
+    n = fit.shape[1]
+    phrase = fit.detach()[:, :, None].masked_fill(~near[:, None], _NOWHERE).argmax(-1)
+    best = fit.gather(-1, phrase).where(near.any(-1)[:, None], _NOWHERE)
+    closest, which = fit.masked_fill(~exists[..., None], _NOWHERE).topk(min(3, n), dim=1)
+    at = phrase.flatten(1)[:, None].expand(-1, closest.shape[1], -1)
+    closest, which = (one.gather(-1, at).unflatten(-1, (n, n)) for one in (closest, which))
+    step = torch.arange(n, device=fit.device)
+    third = (which != step[:, None]) & (which != step)
+    return best, closest.masked_fill(~third, _NOWHERE).amax(1)
 
 
 def _mean(inside: Tensor, tokens: Tensor) -> Tensor:

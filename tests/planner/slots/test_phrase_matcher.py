@@ -56,12 +56,19 @@ def test_a_longer_phrase_is_its_tokens_together() -> None:
     torch.testing.assert_close(found, torch.tensor(0.5**0.5))
 
 
-def test_the_lead_over_the_best_other_step_is_a_feature_of_its_own() -> None:
+def test_the_lead_is_over_the_other_steps_at_the_same_phrase() -> None:
+    """ "with the reversed and the counted" speaks of both: neither is the other's rival where it is spoken of itself."""
     matcher = PhraseMatcher(WIDTH, out=1, places=1)
     torch.nn.init.zeros_(matcher.fits.weight)
     matcher.fits.weight.data[0, 4] = 1 / 8
-    leads = matcher(MEANINGS, INSIDE, EXISTS, [BEFORE])[0, :, 2, 0]
-    torch.testing.assert_close(leads[:2], torch.tensor([1.0, -1.0]))
+    meanings = torch.stack([REVERSED, COUNTED, REVERSED, COUNTED, SORTED])[None]
+    before = torch.tensor([[[0, 0, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 1, 1, 0]]]).bool()
+    leads = matcher(meanings, INSIDE, EXISTS, [before])[0, :, 2, 0]
+    torch.testing.assert_close(leads[:2], torch.ones(2))
+    alike = meanings.clone()
+    alike[0, 1] = REVERSED
+    leads = matcher(alike, INSIDE, EXISTS, [before])[0, :, 2, 0]
+    torch.testing.assert_close(leads[:2], torch.zeros(2))
 
 
 def test_padding_is_no_rival() -> None:
