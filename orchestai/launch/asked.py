@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from orchestai.agents import comlrl_keys, mt_grpo_keys, registry
@@ -43,12 +44,13 @@ def asked(path: Path, words: Sequence[str] = (), train: str | None = None) -> tu
 
 def paths_of(config: Config | AgentConfig) -> dict[str, Path]:
     """Files and folders of this machine that a training reads, by the key that names them."""
+    named: dict[str, Any]
     if isinstance(config, Config):
         named = {"tasks.path": config.tasks.path, "planner.language.model": config.planner.language.model}
     else:
         named = named_paths(config)
-    named |= replayed(config)
-    return {key: Path(name) for key, name in named.items() if isinstance(name, str | Path) and Path(name).exists()}
+    given = {**named, **replayed(config)}
+    return {key: Path(name) for key, name in given.items() if isinstance(name, str | Path) and Path(name).exists()}
 
 
 def served_here(config: Config | AgentConfig) -> str | None:
