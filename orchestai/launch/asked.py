@@ -65,9 +65,9 @@ def served_here(config: Config | AgentConfig) -> str | None:
 def extras_of(config: Config | AgentConfig) -> dict[str, str]:
     """Packages that a training by reward needs beside OrchestAI's own, by the word that asks for each."""
     settings, section = _sampling(config)
-    needs = {}
-    if settings is not None and settings.backend == "vllm":
-        needs[f"{section}.backend=vllm"] = "vllm"
+    needs: dict[str, str] = {}
+    if settings is not None and settings.backend in ("vllm", "ray"):
+        needs[f"{section}.backend={settings.backend}"] = settings.backend
     if config.execution.backend == "ray":
         needs["execution.backend=ray"] = "ray"
     return needs
