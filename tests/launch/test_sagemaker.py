@@ -195,6 +195,7 @@ TO_SERVICE = ["--role", ROLE, "--image", "i", "--output", "s3://b/x", "--dry_run
             "does not install vllm; .*SKIP_INSTALL=1",
         ),
         (["--config", "configs/agents/deepcoder.yaml", "execution.backend=ray"], "does not install ray"),
+        (["--config", "configs/agents/deepcoder.yaml", "model.backend=ray"], "model.backend=ray: .* not install ray"),
         (
             ["--config", "configs/bigcodebench/cpu.yaml", "planner.language.backend=vllm"],
             "planner.language.backend=vllm: the job does not install vllm",
