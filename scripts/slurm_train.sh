@@ -15,7 +15,8 @@ shift
 [[ -f "$layout" ]] || { echo "slurm_train.sh: no file '$layout' in $PWD; submit in the repository's root" >&2; exit 2; }
 
 nodes=${SLURM_JOB_NUM_NODES:?"submit it with sbatch"}
-gpus=${SLURM_GPUS_ON_NODE:-1}
+gpus=${SLURM_GPUS_ON_NODE:-0}
+((gpus > 0)) || gpus=1 # one process of CPUs alone
 hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 head=${hosts%%$'\n'*}
 port=$((20000 + SLURM_JOB_ID % 10000)) # two jobs of one node do not meet

@@ -1,7 +1,7 @@
 """The typed configuration: sections by concern, and how they are read."""
 
 from orchestai.config.adam import AdamConfig
-from orchestai.config.backend import BackendConfig, VllmConfig
+from orchestai.config.backend import BackendConfig, RaySamplingConfig, VllmConfig
 from orchestai.config.contract import Contract
 from orchestai.config.load import DEFAULT_CONFIG, check_workers, load, load_config, read
 from orchestai.config.place import PlaceConfig, RayConfig
@@ -67,6 +67,7 @@ __all__ = [
     "PlannerConfig",
     "PlansConfig",
     "RayConfig",
+    "RaySamplingConfig",
     "RewardWeights",
     "RewardsConfig",
     "RlConfig",

@@ -21,7 +21,30 @@ _SET_ANYWAY = (
 """Arguments of `vllm.LLM` that `VllmEngine` gives by itself."""
 
 
-class VllmConfig(Section):
+class HandoverConfig(Section):
+    """How weights reach what samples elsewhere, and how that is checked."""
+
+    sync_dir: Path | None = None
+    """Folder through which weights reach the engine; a server, or the nodes of a cluster, must see it under the same
+    path. null is `sync` in the output folder; a folder in memory (/dev/shm) is faster on one machine."""
+    canary_tolerance: float = Field(0.1, gt=0)
+    """Nats per token by which engine and policy may differ on what the engine writes after a fixed prompt, on average,
+    checked whenever it has taken over weights."""
+
+
+class RaySamplingConfig(HandoverConfig):
+    """Phase 2 with the backend `ray`: actors on the cluster of `execution.ray`, each with a copy of the model."""
+
+    num_workers: int | None = Field(None, ge=1)
+    """Actors of each model that learns; null takes what the cluster has CPUs for, shared among the processes of a
+    training. To be set, as `execution.ray.num_workers` is, where executions run on the same cluster."""
+    cpus_per_worker: int = Field(1, ge=1)
+    """CPUs of an actor, a thread on each: small models write more with many actors than with many threads."""
+    gpus_per_worker: float = Field(0.0, ge=0)
+    """GPUs of an actor, which then samples on one."""
+
+
+class VllmConfig(HandoverConfig):
     """Phase 2 with the backends `vllm` and `vllm_server`."""
 
     base_url: str = "http://localhost:8000"
@@ -38,12 +61,6 @@ class VllmConfig(Section):
     """Further arguments of `vllm.LLM`, such as `enforce_eager` or `max_num_batched_tokens`, also for the server that
     `orchestai launch vllm` starts. `max_model_len` shortens a context whose keys and values the GPU has no room for.
     `weight_transfer_config` lets weights go from GPU to GPU, without a folder."""
-    sync_dir: Path | None = None
-    """Folder through which weights reach the engine; a server must see it under the same path. null is `sync` in the
-    output folder; a folder in memory (/dev/shm) is faster."""
-    canary_tolerance: float = Field(0.1, gt=0)
-    """Nats per token by which engine and policy may differ on what the engine writes after a fixed prompt, on average,
-    checked whenever it has taken over weights."""
 
     _no_secret_url = field_validator("base_url")(refuse_secret_url)
 
@@ -75,10 +92,12 @@ class VllmConfig(Section):
 class BackendConfig(Section):
     """The part of a language model's section that says what samples from it in phase 2."""
 
-    backend: Literal["transformers", "vllm", "vllm_server", "replay"] = "transformers"
-    """Phase 2: what writes. `transformers`: the model that learns. `vllm`: an engine in the same process; and
-    `vllm_server`: one behind a server; both take over the weights after every update. `replay`: `recording`."""
+    backend: Literal["transformers", "vllm", "vllm_server", "ray", "replay"] = "transformers"
+    """Phase 2: what writes. `transformers`: the model that learns. `vllm`: an engine in this process. `vllm_server`:
+    one behind a server. `ray`: copies of the model on the nodes of a cluster. All of these take over the weights after
+    every update. `replay`: `recording`."""
     vllm: VllmConfig = VllmConfig()
+    ray: RaySamplingConfig = RaySamplingConfig()
     recording: Path | None = None
     """Phase 2: file (.jsonl) to which completions and executions are appended; `replay` reads them from it instead."""
 
@@ -91,7 +110,12 @@ class BackendConfig(Section):
     @property
     def samples_elsewhere(self) -> bool:
         """Whether an engine samples, which computes otherwise than what learns."""
-        return self.backend in ("vllm", "vllm_server")
+        return self.backend in ("vllm", "vllm_server", "ray")
+
+    @property
+    def handover(self) -> HandoverConfig:
+        """How weights reach what samples elsewhere."""
+        return self.ray if self.backend == "ray" else self.vllm
 
     def with_correction(self, phase2: R) -> R:
         """The settings, which correct what an engine samples unless they say how."""

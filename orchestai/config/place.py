@@ -10,7 +10,8 @@ from orchestai.config.section import Section
 
 
 class RayConfig(Section):
-    """backend ray: actors that each hold a sandbox and the workers. Nodes need this version of OrchestAI."""
+    """backend ray: actors that each hold a sandbox and the workers. Nodes need this version of OrchestAI. What samples
+    there (`planner.language.backend` or `model.backend` ray) takes `address`, `env`, `tries` and `wait_s` from here."""
 
     address: str | None = None
     """HOST:PORT of a cluster's head, or `auto` on one of its nodes; null joins the cluster of RAY_ADDRESS and, where
@@ -24,8 +25,8 @@ class RayConfig(Section):
     """Environment variables of this machine that actors get, such as [OPENAI_API_KEY]. Beside these they keep what a
     process needs to run (PATH, HOME, PYTHONPATH, caches of models), and nothing else."""
     tries: int = Field(3, ge=1)
-    """Actors to which an execution or a program goes that lose it, since their node or they died; then it is
-    unscorable."""
+    """Actors to which an execution, a program or a share of what is sampled goes that lose it, since their node or they
+    died; then it is unscorable."""
     wait_s: float = Field(120.0, gt=0)
     """Seconds to wait for actors, at the beginning and where all are lost."""
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
+from orchestai.cluster import refuse_absent_ray
 from orchestai.config import ExecutionConfig, PlaceConfig, SandboxConfig, WorkersConfig
 from orchestai.errors import UserError
 from orchestai.execution.judging import JudgingExecutor
@@ -52,7 +52,7 @@ async def open_runtime(
     scorers = find_rewards(rewards, REWARD_FIGURES, "rewards.reward_weights")
     async with AsyncExitStack() as stack:
         if execution.backend == "ray":
-            refuse_absent_ray()
+            refuse_absent_ray("execution.backend", "local")
             from orchestai.execution.backends.remote import RemoteExecutor, open_remote
 
             if record is not None:
@@ -80,14 +80,8 @@ def open_sandbox(config: SandboxConfig, place: PlaceConfig) -> Iterator[Sandbox]
         with Sandbox.from_config(config) as opened:
             yield opened
         return
-    refuse_absent_ray()
+    refuse_absent_ray("execution.backend", "local")
     from orchestai.execution.backends.remote import open_remote
 
     with open_remote(config, place) as (_, opened):
         yield opened
-
-
-def refuse_absent_ray() -> None:
-    """Raise `UserError` where Ray is not installed."""
-    if find_spec("ray") is None:
-        raise UserError("execution.backend: ray is not installed; pip install 'orchestai[ray]', or set it to local")

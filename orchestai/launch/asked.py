@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from orchestai.agents import comlrl_keys, mt_grpo_keys, registry
@@ -43,22 +44,48 @@ def asked(path: Path, words: Sequence[str] = (), train: str | None = None) -> tu
 
 def paths_of(config: Config | AgentConfig) -> dict[str, Path]:
     """Files and folders of this machine that a training reads, by the key that names them."""
+    named: dict[str, Any]
     if isinstance(config, Config):
         named = {"tasks.path": config.tasks.path, "planner.language.model": config.planner.language.model}
     else:
         named = named_paths(config)
-    return {key: Path(name) for key, name in named.items() if isinstance(name, str | Path) and Path(name).exists()}
+    given = {**named, **replayed(config)}
+    return {key: Path(name) for key, name in given.items() if isinstance(name, str | Path) and Path(name).exists()}
 
 
 def served_here(config: Config | AgentConfig) -> str | None:
     """The key and URL of the server of vLLM that a training asks on its own machine; None where it asks none there."""
-    settings: BackendConfig = config.model if isinstance(config, AgentConfig) else config.planner.language
-    keys = AGENTS if isinstance(config, AgentConfig) else PLANNER
-    url = settings.vllm.base_url
-    samples = isinstance(config, AgentConfig) or config.planner.kind == "language"
-    if not samples or settings.backend != "vllm_server" or urlsplit(url).hostname not in _HERE:
+    settings, section = _sampling(config)
+    if settings is None or settings.backend != "vllm_server":
         return None
-    return f"{keys.section}.vllm.base_url={url}"
+    url = settings.vllm.base_url
+    return f"{section}.vllm.base_url={url}" if urlsplit(url).hostname in _HERE else None
+
+
+def extras_of(config: Config | AgentConfig) -> dict[str, str]:
+    """Packages that a training by reward needs beside OrchestAI's own, by the word that asks for each."""
+    settings, section = _sampling(config)
+    needs: dict[str, str] = {}
+    if settings is not None and settings.backend in ("vllm", "ray"):
+        needs[f"{section}.backend={settings.backend}"] = settings.backend
+    if config.execution.backend == "ray":
+        needs["execution.backend=ray"] = "ray"
+    return needs
+
+
+def replayed(config: Config | AgentConfig) -> dict[str, Path]:
+    """The recording that a training replays, by the key that names it."""
+    settings, section = _sampling(config)
+    if settings is None or settings.backend != "replay" or settings.recording is None:
+        return {}
+    return {f"{section}.recording": settings.recording}
+
+
+def _sampling(config: Config | AgentConfig) -> tuple[BackendConfig | None, str]:
+    """What says who samples, and its section; None where no language model is trained."""
+    if isinstance(config, AgentConfig):
+        return config.model, AGENTS.section
+    return (config.planner.language if config.planner.kind == "language" else None), PLANNER.section
 
 
 def _is_of_agents(path: Path) -> bool:

@@ -2,7 +2,7 @@
 
 It reads `hyperparameters.json` and `resourceconfig.json` in `input/config`, trains into `checkpoints/`, which SageMaker
 keeps in S3 and brings back to the next job of the run, and goes on from what is there. The best weights are copied to
-`model/` at the end; that a training failed is written to `output/failure`.
+`model/` at the end, the last ones too where the job was stopped; that a training failed is written to `output/failure`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from types import FrameType
 from orchestai.config import BASE
 from orchestai.launch.asked import PHASE1, PHASE2
 from orchestai.launch.sagemaker import CHECKPOINT, CONFIG_KEY, DATA, LAYOUT_KEY, ROOT, TRAIN_KEY, sidecars
+from orchestai.storage import artifacts
 
 _PORT = "29500"
 _TO_SAVE_S = "110"
@@ -31,6 +32,7 @@ _STATES = {PHASE1: "phase1_last*"}
 _STATE_OF_RL = "phase2_state*"
 """What a run leaves that can be gone on with."""
 _RESULTS = ("*_best*", "*.yaml", "*.json", "*_metrics.jsonl")
+_LAST = "*_last*"
 
 
 @dataclass(frozen=True)
@@ -109,34 +111,48 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = training_command(hyperparameters, hosts, root)
     (root / "checkpoints").mkdir(parents=True, exist_ok=True)
     print(" ".join(command), flush=True)
-    code = _run(command, hosts.environment())
-    if code:
+    code, stopped = _run(command, hosts.environment())
+    if code and not stopped:
         failure = root / "output/failure"
         failure.parent.mkdir(parents=True, exist_ok=True)
         failure.write_text(f"the training on {hosts.current} ended with exit code {code}; its log says why")
     elif hosts.rank == 0:
-        _keep_results(root / "checkpoints", root / "model")
+        _keep_results(root / "checkpoints", root / "model", (*_RESULTS, _LAST) if stopped else _RESULTS)
     return code
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """The exit code of a command; SIGTERM, with which SageMaker stops a job, goes on to it, so that it saves."""
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, bool]:
+    """The exit code of a command, and whether SageMaker stopped it: its SIGTERM goes on to the command, which saves."""
+    stops: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        stops.append(number)
+
+    signal.signal(signal.SIGTERM, note)
     with subprocess.Popen(command, env={**os.environ, **environment}) as training:
 
         def forward(number: int, frame: FrameType | None) -> None:
+            stops.append(number)
             training.send_signal(number)
 
         signal.signal(signal.SIGTERM, forward)
-        return training.wait()
+        for early in tuple(stops):
+            training.send_signal(early)
+        return training.wait(), bool(stops)
 
 
-def _keep_results(checkpoints: Path, model: Path) -> None:
+def _keep_results(checkpoints: Path, model: Path, patterns: Sequence[str]) -> None:
+    """Links rather than copies where it can, since of a job that is stopped seconds are left."""
     model.mkdir(parents=True, exist_ok=True)
-    for path in sorted({path for pattern in _RESULTS for path in checkpoints.glob(pattern)}):
-        if path.is_dir():
-            shutil.copytree(path, model / path.name, dirs_exist_ok=True)
+    for path in sorted({path for pattern in patterns for path in checkpoints.glob(pattern)}):
+        if path.name.startswith("."):  # unfinished
+            continue
+        before = model / path.name
+        if before.is_dir():
+            shutil.rmtree(before)
         else:
-            shutil.copy2(path, model / path.name)
+            before.unlink(missing_ok=True)
+        artifacts.clone(path, before)
 
 
 def _given(folder: Path) -> Path | None:

@@ -6,14 +6,14 @@ import hashlib
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from orchestai.config import Config
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
-from orchestai.launch.asked import PHASE1, PHASE2, paths_of, served_here
+from orchestai.launch.asked import PHASE1, PHASE2, extras_of, paths_of, replayed, served_here
 from orchestai.launch.bundle import ENTRY
 
 CODE, CHECKPOINT, DATA = "code", "checkpoint", "training"
@@ -31,6 +31,8 @@ _LONGEST_NAME = 41
 _CHANNEL = re.compile(r"[A-Za-z0-9.\-_]{1,64}")
 _FILES = (".jsonl", ".json", ".csv", ".tsv", ".gz", ".parquet")
 """Endings of files of tasks; what has none of them is the name of a data set."""
+_COMPLETE = "SKIP_INSTALL"
+"""The variable that says to the container's entry that the image has everything."""
 _FOLDER = re.compile(r"s3://[^/]+(/.*)?", re.DOTALL)
 
 
@@ -138,16 +140,15 @@ def check(job: Job, config: Config | AgentConfig, source: Path, files: Collectio
         files: of it, relative to it, that the job will have.
 
     Raises:
-        UserError: the layout, a file that is to be uploaded, what the training begins with, or the server that it asks
-            is missing, or it takes no training file.
+        UserError: the layout, a file that is to be uploaded, what the training begins with, the server that it asks or
+            a package that it needs is missing, or it takes no training file.
     """
     if f"accelerate_configs/{job.layout}.yaml" not in files:
         known = sorted(Path(name).stem for name in files if name.startswith("accelerate_configs/"))
         raise UserError(f"--layout {job.layout}: there are {', '.join(known)}")
     for channel, given in job.channels.items():
         if not given.startswith("s3://") and not Path(given).exists():
-            flag = {CHECKPOINT: "--checkpoint", DATA: "--data"}.get(channel, f"--channel {channel}")
-            raise UserError(f"{flag} {given}: no such file or folder")
+            raise UserError(f"{_flag(channel)} {given}: no such file or folder")
     if job.train == PHASE1 and DATA not in job.channels:
         raise UserError("--train phase1: learns from a training file; give it with --data")
     if job.train != PHASE1 and DATA in job.channels:
@@ -162,6 +163,8 @@ def check(job: Job, config: Config | AgentConfig, source: Path, files: Collectio
         raise UserError(f"tasks.path={tasks}: no such file")
     if (url := served_here(config)) is not None:
         raise UserError(f"{url}: nothing starts a server of vLLM in the job; name one that the job can reach")
+    if job.train != PHASE1:
+        _refuse_missing_engine(job, config)
     for key, path in paths_of(config).items():
         inside, channel = path.resolve(), key.split(".")[-1]
         if not any((source / name).resolve().is_relative_to(inside) for name in files):
@@ -169,6 +172,18 @@ def check(job: Job, config: Config | AgentConfig, source: Path, files: Collectio
                 f"{key}={path}: the job would not have it, since git does not track it here; add it to git, or "
                 f"give --channel {channel}={path} and {key}={ROOT}/input/data/{channel}/{inside.name}"
             )
+
+
+def _refuse_missing_engine(job: Job, config: Config | AgentConfig) -> None:
+    needs = {} if job.env.get(_COMPLETE) else extras_of(config)
+    for word, package in needs.items():
+        raise UserError(
+            f"{word}: the job does not install {package}; change the word, or, if --image has {package} and all else "
+            f"that sagemaker_training/requirements.txt names, export {_COMPLETE}=1 and add --env {_COMPLETE}"
+        )
+    for key, path in replayed(config).items():
+        if not (path.exists() or path.is_relative_to(ROOT)):
+            raise UserError(f"{key}={path}: no such file")
 
 
 def _is_language(config: Config | AgentConfig) -> bool:
@@ -185,12 +200,13 @@ def submit(job: Job, source: bytes, session: Any) -> str:
         the job's ARN.
 
     Raises:
-        UserError: AWS refuses.
+        UserError: AWS refuses, or there is nothing at an S3 URI.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
     s3, digest = session.client("s3"), digest_of(source)
     try:
+        job = replace(job, channels={name: _whole(s3, name, given) for name, given in job.channels.items()})
         bucket, key = _parts(f"{job.source_uri(digest)}/source.tar.gz")
         s3.put_object(Bucket=bucket, Key=key, Body=source)
         for channel, given in job.channels.items():
@@ -202,6 +218,27 @@ def submit(job: Job, source: bytes, session: Any) -> str:
     except (BotoCoreError, ClientError) as error:
         raise UserError(f"launch sagemaker: {error}; look at your credentials, the role and the bucket") from None
     return str(started["TrainingJobArn"])
+
+
+def _whole(s3: Any, channel: str, given: str) -> str:
+    """A channel's input; a folder of S3 with a slash at its end, without which SageMaker takes its neighbours too."""
+    if not given.startswith("s3://") or given.endswith("/"):
+        return given
+    bucket, key = _parts(given)
+
+    def first(prefix: str) -> str | None:
+        listed = s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1).get("Contents", [])
+        return next((entry["Key"] for entry in listed), None)
+
+    if key and first(key) == key:
+        return given
+    if first(f"{key}/" if key else "") is None:
+        raise UserError(f"{_flag(channel)} {given}: no file and no folder of this name; look with `aws s3 ls`")
+    return f"{given}/"
+
+
+def _flag(channel: str) -> str:
+    return {CHECKPOINT: "--checkpoint", DATA: "--data"}.get(channel, f"--channel {channel}")
 
 
 def digest_of(source: bytes) -> str:

@@ -103,9 +103,18 @@ def load_adapter(model: PreTrainedModel, lora: LoraConfig, folder: Path) -> None
     Raises:
         UserError: it cannot be read, or does not fit the model.
     """
+    add_adapter(model, lora)
+    read_adapter(model, folder)
+
+
+def read_adapter(model: PreTrainedModel, folder: Path) -> None:
+    """Give the adapter of the model the weights that `save_pretrained` wrote.
+
+    Raises:
+        UserError: they cannot be read, or do not fit the model.
+    """
     from peft import set_peft_model_state_dict
 
-    add_adapter(model, lora)
     try:
         saved = load_file(folder / _ADAPTER_FILE)
         named = {name.removeprefix("base_model.model."): tensor for name, tensor in saved.items()}

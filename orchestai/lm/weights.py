@@ -7,6 +7,8 @@ import importlib.util
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -88,9 +90,21 @@ def read_pretrained(path: str, key: str, **options: Any) -> tuple[PreTrainedMode
     Raises:
         UserError: they cannot be loaded.
     """
-    try:
+    with _named(path, key):
         tokenizer = AutoTokenizer.from_pretrained(path)
         return AutoModelForCausalLM.from_pretrained(path, **options), tokenizer
+
+
+def read_without_tokenizer(path: str, key: str, **options: Any) -> PreTrainedModel:
+    """As `read_pretrained`, of what needs no tokenizer."""
+    with _named(path, key):
+        return AutoModelForCausalLM.from_pretrained(path, **options)
+
+
+@contextmanager
+def _named(path: str, key: str) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError) as error:
         raise UserError(f"{key}: cannot load the model {path!r}: {str(error).splitlines()[0]}") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import signal
 import sys
 import tarfile
 from pathlib import Path
@@ -115,6 +116,32 @@ def test_the_service_takes_it_and_has_the_source(tmp_path: Path, monkeypatch: py
             submit(Job(**{**vars(job), "output": "s3://no-such-bucket/x"}), b"source", session)
 
 
+def test_a_folder_of_s3_is_taken_without_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SageMaker takes all that begins with a URI: of `runs/a` also `runs/ab`."""
+    boto3, moto = pytest.importorskip("boto3"), pytest.importorskip("moto")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with moto.mock_aws():
+        session = boto3.Session(region_name="us-east-1")
+        s3 = session.client("s3")
+        s3.create_bucket(Bucket="bucket")
+        for key in ("old/a/model.tar.gz", "old/ab/model.tar.gz", "old/plans.json"):
+            s3.put_object(Bucket="bucket", Key=key, Body=b"")
+
+        def taken(uri: str) -> str:
+            name = f"tools{len(uri)}"
+            submit(Job(**{**vars(JOB), "run": name, "channels": {"checkpoint": uri}}), b"source", session)
+            asked = session.client("sagemaker").describe_training_job(TrainingJobName=f"{name}-{JOB.started}")
+            channel = next(one for one in asked["InputDataConfig"] if one["ChannelName"] == "checkpoint")
+            return channel["DataSource"]["S3DataSource"]["S3Uri"]
+
+        assert taken("s3://bucket/old/a") == taken("s3://bucket/old/a/") == "s3://bucket/old/a/"
+        assert taken("s3://bucket/old/plans.json") == "s3://bucket/old/plans.json"
+        assert taken("s3://bucket") == "s3://bucket/"
+        with pytest.raises(UserError, match=r"--checkpoint s3://bucket/old/c: no file and no folder of this name"):
+            taken("s3://bucket/old/c")
+
+
 def test_equal_sources_make_an_equal_archive_without_tests_and_secrets(tmp_path: Path) -> None:
     for name in (bundle.ENTRY, "orchestai/a.py", ".env", "tests/test_a.py", "runs/weights"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -164,6 +191,27 @@ TO_SERVICE = ["--role", ROLE, "--image", "i", "--output", "s3://b/x", "--dry_run
         (["--config", "config.yaml", "--checkpoint", "s3://b/c", "tasks.path=no/tasks.jsonl"], "tasks.jsonl: no such"),
         (["--config", "configs/agents/deepcoder.yaml", "model.backend=vllm_server"], "nothing starts a server of vLLM"),
         (
+            ["--config", "configs/agents/deepcoder.yaml", "model.backend=vllm"],
+            "does not install vllm; .*SKIP_INSTALL=1",
+        ),
+        (["--config", "configs/agents/deepcoder.yaml", "execution.backend=ray"], "does not install ray"),
+        (["--config", "configs/agents/deepcoder.yaml", "model.backend=ray"], "model.backend=ray: .* not install ray"),
+        (
+            ["--config", "configs/bigcodebench/cpu.yaml", "planner.language.backend=vllm"],
+            "planner.language.backend=vllm: the job does not install vllm",
+        ),
+        (
+            [
+                *("--config", "configs/agents/deepcoder.yaml", "model.backend=replay"),
+                "model.recording=no/run.jsonl",
+            ],
+            "model.recording=no/run.jsonl: no such file",
+        ),
+        (
+            ["--config", "configs/agents/deepcoder.yaml", "model.backend=replay", "model.recording=UNTRACKED"],
+            "--channel recording=.*model.recording=/opt/ml/input/data/recording/tasks.jsonl",
+        ),
+        (
             ["--config", "configs/agents/deepcoder.yaml", "--channel", "my data=s3://b/c"],
             "--channel my data: a name has",
         ),
@@ -203,6 +251,14 @@ def test_a_dry_run_prints_the_request_but_no_secret(monkeypatch: pytest.MonkeyPa
     assert '"ChannelName": "checkpoint"' not in said.output
     refused = CliRunner().invoke(app, [*words[:4], "--dry_run"])
     assert "SAGEMAKER_IMAGE" in str(refused.exception)
+
+
+def test_an_image_that_has_everything_may_have_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    monkeypatch.setenv("SKIP_INSTALL", "1")
+    words = ["launch", "sagemaker", "--config", "configs/agents/deepcoder.yaml", *TO_SERVICE, "model.backend=vllm"]
+    said = CliRunner().invoke(app, [*words, "--env", "SKIP_INSTALL"])
+    assert said.exit_code == 0, said.output
 
 
 def test_hosts_with_gpus_become_one_launch(tmp_path: Path) -> None:
@@ -279,6 +335,37 @@ def test_a_failure_is_said_where_the_service_looks(tmp_path: Path, monkeypatch: 
     assert container.main(["--root", str(tmp_path)]) == 2
     assert "exit code 2" in (tmp_path / "output/failure").read_text()
     assert not (tmp_path / "model").exists()
+
+
+STOPPED = """
+import os, pathlib, signal, sys
+folder = pathlib.Path(sys.argv[1])
+def save(number, frame):
+    (folder / "phase2_last").mkdir()
+    (folder / "phase2_last" / "agents.json").write_text("update 7")
+    sys.exit(128 + number)
+signal.signal(signal.SIGTERM, save)
+(folder / "phase2_best.pth").write_text("update 5")
+(folder / ".phase2_last.half").write_text("torn")
+os.kill(os.getppid(), signal.SIGTERM)
+signal.pause()
+"""
+
+
+def test_a_job_that_is_stopped_leaves_its_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A spot machine that is taken away, `StopTrainingJob`, `--max_hours`: SIGTERM, after which SageMaker uploads."""
+    _root(tmp_path, HYPERPARAMETERS)
+    command = [sys.executable, "-c", STOPPED, str(tmp_path / "checkpoints")]
+    monkeypatch.setattr(container, "training_command", lambda *_: command)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert container.main(["--root", str(tmp_path)]) == 128 + signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert {path.name for path in (tmp_path / "model").iterdir()} == {"phase2_best.pth", "phase2_last"}
+    assert (tmp_path / "model/phase2_last/agents.json").read_text() == "update 7"
+    assert last_of(tmp_path / "model").name == "phase2_last"
+    assert not (tmp_path / "output/failure").exists()
 
 
 @pytest.mark.slow

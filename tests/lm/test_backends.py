@@ -18,7 +18,7 @@ from orchestai.config import VllmConfig
 from orchestai.errors import UserError
 from orchestai.lm import loading
 from orchestai.lm.backends import transfer, vllm_server
-from orchestai.lm.backends.base import Backend, SampleSettings
+from orchestai.lm.backends.base import Backend, Generation, SampleSettings
 from orchestai.lm.backends.canary import Canary
 from orchestai.lm.backends.replay import Recorder, Recording, Replay
 from orchestai.lm.backends.synced import SyncedBackend
@@ -214,6 +214,30 @@ async def test_an_engine_that_ceases_to_follow_is_found_out(tmp_path, monkeypatc
         engine.faults.add("deaf")
         with pytest.raises(UserError, match=r"nats per token apart.*canary_tolerance=0\.05"):
             await sampler.sync(1)
+
+
+async def test_one_copy_among_many_that_does_not_follow_is_found_out():
+    """Its distance would vanish in the mean over all."""
+    learner, other = policy(adapters=False), policy(adapters=False)
+    learn(other)
+
+    class Copies:
+        """Twenty, the last of which has other weights."""
+
+        async def generate(self, prompts, seeds, settings):
+            written, share = [], len(prompts) // 20
+            for i in range(20):
+                rows = slice(i * share, (i + 1) * share)
+                copy = LocalBackend(other if i == 19 else learner)
+                written += (await copy.generate(prompts[rows], seeds[rows], settings)).completions
+            return Generation(written, 0)
+
+    def canary(tolerance: float) -> Canary:
+        return Canary(learner, PROMPTS[0], SETTINGS.temperature, tolerance, SECTION, "ray", 20)
+
+    gap = await canary(1e6).check(Copies())
+    with pytest.raises(UserError, match=r"planner\.language\.ray\.canary_tolerance"):
+        await canary(gap / 2).check(Copies())
 
 
 async def test_a_tolerance_that_would_let_anything_pass_is_refused(tmp_path, monkeypatch):

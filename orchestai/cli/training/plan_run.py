@@ -181,7 +181,7 @@ def _refuse_engines(asks: _Asks, processes: int) -> None:
     from orchestai.lm.backends.vllm_engine import engine_rank, refuse_sharing
 
     section = asks.key.rpartition(".")[0]
-    if asks.model.samples_elsewhere and asks.lora is not None:
+    if asks.model.backend in ("vllm", "vllm_server") and asks.lora is not None:
         engine_rank(asks.lora.rank, section)
     if asks.model.backend == "vllm":
         refuse_sharing(asks.model.vllm, processes, section)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from orchestai.cluster.environment import process_name, settle
 from orchestai.config import ExecutionConfig, SandboxConfig, WorkersConfig
 from orchestai.execution.result import JudgedExecution
 from orchestai.execution.runtime import Runtime, open_runtime
@@ -19,14 +18,6 @@ from orchestai.sandbox.levels import Level
 from orchestai.sandbox.packages import Packages
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
-
-_KEPT = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV"})
-_KEPT_PREFIXES = (
-    *("LANG", "LC_", "PYTHON", "RAY_", "OMP_", "MKL_", "CUDA_", "NVIDIA_", "XDG_", "SSL_CERT_"),
-    *("HF_HOME", "HF_HUB_", "HF_DATASETS_", "TRANSFORMERS_"),
-)
-"""What a process needs to run, and where models are cached. Of these names none holds a key but Ray's own token
-(RAY_AUTH_TOKEN), without which an actor could not speak to its cluster."""
 
 
 @dataclass(frozen=True)
@@ -73,21 +64,11 @@ class NodeFacts:
         return ""
 
 
-def keep_environment(env: Mapping[str, str]) -> None:
-    """Drop all environment variables of this process but `env` and what any process needs."""
-    for name in list(os.environ):
-        if name not in _KEPT and not name.startswith(_KEPT_PREFIXES):
-            del os.environ[name]
-    os.environ.update(env)
-
-
 class Node:
     """An actor. What it needs is opened by the first call; several calls run at a time."""
 
     def __init__(self, setup: NodeSetup) -> None:
-        keep_environment(setup.env)
-        if setup.folder.is_dir():
-            os.chdir(setup.folder)
+        settle(setup.env, setup.folder)
         self._setup = setup
         self._opening = asyncio.Lock()
         self._stack = AsyncExitStack()
@@ -101,8 +82,7 @@ class Node:
             UserError: as `open_runtime` does.
         """
         sandbox = await self._opened()
-        name = f"{socket.gethostname()} (process {os.getpid()})"
-        return NodeFacts(name, version("orchestai"), sandbox.level, sandbox.limits, sandbox.packages)
+        return NodeFacts(process_name(), version("orchestai"), sandbox.level, sandbox.limits, sandbox.packages)
 
     async def judge(self, program: Program) -> Report:
         """See `Sandbox.run`."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from math import ceil
 from pathlib import Path
+from typing import TypeAlias
 
+from orchestai.cluster.actors import ActorKind, ActorPool
+from orchestai.cluster.environment import given_environment
+from orchestai.cluster.joining import actors_for, joined
 from orchestai.config import ExecutionConfig, PlaceConfig, SandboxConfig, WorkersConfig
-from orchestai.errors import InfrastructureError, UserError
-from orchestai.execution.backends.cluster import Cluster, open_cluster
-from orchestai.execution.backends.node import NodeSetup
+from orchestai.errors import InfrastructureError
+from orchestai.execution.backends.node import Node, NodeFacts, NodeSetup
 from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.result import JudgedExecution, SubtaskResult
 from orchestai.execution.running_workflow import Workers
@@ -19,6 +22,8 @@ from orchestai.outcome import Unscorable
 from orchestai.sandbox import Program, Report, Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
+
+Cluster: TypeAlias = ActorPool[NodeFacts]
 
 
 class RemoteJudge:
@@ -84,15 +89,18 @@ def open_remote(
         workers: None where programs are judged alone.
 
     Raises:
-        UserError: an environment variable of `execution.ray.env` is not set, or as `open_cluster` says.
+        UserError: an environment variable of `execution.ray.env` is not set, the cluster cannot be reached, or as
+            `ActorPool` says.
     """
-    if missing := [name for name in place.ray.env if name not in os.environ]:
-        raise UserError(f"execution.ray.env: {missing[0]} is not set here; export it, or take it out of the list")
-    env = {name: os.environ[name] for name in place.ray.env}
+    config, cpus = place.ray, sandbox.workers
+    env = given_environment(config.env)
     execution = place if isinstance(place, ExecutionConfig) else None
     setup = NodeSetup(sandbox, execution, workers, tuple(rewards), Path.cwd(), env)
-    with (
-        open_cluster(setup, place.ray) as cluster,
-        Sandbox(cluster.seats * sandbox.workers, judge=RemoteJudge(cluster)) as opened,
-    ):
-        yield cluster, opened
+    with joined(config, (config.num_workers or 1) * cpus):
+        seats = actors_for(config.num_workers, cpus)
+        in_flight = ceil((execution.concurrency if execution else 0) / seats) + cpus
+        with (
+            closing(Cluster(ActorKind(Node, setup, cpus, config.gpus_per_worker), config, seats, in_flight)) as cluster,
+            Sandbox(seats * cpus, judge=RemoteJudge(cluster)) as opened,
+        ):
+            yield cluster, opened

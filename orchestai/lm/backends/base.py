@@ -63,6 +63,7 @@ class Generates(Protocol):
 
         Raises:
             UserError: the engine cannot be reached, or refuses the request.
+            InfrastructureError: the machines that write them were lost.
         """
         ...
 

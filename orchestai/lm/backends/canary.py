@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from orchestai.lm.sampling import Completion
 
 _ROWS, _TOKENS = 4, 32
+"""Of each copy of the engine."""
 _CLEAR = 3.0
 """How many tolerances two sets of weights must differ by to be told apart."""
 _SIZE_OF_ZEROS = 0.02
@@ -36,6 +37,8 @@ class Canary:
         temperature: that of training.
         tolerance: most nats per token by which engine and policy may differ, on average.
         section: key of the model's section of the configuration, for messages.
+        handover: the part of that section that has the tolerance.
+        engines: how many copies share what is asked, a like share each; every one of them is checked.
     """
 
     policy: CausalPolicy
@@ -43,19 +46,24 @@ class Canary:
     temperature: float
     tolerance: float
     section: str
+    handover: str = "vllm"
+    engines: int = 1
 
     async def check(self, backend: Backend) -> float:
-        """The mean distance of the log-probabilities, in nats per token.
+        """The mean distance of the log-probabilities, in nats per token; of the copy that is furthest away.
 
         Raises:
             UserError: it is more than the tolerance.
         """
         written = await self._write(backend)
-        gap = self._gap(written, [one.logp for one in written])
+        gap = max(
+            self._gap(part, [one.logp for one in part])
+            for part in (written[i : i + _ROWS] for i in range(0, len(written), _ROWS))
+        )
         if not gap <= self.tolerance:
             raise UserError(
                 f"{self.section}.backend: the engine gives what it writes other probabilities than the policy does "
-                f"({gap:.3g} nats per token apart on average, {self.section}.vllm.canary_tolerance="
+                f"({gap:.3g} nats per token apart on average, {self.section}.{self.handover}.canary_tolerance="
                 f"{self.tolerance:g}): its weights are stale or of another model, or it cuts off the tails of the "
                 "distribution; restart it as docs/machines/rollouts.md says, and compare dtypes"
             )
@@ -103,13 +111,14 @@ class Canary:
                 if self._gap(written, [one.logp for one in written]) > _CLEAR * self.tolerance:
                     return strength
         raise UserError(
-            f"{self.section}.vllm.canary_tolerance={self.tolerance:g} is so wide that other weights would not be "
-            "noticed; lower it"
+            f"{self.section}.{self.handover}.canary_tolerance={self.tolerance:g} is so wide that other weights would "
+            "not be noticed; lower it"
         )
 
     async def _write(self, backend: Backend) -> list[Completion]:
         settings = SampleSettings(self.temperature, _TOKENS)
-        return (await backend.generate([self.prompt] * _ROWS, range(_ROWS), settings)).completions
+        seeds = [*range(_ROWS)] * self.engines
+        return (await backend.generate([self.prompt] * len(seeds), seeds, settings)).completions
 
     def _gap(self, written: list[Completion], logp: list[Tensor]) -> float:
         own = self._score(written)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from orchestai.config import BackendConfig, LoraConfig
+from orchestai.cluster import refuse_absent_ray
+from orchestai.config import BackendConfig, LoraConfig, PlaceConfig
 from orchestai.lm.backends.base import Backend, Generation, SampleSettings, Weights
 from orchestai.lm.backends.canary import Canary
 from orchestai.lm.backends.replay import Recorder, Recording, Replay
@@ -116,6 +117,7 @@ class SyncedPolicy:
         dtype: what an engine computes in, such as `bfloat16`.
         lora: the adapters that are learned; None where the whole model is.
         longest: most tokens of a prompt with its completion; None for the model's own limit.
+        of: how many policies the run has.
     """
 
     policy: CausalPolicy
@@ -123,6 +125,7 @@ class SyncedPolicy:
     dtype: str
     lora: LoraConfig | None
     longest: int | None = None
+    of: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,20 +149,23 @@ def open_backend(
     *,
     section: str,
     sync_dir: Path,
+    place: PlaceConfig,
 ) -> SyncedBackend:
     """Open the backend that a section of the configuration asks for.
 
     Args:
         section: key of the section, for messages.
         sync_dir: where weights are handed over, unless the section names a folder.
+        place: where executions run; its section `ray` says which cluster the backend `ray` samples on.
 
     Raises:
-        UserError: vLLM is not installed, or the recording to replay cannot be read.
+        UserError: vLLM or Ray is not installed, the cluster cannot be had, or the recording to replay cannot be read.
     """
     main = processes.index == 0
     policy = synced.policy
     folder = f"{processes.run}-{synced.name}"
-    root = settings.vllm.sync_dir or sync_dir
+    root = settings.handover.sync_dir or sync_dir
+    engines = 1
     backend: Backend
     if settings.backend == "transformers":
         backend = LocalBackend(policy)
@@ -175,6 +181,19 @@ def open_backend(
             main=main,
             section=section,
         )
+    elif settings.backend == "ray":
+        refuse_absent_ray(f"{section}.backend", "transformers")
+        from orchestai.lm.backends.ray_nodes import RayNodes, SampledModel
+
+        backend = nodes = RayNodes(
+            SampledModel(policy, synced.dtype, synced.lora, synced.of),
+            settings.ray,
+            place,
+            Folders(root, folder),
+            main=main,
+            section=section,
+        )
+        engines = nodes.engines
     else:
         main = True  # each process writes for its own engine
         backend = VllmEngine(
@@ -194,5 +213,13 @@ def open_backend(
         backend = Recorder(backend, Recording(settings.recording, read=False))
     canary = None
     if settings.samples_elsewhere:
-        canary = Canary(policy, probe.prompt, probe.temperature, settings.vllm.canary_tolerance, section)
+        canary = Canary(
+            policy,
+            probe.prompt,
+            probe.temperature,
+            settings.handover.canary_tolerance,
+            section,
+            "ray" if settings.backend == "ray" else "vllm",
+            engines,
+        )
     return SyncedBackend(backend, ModelWeights(policy.model, main=main), canary, processes.together)

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestai.lm import loading
 from orchestai.storage import artifacts
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class ModelWeights:
     def write(self, folder: Path) -> None:
         """See `Weights.write`."""
         if self._main:
-            with artifacts.replacing_folder(folder) as unfinished:
+            with artifacts.replacing_folder(folder) as unfinished, loading.quietly():
                 self._model.save_pretrained(unfinished)
 
     def tensors(self) -> dict[str, Tensor]:

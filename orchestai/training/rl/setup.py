@@ -117,6 +117,7 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
             temperature=phase2.temperature,
             accelerator=accelerator,
             output=output_dir,
+            place=config.execution,
         ) as sampler,
     ):
         execute = open_execute(config.planner.language, runtime.executor.execute)

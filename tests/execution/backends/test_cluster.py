@@ -14,6 +14,7 @@ from orchestai.config import RayConfig, load_config
 from orchestai.execution.runtime import open_runtime
 from orchestai.outcome import Unscorable
 from orchestai.sandbox import Program, Sandbox
+from support.cluster.simulated import simulated_cluster
 from support.models.tool_workers import with_tools_alone
 from support.repository import REPOSITORY
 from support.sandbox.programs import ADD, ADD_TESTS
@@ -25,16 +26,8 @@ PROGRAMS = [Program(f"{code}# {number}\n", ADD_TESTS) for number in range(20) fo
 
 @pytest.fixture
 def nodes() -> Iterator[Any]:
-    """A simulated cluster: a head, and a node of one CPU."""
-    ray = pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    cluster.add_node(num_cpus=1)
-    ray.init(address=cluster.address, log_to_driver=False)
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
+    with simulated_cluster(1) as cluster:
+        yield cluster
 
 
 async def test_nothing_is_lost_with_a_node(nodes: Any) -> None:

@@ -1,7 +1,8 @@
-"""An address where no cluster is, is said at once: Ray would try for a quarter of an hour."""
+"""An address where no cluster is, is said soon: Ray would try for a quarter of an hour."""
 
 from __future__ import annotations
 
+import os
 import socket
 
 import pytest
@@ -22,3 +23,14 @@ def test_an_address_without_a_cluster_is_refused(host: str) -> None:
     place = PlaceConfig(backend="ray", ray={"address": address})
     with pytest.raises(UserError, match=r"no cluster at .*ray start --head"), open_remote(SandboxConfig(), place):
         pass
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_what_listens_and_is_not_ray_is_refused() -> None:
+    before = dict(os.environ)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = PlaceConfig(backend="ray", ray={"address": f"127.0.0.1:{silent.getsockname()[1]}"})
+        with pytest.raises(UserError, match=r"no cluster at .*ray start --head"), open_remote(SandboxConfig(), place):
+            pass
+    assert dict(os.environ) == before | {"RAY_USAGE_STATS_ENABLED": os.environ["RAY_USAGE_STATS_ENABLED"]}

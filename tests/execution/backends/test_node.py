@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestai import cluster
+from orchestai.cluster.environment import keep_environment
 from orchestai.config import ExecutionConfig, PlaceConfig, RayConfig, SandboxConfig, load_config
 from orchestai.errors import UserError
-from orchestai.execution import runtime
-from orchestai.execution.backends.node import Node, NodeFacts, NodeSetup, keep_environment
+from orchestai.execution.backends.node import Node, NodeFacts, NodeSetup
 from orchestai.execution.runtime import open_runtime, open_sandbox
 from orchestai.sandbox import Limits, Program
 from orchestai.sandbox.packages import Packages
@@ -74,7 +75,7 @@ async def test_a_node_executes_as_this_process_does(monkeypatch: pytest.MonkeyPa
 
 
 def test_without_ray_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "find_spec", lambda name: None)
+    monkeypatch.setattr(cluster, "find_spec", lambda name: None)
     with (
         pytest.raises(UserError, match=r"pip install 'orchestai\[ray\]'"),
         open_sandbox(SandboxConfig(), PlaceConfig(backend="ray")),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from orchestai.config import OF_SERVING, OptimizationConfig, Phase2Config, RayConfig, RlConfig
+from orchestai.config import OF_SERVING, OptimizationConfig, Phase2Config, RayConfig, RaySamplingConfig, RlConfig
 from orchestai.errors import UserError
 from orchestai.storage import digests
 from orchestai.tasks.suite import data_fingerprint
@@ -90,6 +90,7 @@ _SPEED = {
     *(f"execution.ray.{key}" for key in RayConfig.model_fields),
     *(_PHASE2 + key for key in ("micro_batch_size", "micro_batch_tokens", "save_every", "keep_checkpoints")),
     *(f"{section}.vllm.{key}" for section in ("planner.language", "model") for key in _OF_VLLM),
+    *(f"{section}.ray.{key}" for section in ("planner.language", "model") for key in RaySamplingConfig.model_fields),
 }
 """Change no result."""
 

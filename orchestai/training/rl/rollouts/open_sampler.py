@@ -10,7 +10,7 @@ from pathlib import Path
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
-from orchestai.config import LanguageConfig
+from orchestai.config import LanguageConfig, PlaceConfig
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import JudgedExecution
 from orchestai.lm.backends.replay import Recording
@@ -34,15 +34,17 @@ async def open_sampler(
     temperature: float,
     accelerator: Accelerator,
     output: Path,
+    place: PlaceConfig,
 ) -> AsyncIterator[Sampler]:
     """The sampler of `planner.language.backend`; planners of other kinds draw their own plans.
 
     Args:
         tasks: the shortest of them is the canary's prompt.
         output: folder of the run.
+        place: where executions run.
 
     Raises:
-        UserError: a package is missing, the recording to replay cannot be read, or no prompt is short enough.
+        UserError: as `open_backend` says, or no prompt is short enough.
     """
     if not isinstance(planner, LanguagePlanner) or (settings.backend == "transformers" and settings.recording is None):
         yield OwnSampler(planner)
@@ -63,6 +65,7 @@ async def open_sampler(
         processes_of(accelerator),
         section="planner.language",
         sync_dir=output / "sync",
+        place=place,
     )
     try:
         yield BackendSampler(planner, backend)

@@ -4,29 +4,52 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
-from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from math import ceil
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import ray
 from ray import exceptions as lost
 
 from orchestai.background_loop import BackgroundLoop
 from orchestai.config import RayConfig
-from orchestai.config.aliases.table import processes
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.execution.backends.node import Node, NodeFacts, NodeSetup
 
 _LOG = logging.getLogger(__name__)
 _CALLS_AT_A_TIME = 10_000
 """Of an actor, by Ray's count; ours is lower."""
 _TO_CLOSE_S = 10.0
-_TO_REACH_S = 10.0
+
+
+class Facts(Protocol):
+    """What an actor is, which must be the same for all of a pool but for its name."""
+
+    @property
+    def name(self) -> str: ...
+
+    def difference(self, other: Any) -> str:
+        """Why results there might differ from those here; empty where they will not."""
+        ...
+
+
+F = TypeVar("F", bound=Facts)
+
+
+@dataclass(frozen=True)
+class ActorKind:
+    """What runs on each node.
+
+    Attributes:
+        cls: its methods are coroutines; among them `facts`, which opens what the actor needs, and `close`.
+        setup: the argument with which it is made.
+        cpus, gpus: that each takes of its node.
+    """
+
+    cls: type
+    setup: Any
+    cpus: int
+    gpus: float
 
 
 @dataclass(eq=False)
@@ -44,7 +67,7 @@ class _Seat:
     in_flight: int = 0
 
 
-class Cluster:
+class ActorPool(Generic[F]):
     """Passes calls on to the actor with the fewest of them. Safe to use from many threads.
 
     Args:
@@ -59,21 +82,21 @@ class Cluster:
         UserError: there is no actor in time, one cannot open what it needs, or they are not alike.
     """
 
-    def __init__(self, setup: NodeSetup, config: RayConfig, seats: int, in_flight: int) -> None:
+    def __init__(self, kind: ActorKind, config: RayConfig, seats: int, in_flight: int) -> None:
         self.seats = seats
-        self._setup = setup
+        self._kind = kind
         self._config = config
         self._limit = in_flight
         self._loop = BackgroundLoop()
         self._awaited: set[asyncio.Task[None]] = set()
         try:
-            self.facts: NodeFacts = self._loop.run(self._open())
+            self.facts: F = self._loop.run(self._open())
         except BaseException:
             self.close()
             raise
 
     def start(self, method: str, *args: Any) -> Future[Any]:
-        """What a method of `Node` will return or raise.
+        """What a method of an actor will return or raise.
 
         Raises:
             InfrastructureError: `tries` actors were lost over it, or there is none.
@@ -85,7 +108,7 @@ class Cluster:
         self._loop.run(self._close())
         self._loop.close()
 
-    async def _open(self) -> NodeFacts:
+    async def _open(self) -> F:
         self._room = asyncio.Condition()
         self._seats = [_Seat(self._spawn()) for _ in range(self.seats)]
         waiting = {asyncio.ensure_future(self._settle(seat)): seat for seat in self._seats}
@@ -109,19 +132,20 @@ class Cluster:
         return facts[0]
 
     def _spawn(self) -> Any:
+        kind = self._kind
         actor = ray.remote(
-            num_cpus=self._setup.sandbox.workers,
-            num_gpus=self._config.gpus_per_worker,
+            num_cpus=kind.cpus,
+            num_gpus=kind.gpus,
             max_restarts=0,
             max_concurrency=_CALLS_AT_A_TIME,
             scheduling_strategy="SPREAD",
-        )(Node)
-        return actor.remote(self._setup)
+        )(kind.cls)
+        return actor.remote(kind.setup)
 
-    async def _settle(self, seat: _Seat) -> NodeFacts:
+    async def _settle(self, seat: _Seat) -> F:
         """Wait until the actor of a seat has opened what it needs."""
         try:
-            facts: NodeFacts = await seat.actor.facts.remote()
+            facts: F = await seat.actor.facts.remote()
         except lost.RayTaskError as error:
             raise error.cause from None
         await self._admit(seat)
@@ -181,17 +205,17 @@ class Cluster:
         seat.actor = self._spawn()
         self._await(seat, self.facts)
 
-    def _await(self, seat: _Seat, like: NodeFacts) -> None:
+    def _await(self, seat: _Seat, like: F) -> None:
         """Let the actor of a seat be asked as soon as it is up, if it is like the others."""
         job = asyncio.ensure_future(self._joined(seat, like))
         self._awaited.add(job)
         job.add_done_callback(self._awaited.discard)
 
-    async def _joined(self, seat: _Seat, like: NodeFacts) -> None:
+    async def _joined(self, seat: _Seat, like: F) -> None:
         try:
             while True:
                 try:
-                    facts: NodeFacts = await seat.actor.facts.remote()
+                    facts: F = await seat.actor.facts.remote()
                     break
                 except _lost():
                     await asyncio.sleep(1.0)
@@ -231,63 +255,3 @@ def _lost() -> tuple[type[Exception], ...]:
         lost.ObjectLostError,
         lost.OutOfMemoryError,
     )
-
-
-@contextmanager
-def open_cluster(setup: NodeSetup, config: RayConfig) -> Iterator[Cluster]:
-    """Join the cluster, or start Ray on this machine, and open actors; end them afterwards.
-
-    Raises:
-        UserError: the cluster cannot be reached, or as `Cluster` says.
-    """
-    joined = ray.is_initialized()
-    if not joined:
-        _join(config, setup.sandbox.workers)
-    try:
-        seats = config.num_workers or max(1, _room_for(setup.sandbox.workers) // processes())
-        executions = setup.execution.concurrency if setup.execution else 0
-        in_flight = ceil(executions / seats) + setup.sandbox.workers
-        cluster = Cluster(setup, config, seats, in_flight)
-        try:
-            yield cluster
-        finally:
-            cluster.close()
-    finally:
-        if not joined:
-            ray.shutdown()
-
-
-def _join(config: RayConfig, cpus_per_worker: int) -> None:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    address = config.address or os.environ.get("RAY_ADDRESS")
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
-    if address is None:
-        if processes() > 1:
-            raise UserError(
-                "execution.ray.address: several processes train, and each would start a Ray of its own; run `ray start "
-                "--head` first, and set it to auto"
-            )
-        wanted = (config.num_workers or 1) * cpus_per_worker
-        ray.init(address="local", num_cpus=max(wanted, os.cpu_count() or 1), include_dashboard=False, **quiet)
-        return
-    try:
-        _knock(address)
-        ray.init(address=address, **quiet)
-    except (OSError, RuntimeError, ValueError, lost.RayError) as error:
-        said = str(error).strip().partition("\n")[0]
-        raise UserError(
-            f"execution.ray.address: no cluster at {address}: {said}; start one with `ray start --head`, or "
-            "leave it out"
-        ) from None
-
-
-def _knock(address: str) -> None:
-    """Raise an `OSError` where nothing listens at HOST:PORT, which Ray would try for a quarter of an hour."""
-    host, _, port = address.rpartition(":")
-    if "/" not in host and port.isdecimal():  # not ray://HOST:PORT
-        socket.create_connection((host.strip("[]"), int(port)), _TO_REACH_S).close()
-
-
-def _room_for(cpus: int) -> int:
-    """How many actors of so many CPUs the nodes have."""
-    return sum(int(node["Resources"].get("CPU", 0)) // cpus for node in ray.nodes() if node["Alive"])

@@ -1,0 +1,99 @@
+"""How a process joins a cluster, or starts Ray on its own machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+from ray import exceptions as lost
+
+from orchestai.config import RayConfig
+from orchestai.config.aliases.table import processes
+from orchestai.errors import UserError
+
+_TO_REACH_S = 10.0
+_TRIES_TO_JOIN = "RAY_gcs_server_port_wait_time_s"
+"""Ray's variable for how often a cluster is asked to answer, 40 seconds each time; without it, twenty times."""
+
+
+@contextmanager
+def joined(config: RayConfig, cpus: int) -> Iterator[None]:
+    """Within a cluster, or a Ray of this machine, while the block lasts.
+
+    Args:
+        cpus: that a Ray of this machine must have at least.
+
+    Raises:
+        UserError: the cluster cannot be reached.
+    """
+    before = ray.is_initialized()
+    if not before:
+        _join(config, cpus)
+    try:
+        yield
+    finally:
+        if not before:
+            ray.shutdown()
+
+
+def actors_for(number: int | None, cpus: int, sharing: int = 1) -> int:
+    """How many actors one pool has.
+
+    Args:
+        number: as configured; None for as many as the nodes have CPUs for, shared among processes and pools.
+        cpus: of each actor.
+        sharing: pools of a process.
+    """
+    if number is not None:
+        return number
+    room = sum(int(node["Resources"].get("CPU", 0)) // cpus for node in ray.nodes() if node["Alive"])
+    return max(1, room // (processes() * sharing))
+
+
+def _join(config: RayConfig, cpus: int) -> None:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    address = config.address or os.environ.get("RAY_ADDRESS")
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
+    if address is None:
+        if processes() > 1:
+            raise UserError(
+                "execution.ray.address: several processes train, and each would start a Ray of its own; run `ray start "
+                "--head` first, and set it to auto"
+            )
+        ray.init(address="local", num_cpus=max(cpus, os.cpu_count() or 1), include_dashboard=False, **quiet)
+        return
+    try:
+        _knock(address)
+        with _one_try():
+            ray.init(address=address, **quiet)
+    except (OSError, RuntimeError, ValueError, lost.RayError) as error:
+        said = str(error).strip().partition("\n")[0]
+        raise UserError(
+            f"execution.ray.address: no cluster at {address}: {said}; give the address that `ray start --head` "
+            "printed, or leave it out"
+        ) from None
+
+
+def _knock(address: str) -> None:
+    """Raise an `OSError` where nothing listens at HOST:PORT, without Ray's 40 seconds."""
+    host, _, port = address.rpartition(":")
+    if "/" not in host and port.isdecimal():  # not ray://HOST:PORT
+        socket.create_connection((host.strip("[]"), int(port)), _TO_REACH_S).close()
+
+
+@contextmanager
+def _one_try() -> Iterator[None]:
+    """Let Ray ask once, unless the environment says how often: what listens and does not answer is not Ray."""
+    if _TRIES_TO_JOIN in os.environ:
+        yield
+        return
+    os.environ[_TRIES_TO_JOIN] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[_TRIES_TO_JOIN]

@@ -1,0 +1,147 @@
+"""What samples on each node of a cluster: a copy of the model that learns, in a process apart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+from orchestai.cluster.environment import process_name, settle
+from orchestai.config import LoraConfig
+from orchestai.errors import UserError
+from orchestai.lm import loading, weights
+from orchestai.lm.backends.base import SampleSettings
+from orchestai.lm.causal import CausalPolicy
+from orchestai.lm.model_keys import ModelKeys
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Written: TypeAlias = tuple[list[int], list[float], bool]
+"""The tokens of a completion, their log-probabilities, and whether an end token was written."""
+_PACKAGES = ("orchestai", "torch", "transformers")
+
+
+@dataclass(frozen=True)
+class SamplingSetup:
+    """What a node samples with.
+
+    Attributes:
+        base: name or folder of the model under the adapters that are learned; unused where the whole model is.
+        lora: those adapters; None where the whole model is learned.
+        dtype: of the weights, such as `bfloat16`.
+        autocast: the dtype in which matrices are multiplied; None for that of the weights.
+        end_ids: tokens that end a completion.
+        threads: with which it computes.
+        on_gpu: whether it has one.
+        section: key of the model's section of the configuration, for messages.
+        folder: the working directory, taken where the node has it, since models may be named relative to it.
+        env: further environment variables with their values.
+    """
+
+    base: str
+    lora: LoraConfig | None
+    dtype: str
+    autocast: torch.dtype | None
+    end_ids: frozenset[int]
+    threads: int
+    on_gpu: bool
+    section: str
+    folder: Path
+    env: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class SamplingFacts:
+    """What a node computes with, which must be the same on all of them but for its name."""
+
+    name: str
+    versions: Mapping[str, str]
+
+    def difference(self, other: SamplingFacts) -> str:
+        """Why completions there might differ from those here; empty where they will not."""
+        for package, here in self.versions.items():
+            if here != (there := other.versions[package]):
+                return f"{self.name} has {package} {here}, {other.name} {there}: install the same version"
+        return ""
+
+
+class SamplingNode:
+    """An actor. It reads weights when it is first asked for completions of them; one request is answered at a time."""
+
+    def __init__(self, setup: SamplingSetup) -> None:
+        settle(setup.env, setup.folder)
+        torch.set_num_threads(setup.threads)
+        self._setup = setup
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sampling")
+        self._policy: CausalPolicy | None = None
+        self._read: Path | None = None
+
+    async def facts(self) -> SamplingFacts:
+        """What this node computes with."""
+        return SamplingFacts(process_name(), {package: version(package) for package in _PACKAGES})
+
+    async def generate(
+        self, folder: Path, prompts: Sequence[Sequence[int]], seeds: Sequence[int], settings: SampleSettings
+    ) -> list[Written]:
+        """Completions by the weights of a folder, as `Generates.generate` has them.
+
+        Raises:
+            UserError: the node does not see the folder, or the weights cannot be loaded or sampled from.
+        """
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._generate, folder, prompts, seeds, settings)
+
+    async def close(self) -> None:
+        """Nothing is held beyond the process."""
+
+    def _generate(
+        self, folder: Path, prompts: Sequence[Sequence[int]], seeds: Sequence[int], settings: SampleSettings
+    ) -> list[Written]:
+        completions = self._with_weights(folder).sample(
+            [torch.tensor(prompt) for prompt in prompts],
+            seeds,
+            temperature=settings.temperature,
+            max_new_tokens=settings.max_new_tokens,
+        )
+        return [(one.ids.tolist(), one.logp.tolist(), one.ended) for one in completions]
+
+    def _with_weights(self, folder: Path) -> CausalPolicy:
+        if folder == self._read and self._policy is not None:
+            return self._policy
+        section, lora = self._setup.section, self._setup.lora
+        if not folder.is_dir():
+            raise UserError(
+                f"{section}.ray.sync_dir: {process_name()} does not see {folder}; set it to a folder that all nodes "
+                "and this machine share"
+            )
+        self._read = None
+        if lora is None:
+            self._policy = None  # before the next one takes memory
+            self._policy = self._open(str(folder))
+        elif self._policy is None:
+            policy = self._open(self._setup.base)
+            loading.load_adapter(policy.model, lora, folder)
+            self._policy = policy.eval()
+        else:
+            loading.read_adapter(self._policy.model, folder)
+        self._read = folder
+        return self._policy
+
+    def _open(self, source: str) -> CausalPolicy:
+        setup = self._setup
+        keys = ModelKeys(f"{setup.section}.backend", setup.section)
+        options: dict[str, Any] = {"dtype": loading.DTYPES[setup.dtype]}
+        with loading.quietly():
+            model: PreTrainedModel = weights.read_without_tokenizer(source, keys.name, **options)
+        if setup.on_gpu:
+            model.to("cuda")  # type: ignore[arg-type]
+        policy = CausalPolicy(model, setup.end_ids, keys=keys).eval()
+        policy.autocast = setup.autocast
+        return policy

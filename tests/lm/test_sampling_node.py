@@ -1,0 +1,74 @@
+"""What a node of a cluster samples, and what is refused before and on it; here without a cluster."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from orchestai.config import PlaceConfig, RayConfig, RaySamplingConfig
+from orchestai.errors import UserError
+from orchestai.lm.backends.base import SampleSettings
+from orchestai.lm.backends.sampling_node import SamplingFacts, SamplingNode, SamplingSetup
+from orchestai.lm.backends.weights import Folders, ModelWeights
+from orchestai.lm.causal import CausalPolicy
+from support.models.fake_vllm import LORA
+from support.models.language_model import tiny_model
+
+PROMPTS = [[40, 50, 60], [40, 50, 60], [7, 8]]
+SETTINGS = SampleSettings(temperature=0.8, max_new_tokens=12)
+ENDS = frozenset({0})
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> SamplingNode:
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    monkeypatch.chdir(Path.cwd())
+    return SamplingNode(SamplingSetup("", None, "float32", None, ENDS, 1, False, "model", Path.cwd(), {}))
+
+
+async def test_a_node_writes_what_the_policy_would_with_the_weights_that_are_named(
+    node: SamplingNode, tmp_path: Path
+) -> None:
+    learner = CausalPolicy(tiny_model(), ENDS)
+    for name, scale in (("one", 1.0), ("other", 0.7), ("one", 1.0)):
+        learner.model.lm_head.weight.data = tiny_model().lm_head.weight.data * scale
+        if not (tmp_path / name).exists():
+            ModelWeights(learner.model, main=True).write(tmp_path / name)
+        written = await node.generate(tmp_path / name, PROMPTS, [1, 2, 3], SETTINGS)
+        own = learner.sample([*map(torch.tensor, PROMPTS)], [1, 2, 3], temperature=0.8, max_new_tokens=12)
+        assert [(ids, ended) for ids, _, ended in written] == [(one.ids.tolist(), one.ended) for one in own]
+        for (_, logp, _), one in zip(written, own, strict=True):
+            torch.testing.assert_close(torch.tensor(logp), one.logp, atol=1e-5, rtol=0)
+
+
+async def test_a_folder_that_a_node_does_not_see_is_named_with_the_remedy(node: SamplingNode, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"model\.ray\.sync_dir: .* does not see .*set it to a folder that all nodes"):
+        await node.generate(tmp_path / "none", PROMPTS, [1, 2, 3], SETTINGS)
+
+
+async def test_nodes_that_would_compute_otherwise_are_told_apart(node: SamplingNode) -> None:
+    facts = await node.facts()
+    assert facts.difference(facts) == ""
+    other = SamplingFacts("b", {**facts.versions, "torch": "1.0"})
+    assert "b has torch 1.0" in other.difference(facts)
+
+
+def test_what_could_not_sample_is_refused_before_a_cluster_is_joined(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    from orchestai.lm.backends.ray_nodes import RayNodes, SampledModel
+
+    learner, folders = CausalPolicy(tiny_model(), ENDS), Folders(tmp_path, "run")
+
+    def opened(place: PlaceConfig, adapters: bool = False) -> None:
+        model = SampledModel(learner, "float32", LORA if adapters else None)
+        RayNodes(model, RaySamplingConfig(), place, folders, main=True, section="model")
+
+    with pytest.raises(UserError, match=r"set execution\.ray\.num_workers and model\.ray\.num_workers"):
+        opened(PlaceConfig(backend="ray"))
+    with pytest.raises(UserError, match="made anew in every process"):
+        opened(PlaceConfig(), adapters=True)
+    with pytest.raises(UserError, match=r"execution\.ray\.env: NO_SUCH_KEY is not set here"):
+        opened(PlaceConfig(ray=RayConfig(env=("NO_SUCH_KEY",))))
