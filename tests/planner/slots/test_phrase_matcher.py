@@ -57,7 +57,7 @@ def test_a_longer_phrase_is_its_tokens_together() -> None:
 
 
 def test_the_lead_is_over_the_other_steps_at_the_same_phrase() -> None:
-    """ "with the reversed and the counted" speaks of both: neither is the other's rival where it is spoken of itself."""
+    """Where one phrase speaks of one step and the next of another, neither is the other's rival."""
     matcher = PhraseMatcher(WIDTH, out=1, places=1)
     torch.nn.init.zeros_(matcher.fits.weight)
     matcher.fits.weight.data[0, 4] = 1 / 8
