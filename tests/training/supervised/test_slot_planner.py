@@ -19,6 +19,7 @@ from orchestai.planner.slots.targets import IGNORE, NO_WORKER
 from orchestai.storage import digests
 from orchestai.tasks.splits import divide
 from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset, WorkflowDataset
+from orchestai.training.supervised.epochs import Judgement
 from orchestai.training.supervised.run import split_examples
 from orchestai.training.supervised.slot_planner import Imitation
 from orchestai.training.supervised.train import train
@@ -143,9 +144,9 @@ def test_a_run_that_began_with_a_planner_goes_on_and_remembers_what_that_has_see
 
 def test_it_stops_early(data, tmp_path):
     train(config(num_epochs=50, patience=1, learning_rate=0.03), data=data, output_dir=tmp_path)
-    losses = [row["val_loss"] for row in metrics(tmp_path)]
-    assert len(losses) < 50
-    assert losses[-1] >= min(losses[:-1])
+    judged = [Judgement.of(row).rank for row in metrics(tmp_path)]
+    assert len(judged) < 50
+    assert judged[-1] <= max(judged[:-1])
 
 
 def test_resuming_refuses_other_data_and_other_settings(data, tmp_path):
