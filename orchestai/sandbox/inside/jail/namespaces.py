@@ -75,7 +75,7 @@ class NamespaceJail(Jail):
         # Without user ids of their own, the processes of all slots and the server's count together.
         own = 1 if uid is not None else slots
         self._most_processes = limits["processes"] * own + 3 * slots + 4
-        self._filter = seccomp.Filter()
+        self._filter = seccomp.Filter(of_slot=False)
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._socket_bytes = memory.socket_bytes()
         unshare(CLONE_NEWNS | CLONE_NEWIPC)
@@ -87,6 +87,7 @@ class NamespaceJail(Jail):
         self._network: _Network | None = None
         self._left: list[int] = []
         """Mount namespaces of ended processes: held, so that nobody waits for their end while a verdict is due."""
+        seccomp.Filter(of_slot=True).put_on()
 
     def open(self, own_sockets: int = 0) -> bool:
         """Have an empty disk and a network without ports: new ones where the attempt before has used its own.
