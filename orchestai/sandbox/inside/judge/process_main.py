@@ -92,7 +92,8 @@ def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], o
     out.send("loaded")
 
     def spent() -> tuple[float, int]:
-        return own()[0] + candidate.used[0], max(own()[1], candidate.used[1])
+        cpu_s, peak_bytes = own()
+        return cpu_s + candidate.used[0], max(peak_bytes, candidate.used[1])
 
     run_tests(module, suite.names, order["todo"], out, spent)
     return candidate.is_plain
@@ -137,7 +138,7 @@ def _in_process(order: dict[str, Any], code_file: int, tests_file: int, verdicts
 
 
 _ORDER = b'{"entry_point": "f"}\n'
-_CALL = framed(b"c", pickle.dumps({"operation": "call", "args": ([1],), "kwargs": {}}))
+_CALL = framed(b"c", pickle.dumps({"operation": "call", "object": 0, "args": ([1],), "kwargs": {}}))
 
 
 def rehearse() -> None:
