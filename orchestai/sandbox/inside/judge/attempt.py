@@ -137,6 +137,7 @@ class Attempt:
                 self._channel.close()
         finally:
             os.close(write)
+        self._jail.hold(self._pids[0])
         self._before = processes.scheduled(self._pids)
         self._shares = Shares(self._pids, spared=self._pids[1] if keeps or in_process else None)
         if hasattr(os, "pidfd_open"):
