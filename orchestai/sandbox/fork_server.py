@@ -33,6 +33,7 @@ _INSIDE = Path(__file__).parent / "inside"
 _BOOT = """
 import importlib.util, json, os, sys
 os.dup2(0, 2)
+os.environ.pop("LD_BIND_NOW", None)
 hooks = []
 register, os.register_at_fork = os.register_at_fork, lambda **hook: hooks.append(hook)
 sys.modules.pop("random", None)
@@ -63,6 +64,7 @@ _ENVIRONMENT = {
     "LOGNAME": "sandbox",
     "LANG": "C.UTF-8",
     "LC_ALL": "C.UTF-8",
+    "LD_BIND_NOW": "1",  # else every fork looks up for itself what only forks call; programs do not see it
     "TZ": "UTC",
     "MALLOC_ARENA_MAX": "2",  # every further one reserves 64 MB of addresses: forty idle threads would exceed the limit
     "MPLBACKEND": "Agg",

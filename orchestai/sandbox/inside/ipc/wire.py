@@ -79,16 +79,17 @@ def receive_frame(channel: socket.socket) -> tuple[bytes, bytes]:
 
 
 def _receive(channel: socket.socket, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
+    chunks = []
+    while size > 0:
         try:
-            chunk = channel.recv(min(size - len(data), 1 << 20))
+            chunk = channel.recv(min(size, 1 << 20))
         except OSError as error:
             raise ChannelClosedError(str(error)) from None
         if not chunk:
             raise ChannelClosedError("end of stream")
-        data += chunk
-    return bytes(data)
+        chunks.append(chunk)
+        size -= len(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 def read_whole(descriptor: int) -> bytes:

@@ -79,6 +79,9 @@ class Jail:
             os.chdir(self._home)
             shutil.rmtree(self._workdir, ignore_errors=True)
 
+    def hold(self, pid: int) -> None:
+        """Keep until the next `open` what a process would otherwise have to take down before it has ended."""
+
     def kernel_bytes(self) -> int:
         """Memory that the kernel holds for the attempt's processes at most, beside what they hold themselves."""
         return 0

@@ -75,7 +75,7 @@ class NamespaceJail(Jail):
         # Without user ids of their own, the processes of all slots and the server's count together.
         own = 1 if uid is not None else slots
         self._most_processes = limits["processes"] * own + 3 * slots + 4
-        self._filter = seccomp.Filter()
+        self._filter = seccomp.Filter(of_slot=False)
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._socket_bytes = memory.socket_bytes()
         unshare(CLONE_NEWNS | CLONE_NEWIPC)
@@ -85,8 +85,9 @@ class NamespaceJail(Jail):
         self._disks = [scratch, _SHARED_MEMORY, *([_TMP] if self._in_tmp else [])]
         self._mounted: list[tuple[int, int, int]] = []
         self._network: _Network | None = None
-        self._left: list[int] = []
-        """Mount namespaces of ended processes: held, so that nobody waits for their end while a verdict is due."""
+        self._held: list[int] = []
+        """Mount namespaces of processes: while they are held, nobody waits for their end when a verdict is due."""
+        seccomp.Filter(of_slot=True).put_on()
 
     def open(self, own_sockets: int = 0) -> bool:
         """Have an empty disk and a network without ports: new ones where the attempt before has used its own.
@@ -94,8 +95,8 @@ class NamespaceJail(Jail):
         Whether any of them is new.
         """
         is_new = False
-        while self._left:
-            os.close(self._left.pop())
+        while self._held:
+            os.close(self._held.pop())
         if self._network is None or not self._network.is_as_new(own_sockets):
             if self._network is not None:
                 self._network.close()
@@ -137,9 +138,12 @@ class NamespaceJail(Jail):
     def end(self, pids: list[int]) -> dict[int, Usage]:
         self._forget()
         for pid in pids:
-            with suppress(OSError):
-                self._left.append(os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
+            self.hold(pid)
         return processes.end_namespaces(pids)
+
+    def hold(self, pid: int) -> None:
+        with suppress(OSError):
+            self._held.append(os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
 
     def fork(self, body: Callable[[], Any], keep: Iterable[int], *, trusted: bool = False) -> int:
         self._has_home = trusted

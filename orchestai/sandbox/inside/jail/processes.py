@@ -37,8 +37,8 @@ def scheduled(pids: list[int]) -> dict[int, tuple[int, int]]:
     """Nanoseconds for which the main threads of these processes have run, and were ready to but had no core (Linux)."""
     found = {}
     for pid in pids:
-        with suppress(OSError, ValueError), open(f"/proc/{pid}/schedstat", "rb", buffering=0) as file:
-            ran, waited, _ = map(int, file.read().split())
+        with suppress(OSError, ValueError):
+            ran, waited, _ = map(int, _read(f"/proc/{pid}/schedstat").split())
             found[pid] = ran, waited
     return found
 
@@ -139,8 +139,8 @@ def _usage(status: int, used: Any) -> Usage:
 
 def _ended_children_s(pid: int) -> float:
     """CPU time of the children that a process has waited for (Linux)."""
-    with suppress(OSError), open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-        fields = file.read().rpartition(b")")[2].split()
+    with suppress(OSError):
+        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
         return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
     return 0.0
 
@@ -156,7 +156,15 @@ def cpu_s(pid: int) -> float:
 def resident_bytes() -> int:
     """Memory that this process has in use, shared or not (Linux; else 0)."""
     try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(_read("/proc/self/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
+
+
+def _read(path: str) -> bytes:
+    """A line of the system's, by three calls instead of the ten that `open` makes."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 1 << 12)
+    finally:
+        os.close(descriptor)

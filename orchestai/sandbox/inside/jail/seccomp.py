@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import struct
+from typing import TypeAlias
 
 from .system import LIBC, check
 
@@ -68,19 +69,30 @@ _REFUSED = {
         *(232, 286),
     ),
 }
+_CONFINING = {"x86_64": (165, 166, 272, 308), "aarch64": (40, 39, 97, 268)}
+"""mount, umount2, unshare, setns: how a slot confines its forks."""
 _AS_IF_DONE = {"x86_64": (162, 306, 221, 187), "aarch64": (81, 267, 223, 213)}
 """sync, syncfs, fadvise64, readahead: they would have disks written, and files of the system thrown out of memory."""
+
+
+_Lines: TypeAlias = list[tuple[int, int, int, int]]
 
 
 class Filter:
     """A system call filter, ready to be put on; made once, and then known to every process that is forked.
 
+    Two of them hold a program: its slot puts on what it can do with itself, and its forks, for which the kernel takes
+    the longer the more a filter tells apart, add the rest.
+
+    Args:
+        of_slot: it refuses all that programs must not call, but for what confines them.
+
     Raises:
         OSError: this machine's system calls are not known here.
     """
 
-    def __init__(self) -> None:
-        program = _instructions()
+    def __init__(self, *, of_slot: bool) -> None:
+        program = _instructions(of_slot)
         self._code = ctypes.create_string_buffer(program, len(program))
         self._filter = ctypes.c_char_p(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(self._code)))
 
@@ -95,11 +107,12 @@ class Filter:
         check(LIBC.prctl(_PR_SET_SECCOMP, _FILTER, self._filter), "seccomp")
 
 
-def _instructions() -> bytes:
+def _instructions(of_slot: bool) -> bytes:
     machine = os.uname().machine
     if machine not in _AUDIT:
         raise OSError(errno.ENOSYS, f"no system call filter for {machine}")
-    refused = sorted({*_REFUSED[machine], *_EVERYWHERE})
+    confining = {*_CONFINING[machine]}
+    refused = sorted({*_REFUSED[machine], *_EVERYWHERE} - confining if of_slot else confining)
     end = len(refused)
     lines = [
         (_LOAD, 0, 0, _ARCHITECTURE),
@@ -110,17 +123,20 @@ def _instructions() -> bytes:
         *((_JUMP_EQUAL, end - i, 0, number) for i, number in enumerate(refused)),
         (_JUMP_ALWAYS, 0, 0, 1),
         (_RETURN, 0, 0, _ERRNO | errno.EPERM),
-        *(line for number in _AS_IF_DONE[machine] for line in _for(number, [(_RETURN, 0, 0, _ERRNO)])),
-        *_for(_CLONE3, [(_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]),
-        *_for(_SOCKET[machine], _socket()),
-        *_for(_SETSOCKOPT[machine], _buffer_size()),
-        *_for(_CLONE[machine], _clone()),
+        *(_special_cases(machine) if of_slot else ()),
         (_RETURN, 0, 0, _ALLOW),
     ]
     return b"".join(struct.pack("HBBI", *line) for line in lines)
 
 
-_Lines = list[tuple[int, int, int, int]]
+def _special_cases(machine: str) -> _Lines:
+    return [
+        *(line for number in _AS_IF_DONE[machine] for line in _for(number, [(_RETURN, 0, 0, _ERRNO)])),
+        *_for(_CLONE3, [(_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]),
+        *_for(_SOCKET[machine], _socket()),
+        *_for(_SETSOCKOPT[machine], _buffer_size()),
+        *_for(_CLONE[machine], _clone()),
+    ]
 
 
 def _for(number: int, lines: _Lines) -> _Lines:

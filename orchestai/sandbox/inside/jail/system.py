@@ -6,6 +6,8 @@ import ctypes
 import os
 
 LIBC = ctypes.CDLL(None, use_errno=True)
+_capset = LIBC.capset
+"""Looked up here, since only forks call it."""
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x08000000, 0x20000000, 0x40000000
@@ -54,4 +56,4 @@ def drop_capabilities() -> None:
 
     For good in a process with PR_SET_NO_NEW_PRIVS.
     """
-    check(LIBC.capset(_AT_HEADER, _AT_NOTHING), "capset")
+    check(_capset(_AT_HEADER, _AT_NOTHING), "capset")

@@ -122,8 +122,6 @@ class Attempt:
             self._tests.end()
             self._pids[1] = self._tests.be_ready()
         self._prepared_s = sum(map(processes.cpu_s, self._pids))
-        self._before = processes.scheduled(self._pids)
-        self._shares = Shares(self._pids, spared=self._pids[1] if keeps or in_process else None)
         facts = {"entry_point": job.entry_point, "isolation": job.isolation}
         if not in_process:
             send_line(self._orders, facts, (job.code,))  # at once: T has to wait for it
@@ -139,6 +137,9 @@ class Attempt:
                 self._channel.close()
         finally:
             os.close(write)
+        self._jail.hold(self._pids[0])
+        self._before = processes.scheduled(self._pids)
+        self._shares = Shares(self._pids, spared=self._pids[1] if keeps or in_process else None)
         if hasattr(os, "pidfd_open"):
             self._endings += map(os.pidfd_open, self._pids)
 

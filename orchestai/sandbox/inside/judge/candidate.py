@@ -1,10 +1,11 @@
 """The candidate's process in split mode: loads the program and answers what is asked of it. It never sees the tests.
 
-Frames received: `c`, a pickled dict with `operation` (see `OPERATIONS`), `args`, `kwargs` and perhaps `random`, the
-states of random number generators. Frames sent: `l` loaded (1: the entry point is async), `f` failed to load (status
-and reason), `a` an answer. An answer is a dict with `stdout`, `stderr`, `used` (see `Meter`) and one of `value`, `same`
-(the index of the argument that was returned), `error` and `refused`, and with `changed`, the arguments that were
-mutated, and `random`, the states afterwards.
+Frames received: `c`, a pickled dict with `operation` (see `OPERATIONS`), `args`, `kwargs` and perhaps `object`, the
+number of one of the candidate's objects that comes before `args`, and `random`, the states of random number generators.
+Frames sent: `l` loaded (1: the entry point is async), `f` failed to load (status and reason), `a` an answer. An answer
+is a dict with `stdout`, `stderr`, `used` (see `Meter`) and one of `value`, `same` (the index of the argument that was
+returned), `error` and `refused`, and with `changed`, the arguments that were mutated, and `random`, the states
+afterwards.
 """
 
 from __future__ import annotations
@@ -67,8 +68,7 @@ class Host:
         self.objects = Objects()
         self._channel = channel
         self._facts = facts
-        names = {"names": lambda names: _named(module, names), "unpickle": _unpickle}
-        self._operations: dict[str, Any] = OPERATIONS | names
+        self._operations: dict[str, Any] = {"names": lambda names: _named(module, names), "unpickle": _unpickle}
 
     def serve_next(self) -> None:
         """Wait for a request and answer it. Raises ChannelClosedError when the other end is gone."""
@@ -98,6 +98,8 @@ class Host:
         except (Exception, NotPlainError) as error:
             return {"refused": f"the arguments cannot enter the candidate's process: {describe(error)}"}
         args, kwargs = request["args"], request["kwargs"]
+        if "object" in request:
+            args = (self.objects[request["object"]], *args)
         given = (*args, *kwargs.values())
         before = {
             i: self._pickled(value)
@@ -109,7 +111,8 @@ class Host:
         answer: dict[str, Any] = {}
         try:
             with self._in_world(request, answer):
-                value = self._operations[request["operation"]](*args, **kwargs)
+                operation = request["operation"]
+                value = (OPERATIONS.get(operation) or self._operations[operation])(*args, **kwargs)
                 if isinstance(value, CoroutineType):
                     import asyncio  # heavy, and seldom needed
 

@@ -39,6 +39,7 @@ def tests(orders: socket.socket) -> None:
     With `stay` in an order, it says when it is done and how much memory it has held, and waits for the next order.
     """
     _be_forkable()
+    gc.freeze()
     reader, meter, guard, modules = LineReader(orders), Meter(), Guard(), set(sys.modules)
     with suppress(ChannelClosedError):
         while True:
@@ -48,13 +49,13 @@ def tests(orders: socket.socket) -> None:
             for file in files:
                 os.close(file)
             sys.modules.pop(MODULE, None)
-            gc.collect()  # what this ends may print, for one: the next program's tests would be said to have done it
             cpu_s, peak_bytes = meter()
             if not (order["stay"] and had_plain_answers and cpu_s < _MOST_CPU_S and peak_bytes < _MOST_BYTES):
                 return
             if sys.modules.keys() != modules:
                 return
             send_line(orders, {"peak_bytes": peak_bytes})
+            gc.collect()  # what this ends may print, for one: the next program's tests would be said to have done it
 
 
 def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], own: Meter, guard: Guard) -> bool:
@@ -92,7 +93,8 @@ def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], o
     out.send("loaded")
 
     def spent() -> tuple[float, int]:
-        return own()[0] + candidate.used[0], max(own()[1], candidate.used[1])
+        cpu_s, peak_bytes = own()
+        return cpu_s + candidate.used[0], max(peak_bytes, candidate.used[1])
 
     run_tests(module, suite.names, order["todo"], out, spent)
     return candidate.is_plain
@@ -137,7 +139,7 @@ def _in_process(order: dict[str, Any], code_file: int, tests_file: int, verdicts
 
 
 _ORDER = b'{"entry_point": "f"}\n'
-_CALL = framed(b"c", pickle.dumps({"operation": "call", "args": ([1],), "kwargs": {}}))
+_CALL = framed(b"c", pickle.dumps({"operation": "call", "object": 0, "args": ([1],), "kwargs": {}}))
 
 
 def rehearse() -> None:
