@@ -13,7 +13,7 @@ from accelerate import Accelerator
 from rich.console import Console
 from rich.progress import Progress
 
-from orchestai.config import OF_SERVING, Config, Phase1Config, TasksConfig
+from orchestai.config import OF_SERVING, BackendConfig, Config, Phase1Config, TasksConfig
 from orchestai.data.training_file import TrainingExample, data_fingerprint, logged_reference
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import seen_by
@@ -198,13 +198,21 @@ def progress_lines(accelerator: Accelerator) -> Progress:
     return open_progress(console=Console(stderr=True, quiet=not accelerator.is_main_process))
 
 
+def _without_sampling(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """An identity without what says who samples from a language model, which only phase 2 does."""
+    planner = identity.get("planner", {})
+    language = {k: v for k, v in planner.get("language", {}).items() if k not in BackendConfig.model_fields}
+    return {**identity, "planner": {**planner, "language": language}}
+
+
 def _resume(
     setup: Setup, state: RunState, saved: Mapping[str, Any], identity: Mapping[str, Any]
 ) -> list[dict[str, float]]:
     """Put the last state into the epochs; gives the metrics of those that are done."""
     path, written = setup.checkpoint(LAST), setup.output_dir / METRICS
+    was, identity = (_without_sampling(one) for one in (saved.get("identity", {}), identity))
     for key, now in identity.items():
-        before = saved.get("identity", {}).get(key)
+        before = was.get(key)
         if isinstance(now, dict) and isinstance(before, dict):
             changed = [k for k in now if before.get(k) != now[k]]
         else:

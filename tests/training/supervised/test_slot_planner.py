@@ -298,3 +298,13 @@ def test_held_out_tasks_are_those_marked_or_else_a_share_by_their_words():
     assert {one.task_id for one in held_out} == expected
     with pytest.raises(UserError, match="both are needed"):
         split_examples(unmarked[:1], tasks, Path("x"))
+
+
+def test_a_run_of_before_goes_on_whatever_samples_in_phase_2(data, tmp_path):
+    """Phase 1 samples from no language model, so keys of that section that came since change nothing of it."""
+    train(config(num_epochs=1), data=data, output_dir=tmp_path)
+    other = config(num_epochs=2)
+    language = other.planner.language.model_copy(update={"backend": "vllm"})
+    planner = other.planner.model_copy(update={"language": language})
+    train(other.model_copy(update={"planner": planner}), data=data, output_dir=tmp_path, resume=True)
+    assert [row["epoch"] for row in metrics(tmp_path)] == [1, 2]
