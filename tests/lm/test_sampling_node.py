@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from orchestai.config import PlaceConfig, RayConfig, RaySamplingConfig
 from orchestai.errors import UserError
 from orchestai.lm.backends.base import SampleSettings
-from orchestai.lm.backends.sampling_node import SamplingFacts, SamplingNode, SamplingSetup
+from orchestai.lm.backends.sampling_node import SamplingNode, SamplingSetup
 from orchestai.lm.backends.weights import Folders, ModelWeights
 from orchestai.lm.causal import CausalPolicy
 from support.models.fake_vllm import LORA
@@ -49,11 +50,13 @@ async def test_a_folder_that_a_node_does_not_see_is_named_with_the_remedy(node: 
         await node.generate(tmp_path / "none", PROMPTS, [1, 2, 3], SETTINGS)
 
 
-async def test_nodes_that_would_compute_otherwise_are_told_apart(node: SamplingNode) -> None:
+@pytest.mark.parametrize("package", ["orchestai", "torch", "transformers", "peft"])
+async def test_a_node_that_would_compute_otherwise_is_told_apart(node: SamplingNode, package: str) -> None:
     facts = await node.facts()
-    assert facts.difference(facts) == ""
-    other = SamplingFacts("b", {**facts.versions, "torch": "1.0"})
-    assert "b has torch 1.0" in other.difference(facts)
+    assert facts.difference_here() == ""
+    other = replace(facts, name="b", versions={**facts.versions, package: "0.1"})
+    here = facts.versions[package]
+    assert other.difference_here() == f"b has {package} 0.1, this process has {here}: install the same version"
 
 
 def test_what_could_not_sample_is_refused_before_a_cluster_is_joined(tmp_path: Path) -> None:

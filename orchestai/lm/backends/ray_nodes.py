@@ -19,11 +19,12 @@ import torch
 
 from orchestai.cluster.actors import ActorKind, ActorPool
 from orchestai.cluster.environment import given_environment
+from orchestai.cluster.facts import Facts
 from orchestai.cluster.joining import actors_for, joined
 from orchestai.config import LoraConfig, PlaceConfig, RaySamplingConfig
 from orchestai.errors import UserError
 from orchestai.lm.backends.base import Generation, SampleSettings, Weights
-from orchestai.lm.backends.sampling_node import SamplingFacts, SamplingNode, SamplingSetup, Written
+from orchestai.lm.backends.sampling_node import SamplingNode, SamplingSetup, Written
 from orchestai.lm.backends.weights import Folders
 from orchestai.lm.causal import CausalPolicy
 from orchestai.lm.sampling import Completion
@@ -31,7 +32,7 @@ from orchestai.lm.sampling import Completion
 if TYPE_CHECKING:
     from torch import Tensor
 
-_Pool: TypeAlias = ActorPool[SamplingFacts]
+_Pool: TypeAlias = ActorPool[Facts]
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
 from orchestai.cluster.environment import process_name, settle
+from orchestai.cluster.facts import Facts, version_of
 from orchestai.config import LoraConfig
 from orchestai.errors import UserError
 from orchestai.lm import loading, weights
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Written: TypeAlias = tuple[list[int], list[float], bool]
 """The tokens of a completion, their log-probabilities, and whether an end token was written."""
-_PACKAGES = ("orchestai", "torch", "transformers")
+_PACKAGES = ("orchestai", "torch", "transformers", "peft")
 
 
 @dataclass(frozen=True)
@@ -57,21 +57,6 @@ class SamplingSetup:
     env: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class SamplingFacts:
-    """What a node computes with, which must be the same on all of them but for its name."""
-
-    name: str
-    versions: Mapping[str, str]
-
-    def difference(self, other: SamplingFacts) -> str:
-        """Why completions there might differ from those here; empty where they will not."""
-        for package, here in self.versions.items():
-            if here != (there := other.versions[package]):
-                return f"{self.name} has {package} {here}, {other.name} {there}: install the same version"
-        return ""
-
-
 class SamplingNode:
     """An actor. It reads weights when it is first asked for completions of them; one request is answered at a time."""
 
@@ -83,9 +68,9 @@ class SamplingNode:
         self._policy: CausalPolicy | None = None
         self._read: Path | None = None
 
-    async def facts(self) -> SamplingFacts:
+    async def facts(self) -> Facts:
         """What this node computes with."""
-        return SamplingFacts(process_name(), {package: version(package) for package in _PACKAGES})
+        return Facts(process_name(), {package: version_of(package) for package in _PACKAGES})
 
     async def generate(
         self, folder: Path, prompts: Sequence[Sequence[int]], seeds: Sequence[int], settings: SampleSettings
