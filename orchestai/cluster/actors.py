@@ -153,8 +153,8 @@ class ActorPool(Generic[F]):
         for _ in range(self._config.tries):
             seat = await self._enter()
             actor = seat.actor
-            call = getattr(actor, method).remote(*args)
             try:
+                call = getattr(actor, method).remote(*args)
                 return await call
             except lost.RayTaskError as error:
                 raise error.cause from None

@@ -56,6 +56,13 @@ def pool(patch: pytest.MonkeyPatch, *facts: Facts) -> Iterator[ActorPool[Facts]]
         opened.close()
 
 
+def test_a_call_that_cannot_be_sent_leaves_its_seat_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pool(monkeypatch, ALIKE) as opened:
+        with pytest.raises(TypeError):
+            opened.start("double", None).result(10)
+        assert opened.start("double", 3).result(10) == 6
+
+
 def test_an_actor_of_another_version_than_this_process_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Though all actors are alike: they would sample or judge otherwise than the command that asks them."""
     others = [replace(ALIKE, name=name, versions={"torch": "1.0"}) for name in "bc"]
