@@ -110,7 +110,7 @@ class ActorPool(Generic[F]):
         if not done:
             raise UserError(
                 f"execution.ray: none of {self.seats} actors came up within {self._config.wait_s:g} s; look at "
-                "`ray status`, free CPUs on the cluster, or raise execution.ray.wait_s"
+                "`ray status`, free CPUs and GPUs on the cluster, or raise execution.ray.wait_s"
             )
         if late:
             _LOG.warning("%d of %d actors have no room on the cluster yet; going on without", len(late), self.seats)

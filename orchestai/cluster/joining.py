@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,18 +41,26 @@ def joined(config: RayConfig, cpus: int) -> Iterator[None]:
             ray.shutdown()
 
 
-def actors_for(number: int | None, cpus: int, sharing: int = 1) -> int:
+def actors_for(number: int | None, cpus: int, gpus: float, sharing: int = 1) -> int:
     """How many actors one pool has.
 
     Args:
-        number: as configured; None for as many as the nodes have CPUs for, shared among processes and pools.
-        cpus: of each actor.
+        number: as configured; None for as many as the nodes have CPUs and GPUs for, shared among processes and pools.
+        cpus, gpus: of each actor.
         sharing: pools of a process.
     """
     if number is not None:
         return number
-    room = sum(int(node["Resources"].get("CPU", 0)) // cpus for node in ray.nodes() if node["Alive"])
+    room = sum(_room(node["Resources"], cpus, gpus) for node in ray.nodes() if node["Alive"])
     return max(1, room // (processes() * sharing))
+
+
+def _room(resources: Mapping[str, float], cpus: int, gpus: float) -> int:
+    """How many actors a node has room for; one that takes a part of a GPU takes it of one alone."""
+    by_cpus, has = int(resources.get("CPU", 0)) // cpus, int(resources.get("GPU", 0))
+    if not gpus:
+        return by_cpus
+    return min(by_cpus, has * int(1 / gpus) if gpus < 1 else int(has / gpus))
 
 
 def _join(config: RayConfig, cpus: int) -> None:
