@@ -14,6 +14,7 @@ from ray import exceptions as lost
 
 from orchestai.background_loop import BackgroundLoop
 from orchestai.cluster.facts import Facts
+from orchestai.cluster.joining import is_own
 from orchestai.config import RayConfig
 from orchestai.errors import InfrastructureError, UserError
 
@@ -34,7 +35,7 @@ class ActorKind:
         cls: its methods are coroutines; among them `facts`, which opens what the actor needs and gives `Facts`, and
             `close`.
         setup: the argument with which it is made.
-        cpus, gpus: that each takes of its node.
+        cpus, gpus: that each takes of its node; of CPUs it has any number in a Ray of this process's own.
     """
 
     cls: type
@@ -126,7 +127,7 @@ class ActorPool(Generic[F]):
     def _spawn(self) -> Any:
         kind = self._kind
         actor = ray.remote(
-            num_cpus=kind.cpus,
+            num_cpus=0 if is_own() else kind.cpus,  # what another pool of this process has would be waited for in vain
             num_gpus=kind.gpus,
             max_restarts=0,
             max_concurrency=_CALLS_AT_A_TIME,

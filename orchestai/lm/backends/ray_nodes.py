@@ -106,7 +106,7 @@ class RayNodes:
         )
         kind = ActorKind(SamplingNode, setup, config.cpus_per_worker, config.gpus_per_worker)
         with ExitStack() as stack:
-            stack.enter_context(joined(cluster, (config.num_workers or 1) * kind.cpus))
+            stack.enter_context(joined(cluster))
             self.engines = actors_for(config.num_workers, kind.cpus, kind.gpus, model.sharing)
             self._pool = stack.enter_context(closing(_Pool(kind, cluster, self.engines, in_flight=1)))
             self._stack = stack.pop_all()
