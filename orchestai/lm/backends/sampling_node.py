@@ -33,7 +33,8 @@ class SamplingSetup:
     """What a node samples with.
 
     Attributes:
-        base: name or folder of the model under the adapters that are learned; unused where the whole model is.
+        base: name or folder of the model under the adapters that are learned, as the process that learns found it;
+            unused where the whole model is.
         lora: those adapters; None where the whole model is learned.
         dtype: of the weights, such as `bfloat16`.
         autocast: the dtype in which matrices are multiplied; None for that of the weights.
@@ -64,6 +65,7 @@ class SamplingNode:
         settle(setup.env, setup.folder)
         torch.set_num_threads(setup.threads)
         self._setup = setup
+        self._keys = ModelKeys(f"{setup.section}.backend", setup.section)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sampling")
         self._policy: CausalPolicy | None = None
         self._read: Path | None = None
@@ -111,7 +113,7 @@ class SamplingNode:
             self._policy = None  # before the next one takes memory
             self._policy = self._open(str(folder))
         elif self._policy is None:
-            policy = self._open(self._setup.base)
+            policy = self._open(self._found_base())
             loading.load_adapter(policy.model, lora, folder)
             self._policy = policy.eval()
         else:
@@ -119,9 +121,16 @@ class SamplingNode:
         self._read = folder
         return self._policy
 
+    def _found_base(self) -> str:
+        try:
+            return weights.source_elsewhere(self._setup.base, self._keys.name)
+        except UserError as error:
+            raise UserError(
+                f"{error}; so says {process_name()}, and every node loads the model under adapters by itself"
+            ) from None
+
     def _open(self, source: str) -> CausalPolicy:
-        setup = self._setup
-        keys = ModelKeys(f"{setup.section}.backend", setup.section)
+        setup, keys = self._setup, self._keys
         options: dict[str, Any] = {"dtype": loading.DTYPES[setup.dtype]}
         with loading.quietly():
             model: PreTrainedModel = weights.read_without_tokenizer(source, keys.name, **options)
