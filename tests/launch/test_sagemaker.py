@@ -240,6 +240,20 @@ def test_a_job_that_could_not_begin_is_refused_before_it_costs_anything(
     assert re.search(said, str(refused.exception))
 
 
+@pytest.mark.parametrize("word", ["recording=UNTRACKED", "vllm.base_url=http://localhost:8000"])
+def test_phase_1_may_have_what_only_phase_2_would_sample_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    recording = tmp_path / "run.jsonl"
+    recording.touch()
+    backend = "replay" if word.startswith("recording") else "vllm_server"
+    words = ["launch", "sagemaker", "--config", "configs/bigcodebench/cpu.yaml", *TO_SERVICE, "--train", "phase1"]
+    words += ["--data", "s3://b/d", f"planner.language.backend={backend}"]
+    said = CliRunner().invoke(app, [*words, f"planner.language.{word.replace('UNTRACKED', str(recording))}"])
+    assert said.exit_code == 0, said.exception
+
+
 def test_a_dry_run_prints_the_request_but_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a planner that is a language model, which may begin without a checkpoint."""
     monkeypatch.chdir(REPOSITORY)
