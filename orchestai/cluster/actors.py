@@ -7,12 +7,14 @@ import logging
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import ray
 from ray import exceptions as lost
 
 from orchestai.background_loop import BackgroundLoop
+from orchestai.cluster.facts import Facts
+from orchestai.cluster.joining import is_own
 from orchestai.config import RayConfig
 from orchestai.errors import InfrastructureError, UserError
 
@@ -20,17 +22,6 @@ _LOG = logging.getLogger(__name__)
 _CALLS_AT_A_TIME = 10_000
 """Of an actor, by Ray's count; ours is lower."""
 _TO_CLOSE_S = 10.0
-
-
-class Facts(Protocol):
-    """What an actor is, which must be the same for all of a pool but for its name."""
-
-    @property
-    def name(self) -> str: ...
-
-    def difference(self, other: Any) -> str:
-        """Why results there might differ from those here; empty where they will not."""
-        ...
 
 
 F = TypeVar("F", bound=Facts)
@@ -41,9 +32,10 @@ class ActorKind:
     """What runs on each node.
 
     Attributes:
-        cls: its methods are coroutines; among them `facts`, which opens what the actor needs, and `close`.
+        cls: its methods are coroutines; among them `facts`, which opens what the actor needs and gives `Facts`, and
+            `close`.
         setup: the argument with which it is made.
-        cpus, gpus: that each takes of its node.
+        cpus, gpus: that each takes of its node; of CPUs it has any number in a Ray of this process's own.
     """
 
     cls: type
@@ -79,7 +71,8 @@ class ActorPool(Generic[F]):
         facts: of the actors.
 
     Raises:
-        UserError: there is no actor in time, one cannot open what it needs, or they are not alike.
+        UserError: there is no actor in time, one cannot open what it needs, or they are not like this process or each
+            other.
     """
 
     def __init__(self, kind: ActorKind, config: RayConfig, seats: int, in_flight: int) -> None:
@@ -118,13 +111,13 @@ class ActorPool(Generic[F]):
         if not done:
             raise UserError(
                 f"execution.ray: none of {self.seats} actors came up within {self._config.wait_s:g} s; look at "
-                "`ray status`, free CPUs on the cluster, or raise execution.ray.wait_s"
+                "`ray status`, free CPUs and GPUs on the cluster, or raise execution.ray.wait_s"
             )
         if late:
             _LOG.warning("%d of %d actors have no room on the cluster yet; going on without", len(late), self.seats)
         facts = [opened.result() for opened in done]
-        for other in facts[1:]:
-            if differing := other.difference(facts[0]):
+        for one in facts:
+            if differing := _difference(one, facts[0]):
                 raise UserError(f"execution.ray: {differing}")
         for opening in late:
             opening.cancel()
@@ -134,7 +127,7 @@ class ActorPool(Generic[F]):
     def _spawn(self) -> Any:
         kind = self._kind
         actor = ray.remote(
-            num_cpus=kind.cpus,
+            num_cpus=0 if is_own() else kind.cpus,  # what another pool of this process has would be waited for in vain
             num_gpus=kind.gpus,
             max_restarts=0,
             max_concurrency=_CALLS_AT_A_TIME,
@@ -161,8 +154,8 @@ class ActorPool(Generic[F]):
         for _ in range(self._config.tries):
             seat = await self._enter()
             actor = seat.actor
-            call = getattr(actor, method).remote(*args)
             try:
+                call = getattr(actor, method).remote(*args)
                 return await call
             except lost.RayTaskError as error:
                 raise error.cause from None
@@ -223,7 +216,7 @@ class ActorPool(Generic[F]):
         except lost.RayTaskError as error:
             _LOG.warning("an actor of the cluster cannot begin: %s", error.cause)
             return
-        if differing := facts.difference(like):
+        if differing := _difference(facts, like):
             _LOG.warning("an actor of the cluster is left out: %s", differing)
             ray.kill(seat.actor)
             return
@@ -238,6 +231,11 @@ class ActorPool(Generic[F]):
         await asyncio.wait(closing, timeout=_TO_CLOSE_S)
         for actor in actors:
             ray.kill(actor)
+
+
+def _difference(facts: F, like: F) -> str:
+    """Why an actor's results might differ from those here, or from another's; empty where they will not."""
+    return facts.difference_here() or facts.difference(like)
 
 
 async def _ended(actor: Any) -> None:

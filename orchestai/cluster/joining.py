@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,21 +19,20 @@ from orchestai.errors import UserError
 _TO_REACH_S = 10.0
 _TRIES_TO_JOIN = "RAY_gcs_server_port_wait_time_s"
 """Ray's variable for how often a cluster is asked to answer, 40 seconds each time; without it, twenty times."""
+_OWN = "orchestai-alone"
+"""Ray's namespace in a Ray that a process started for itself."""
 
 
 @contextmanager
-def joined(config: RayConfig, cpus: int) -> Iterator[None]:
+def joined(config: RayConfig) -> Iterator[None]:
     """Within a cluster, or a Ray of this machine, while the block lasts.
-
-    Args:
-        cpus: that a Ray of this machine must have at least.
 
     Raises:
         UserError: the cluster cannot be reached.
     """
     before = ray.is_initialized()
     if not before:
-        _join(config, cpus)
+        _join(config)
     try:
         yield
     finally:
@@ -41,21 +40,34 @@ def joined(config: RayConfig, cpus: int) -> Iterator[None]:
             ray.shutdown()
 
 
-def actors_for(number: int | None, cpus: int, sharing: int = 1) -> int:
+def is_own() -> bool:
+    """Whether this process is in a Ray of its own, whose CPUs nobody else wants."""
+    return ray.get_runtime_context().namespace == _OWN
+
+
+def actors_for(number: int | None, cpus: int, gpus: float, sharing: int = 1) -> int:
     """How many actors one pool has.
 
     Args:
-        number: as configured; None for as many as the nodes have CPUs for, shared among processes and pools.
-        cpus: of each actor.
+        number: as configured; None for as many as the nodes have CPUs and GPUs for, shared among processes and pools.
+        cpus, gpus: of each actor.
         sharing: pools of a process.
     """
     if number is not None:
         return number
-    room = sum(int(node["Resources"].get("CPU", 0)) // cpus for node in ray.nodes() if node["Alive"])
+    room = sum(_room(node["Resources"], cpus, gpus) for node in ray.nodes() if node["Alive"])
     return max(1, room // (processes() * sharing))
 
 
-def _join(config: RayConfig, cpus: int) -> None:
+def _room(resources: Mapping[str, float], cpus: int, gpus: float) -> int:
+    """How many actors a node has room for; one that takes a part of a GPU takes it of one alone."""
+    by_cpus, has = int(resources.get("CPU", 0)) // cpus, int(resources.get("GPU", 0))
+    if not gpus:
+        return by_cpus
+    return min(by_cpus, has * int(1 / gpus) if gpus < 1 else int(has / gpus))
+
+
+def _join(config: RayConfig) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     address = config.address or os.environ.get("RAY_ADDRESS")
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
@@ -65,7 +77,7 @@ def _join(config: RayConfig, cpus: int) -> None:
                 "execution.ray.address: several processes train, and each would start a Ray of its own; run `ray start "
                 "--head` first, and set it to auto"
             )
-        ray.init(address="local", num_cpus=max(cpus, os.cpu_count() or 1), include_dashboard=False, **quiet)
+        ray.init(address="local", namespace=_OWN, num_cpus=os.cpu_count(), include_dashboard=False, **quiet)
         return
     try:
         _knock(address)

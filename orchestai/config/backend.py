@@ -36,8 +36,9 @@ class RaySamplingConfig(HandoverConfig):
     """Phase 2 with the backend `ray`: actors on the cluster of `execution.ray`, each with a copy of the model."""
 
     num_workers: int | None = Field(None, ge=1)
-    """Actors of each model that learns; null takes what the cluster has CPUs for, shared among the processes of a
-    training. To be set, as `execution.ray.num_workers` is, where executions run on the same cluster."""
+    """Actors of each process and each policy that learns; null takes what the cluster has CPUs and GPUs for, shared
+    among a training's processes and policies. To be set, as `execution.ray.num_workers` is, where executions run on the
+    same cluster."""
     cpus_per_worker: int = Field(1, ge=1)
     """CPUs of an actor, a thread on each: small models write more with many actors than with many threads."""
     gpus_per_worker: float = Field(0.0, ge=0)

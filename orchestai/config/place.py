@@ -17,8 +17,8 @@ class RayConfig(Section):
     """HOST:PORT of a cluster's head, or `auto` on one of its nodes; null joins the cluster of RAY_ADDRESS and, where
     there is none, starts Ray on this machine."""
     num_workers: int | None = Field(None, ge=1)
-    """Actors, each with `sandbox.workers` programs at a time and as many CPUs; null takes what the cluster has, shared
-    among the processes of a training."""
+    """Actors of each process, each with `sandbox.workers` programs at a time and as many CPUs; null takes what the
+    cluster has CPUs and GPUs for, shared among the processes of a training."""
     gpus_per_worker: float = Field(0.0, ge=0)
     """GPUs of an actor, for workers that are models run by itself."""
     env: tuple[str, ...] = ()

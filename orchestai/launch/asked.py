@@ -42,19 +42,19 @@ def asked(path: Path, words: Sequence[str] = (), train: str | None = None) -> tu
     return config.agents.workflow, config
 
 
-def paths_of(config: Config | AgentConfig) -> dict[str, Path]:
-    """Files and folders of this machine that a training reads, by the key that names them."""
+def paths_of(train: str, config: Config | AgentConfig) -> dict[str, Path]:
+    """Files and folders of this machine that a training reads, by the key that names them; both as `asked` gives."""
     named: dict[str, Any]
     if isinstance(config, Config):
         named = {"tasks.path": config.tasks.path, "planner.language.model": config.planner.language.model}
     else:
         named = named_paths(config)
-    given = {**named, **replayed(config)}
+    given = named if train == PHASE1 else {**named, **replayed(config)}
     return {key: Path(name) for key, name in given.items() if isinstance(name, str | Path) and Path(name).exists()}
 
 
 def served_here(config: Config | AgentConfig) -> str | None:
-    """The key and URL of the server of vLLM that a training asks on its own machine; None where it asks none there."""
+    """The key and URL of the server of vLLM that a training by reward asks on its own machine; None without one."""
     settings, section = _sampling(config)
     if settings is None or settings.backend != "vllm_server":
         return None
@@ -74,7 +74,7 @@ def extras_of(config: Config | AgentConfig) -> dict[str, str]:
 
 
 def replayed(config: Config | AgentConfig) -> dict[str, Path]:
-    """The recording that a training replays, by the key that names it."""
+    """The recording that a training by reward replays, by the key that names it."""
     settings, section = _sampling(config)
     if settings is None or settings.backend != "replay" or settings.recording is None:
         return {}

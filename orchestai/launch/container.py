@@ -123,22 +123,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, bool]:
     """The exit code of a command, and whether SageMaker stopped it: its SIGTERM goes on to the command, which saves."""
-    stops: list[int] = []
+    early: list[int] = []  # before there is a command to pass them on to
+    passed: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
-        stops.append(number)
+        early.append(number)
 
     signal.signal(signal.SIGTERM, note)
     with subprocess.Popen(command, env={**os.environ, **environment}) as training:
 
         def forward(number: int, frame: FrameType | None) -> None:
-            stops.append(number)
+            passed.append(number)
             training.send_signal(number)
 
         signal.signal(signal.SIGTERM, forward)
-        for early in tuple(stops):
-            training.send_signal(early)
-        return training.wait(), bool(stops)
+        for number in early:
+            training.send_signal(number)
+        return training.wait(), bool(early or passed)
 
 
 def _keep_results(checkpoints: Path, model: Path, patterns: Sequence[str]) -> None:

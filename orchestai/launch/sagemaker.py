@@ -161,11 +161,9 @@ def check(job: Job, config: Config | AgentConfig, source: Path, files: Collectio
     tasks = Path(config.tasks.path or "")
     if tasks.suffix in _FILES and not (tasks.exists() or tasks.is_relative_to(ROOT)):
         raise UserError(f"tasks.path={tasks}: no such file")
-    if (url := served_here(config)) is not None:
-        raise UserError(f"{url}: nothing starts a server of vLLM in the job; name one that the job can reach")
     if job.train != PHASE1:
         _refuse_missing_engine(job, config)
-    for key, path in paths_of(config).items():
+    for key, path in paths_of(job.train, config).items():
         inside, channel = path.resolve(), key.split(".")[-1]
         if not any((source / name).resolve().is_relative_to(inside) for name in files):
             raise UserError(
@@ -175,6 +173,8 @@ def check(job: Job, config: Config | AgentConfig, source: Path, files: Collectio
 
 
 def _refuse_missing_engine(job: Job, config: Config | AgentConfig) -> None:
+    if (url := served_here(config)) is not None:
+        raise UserError(f"{url}: nothing starts a server of vLLM in the job; name one that the job can reach")
     needs = {} if job.env.get(_COMPLETE) else extras_of(config)
     for word, package in needs.items():
         raise UserError(

@@ -17,7 +17,7 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from orchestai.config import ModelConfig
+from orchestai.config import CACHE_DIR, ModelConfig
 from orchestai.errors import UserError
 from orchestai.lm import default_dtype, hub
 
@@ -119,6 +119,19 @@ def source(name: str, cache_dir: Path, key: str) -> str:
         UserError: the packaged model is not installed or cannot be converted, or as `hub.locate` says.
     """
     return str(_converted_smollm2(cache_dir)) if name == SMOLLM2 else hub.locate(name, key)
+
+
+def source_elsewhere(found: str, key: str) -> str:
+    """What `source` found on another machine, for this one, which may have to convert the packaged model itself.
+
+    Args:
+        key: as in `source`.
+
+    Raises:
+        UserError: as `source` does.
+    """
+    converted = Path(found).name.startswith(f"{SMOLLM2}-") and not Path(found).is_dir()
+    return source(SMOLLM2 if converted else found, CACHE_DIR, key)
 
 
 def choose_device(name: str, key: str) -> torch.device:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import signal
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -238,6 +240,20 @@ def test_a_job_that_could_not_begin_is_refused_before_it_costs_anything(
     assert re.search(said, str(refused.exception))
 
 
+@pytest.mark.parametrize("word", ["recording=UNTRACKED", "vllm.base_url=http://localhost:8000"])
+def test_phase_1_may_have_what_only_phase_2_would_sample_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    recording = tmp_path / "run.jsonl"
+    recording.touch()
+    backend = "replay" if word.startswith("recording") else "vllm_server"
+    words = ["launch", "sagemaker", "--config", "configs/bigcodebench/cpu.yaml", *TO_SERVICE, "--train", "phase1"]
+    words += ["--data", "s3://b/d", f"planner.language.backend={backend}"]
+    said = CliRunner().invoke(app, [*words, f"planner.language.{word.replace('UNTRACKED', str(recording))}"])
+    assert said.exit_code == 0, said.exception
+
+
 def test_a_dry_run_prints_the_request_but_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a planner that is a language model, which may begin without a checkpoint."""
     monkeypatch.chdir(REPOSITORY)
@@ -366,6 +382,45 @@ def test_a_job_that_is_stopped_leaves_its_last_checkpoint(tmp_path: Path, monkey
     assert (tmp_path / "model/phase2_last/agents.json").read_text() == "update 7"
     assert last_of(tmp_path / "model").name == "phase2_last"
     assert not (tmp_path / "output/failure").exists()
+
+
+@pytest.mark.parametrize("moment", ["before the training", "as it is handed on"])
+def test_a_stop_reaches_the_training_once(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    """A second would interrupt what it saves."""
+    sent: list[int] = []
+
+    class Training:
+        def __init__(self, command: list[str], env: dict[str, str]) -> None:
+            if moment == "before the training":
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        def __enter__(self) -> Training:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+        def send_signal(self, number: int) -> None:
+            sent.append(number)
+
+        def wait(self) -> int:
+            return 128 + signal.SIGTERM
+
+    before, install, installed = signal.getsignal(signal.SIGTERM), signal.signal, []
+
+    def installing(number: int, handler: Any) -> None:
+        install(number, handler)
+        installed.append(handler)
+        if moment == "as it is handed on" and len(installed) == 2:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(container.subprocess, "Popen", Training)
+    monkeypatch.setattr(container.signal, "signal", installing)
+    try:
+        assert container._run(["train"], {}) == (128 + signal.SIGTERM, True)
+    finally:
+        install(signal.SIGTERM, before)
+    assert sent == [signal.SIGTERM]
 
 
 @pytest.mark.slow

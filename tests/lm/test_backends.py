@@ -236,8 +236,29 @@ async def test_one_copy_among_many_that_does_not_follow_is_found_out():
         return Canary(learner, PROMPTS[0], SETTINGS.temperature, tolerance, SECTION, "ray", 20)
 
     gap = await canary(1e6).check(Copies())
-    with pytest.raises(UserError, match=r"planner\.language\.ray\.canary_tolerance"):
+    said = r"an actor on a node .*planner\.language\.ray\.canary_tolerance.*all nodes share the files of ray\.sync_dir"
+    with pytest.raises(UserError, match=said):
         await canary(gap / 2).check(Copies())
+
+
+async def test_many_copies_cost_the_policy_no_more_than_one(monkeypatch):
+    """It scores in one process what they write on all their nodes."""
+    learner, scored = policy(adapters=False), []
+    score = learner.score
+
+    def counting(prompts, completions, temperature):
+        scored.append(len(prompts))
+        return score(prompts, completions, temperature)
+
+    monkeypatch.setattr(learner, "score", counting)
+    counts = []
+    for engines in (1, 20):
+        canary = Canary(learner, PROMPTS[0], SETTINGS.temperature, 0.05, SECTION, "ray", engines)
+        scored.clear()
+        assert await canary.check(LocalBackend(learner)) < 1e-5
+        await canary.strengths(LocalBackend(learner))
+        counts.append([*scored])
+    assert counts[0] == counts[1]
 
 
 async def test_a_tolerance_that_would_let_anything_pass_is_refused(tmp_path, monkeypatch):

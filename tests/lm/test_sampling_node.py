@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from orchestai.config import PlaceConfig, RayConfig, RaySamplingConfig
+from orchestai.config import LoraConfig, PlaceConfig, RayConfig, RaySamplingConfig
 from orchestai.errors import UserError
+from orchestai.lm import loading, weights
 from orchestai.lm.backends.base import SampleSettings
-from orchestai.lm.backends.sampling_node import SamplingFacts, SamplingNode, SamplingSetup
+from orchestai.lm.backends.sampling_node import SamplingNode, SamplingSetup
 from orchestai.lm.backends.weights import Folders, ModelWeights
 from orchestai.lm.causal import CausalPolicy
 from support.models.fake_vllm import LORA
-from support.models.language_model import tiny_model
+from support.models.language_model import save_tiny_model, tiny_model
 
 PROMPTS = [[40, 50, 60], [40, 50, 60], [7, 8]]
 SETTINGS = SampleSettings(temperature=0.8, max_new_tokens=12)
@@ -23,10 +26,20 @@ ENDS = frozenset({0})
 
 
 @pytest.fixture
-def node(monkeypatch: pytest.MonkeyPatch) -> SamplingNode:
+def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SamplingNode]:
     monkeypatch.setattr(os, "environ", os.environ.copy())
     monkeypatch.chdir(Path.cwd())
-    return SamplingNode(SamplingSetup("", None, "float32", None, ENDS, 1, False, "model", Path.cwd(), {}))
+
+    def over(base: str, lora: LoraConfig | None = LORA) -> SamplingNode:
+        return SamplingNode(SamplingSetup(base, lora, "float32", None, ENDS, 1, False, "model", Path.cwd(), {}))
+
+    return over
+
+
+@pytest.fixture
+def node(opened: Callable[..., SamplingNode]) -> SamplingNode:
+    """One that gets whole models."""
+    return opened("", None)
 
 
 async def test_a_node_writes_what_the_policy_would_with_the_weights_that_are_named(
@@ -49,11 +62,39 @@ async def test_a_folder_that_a_node_does_not_see_is_named_with_the_remedy(node: 
         await node.generate(tmp_path / "none", PROMPTS, [1, 2, 3], SETTINGS)
 
 
-async def test_nodes_that_would_compute_otherwise_are_told_apart(node: SamplingNode) -> None:
+async def test_a_node_converts_the_packaged_model_under_adapters_where_it_does_not_see_the_folder(
+    opened: Callable[..., SamplingNode], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another machine the folder into which the learning process converted it is not there."""
+    converted = save_tiny_model(tmp_path / "here")
+    monkeypatch.setattr(weights, "_converted_smollm2", lambda cache_dir: converted)
+    model = weights.read_without_tokenizer(str(converted), "model", dtype=torch.float32)
+    loading.add_adapter(model, LORA)
+    ModelWeights(model, main=True).write(tmp_path / "adapter")
+    node = opened(str(tmp_path / "there/models" / f"{weights.SMOLLM2}-0.1"))
+    (written,) = await node.generate(tmp_path / "adapter", PROMPTS[:1], [1], SETTINGS)
+    (own,) = CausalPolicy(model.eval(), ENDS).sample(
+        [torch.tensor(PROMPTS[0])], [1], temperature=0.8, max_new_tokens=12
+    )
+    assert written[0] == own.ids.tolist()
+
+
+async def test_a_node_without_the_model_under_adapters_is_named(
+    opened: Callable[..., SamplingNode], tmp_path: Path
+) -> None:
+    with pytest.raises(
+        UserError, match=r"model\.backend: no folder .*/none; .* so says .*process \d+\), and every node"
+    ):
+        await opened(str(tmp_path / "none")).generate(tmp_path, PROMPTS, [1, 2, 3], SETTINGS)
+
+
+@pytest.mark.parametrize("package", ["orchestai", "torch", "transformers", "peft"])
+async def test_a_node_that_would_compute_otherwise_is_told_apart(node: SamplingNode, package: str) -> None:
     facts = await node.facts()
-    assert facts.difference(facts) == ""
-    other = SamplingFacts("b", {**facts.versions, "torch": "1.0"})
-    assert "b has torch 1.0" in other.difference(facts)
+    assert facts.difference_here() == ""
+    other = replace(facts, name="b", versions={**facts.versions, package: "0.1"})
+    here = facts.versions[package]
+    assert other.difference_here() == f"b has {package} 0.1, this process has {here}: install the same version"
 
 
 def test_what_could_not_sample_is_refused_before_a_cluster_is_joined(tmp_path: Path) -> None:
@@ -62,13 +103,13 @@ def test_what_could_not_sample_is_refused_before_a_cluster_is_joined(tmp_path: P
 
     learner, folders = CausalPolicy(tiny_model(), ENDS), Folders(tmp_path, "run")
 
-    def opened(place: PlaceConfig, adapters: bool = False) -> None:
+    def begin(place: PlaceConfig, adapters: bool = False) -> None:
         model = SampledModel(learner, "float32", LORA if adapters else None)
         RayNodes(model, RaySamplingConfig(), place, folders, main=True, section="model")
 
     with pytest.raises(UserError, match=r"set execution\.ray\.num_workers and model\.ray\.num_workers"):
-        opened(PlaceConfig(backend="ray"))
+        begin(PlaceConfig(backend="ray"))
     with pytest.raises(UserError, match="made anew in every process"):
-        opened(PlaceConfig(), adapters=True)
+        begin(PlaceConfig(), adapters=True)
     with pytest.raises(UserError, match=r"execution\.ray\.env: NO_SUCH_KEY is not set here"):
-        opened(PlaceConfig(ray=RayConfig(env=("NO_SUCH_KEY",))))
+        begin(PlaceConfig(ray=RayConfig(env=("NO_SUCH_KEY",))))

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 from orchestai.cluster.environment import process_name, settle
+from orchestai.cluster.facts import Facts, version_of
 from orchestai.config import ExecutionConfig, SandboxConfig, WorkersConfig
 from orchestai.execution.result import JudgedExecution
 from orchestai.execution.runtime import Runtime, open_runtime
@@ -40,19 +40,15 @@ class NodeSetup:
 
 
 @dataclass(frozen=True)
-class NodeFacts:
+class NodeFacts(Facts):
     """What a node is, which must be the same on all of them but for its name."""
 
-    name: str
-    version: str
     level: Level
     limits: Limits
     packages: Packages | None
 
     def difference(self, other: NodeFacts) -> str:
-        """Why results there might differ from those here; empty where they will not."""
-        if self.version != other.version:
-            return f"{self.name} has OrchestAI {self.version}, {other.name} {other.version}: install the same version"
+        """See `Facts.difference`."""
         if self.level != other.level:
             return (
                 f"{self.name} isolates programs by {self.level}, {other.name} by {other.level}: install bubblewrap on "
@@ -82,7 +78,8 @@ class Node:
             UserError: as `open_runtime` does.
         """
         sandbox = await self._opened()
-        return NodeFacts(process_name(), version("orchestai"), sandbox.level, sandbox.limits, sandbox.packages)
+        versions = {"orchestai": version_of("orchestai")}
+        return NodeFacts(process_name(), versions, sandbox.level, sandbox.limits, sandbox.packages)
 
     async def judge(self, program: Program) -> Report:
         """See `Sandbox.run`."""

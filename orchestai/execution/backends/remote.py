@@ -96,8 +96,8 @@ def open_remote(
     env = given_environment(config.env)
     execution = place if isinstance(place, ExecutionConfig) else None
     setup = NodeSetup(sandbox, execution, workers, tuple(rewards), Path.cwd(), env)
-    with joined(config, (config.num_workers or 1) * cpus):
-        seats = actors_for(config.num_workers, cpus)
+    with joined(config):
+        seats = actors_for(config.num_workers, cpus, config.gpus_per_worker)
         in_flight = ceil((execution.concurrency if execution else 0) / seats) + cpus
         with (
             closing(Cluster(ActorKind(Node, setup, cpus, config.gpus_per_worker), config, seats, in_flight)) as cluster,

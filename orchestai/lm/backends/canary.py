@@ -23,6 +23,12 @@ _ROWS, _TOKENS = 4, 32
 """Of each copy of the engine."""
 _CLEAR = 3.0
 """How many tolerances two sets of weights must differ by to be told apart."""
+_WRITERS = {"vllm": "the engine", "ray": "an actor on a node"}
+_REMEDIES = {
+    "vllm": "restart it as docs/machines/rollouts.md says",
+    "ray": "see that all nodes share the files of ray.sync_dir, and have the same model under adapters",
+}
+"""By the part of the section that says how weights are handed over."""
 _SIZE_OF_ZEROS = 0.02
 """What a parameter of zeros is changed by, instead of a share of its size."""
 
@@ -38,7 +44,7 @@ class Canary:
         tolerance: most nats per token by which engine and policy may differ, on average.
         section: key of the model's section of the configuration, for messages.
         handover: the part of that section that has the tolerance.
-        engines: how many copies share what is asked, a like share each; every one of them is checked.
+        engines: how many copies share what is asked, a like share each, so that every one that is up is checked.
     """
 
     policy: CausalPolicy
@@ -55,17 +61,15 @@ class Canary:
         Raises:
             UserError: it is more than the tolerance.
         """
-        written = await self._write(backend)
-        gap = max(
-            self._gap(part, [one.logp for one in part])
-            for part in (written[i : i + _ROWS] for i in range(0, len(written), _ROWS))
-        )
+        written = await self._write(backend, self.engines)
+        own = self._score(written)
+        gap = max(_distance(own[i : i + _ROWS], written[i : i + _ROWS]) for i in range(0, len(written), _ROWS))
         if not gap <= self.tolerance:
             raise UserError(
-                f"{self.section}.backend: the engine gives what it writes other probabilities than the policy does "
-                f"({gap:.3g} nats per token apart on average, {self.section}.{self.handover}.canary_tolerance="
-                f"{self.tolerance:g}): its weights are stale or of another model, or it cuts off the tails of the "
-                "distribution; restart it as docs/machines/rollouts.md says, and compare dtypes"
+                f"{self.section}.backend: {_WRITERS[self.handover]} gives what it writes other probabilities than the "
+                f"policy does ({gap:.3g} nats per token apart on average, {self.section}.{self.handover}."
+                f"canary_tolerance={self.tolerance:g}): its weights are stale or of another model, or it cuts off the "
+                f"tails of the distribution; {_REMEDIES[self.handover]}, and compare dtypes"
             )
         return gap
 
@@ -75,7 +79,7 @@ class Canary:
         Raises:
             UserError: no change can be seen.
         """
-        written = await self._write(backend)
+        written = await self._write(backend, 1)
         return [self._least(part, written) for part in range(len(self._parts()))]
 
     @contextmanager
@@ -108,23 +112,31 @@ class Canary:
     def _least(self, part: int, written: list[Completion]) -> float:
         for strength in (0.1 * 2**n for n in range(12)):
             with self.disturbed(part, strength):
-                if self._gap(written, [one.logp for one in written]) > _CLEAR * self.tolerance:
+                if _distance(self._score(written), written) > _CLEAR * self.tolerance:
                     return strength
         raise UserError(
             f"{self.section}.{self.handover}.canary_tolerance={self.tolerance:g} is so wide that other weights would "
             "not be noticed; lower it"
         )
 
-    async def _write(self, backend: Backend) -> list[Completion]:
+    async def _write(self, backend: Backend, engines: int) -> list[Completion]:
         settings = SampleSettings(self.temperature, _TOKENS)
-        seeds = [*range(_ROWS)] * self.engines
+        seeds = [*range(_ROWS)] * engines
         return (await backend.generate([self.prompt] * len(seeds), seeds, settings)).completions
-
-    def _gap(self, written: list[Completion], logp: list[Tensor]) -> float:
-        own = self._score(written)
-        return float(torch.cat([(a - b).abs() for a, b in zip(own, logp, strict=True)]).mean())
 
     @torch.no_grad()
     def _score(self, written: list[Completion]) -> list[Tensor]:
-        logp = self.policy.score([self.prompt] * len(written), [one.ids for one in written], self.temperature).logp
-        return [row[: len(one.ids)].cpu() for row, one in zip(logp, written, strict=True)]
+        """By the policy, each; what copies of an engine write alike is scored once, and few at a time."""
+        names = [tuple(one.ids.tolist()) for one in written]
+        distinct = [*dict.fromkeys(names)]
+        scored: dict[tuple[int, ...], Tensor] = {}
+        for i in range(0, len(distinct), _ROWS):
+            few = distinct[i : i + _ROWS]
+            ids = [torch.tensor(name, dtype=torch.long) for name in few]
+            logp = self.policy.score([self.prompt] * len(few), ids, self.temperature).logp
+            scored |= {name: row[: len(name)].cpu() for name, row in zip(few, logp, strict=True)}
+        return [scored[name] for name in names]
+
+
+def _distance(own: list[Tensor], written: list[Completion]) -> float:
+    return float(torch.cat([(a - b.logp).abs() for a, b in zip(own, written, strict=True)]).mean())

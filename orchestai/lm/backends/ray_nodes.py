@@ -19,11 +19,12 @@ import torch
 
 from orchestai.cluster.actors import ActorKind, ActorPool
 from orchestai.cluster.environment import given_environment
+from orchestai.cluster.facts import Facts
 from orchestai.cluster.joining import actors_for, joined
 from orchestai.config import LoraConfig, PlaceConfig, RaySamplingConfig
 from orchestai.errors import UserError
 from orchestai.lm.backends.base import Generation, SampleSettings, Weights
-from orchestai.lm.backends.sampling_node import SamplingFacts, SamplingNode, SamplingSetup, Written
+from orchestai.lm.backends.sampling_node import SamplingNode, SamplingSetup, Written
 from orchestai.lm.backends.weights import Folders
 from orchestai.lm.causal import CausalPolicy
 from orchestai.lm.sampling import Completion
@@ -31,7 +32,7 @@ from orchestai.lm.sampling import Completion
 if TYPE_CHECKING:
     from torch import Tensor
 
-_Pool: TypeAlias = ActorPool[SamplingFacts]
+_Pool: TypeAlias = ActorPool[Facts]
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,8 @@ class RayNodes:
         )
         kind = ActorKind(SamplingNode, setup, config.cpus_per_worker, config.gpus_per_worker)
         with ExitStack() as stack:
-            stack.enter_context(joined(cluster, (config.num_workers or 1) * kind.cpus))
-            self.engines = actors_for(config.num_workers, kind.cpus, model.sharing)
+            stack.enter_context(joined(cluster))
+            self.engines = actors_for(config.num_workers, kind.cpus, kind.gpus, model.sharing)
             self._pool = stack.enter_context(closing(_Pool(kind, cluster, self.engines, in_flight=1)))
             self._stack = stack.pop_all()
 

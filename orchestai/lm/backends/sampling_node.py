@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
 from orchestai.cluster.environment import process_name, settle
+from orchestai.cluster.facts import Facts, version_of
 from orchestai.config import LoraConfig
 from orchestai.errors import UserError
 from orchestai.lm import loading, weights
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Written: TypeAlias = tuple[list[int], list[float], bool]
 """The tokens of a completion, their log-probabilities, and whether an end token was written."""
-_PACKAGES = ("orchestai", "torch", "transformers")
+_PACKAGES = ("orchestai", "torch", "transformers", "peft")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class SamplingSetup:
     """What a node samples with.
 
     Attributes:
-        base: name or folder of the model under the adapters that are learned; unused where the whole model is.
+        base: name or folder of the model under the adapters that are learned, as the process that learns found it;
+            unused where the whole model is.
         lora: those adapters; None where the whole model is learned.
         dtype: of the weights, such as `bfloat16`.
         autocast: the dtype in which matrices are multiplied; None for that of the weights.
@@ -57,21 +58,6 @@ class SamplingSetup:
     env: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class SamplingFacts:
-    """What a node computes with, which must be the same on all of them but for its name."""
-
-    name: str
-    versions: Mapping[str, str]
-
-    def difference(self, other: SamplingFacts) -> str:
-        """Why completions there might differ from those here; empty where they will not."""
-        for package, here in self.versions.items():
-            if here != (there := other.versions[package]):
-                return f"{self.name} has {package} {here}, {other.name} {there}: install the same version"
-        return ""
-
-
 class SamplingNode:
     """An actor. It reads weights when it is first asked for completions of them; one request is answered at a time."""
 
@@ -79,13 +65,14 @@ class SamplingNode:
         settle(setup.env, setup.folder)
         torch.set_num_threads(setup.threads)
         self._setup = setup
+        self._keys = ModelKeys(f"{setup.section}.backend", setup.section)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sampling")
         self._policy: CausalPolicy | None = None
         self._read: Path | None = None
 
-    async def facts(self) -> SamplingFacts:
+    async def facts(self) -> Facts:
         """What this node computes with."""
-        return SamplingFacts(process_name(), {package: version(package) for package in _PACKAGES})
+        return Facts(process_name(), {package: version_of(package) for package in _PACKAGES})
 
     async def generate(
         self, folder: Path, prompts: Sequence[Sequence[int]], seeds: Sequence[int], settings: SampleSettings
@@ -126,7 +113,7 @@ class SamplingNode:
             self._policy = None  # before the next one takes memory
             self._policy = self._open(str(folder))
         elif self._policy is None:
-            policy = self._open(self._setup.base)
+            policy = self._open(self._found_base())
             loading.load_adapter(policy.model, lora, folder)
             self._policy = policy.eval()
         else:
@@ -134,9 +121,16 @@ class SamplingNode:
         self._read = folder
         return self._policy
 
+    def _found_base(self) -> str:
+        try:
+            return weights.source_elsewhere(self._setup.base, self._keys.name)
+        except UserError as error:
+            raise UserError(
+                f"{error}; so says {process_name()}, and every node loads the model under adapters by itself"
+            ) from None
+
     def _open(self, source: str) -> CausalPolicy:
-        setup = self._setup
-        keys = ModelKeys(f"{setup.section}.backend", setup.section)
+        setup, keys = self._setup, self._keys
         options: dict[str, Any] = {"dtype": loading.DTYPES[setup.dtype]}
         with loading.quietly():
             model: PreTrainedModel = weights.read_without_tokenizer(source, keys.name, **options)
