@@ -81,6 +81,7 @@ class ActorPool(Generic[F]):
         self._config = config
         self._limit = in_flight
         self._loop = BackgroundLoop()
+        self._seats: list[_Seat] = []
         self._awaited: set[asyncio.Task[None]] = set()
         try:
             self.facts: F = self._loop.run(self._open())
@@ -103,7 +104,8 @@ class ActorPool(Generic[F]):
 
     async def _open(self) -> F:
         self._room = asyncio.Condition()
-        self._seats = [_Seat(self._spawn()) for _ in range(self.seats)]
+        for _ in range(self.seats):
+            self._seats.append(_Seat(self._spawn()))
         waiting = {asyncio.ensure_future(self._settle(seat)): seat for seat in self._seats}
         done, late = await asyncio.wait(waiting, timeout=self._config.wait_s)
         for opened in done:

@@ -67,6 +67,7 @@ def plan_run(
         policies=asks.policies,
         engine_gb=_engine_gb(model, asks.policies, chosen.memory_gb),
     )
+    actors = (loaded.execution.backend == "ray" and loaded.execution.ray.num_workers) or 1
     update = Update(
         rows=attempts * asks.turns,
         rows_at_a_time=asks.rows_at_a_time,
@@ -75,7 +76,7 @@ def plan_run(
         tokens_at_a_time=phase2.micro_batch_tokens or min(phase2.micro_batch_size, attempts * asks.turns) * length,
         executions=attempts * asks.executions,
         execution_s=execution_s,
-        execution_slots=loaded.sandbox.workers * (loaded.execution.ray.num_workers or processes),
+        execution_slots=processes * loaded.sandbox.workers * actors,
         passes=phase2.num_iterations,
     )
     memory, stages = memory_gb(shape, learning, update), seconds(shape, learning, update, chosen)
