@@ -13,7 +13,6 @@ from typing import Any, TypeAlias, TypeVar
 from orchestai import __version__
 from orchestai.admission import Admission, TooLateError
 from orchestai.answering import Answering, Event, Order, RunResult
-from orchestai.background_loop import BackgroundLoop
 from orchestai.config import Config, Contract, load_config
 from orchestai.degradation import Resilience
 from orchestai.errors import UserError
@@ -31,6 +30,7 @@ from orchestai.storage import artifacts
 from orchestai.tasks.asked_task import AnswerKind, asked_task
 from orchestai.tasks.dialogue import Dialogue
 from orchestai.tasks.task import Task
+from orchestai.threads.background_loop import BackgroundLoop
 from orchestai.workflow import Workflow
 
 __all__ = ["Event", "Orchestrator", "RunResult", "new_run_id"]

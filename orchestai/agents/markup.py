@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from orchestai.delimited import enclosed
 from orchestai.sandbox.fences import fenced
+from orchestai.text.delimited import enclosed
 from orchestai.workers.prompting import source
 
 _UNPRINTABLE = re.compile(r"[^\t\n\x20-\x7e\x80-\U0010ffff]|[\ud800-\udfff]")

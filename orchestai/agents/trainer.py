@@ -22,7 +22,6 @@ from orchestai.agents.registry import find
 from orchestai.agents.shorthand import load_agent_config, words_of
 from orchestai.agents.workflow import AgentWorkflow, refuse_unknown_rewards
 from orchestai.agents.workflows.single import SingleAgent
-from orchestai.background_loop import BackgroundLoop
 from orchestai.config import BackendConfig
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
@@ -33,6 +32,7 @@ from orchestai.storage import artifacts
 from orchestai.storage.folder_lock import locked
 from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks
 from orchestai.tasks.task import Task
+from orchestai.threads.background_loop import BackgroundLoop
 from orchestai.training.distributed import on_main, open_accelerator
 from orchestai.training.dtypes import autocast_format
 from orchestai.training.rl.algorithms.credit import Credit

@@ -12,11 +12,11 @@ from typing import Any, Generic, TypeVar
 import ray
 from ray import exceptions as lost
 
-from orchestai.background_loop import BackgroundLoop
 from orchestai.cluster.facts import Facts
 from orchestai.cluster.joining import is_own
 from orchestai.config import RayConfig
 from orchestai.errors import InfrastructureError, UserError
+from orchestai.threads.background_loop import BackgroundLoop
 
 _LOG = logging.getLogger(__name__)
 _CALLS_AT_A_TIME = 10_000

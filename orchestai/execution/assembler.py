@@ -9,8 +9,8 @@ from typing import Literal
 
 from orchestai.execution.signature import STEP, entry_point
 from orchestai.sandbox.fences import unfenced
-from orchestai.syntax import parse_literal, parse_python
 from orchestai.tasks.task import Task
+from orchestai.text.syntax import parse_literal, parse_python
 from orchestai.workflow import Subtask, Workflow
 
 LOADER = f'''\

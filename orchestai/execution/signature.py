@@ -6,9 +6,9 @@ import ast
 import string
 from dataclasses import dataclass
 
-from orchestai.syntax import parse_python
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import Example
+from orchestai.text.syntax import parse_python
 from orchestai.workers.base import Signature
 from orchestai.workflow import Subtask, Workflow
 

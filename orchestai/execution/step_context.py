@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from orchestai.syntax import parse_literal
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import clean, parse_calls, parse_examples
+from orchestai.text.syntax import parse_literal
 from orchestai.workers.base import Signature
 from orchestai.workflow import Subtask, Workflow
 

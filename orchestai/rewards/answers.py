@@ -15,10 +15,10 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from orchestai.delimited import enclosed
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
+from orchestai.text.delimited import enclosed
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _TRIVIAQA_PUNCTUATION = string.punctuation + "‘’´`"

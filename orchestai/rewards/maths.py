@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from orchestai.delimited import enclosed
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.sandbox import Program, Sandbox
 from orchestai.tasks.task import Task
+from orchestai.text.delimited import enclosed
 
 _LONGEST = 1000
 _DECIMAL = re.compile(r"[-+]?(\d{1,100}|\d{1,3}(,\d{3}){1,30})(\.\d{1,100})?")

@@ -10,8 +10,8 @@ from typing import Protocol
 from orchestai.outcome import judged
 from orchestai.sandbox.program import Program
 from orchestai.sandbox.sandbox import Sandbox
-from orchestai.syntax import parse_python
 from orchestai.tasks.visible_examples import Example
+from orchestai.text.syntax import parse_python
 
 _HEAD = """\
 import unittest

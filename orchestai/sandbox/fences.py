@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from orchestai.delimited import enclosed
-from orchestai.syntax import parse_python
+from orchestai.text.delimited import enclosed
+from orchestai.text.syntax import parse_python
 
 _OPENING = re.compile(r"```[^\n`]*\n")
 _CLOSING = re.compile(r"\n[ \t]*```")

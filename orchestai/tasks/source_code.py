@@ -6,7 +6,7 @@ import ast
 import warnings
 from collections.abc import Iterable
 
-from orchestai.syntax import parse_python
+from orchestai.text.syntax import parse_python
 
 
 def parse(source: str) -> list[ast.stmt]:

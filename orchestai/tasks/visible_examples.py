@@ -10,7 +10,7 @@ import ast
 import re
 from dataclasses import dataclass
 
-from orchestai.syntax import parse_literal, parse_python
+from orchestai.text.syntax import parse_literal, parse_python
 
 _STEP = re.compile(r"`([^`]+)`\s*(?:->|→|=>|becomes?|gives?|returns?|turns? into|yields?)\s*`([^`]+)`")
 _CALL_RESULT = re.compile(

@@ -20,7 +20,7 @@ from orchestai.agents.repositories.repository import Files
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox import Program, Report, Sandbox
 from orchestai.sandbox.static.test_discovery import list_tests
-from orchestai.syntax import parse_python
+from orchestai.text.syntax import parse_python
 
 _MOST_FILES = 3500
 """The scratch disk has 4,096 inodes."""

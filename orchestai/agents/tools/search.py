@@ -14,10 +14,10 @@ import bm25s
 import numpy as np
 
 from orchestai.agents.tools.tool import CallFailedError
-from orchestai.daemon_thread import in_thread
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.storage import artifacts
 from orchestai.tasks.records import read_file
+from orchestai.threads.daemon_thread import in_thread
 
 _WORD = r"(?u)\b\w+\b"
 _ABOUT = "index.json"

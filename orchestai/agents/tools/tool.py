@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from transformers.utils import get_json_schema
 from transformers.utils.chat_template_utils import DocstringParsingException, TypeHintParsingException
 
-from orchestai.daemon_thread import in_thread
 from orchestai.errors import UserError
 from orchestai.names import find_object
+from orchestai.threads.daemon_thread import in_thread
 
 
 class CallFailedError(Exception):

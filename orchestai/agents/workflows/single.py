@@ -16,9 +16,9 @@ from pydantic import Field, ImportString
 
 from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.section import Section
-from orchestai.daemon_thread import in_thread
 from orchestai.errors import InfrastructureError
 from orchestai.tasks.task import Task
+from orchestai.threads.daemon_thread import in_thread
 from orchestai.types import Episode
 
 

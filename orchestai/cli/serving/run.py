@@ -59,9 +59,9 @@ def run(
     overrides: Overrides = None,
 ) -> None:
     """Plan an instruction, run the plan on the pool, and print the answer; the steps and the receipt go to stderr."""
-    from orchestai.background_loop import BackgroundLoop
     from orchestai.config import load_config
     from orchestai.orchestrator import Orchestrator
+    from orchestai.threads.background_loop import BackgroundLoop
 
     limits = [
         *override("contract.max_cost_usd", max_cost_usd),

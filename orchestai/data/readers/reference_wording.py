@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-from orchestai.ordinals import ORDINALS
+from orchestai.text.ordinals import ORDINALS
 
 REFERENCE = re.compile(r"#(\d+)")
 _PAIR = re.compile(r"(?:both\s+)?#(\d+)\s*(?:,\s*and|,|and)\s*#(\d+)")

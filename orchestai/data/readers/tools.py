@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from orchestai.data.readers.plan import one_line
-from orchestai.syntax import parse_literal
+from orchestai.text.syntax import parse_literal
 
 
 def tool_lines(text: str) -> tuple[str, ...]:

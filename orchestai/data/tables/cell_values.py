@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from orchestai.data.tables.outcome_table import TableOutcome, UnusableOutcomeError
-from orchestai.syntax import parse_literal
+from orchestai.text.syntax import parse_literal
 
 _TRUTH = {"true": 1.0, "false": 0.0}
 _ABSENT = {"", "nan", "none", "null", "na", "n/a"}

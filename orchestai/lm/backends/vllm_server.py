@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import openai
 
 from orchestai.config import VllmConfig
-from orchestai.daemon_thread import in_thread
 from orchestai.errors import UserError
 from orchestai.lm.backends import transfer
 from orchestai.lm.backends.base import Generation, SampleSettings, Weights
@@ -27,6 +26,7 @@ from orchestai.lm.backends.vllm_engine import completion
 from orchestai.lm.backends.vllm_worker import EXTENSION, METHOD
 from orchestai.lm.backends.weights import Folders
 from orchestai.lm.sampling import Completion
+from orchestai.threads.daemon_thread import in_thread
 
 if TYPE_CHECKING:
     from torch import Tensor

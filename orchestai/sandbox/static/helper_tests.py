@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from orchestai.sandbox.static.carriers import FUNCTIONS, find_carriers, mentions, targets_of
 from orchestai.sandbox.static.test_discovery import free_names, list_tests
-from orchestai.syntax import parse_python
+from orchestai.text.syntax import parse_python
 
 KINDS = 3
 """Other values that a helper is given; see `asked_otherwise.py`."""

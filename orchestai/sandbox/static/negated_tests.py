@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from orchestai.syntax import parse_python
+from orchestai.text.syntax import parse_python
 
 _OPPOSITES = {
     "assertTrue": "assertFalse",

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from orchestai.sandbox.inside.ipc.suite import Suite
-from orchestai.syntax import parse_python
+from orchestai.text.syntax import parse_python
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
 

@@ -15,11 +15,11 @@ from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.rewards.scorers import judge
 from orchestai.sandbox import Sandbox
 from orchestai.serving.store import Feedback
-from orchestai.syntax import parse_python
 from orchestai.tasks.code.assertions import as_test_case
 from orchestai.tasks.records import has_tests
 from orchestai.tasks.splits import divide, task_hash
 from orchestai.tasks.task import UNIT_TESTS, Task
+from orchestai.text.syntax import parse_python
 
 SUITE = "served"
 _TOGETHER = 32

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from orchestai.syntax import parse_python
 from orchestai.tasks.composition.graph import INPUT, Composition, Node, OutOfDomainError
 from orchestai.tasks.composition.operation import Operation, Value
 from orchestai.tasks.composition.random_values import sample
 from orchestai.tasks.task import Task
+from orchestai.text.syntax import parse_python
 
 EQUIVALENCE_INPUTS = 300
 """Random inputs on which a surviving mutant must agree with the canonical program to count as the same program."""

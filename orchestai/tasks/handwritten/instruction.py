@@ -6,7 +6,7 @@ import ast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from orchestai.syntax import parse_python
+from orchestai.text.syntax import parse_python
 from orchestai.workflow import Subtask, Workflow
 
 OTHER = "other"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from orchestai.daemon_thread import in_thread
 from orchestai.errors import InfrastructureError, UserError
+from orchestai.threads.daemon_thread import in_thread
 from orchestai.workers.base import Answer, Request, WorkerError
 from orchestai.workers.prompting.template import FIELDS, request_text
 from orchestai.workers.tools.worker import Tool

@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestai.syntax import parse_literal
 from orchestai.tasks.visible_examples import Example
+from orchestai.text.syntax import parse_literal
 from orchestai.workers.base import Signature
 
 _NOUNS = {

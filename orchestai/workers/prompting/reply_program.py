@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Sequence
 
-from orchestai.delimited import enclosed
 from orchestai.sandbox.fences import fenced, parses
 from orchestai.tasks.source_code import names, parse
+from orchestai.text.delimited import enclosed
 from orchestai.workers.prompting.source import longest_program
 
 _TAGS = re.compile(r"\[PYTHON\]"), re.compile(r"\[/PYTHON\]")

@@ -7,7 +7,7 @@ import re
 
 from orchestai.sandbox.fences import parses
 from orchestai.sandbox.static.test_discovery import free_names
-from orchestai.syntax import parse_python
+from orchestai.text.syntax import parse_python
 
 IMPORTS: dict[str, str] = {
     "math": "import math",

@@ -12,7 +12,7 @@ import operator
 import re
 from collections.abc import Callable
 
-from orchestai.syntax import parse_python
+from orchestai.text.syntax import parse_python
 from orchestai.workers.base import Request, Signature, WorkerError
 from orchestai.workers.prompting.prompts import without_example
 

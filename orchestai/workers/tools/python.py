@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestai.outcome import judged
 from orchestai.sandbox import Program, Sandbox, fences
-from orchestai.syntax import parse_literal
+from orchestai.text.syntax import parse_literal
 from orchestai.workers.base import Request, WorkerError
 from orchestai.workers.prompting import source
 

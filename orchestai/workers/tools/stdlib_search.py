@@ -13,8 +13,8 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from orchestai.syntax import parse_literal, parse_python
 from orchestai.tasks.visible_examples import Example
+from orchestai.text.syntax import parse_literal, parse_python
 from orchestai.workers.base import Request, Signature, WorkerError
 from orchestai.workers.tools import expressions
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from orchestai.ordinals import ORDINALS
 from orchestai.planner.slots.encoders.encoder import TextEncoder
+from orchestai.text.ordinals import ORDINALS
 
 _NO_TOKEN = -1
 

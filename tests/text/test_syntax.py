@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import pytest
 
-from orchestai.syntax import parse_python
 from orchestai.tasks.visible_examples import parse_examples
+from orchestai.text.syntax import parse_python
 
 T = TypeVar("T")
 EXAMPLES = "For example, " + ", ".join(f"`[{i}, 'a']` -> `['a', [{i}]]`" for i in range(200))

@@ -1,0 +1,1 @@
+"""Reading text and source code: what marks enclose, ordinals, Python's syntax."""

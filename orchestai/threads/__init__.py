@@ -1,0 +1,1 @@
+"""Coroutines and blocking work beside whoever asks for them."""
