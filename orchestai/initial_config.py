@@ -54,12 +54,13 @@ workers:
   planner_model: {{ cascade[-1] }}   # decomposes tasks that come without steps, and plans with --planner llm
 {%- endif %}
 
-# What to learn from: a file of yours, whose columns are named here.
-# tasks:
-#   suite: file
-#   path: tasks.jsonl
-#   columns: {instruction: question, answers: answer}
-#   scorer: exact            # or numeric, f1, maths, unit_tests, MODULE:FUNCTION
+tasks:
+  answer: text               # what is asked for; program: functions in Python
+  # What to learn from: a file of yours, whose columns are named here.
+  # suite: file
+  # path: tasks.jsonl
+  # columns: {instruction: question, answers: answer}
+  # scorer: exact            # or numeric, f1, maths, unit_tests, MODULE:FUNCTION
 
 contract:                    # what holds for one answer of `orchestai run`, unless it is told otherwise
   max_cost_usd: 0.05

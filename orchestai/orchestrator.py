@@ -179,7 +179,7 @@ class Orchestrator:
 
         Args:
             contract: None is that of the configuration.
-            answer: whether a program or a text is wanted; None is what the tasks of the configured suite want.
+            answer: whether a program or a text is wanted; None is what is configured (`tasks.answer`).
             ledger: who pays for this run; None is the orchestrator's own.
             run_id: of the receipt and the line of the log, `run-` and twelve hexadecimal digits; None draws one.
             planner: the name under which `take_over` was given the planner that plans; None is that of the checkpoint.

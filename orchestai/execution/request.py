@@ -30,8 +30,8 @@ def build_request(
     `dataflow`: for a function, with the examples that the subtask's words show; the only subtask of a workflow is asked
     for the task's entry point, with its program head and its example calls. `sink`: for a text, given the task and its
     parents' texts; the last subtask, whose answer is the task's, for the program, with the task's example calls.
-    A task that wants a text is always asked so, and its last subtask is told the form of the answer, unless the task
-    comes from a conversation, which says that itself.
+    A task that wants a text is always asked so, and its last subtask is told the form of the answer where answers are
+    there to compare it with; who asks a question of their own says that themselves.
 
     Args:
         inputs: outputs of the parents by id, where texts are handed on.
@@ -50,7 +50,7 @@ def build_request(
             inputs={**(task.dialogue.inputs if task.dialogue else {}), **(inputs or {})},
             sample=sample,
             head=(task.code_prompt or task.complete_prompt) if program else "",
-            answer_format=answer_format(task) if last and task.dialogue is None else "",
+            answer_format=answer_format(task) if last and task.answers else "",
             dialogue=_dialogue(task, workflow, subtask),
         )
     whole = len(workflow) == 1

@@ -48,8 +48,9 @@ class PlanContractor:
     def fit(self, task: Task, plan: Plan, contract: Contract) -> ContractedPlan:
         """The plan with its own workers, or those that the contract's `prefer` and `min_success` ask for.
 
-        The estimate chooses them. Without one a plan that was made by the preference keeps its own. With `min_success`
-        alone these are the cheapest that reach it.
+        The estimate chooses them. Without one a plan that was made by the preference keeps its own, and so does one
+        some of whose workers it does not know: what it knows of a few says nothing of whether they are better. With
+        `min_success` alone these are the cheapest that reach it.
 
         Raises:
             ContractError: no choice of workers is sure enough, or keeps the contract, or nobody knows how sure one is.
@@ -66,20 +67,20 @@ class PlanContractor:
         outlook = self.pool.of(plan, task.instruction)
         if outlook is None or outlook.confidence is None:
             self._refuse_unknown(contract)
-        chooses = contract.prefer is not None or contract.min_success is not None
-        if not chooses or outlook is None:
-            planned = self._kept(task, plan.workflow, contract, outlook)
-        else:
+        own = None if outlook is None else outlook.forecast(plan.workflow)
+        wanted = contract.min_success is not None or (contract.prefer is not None and own is not None)
+        if outlook is not None and wanted:
             planned = self._chosen(task, plan.workflow, contract, outlook)
+        else:
+            planned = self._kept(task, plan.workflow, contract, outlook)
         return replace(planned, best_single=self.pool.whole(task.instruction, allowed))
 
     def _kept(self, task: Task, workflow: Workflow, contract: Contract, outlook: PlanOutlook | None) -> ContractedPlan:
         """The plan with its own workers, as far as the contract's limits allow."""
         fitted = self.fitter.fit(task, workflow, contract)
-        if outlook is None:
-            unmet = (KEPT,) if contract.prefer is not None else ()
-            return ContractedPlan(replace(fitted, changes=(*fitted.changes, *unmet)))
-        return ContractedPlan(fitted, outlook, outlook.forecast(fitted.workflow))
+        if contract.prefer is not None:
+            fitted = replace(fitted, changes=(*fitted.changes, KEPT))
+        return ContractedPlan(fitted, outlook, None if outlook is None else outlook.forecast(fitted.workflow))
 
     def _refuse_unknown(self, contract: Contract) -> None:
         if contract.min_success is not None:

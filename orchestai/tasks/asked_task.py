@@ -21,7 +21,7 @@ def asked_task(
     """A task of its own id.
 
     Args:
-        answer: whether a program or a text is wanted; None is what the tasks of the configured suite want.
+        answer: whether a program or a text is wanted; None is what is configured (`tasks.answer`).
         dialogue: the conversation in which it was said, if it was.
 
     Raises:

@@ -102,7 +102,12 @@ def _scored(suite: Suite, split: str, scorer: str) -> list[Task]:
 
 
 def asks_for_programs(settings: TasksConfig) -> bool:
-    """Whether the configured suite's tasks want programs for answers, not texts; without reading them."""
+    """Whether instructions want programs for answers, not texts: as configured, else as the suite's tasks do.
+
+    The suite's tasks are not read for it.
+    """
+    if settings.answer is not None:
+        return settings.answer == "program"
     if settings.suite == OWN_FILE:
         return "tests" in settings.columns or settings.scorer == UNIT_TESTS
     return _MODULES.get(settings.suite, "").startswith(_OF_PROGRAMS)

@@ -52,6 +52,7 @@ def test_from_a_server_to_an_answer_and_its_replay(server: ChatServer, tmp_path:
     assert asked.exit_code == 0, (asked.output, asked.exception)
     result = json.loads(asked.stdout)
     assert result["answer"] == "Paris"
+    assert "Python" not in json.dumps(server.asked[-1]), "a newcomer's question was put as a function to write"
     receipt = result["receipt"]
     assert receipt["spent_usd"] == pytest.approx((11 * 1 + 3 * 2) / 1e6)
     assert receipt["spent_usd"] <= receipt["reserved_usd"] <= receipt["contract"]["max_cost_usd"]

@@ -14,7 +14,7 @@ from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, tabl
 from orchestai.errors import UserError
 from orchestai.evaluation.tables.baselines import BASELINES
 from orchestai.evaluation.tables.baselines.cluster_means import k_means
-from orchestai.evaluation.tables.estimate_metrics import calibration_errors, cost_errors
+from orchestai.evaluation.tables.estimate_metrics import calibration_errors, chance_errors, cost_errors
 from orchestai.evaluation.tables.estimates import Fold, TableEstimates, means_by_task
 from orchestai.evaluation.tables.new_worker import leave_one_worker_out
 from orchestai.evaluation.tables.preference_sweep import single_workers, sweep, usable_rows
@@ -249,6 +249,20 @@ def test_errors_of_estimates_are_those_of_probabilities_and_of_mean_costs():
     assert cost_errors(outcomes, rows, weights, expected) == pytest.approx(0.25)
     even = rows[::2]
     assert calibration_errors(outcomes, even, weights[even], expected) == pytest.approx(0.25)
+
+
+def test_chance_alone_makes_an_exact_estimate_of_few_outcomes_err():
+    """A calibration error that is no larger says nothing against an estimate."""
+    outcomes, rows = table(), np.arange(QUERIES)
+    sure = TableEstimates(outcomes.score, outcomes.score)
+    assert chance_errors(outcomes, rows, sure, 3).tolist() == [0, 0, 0, 0]
+    exact = TableEstimates(np.full_like(outcomes.score, 0.7), outcomes.score)
+    mean, *drawn = chance_errors(outcomes, rows, exact, 200)
+    in_a_bin = QUERIES * len(COSTS) / 15
+    assert mean == pytest.approx(np.sqrt(2 / np.pi * 0.7 * 0.3 / in_a_bin), rel=0.05)
+    assert mean == np.mean(drawn)
+    few, *_ = chance_errors(outcomes, rows[:100], exact, 200)
+    assert few == pytest.approx(2 * mean, rel=0.1)
 
 
 def test_our_estimate_says_of_training_queries_what_it_would_without_them():

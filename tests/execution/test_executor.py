@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from orchestai.config import ExecutionConfig
+from orchestai.config import ExecutionConfig, TasksConfig
 from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.result import JudgedExecution
 from orchestai.outcome import Scored, Unscorable
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Limits, Program, Report, Sandbox
+from orchestai.tasks.asked_task import asked_task
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
 from orchestai.workers.pool import WorkerPool
@@ -286,7 +287,16 @@ async def test_a_task_with_a_text_for_an_answer_is_asked_as_text_whatever_the_as
     asked = [request for _, request in one.pool.asked]
     assert all(request.signature is None and request.task == QUESTION.instruction for request in asked)
     assert (asked[0].answer_format, asked[1].inputs) == ("", {"sum": "5"})
+    assert asked[1].answer_format.startswith("Answer with the answer alone")
     assert asked[1].answer_format in Chat().prompt(asked[1]).messages[-1][1]
+
+
+async def test_nobody_is_told_to_be_short_where_no_answer_is_there_to_compare_with(sandbox: Sandbox) -> None:
+    """Whoever asked for a letter got it in as few words as it takes, as if it were a quiz."""
+    one = executor(sandbox, {"good": {SUM: "5", DOUBLE: "10"}})
+    question = asked_task(QUESTION.instruct_prompt, "text", TasksConfig())
+    assert (await one.execute(question, steps_to_an_answer())).answer == "10"
+    assert [request.answer_format for _, request in one.pool.asked] == ["", ""]
 
 
 async def test_a_wrong_text_is_a_failure_and_a_lost_parent_stops_its_children(sandbox: Sandbox) -> None:

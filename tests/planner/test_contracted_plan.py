@@ -15,6 +15,7 @@ from orchestai.estimate.pool_estimate import PoolEstimate
 from orchestai.execution.contract.trimming import ContractError
 from orchestai.execution.reward_reference import Reference
 from orchestai.planner.base import Plan
+from orchestai.planner.contracted_plan import KEPT
 from orchestai.planner.outlook import PoolOutlook
 from orchestai.planner.planning_queue import PlanningQueue
 from orchestai.planner.serving import Preferred, ServedPlanner
@@ -84,6 +85,18 @@ async def test_a_planner_that_has_learned_preferences_chooses_where_no_estimate_
     assert asked(result) == asked(await answer(estimate, contract)) != [("dear",), ("cheap",)]
     result, seen = await preferred(estimate, Contract(), ("dear", "cheap"))
     assert (asked(result), seen) == ([("cheap",), ("cheap",)], [])
+
+
+async def test_a_plan_whose_workers_it_does_not_know_keeps_them(estimate):
+    """Of another pool the estimate knew a calculator alone, gave it every step, and nobody answered."""
+    other = replace(estimate, workers=("cheap", "one that is gone"))
+    strange = replace(plan(), workflow=plan().workflow.replace({"1": {"worker": "dear"}}))
+    result = await answer(other, Contract(prefer=1.0), strange)
+    assert (asked(result), result.receipt.changes) == ([("dear",), ("cheap",)], (KEPT,))
+    result = await answer(other, Contract(prefer=1.0))
+    assert (asked(result), result.receipt.changes) == ([("cheap",), ("cheap",)], ())
+    sure = await answer(other, Contract(prefer=1.0, min_success=0.1), strange)
+    assert asked(sure) == [("cheap",), ("cheap",)], "what it promises it has to know"
 
 
 async def test_where_other_limits_forbid_its_choice_or_min_success_asks_for_another_the_estimate_chooses(estimate):

@@ -50,9 +50,7 @@ def run(
     prefer: Annotated[
         float | None, flag("prefer", "From 0, the least price, to 1, the most success; else as the planner chooses.")
     ] = None,
-    answer: Annotated[
-        str | None, flag("answer", "`program` or `text`; without it, what the configured suite's tasks want.")
-    ] = None,
+    answer: Annotated[str | None, flag("answer", "`program` or `text`; without it, what `tasks.answer` says.")] = None,
     log: Annotated[Path, flag("log", "Folder of the execution log that the run is appended to.")] = EXECUTION_LOGS,
     replay: Annotated[
         str | None, flag("replay", "FILE#RUN of a log: run its workflow again on the answers in the log.")

@@ -97,7 +97,7 @@ def show_receipt(receipt: Receipt, *, composed: bool) -> None:
         for row in _rows(node):
             table.add_row(*map(escape, row))
     times = f"critical path {' > '.join(receipt.critical_path)}: {receipt.critical_path_ms:.0f} ms"
-    spent = f"spent {receipt.spent_usd:.6g} of {receipt.reserved_usd:.6g} USD reserved, {receipt.calls} requests"
+    spent = f"spent {receipt.spent_usd:.6g} of {receipt.reserved_usd:.6g} USD reserved, up to {receipt.calls} requests"
     if receipt.unsettled_usd:
         spent += f"; of it up to {receipt.unsettled_usd:.6g} USD for requests whose bills nobody saw"
     if receipt.disputed_usd:

@@ -20,9 +20,25 @@ def calibration_errors(table: OutcomeTable, rows: Rows, weights: Values, estimat
     """
     query, worker = np.nonzero(np.isfinite(table.score[rows]))
     excess = estimates.score[rows][query, worker] - table.score[rows][query, worker]
-    order = np.argsort(estimates.score[rows][query, worker], kind="stable")
-    errors = [np.abs(excess[part] @ weights[query[part]]) for part in np.array_split(order, BINS)]
+    errors = [np.abs(excess[part] @ weights[query[part]]) for part in _bins(estimates.score[rows][query, worker])]
     return np.asarray(np.sum(errors, axis=0) / weights[query].sum(axis=0))
+
+
+def chance_errors(table: OutcomeTable, rows: Rows, estimates: TableEstimates, draws: int) -> Values:
+    """(1 + draws,) the calibration error if these estimates were exactly right: its mean, then that of each draw.
+
+    Few outcomes differ from their probabilities by chance alone, so that no estimate can be measured to err by less.
+    They are drawn independently here; where workers fail on the same queries, chance does more than that.
+
+    Args:
+        rows: that are tested.
+        draws: of an outcome, right or wrong, for each that the table has.
+    """
+    expected = estimates.score[rows][np.isfinite(table.score[rows])]
+    right = np.random.default_rng(0).random((draws, len(expected))) < expected
+    errors = [np.abs((expected - right)[:, part].sum(axis=1)) for part in _bins(expected)]
+    drawn = np.sum(errors, axis=0) / len(expected)
+    return np.concatenate([[drawn.mean()], drawn])
 
 
 def cost_errors(table: OutcomeTable, rows: Rows, weights: Values, estimates: TableEstimates) -> Values:
@@ -32,6 +48,10 @@ def cost_errors(table: OutcomeTable, rows: Rows, weights: Values, estimates: Tab
     expected = np.where(known, estimates.cost_usd[rows], 0.0).T @ weights
     paid = true.min(axis=1) > 0
     return np.asarray(np.abs(expected[paid] / true[paid] - 1).mean(axis=0))
+
+
+def _bins(estimated: Values) -> list[Rows]:
+    return np.array_split(np.argsort(estimated, kind="stable"), BINS)
 
 
 def reliability_of(table: OutcomeTable, tested: Sequence[tuple[Rows, Values]]) -> list[list[float]]:

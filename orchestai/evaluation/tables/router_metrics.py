@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values
-from orchestai.evaluation.tables.estimate_metrics import calibration_errors, cost_errors
+from orchestai.evaluation.tables.estimate_metrics import calibration_errors, chance_errors, cost_errors
 from orchestai.evaluation.tables.estimates import Fold, TableEstimates, nan_mean, worker_means
 from orchestai.evaluation.tables.preference_sweep import RouterCurve, single_workers, sweep
 from orchestai.evaluation.tables.routing_metrics import (
@@ -80,6 +80,7 @@ def metrics_of_router(part: HeldOutPart, name: str, estimates: TableEstimates) -
     learned, tested = (sweep(part.table, rows, estimates) for rows in (part.fold.train, part.rows))
     metrics = _metrics_of_curve(part, name, learned, tested) | _metrics_of_calls(part, name, estimates.score)
     metrics["ece", name] = calibration_errors(part.table, part.rows, part.weights, estimates)
+    metrics["ece_by_chance", name] = chance_errors(part.table, part.rows, estimates, part.weights.shape[1] - 1)
     if part.table.priced:
         metrics["cost_error", name] = cost_errors(part.table, part.rows, part.weights, estimates)
     return metrics

@@ -22,6 +22,7 @@ from orchestai.planner.slots.losses import GivenEdges, PlannerOutputs, given_edg
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import PlanTargets
 from orchestai.training.calibration import Judged, calibrate, judge_plans
+from orchestai.training.free_memory import free_bytes
 from orchestai.training.malloc_trim import FreedMemory
 from orchestai.training.optimizers import open_optimizer
 from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset
@@ -76,7 +77,12 @@ def _open(setup: Setup) -> PlannerModel:
 
 
 def _readable(setup: Setup, planner: PlannerModel) -> list[TrainingExample]:
-    """The examples whose instructions the planner takes whole; what is read is kept for training."""
+    """The examples whose instructions the planner takes whole; what is read is kept for training.
+
+    It may fill half of the memory that is free: an epoch goes through all of it, and reading an instruction anew takes
+    longer than learning from it.
+    """
+    planner.encoder.room = max(planner.encoder.room, free_bytes() // 2)
     examples = [example for example in setup.examples if example.split != "test"]
     line = setup.progress.add_task("reading", total=len(examples), status="")
     readable, reason = [], ""
@@ -106,7 +112,7 @@ class Imitation(Epochs):
         self.train = train
         self.validation = validation
         self._kinds = [[i for i, given in enumerate(train.given) if given == kind] for kind in (False, True)]
-        self._lengths = [len(planner.encoder.encode(instruction)) for instruction in train.instructions]
+        self._lengths = [len(planner.encoder.token_ids(instruction)) for instruction in train.instructions]
         self._learned = [parameter for parameter in planner.parameters() if parameter.requires_grad]
         self._freed = FreedMemory()
         optimizer = open_optimizer(self._learned, settings)

@@ -13,7 +13,12 @@ from rich.table import Table
 from orchestai.data.tables.outcome_table import Rows, Values
 from orchestai.errors import UserError
 from orchestai.evaluation.statistics import Interval
-from orchestai.evaluation.tables.estimate_metrics import calibration_errors, cost_errors, reliability_of
+from orchestai.evaluation.tables.estimate_metrics import (
+    calibration_errors,
+    chance_errors,
+    cost_errors,
+    reliability_of,
+)
 from orchestai.evaluation.tables.estimates import Features, nan_mean
 from orchestai.evaluation.tables.folds import TableFolds, split_table
 from orchestai.evaluation.tables.replies.cascades import chain_outcomes, chains
@@ -37,7 +42,7 @@ class RepliesEvaluation:
         folds: the splits of their table.
         success, usd_per_1000: by row.
         chosen: row -> what it asked in each split, where training queries decide that.
-        ece, cost_error: of what was expected of each worker's reply, see `estimate_metrics`.
+        ece, ece_by_chance, cost_error: of what was expected of each worker's reply, see `estimate_metrics`.
         reliability: of the same, see `reliability_of`.
         notes: what a reader of the figures has to know.
     """
@@ -48,6 +53,7 @@ class RepliesEvaluation:
     usd_per_1000: dict[str, Values]
     chosen: dict[str, list[str]]
     ece: Values
+    ece_by_chance: Values
     cost_error: Values
     reliability: list[list[float]]
     notes: list[str]
@@ -79,6 +85,7 @@ class RepliesEvaluation:
         facts = {
             "agreement": {"recorded_right_that_pass": right, "recorded_wrong_that_fail": wrong},
             "ece": {OURS: self.folds.interval(self.ece).to_dict()},
+            "ece_by_chance": {OURS: self.folds.interval(self.ece_by_chance).to_dict()},
             "cost_error": {OURS: self.folds.interval(self.cost_error).to_dict()},
             "reliability": {OURS: self.reliability},
             "not_judged": int(np.isnan(table.score).sum()),
@@ -137,13 +144,14 @@ def evaluate_replies(
     names = [*table.workers, *(" > ".join(chain) for chain in named)]
     outcomes = {name: [fixed.outcome(fixed.names.index(name))] * len(folds.splits) for name in names}
     chosen: dict[str, list[str]] = {}
-    ece, cost_error = [], []
+    ece, by_chance, cost_error = [], [], []
     expected: list[tuple[Rows, Values]] = []
     for seed, split in zip(folds.seeds, folds.splits, strict=True):
         best, thrifty = fixed.best(split.train, budget)
         learned = learn_cascades(replies, queries_of(table, split.train, features), folds.groups, split.train, seed)
         weights = folds.weights[split.test]
         ece.append(calibration_errors(table, split.test, weights, learned.expected))
+        by_chance.append(chance_errors(table, split.test, learned.expected, weights.shape[1] - 1))
         cost_error.append(cost_errors(table, split.test, weights, learned.expected))
         expected.append((split.test, learned.expected.score))
         most = {OURS: budget * fixed.cost_of(best, split.train)}
@@ -171,6 +179,7 @@ def evaluate_replies(
         {row: 1000 * _mean(folds, [cost for _, cost in own]) for row, own in outcomes.items()},
         chosen,
         np.mean(ece, axis=0),
+        np.mean(by_chance, axis=0),
         np.mean(cost_error, axis=0),
         reliability_of(table, expected),
         notes,

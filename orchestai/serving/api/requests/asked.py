@@ -39,7 +39,7 @@ class Extension(BaseModel):
 
     Attributes:
         contract: of this answer.
-        answer: whether a program or a text is wanted; None is what the configured suite wants.
+        answer: whether a program or a text is wanted; None is what is configured (`tasks.answer`).
         events: whether a stream tells of the plan and its steps.
     """
 
