@@ -20,6 +20,7 @@ HANDS: dict[str, tuple[str, ...]] = {
         *("olu", "pavel", "ravi", "sam", "tomasz", "wei"),
         *("amara", "bruno", "dmitri", "greta", "hana", "ingrid", "kenji", "liam"),
         *("mei", "omar", "oskar", "sofia", "tyrone"),
+        *("adaeze", "emil", "june", "leila", "rafael", "viktor"),
     ),
     "validation": ("mara", "nadia", "tom", "yuki"),
     "test": ("carmen", "fatima", "kofi", "pierre"),
