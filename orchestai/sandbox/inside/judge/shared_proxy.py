@@ -42,7 +42,7 @@ class SharedCandidate(Candidate):
         return super()._entry_point(name, is_async) if is_async else self._remote(0, "callable")
 
     def _stand_in(self) -> Any:
-        return stand_ins(self.ask, self._exports.__getitem__)
+        return stand_ins(self.ask, self._exports.answered)
 
     def _pickled(self, request: dict[str, Any]) -> bytes:
         return self._exports.pickled(request | {"world": self._world.facts()})
