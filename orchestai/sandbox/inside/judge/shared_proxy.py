@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ipc.exports import Exports
+from ..ipc.mocks import hush
 from ..ipc.stand_ins import stand_ins
 from ..ipc.world import TestsWorld
 from .guard import Guard
@@ -66,4 +67,6 @@ class SharedCandidate(Candidate):
             failure, self._exports.failure = self._exports.failure, None
             if failure is not None:
                 raise failure
+        if "same" in answer:
+            hush(value)
         return value
