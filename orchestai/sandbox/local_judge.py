@@ -14,6 +14,7 @@ from orchestai.sandbox.levels import Level, Strictness, choose_level
 from orchestai.sandbox.packages import Packages, find_packages
 from orchestai.sandbox.pool import ServerPool
 from orchestai.sandbox.program import Limits, Program, Report, TestVerdict
+from orchestai.sandbox.static.exchanges import exchange_more_than_copies
 from orchestai.sandbox.static.helper_tests import find_helper_tests
 from orchestai.sandbox.static.negated_tests import in_likeness, make_negated
 from orchestai.sandbox.static.test_discovery import list_tests, packed
@@ -85,6 +86,9 @@ class LocalJudge:
         try:
             names = list_tests(program.tests)
             packed(program.tests, names, program.entry_point)
+            if program.isolation == "split" and exchange_more_than_copies(program.tests, program.entry_point):
+                program = replace(program, isolation="shared")
+                held["isolation"] = "shared"
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             return Report("broken", reason=f"the tests are not Python: {error}", **held)
         if not names:

@@ -54,7 +54,8 @@ class Program:
 
     Code that is no Python but holds a Markdown fence is what the fence holds. `split` isolation runs the tests in
     another process than the candidate: values go as copies, and the candidate cannot touch the verdict. `shared` does
-    so, too, and has the candidate share the tests' world: their patches, functions, mocks, files and environment.
+    so, too, and has the candidate share the tests' world: their patches, functions, mocks, files and environment; so
+    does `split` where the source of the tests shows that they need it, and the report says `shared` then.
     `in_process` runs both in one process, for tests that import the program; what forges there is detected by twins, at
     best.
     """

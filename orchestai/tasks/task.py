@@ -46,8 +46,8 @@ class Task(BaseModel):
         libs: third-party libraries that solution and tests import.
         doc_struct: BigCodeBench's parsed docstring.
         parameters: names of the entry point's parameters.
-        isolation: whether the tests run in another process than the candidate (`split`), where it cannot touch them, or
-            must share one (`shared`); `auto`: split if the reference program passes all tests there, else shared.
+        isolation: whether candidate and tests, which run in processes of their own, exchange copies (`split`) or have
+            one world (`shared`); `auto`: split if the reference program passes all tests there, else shared.
         reference: the reference decomposition, without workers; None where nobody knows one.
         source: where the task comes from, with license.
         dialogue: the conversation in which the instruction was said, if it was.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Collection, Iterator
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+MODULES = sys.stdlib_module_names | {"np", "numpy", "pd", "pandas", "plt"}
+"""Names that stand for modules, which no program replaces; see `Candidate.names`."""
 
 
 def find_carriers(tree: ast.AST, helpers: frozenset[str], entry_point: str) -> set[str]:

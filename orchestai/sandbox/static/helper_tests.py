@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from orchestai.sandbox.static.carriers import FUNCTIONS, find_carriers, mentions, targets_of
+from orchestai.sandbox.static.carriers import FUNCTIONS, MODULES, find_carriers, mentions, targets_of
 from orchestai.sandbox.static.test_discovery import free_names, list_tests
 from orchestai.text.syntax import parse_python
 
@@ -42,8 +41,6 @@ _OTHER_ASSERTIONS = ("Raises", "RaisesRegex", "Warns", "WarnsRegex", "Logs", "Is
 """Ends of the names of assertions that judge no value, or its type alone."""
 _CHOICES = (ast.For, ast.AsyncFor, ast.IfExp, ast.BoolOp, ast.Match, ast.ListComp, ast.SetComp, ast.GeneratorExp)
 _JUDGES = re.compile("assert|check|compare|confirm|ensure|expect|match|require|test|valid|verif", re.IGNORECASE)
-_MODULES = sys.stdlib_module_names | {"np", "numpy", "pd", "pandas", "plt"}
-"""Names that stand for modules, which no program replaces; see `Candidate.names`."""
 
 
 class Variant(NamedTuple):
@@ -81,7 +78,7 @@ def find_helper_tests(source: str, entry_point: str) -> HelperTests | None:
     if not helpers:
         return None
     tree = parse_python(source)
-    carriers = find_carriers(tree, helpers - _MODULES, entry_point)
+    carriers = find_carriers(tree, helpers - MODULES, entry_point)
     sites: dict[ast.AST, range] = {}
     count = 0
     for function in _functions(tree):
@@ -206,7 +203,7 @@ class _Finder:
             return False
         value = node.value
         if isinstance(value, ast.Name):
-            return value.id in (self._helpers | self._made) - _MODULES
+            return value.id in (self._helpers | self._made) - MODULES
         return self._is_helper(value.func if isinstance(value, ast.Call) else value) or self._is_method(value)
 
     def _is_result(self, node: ast.AST) -> bool:
@@ -252,13 +249,13 @@ class _Finder:
         if isinstance(node, ast.Attribute):
             return isinstance(node.value, ast.Name) and f".{node.attr}" in self._helpers
         if isinstance(node, (ast.Subscript, ast.Call)):  # checks["close"], make_check(), partial(close, 3)
-            return mentions(node, self._helpers - _MODULES) and not self._is_result(node)
+            return mentions(node, self._helpers - MODULES) and not self._is_result(node)
         return isinstance(node, ast.Name) and node.id in self._helpers
 
     def _may_be_called(self, node: ast.AST) -> bool:
         """Whether it is a helper, with arguments or without, that something else is to call."""
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "partial":
-            return mentions(node, self._own_names - _MODULES)
+            return mentions(node, self._own_names - MODULES)
         return isinstance(node, ast.Name) and node.id in self._own_names
 
     def _asked(self, call: ast.Call) -> Callable[[int], None] | None:

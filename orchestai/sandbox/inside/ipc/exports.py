@@ -12,12 +12,12 @@ import io
 import pickle
 import sys
 from collections.abc import Callable
-from functools import cache
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from . import exceptions
+from . import exceptions, mocks
 from .imports import from_tests, make_named_tuple, named_module
+from .mocks import hush, is_mock
 from .stand_ins import Remote
 from .values import NotPlainError, decode, is_plain
 
@@ -80,8 +80,11 @@ class Exports:
             self._things.append(thing)
         return self._numbers[id(thing)]
 
-    def __getitem__(self, number: int) -> Any:
-        return self._things[number]
+    def answered(self, number: int) -> Any:
+        """The thing of a number, with which the program answers."""
+        thing = self._things[number]
+        hush(thing)
+        return thing
 
     def raised(self, number: int) -> BaseException:
         """What was raised here when the program asked, by the number that it was told."""
@@ -107,8 +110,10 @@ class Exports:
             remote: as for `decode`.
         """
         try:
-            operation, thing, args, kwargs = decode(payload, remote)
-            return self.pickled({"value": self._do(operation, thing, args, kwargs)})
+            operation, number, args, kwargs = decode(payload, remote)
+            if type(number) is not int or not 0 <= number < len(self._things):
+                raise NotPlainError("not a thing of the tests")
+            return self.pickled({"value": self._do(operation, self._things[number], args, kwargs)})
         except BaseException as error:
             if isinstance(error, AssertionError):
                 self.failure = error
@@ -117,11 +122,11 @@ class Exports:
             return self.pickled({"error": facts, "number": len(self._raised) - 1})
 
     def _do(self, operation: str, thing: Any, args: Any, kwargs: Any) -> Any:
-        if id(thing) not in self._numbers:
-            raise NotPlainError("not a thing of the tests")
         if operation == "special" and args[0] == "__call__":
             return thing(*args[1:], **kwargs)
         if operation == "special" and args[0] in SPECIAL:
+            if isinstance(method := vars(type(thing)).get(args[0]), mocks.Hushed):
+                return method.said
             return getattr(thing, args[0])(*args[1:], **kwargs)
         name = str(args[0])
         if not self._is_open(thing, name):
@@ -137,11 +142,8 @@ class Exports:
     def _is_open(self, thing: Any, name: str) -> bool:
         """Whether the program may read and set this attribute."""
         cls = type(thing)
-        mock = sys.modules.get("unittest.mock")
-        if mock is not None and issubclass(cls, mock.NonCallableMock):
-            if name.startswith("__"):
-                return name in vars(thing)
-            return not name.startswith(("_mock", "_spec", "assert")) and name not in _names_of_mocks()
+        if is_mock(thing):
+            return mocks.is_open(thing, name)
         if name.startswith("_"):
             return False
         if (names := _open_names(cls)) is not None:
@@ -171,8 +173,7 @@ class Exports:
             return not issubclass(type(value.__self__), (ModuleType, type, type(None)))
         if _open_names(cls) is not None or (hasattr(cls, "__next__") and hasattr(cls, "__iter__")):
             return True
-        mock = sys.modules.get("unittest.mock")
-        return mock is not None and issubclass(cls, mock.NonCallableMock)
+        return is_mock(value)
 
 
 class _Pickler(pickle.Pickler):
@@ -196,8 +197,7 @@ def _may_be_set(thing: Any, name: str, value: Any) -> bool:
     for what their own classes do."""
     if is_plain(value):
         return True
-    mock = sys.modules.get("unittest.mock")
-    if mock is not None and issubclass(type(thing), mock.NonCallableMock):
+    if is_mock(thing):
         return False
     return not callable(getattr(thing if issubclass(type(thing), type) else type(thing), name, None))
 
@@ -210,8 +210,7 @@ def _facts(thing: Any) -> dict[str, Any]:
     if issubclass(cls, _CALLABLE):
         return {"kind": "function", "name": thing.__name__, "doc": thing.__doc__, **_signature(thing)}
     own = {name for name in SPECIAL if getattr(cls, name, None) not in (None, getattr(object, name, None))}
-    mock = sys.modules.get("unittest.mock")
-    if mock is not None and issubclass(cls, mock.NonCallableMock):
+    if is_mock(thing):
         own.discard("__eq__")
         named = thing.__class__ if thing.__class__ is not cls else None
     else:
@@ -240,9 +239,3 @@ def _open_names(cls: type) -> tuple[str, ...] | None:
         if isinstance(known, type) and issubclass(cls, known):
             return names
     return None
-
-
-@cache
-def _names_of_mocks() -> frozenset[str]:
-    """Names that mocks have of themselves: what was called, what is expected, what they are to do."""
-    return frozenset(dir(sys.modules["unittest.mock"].MagicMock()))

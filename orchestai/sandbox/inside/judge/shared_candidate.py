@@ -71,7 +71,7 @@ class SharedHost(Host):
 
     def _ask(self, operation: str, thing: Any, /, *args: Any, **kwargs: Any) -> Any:
         with self._hears:
-            self._send(b"k", encode((operation, thing, args, kwargs), self.objects.number))
+            self._send(b"k", encode((operation, self._imports.number(thing), args, kwargs), self.objects.number))
             while True:
                 kind, payload = receive_frame(self._channel)
                 if kind == b"r":
