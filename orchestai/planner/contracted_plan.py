@@ -65,6 +65,8 @@ class PlanContractor:
             self._refuse_unknown(contract)
             return self._kept(task, plan.workflow, contract, None)
         outlook = self.pool.of(plan, task.instruction)
+        if outlook is not None and not outlook.is_familiar:
+            outlook = None
         if outlook is None or outlook.confidence is None:
             self._refuse_unknown(contract)
         own = None if outlook is None else outlook.forecast(plan.workflow)

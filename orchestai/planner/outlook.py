@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from orchestai.errors import UserError
 from orchestai.estimate.attempts import Queries, Values
+from orchestai.estimate.familiarity import Familiarity
 from orchestai.estimate.plan_options import PlanOptions, StepEstimate, plan_options
 from orchestai.estimate.pool_estimate import FEWEST, PoolEstimate
 from orchestai.estimate.step_attempts import WHOLE
@@ -39,12 +40,14 @@ class PlanOutlook:
         workflow: the plan.
         steps: an estimate for each of its subtasks.
         confidence: the chance that the plan itself is right; None where nobody knows.
+        is_familiar: whether subtasks like its own were attempted, so that what is expected of them is more than a guess.
     """
 
     pool: PoolOutlook
     workflow: Workflow
     steps: Sequence[StepEstimate]
     confidence: float | None
+    is_familiar: bool
 
     def options(self, allowed: Sequence[str], longest: int, hour_usd: float) -> PlanOptions:
         """All choices of workers that no other beats; `success` is that of the answer, or of a plan that is right where
@@ -125,17 +128,21 @@ class PoolOutlook:
         types = (WHOLE,) if whole else tuple(subtask.task_type for subtask in subtasks)
         if not self._known_types.issuperset(types):
             return None
-        steps = self.estimate.steps(self._queries([subtask.instruction for subtask in subtasks], types))
-        return PlanOutlook(self, plan.workflow, steps, confidence)
+        queries = self._queries([subtask.instruction for subtask in subtasks], types)
+        return PlanOutlook(self, plan.workflow, self.estimate.steps(queries), confidence, self._is_familiar(queries))
 
     def whole(self, instruction: str, allowed: Sequence[str]) -> WholeForecast | None:
-        """The best single worker, asked for the whole; None where too few whole tasks were attempted by any."""
+        """The best single worker, asked for the whole; None where too few whole tasks were attempted by any, or none
+        like it."""
         attempts = self.estimate.attempts_at(WHOLE)
         known = [self.place[name] for name in allowed if name in self.place]
         known = [place for place in known if attempts[place] >= FEWEST]
         if not known:
             return None
-        [step] = self.estimate.steps(self._queries([instruction], (WHOLE,)))
+        queries = self._queries([instruction], (WHOLE,))
+        if not self._is_familiar(queries):
+            return None
+        [step] = self.estimate.steps(queries)
         expected = {place: step.asking((place,)) for place in known}
         best = max(known, key=lambda place: (expected[place][0], -expected[place][1][0]))
         right, spending = expected[best]
@@ -150,6 +157,17 @@ class PoolOutlook:
     def _whole_usd(self, worker: int, mean: float) -> Likely | None:
         low, high = self.estimate.whole_usd[worker].tolist()
         return None if np.isnan(low) else Likely(mean=mean, low=min(mean, low), high=max(mean, high))
+
+    def _is_familiar(self, queries: Queries) -> bool:
+        whole = queries.task_types == (WHOLE,)
+        return bool(self._familiarity[whole].knows(queries.embeddings).all())
+
+    @cached_property
+    def _familiarity(self) -> dict[bool, Familiarity]:
+        """With whole tasks, and with steps."""
+        known = self.estimate.known
+        whole = np.array([task_type == WHOLE for task_type in known.task_types])
+        return {kind: Familiarity.of(known.embeddings[whole == kind]) for kind in set(whole.tolist())}
 
     @cached_property
     def _known_types(self) -> frozenset[str]:

@@ -87,6 +87,19 @@ async def test_a_planner_that_has_learned_preferences_chooses_where_no_estimate_
     assert (asked(result), seen) == ([("cheap",), ("cheap",)], [])
 
 
+async def test_of_steps_unlike_all_that_were_logged_nobody_says_what_to_expect(estimate):
+    """It thought that 42 % of people's instructions would be solved, as of its suite's; none was."""
+    strange = ("Prove the lemma by induction", "Paint the fence green")
+    steps = zip(("1", "2"), strange, strict=True)
+    made = replace(plan(), workflow=plan().workflow.replace({step: {"instruction": words} for step, words in steps}))
+    result = await answer(estimate, Contract(prefer=1.0), made)
+    receipt = result.receipt
+    assert (asked(result), receipt.changes) == ([("cheap",), ("cheap",)], (KEPT,))
+    assert (receipt.forecast, receipt.success) == (None, None)
+    with pytest.raises(ContractError, match="nobody knows"):
+        await answer(estimate, Contract(min_success=0.1), made)
+
+
 async def test_a_plan_whose_workers_it_does_not_know_keeps_them(estimate):
     """Of another pool the estimate knew a calculator alone, gave it every step, and nobody answered."""
     other = replace(estimate, workers=("cheap", "one that is gone"))
