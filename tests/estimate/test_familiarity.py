@@ -4,7 +4,6 @@ import numpy as np
 
 from orchestai.estimate.familiarity import Familiarity
 
-
 RNG = np.random.default_rng(0)
 
 
