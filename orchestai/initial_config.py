@@ -55,7 +55,7 @@ workers:
 {%- endif %}
 
 tasks:
-  answer: text               # what is asked for; program: functions in Python
+  answer: text               # or program, a function in Python
   # What to learn from: a file of yours, whose columns are named here.
   # suite: file
   # path: tasks.jsonl

@@ -184,7 +184,8 @@ class PlannerConfig(Section):
     takes, and `whole`, the instruction as one step for the cascade or the dearest worker. Empty: its plan is followed
     in any case."""
     allow_new_pool: bool = False
-    """Plan for a pool other than the one in the checkpoint (workers are matched by their cards)."""
+    """Plan for a pool other than the one in the checkpoint: workers are matched by their cards, and where `run` and
+    `serve` would ask tools alone for a step, the last of `workers.cascade` is asked after them."""
 
     @model_validator(mode="after")
     def _steps_in_order(self) -> PlannerConfig:

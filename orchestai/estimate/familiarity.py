@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 _RARE = 0.01
 """Share of the attempted queries themselves that is as unlike all others."""
 _ALIKE = 0.6
-"""Cosine from which on MiniLM's sentences are about the same thing, however much more alike all that was attempted is."""
+"""From this cosine on two sentences of MiniLM's are about the same thing, however much more alike all attempts are."""
 _SAMPLE = 1000
 """Queries that are enough to say how like the others they are."""
 

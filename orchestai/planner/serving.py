@@ -19,6 +19,7 @@ from orchestai.planner.baselines.few_shot import FewShotPlanner
 from orchestai.planner.baselines.reference import WholePlanner
 from orchestai.planner.checkpoint_files import fingerprint_of, is_checkpoint
 from orchestai.planner.fallback import FallbackPlanner
+from orchestai.planner.last_resort import with_last_resort
 from orchestai.planner.registry import planner_for
 from orchestai.preference import Preference
 from orchestai.tasks.task import Task
@@ -135,8 +136,15 @@ async def open_planner(
         planner = FallbackPlanner({checkpoint: loaded, **others}, settings.min_confidence)
         versions = {"checkpoint": fingerprint_of(checkpoint)}
         outlook = await asyncio.to_thread(_outlook_of, checkpoint)
-        preferred = await asyncio.to_thread(_preferred, checkpoint, planner) if planner.prefers else None
-        return ServedPlanner(checkpoint, planner.plan, outlook=outlook, versions=versions, preferred=preferred)
+
+        def plan(tasks: Sequence[Task], preferences: Preferences | None = None) -> list[Plan]:
+            plans = planner.plan(tasks, preferences=preferences)
+            if settings.allow_new_pool and workers.cascade:
+                return with_last_resort(plans, pool.cards, workers.cascade[-1])
+            return plans
+
+        preferred = await asyncio.to_thread(_preferred, checkpoint, plan) if planner.prefers else None
+        return ServedPlanner(checkpoint, plan, outlook=outlook, versions=versions, preferred=preferred)
     try:
         named = planner_for(checkpoint, settings, workers, pool, 0)(0)
     except UserError as error:
@@ -146,11 +154,8 @@ async def open_planner(
     return ServedPlanner(checkpoint, named.plan)
 
 
-def _preferred(checkpoint: str, planner: FallbackPlanner) -> Preferred:
+def _preferred(checkpoint: str, plan: Callable[[Sequence[Task], Preferences], list[Plan]]) -> Preferred:
     from orchestai.planner.checkpoint import reference_of
-
-    def plan(tasks: Sequence[Task], preferences: Preferences) -> list[Plan]:
-        return planner.plan(tasks, preferences=preferences)
 
     return Preferred(plan, reference_of(checkpoint))
 

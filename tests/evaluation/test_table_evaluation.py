@@ -261,6 +261,8 @@ def test_chance_alone_makes_an_exact_estimate_of_few_outcomes_err():
     in_a_bin = QUERIES * len(COSTS) / 15
     assert mean == pytest.approx(np.sqrt(2 / np.pi * 0.7 * 0.3 / in_a_bin), rel=0.05)
     assert mean == np.mean(drawn)
+    graded = replace(outcomes, score=0.1 + 0.8 * outcomes.score)
+    assert np.isnan(chance_errors(graded, rows, exact, 3)).all(), "grades scatter less than right and wrong"
     few, *_ = chance_errors(outcomes, rows[:100], exact, 200)
     assert few == pytest.approx(2 * mean, rel=0.1)
 

@@ -71,7 +71,11 @@ async def test_a_node_converts_the_packaged_model_under_adapters_where_it_does_n
     model = weights.read_without_tokenizer(str(converted), "model", dtype=torch.float32)
     loading.add_adapter(model, LORA)
     ModelWeights(model, main=True).write(tmp_path / "adapter")
-    node = opened(str(tmp_path / "there/models" / f"{weights.SMOLLM2}-0.1"))
+    there = tmp_path / "there" / weights._converted_folder(Path())
+    with pytest.raises(UserError, match="no folder"):
+        one_of_its_own = f"{there}-finetuned"
+        await opened(one_of_its_own).generate(tmp_path / "adapter", PROMPTS[:1], [1], SETTINGS)
+    node = opened(str(there))
     (written,) = await node.generate(tmp_path / "adapter", PROMPTS[:1], [1], SETTINGS)
     (own,) = CausalPolicy(model.eval(), ENDS).sample(
         [torch.tensor(PROMPTS[0])], [1], temperature=0.8, max_new_tokens=12

@@ -17,6 +17,9 @@ from orchestai.sandbox.program import Status
 from orchestai.storage import artifacts
 from orchestai.tasks.task import UNIT_TESTS, Task
 
+_JUDGING = 2
+"""Grows when the same program may get another verdict than from an earlier version, whose verdicts are not kept."""
+
 
 class Verdict(BaseModel):
     """What the sandbox found of one sample.
@@ -115,11 +118,12 @@ def report_of(task: Task, outcome: Scored) -> Report:
 
 
 def fingerprint(sample: Sample, sandbox: Sandbox) -> str:
-    """Of the answer, what judges it, the sandbox's limits, level and packages, and the Python that runs it."""
+    """Of the answer, what judges it and how, the sandbox's limits, level and packages, and the Python that runs it."""
     task = sample.task
     other = [] if task.scorer_name == UNIT_TESTS else [task.scorer_name, task.suite, task.answers, task.details]
     return artifacts.fingerprint(
         {
+            "judging": _JUDGING,
             "task": [task.task_id, task.test, task.entry_point, task.isolation, *other],
             "code": sample.code,
             "limits": asdict(sandbox.limits),

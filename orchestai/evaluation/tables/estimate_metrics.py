@@ -27,17 +27,23 @@ def calibration_errors(table: OutcomeTable, rows: Rows, weights: Values, estimat
 def chance_errors(table: OutcomeTable, rows: Rows, estimates: TableEstimates, draws: int) -> Values:
     """(1 + draws,) the calibration error if these estimates were exactly right: its mean, then that of each draw.
 
-    Few outcomes differ from their probabilities by chance alone, so that no estimate can be measured to err by less.
-    They are drawn independently here; where workers fail on the same queries, chance does more than that.
+    A small sample strays from its probabilities by chance, so that no estimate can be measured to err by less. Outcomes
+    are drawn independently; where workers fail on the same queries, chance does more than that. NaN where the table has
+    scores between 0 and 1, of which nobody knows how they scatter.
 
     Args:
         rows: that are tested.
         draws: of an outcome, right or wrong, for each that the table has.
     """
-    expected = estimates.score[rows][np.isfinite(table.score[rows])]
-    right = np.random.default_rng(0).random((draws, len(expected))) < expected
-    errors = [np.abs((expected - right)[:, part].sum(axis=1)) for part in _bins(expected)]
-    drawn = np.sum(errors, axis=0) / len(expected)
+    known = np.isfinite(table.score[rows])
+    if not draws or not np.isin(table.score[rows][known], (0.0, 1.0)).all():
+        return np.full(1 + draws, np.nan)
+    expected, random = estimates.score[rows][known], np.random.default_rng(0)
+    bins = _bins(expected)
+    drawn = np.empty(draws)
+    for draw in range(draws):
+        excess = expected - (random.random(len(expected)) < expected)
+        drawn[draw] = sum(abs(excess[part].sum()) for part in bins) / len(expected)
     return np.concatenate([[drawn.mean()], drawn])
 
 

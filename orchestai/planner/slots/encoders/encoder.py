@@ -76,8 +76,8 @@ class TextEncoder:
         dtype: what the weights are rounded to.
 
     Attributes:
-        room: bytes of features that are kept; 3 GiB, some 9,000 instructions. Who goes through more texts again and
-            again, in an order of chance, has ever more of them read anew.
+        room: bytes of features that are kept; 3 GiB, some 9,000 instructions. Whoever goes through more texts again
+            and again, in random order, has most of them read anew.
 
     Raises:
         UserError: there is no such encoder or layer.
