@@ -70,6 +70,26 @@ def test_a_mock_without_special_methods_is_not_true_by_itself():
         bool(made.is_close(3))
 
 
+class Account:
+    limit = 3
+
+    class Owner:
+        age = 30
+
+    def is_open(self, when):
+        return True
+
+
+@pytest.mark.parametrize("instance", [False, True])
+def test_what_a_mock_takes_from_what_it_is_like_says_nothing_either(instance):
+    made = mock.create_autospec(Account, instance=instance)
+    hush(made)
+    account = made if instance else made()
+    for one in (made, account, made.limit, account.limit.real, account.is_open(3), account.Owner, account.Owner().age):
+        with pytest.raises(NotPlainError):
+            bool(one)
+
+
 def test_what_tests_told_is_said_also_where_it_is_what_mocks_say_anyway():
     made = MagicMock()
     made.a.__len__ = lambda self: 3

@@ -36,7 +36,7 @@ class Hushed:
         raise NotPlainError("a mock with which the program answers agrees with everything, which tests cannot trust")
 
 
-class _HushedChildren:
+class _HushedMaker:
     """Makes what a hushed mock makes of itself; by its class, which no program can put there, such mocks are known."""
 
     def __init__(self, make_child: Callable[..., Any]) -> None:
@@ -46,6 +46,14 @@ class _HushedChildren:
         child = self._make_child(**facts)
         hush(child)
         return child
+
+
+class _HushedChildren(dict[str, Any]):
+    """What a hushed mock has made or been given: attributes of an autospec are not made as others are."""
+
+    def __setitem__(self, name: str, child: Any) -> None:
+        super().__setitem__(name, child)
+        hush(child)
 
 
 def is_mock(value: Any) -> bool:
@@ -85,10 +93,12 @@ def hush(answer: Any) -> None:
         if issubclass(cls, _HOLDERS):
             waiting += one.values() if issubclass(cls, dict) else one
         elif issubclass(cls, FunctionType):
-            waiting += filter(is_mock, [vars(one).get("mock")])
-        elif is_mock(one) and type(vars(one).get("_get_child_mock")) is not _HushedChildren:
-            vars(one)["_get_child_mock"] = _HushedChildren(one._get_child_mock)
-            waiting += filter(is_mock, [*one._mock_children.values(), one._mock_return_value])
+            waiting.append(vars(one).get("mock"))
+        elif is_mock(one):
+            if type(vars(one).get("_get_child_mock")) is not _HushedMaker:
+                vars(one)["_get_child_mock"] = _HushedMaker(one._get_child_mock)
+                vars(one)["_mock_children"] = _HushedChildren(one._mock_children)
+            waiting += [*one._mock_children.values(), one._mock_return_value]
             for name in _SAY:
                 if not _is_told(one, name):
                     setattr(cls, name, Hushed(_SAY[name]))  # each mock has a class of its own
