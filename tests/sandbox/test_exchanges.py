@@ -1,9 +1,12 @@
 """Which tests exchange more with a program than copies: those are judged in `shared`, whatever the program does."""
 
+import sys
+
 import pytest
 
 from orchestai.sandbox import Program, Sandbox
 from orchestai.sandbox.static.exchanges import exchange_more_than_copies
+from orchestai.sandbox.static.test_discovery import parsed
 
 
 def source_of(body: str, head: str = "", method: str = "") -> str:
@@ -56,6 +59,20 @@ MORE = {
     "the environment": ("os.environ['A'] = '1'\ntask_func()", "import os"),
     "the working directory": ("os.chdir('x')\ntask_func()", "import os"),
     "standard input": ("sys.stdin = text\ntask_func()", "import sys"),
+    "the path of modules": ("path.append('x')\ntask_func()", "from sys import path"),
+    "warnings as errors": ("warnings.simplefilter('error')\ntask_func()", "import warnings"),
+    "a function of a table": ("fs = {'a': lambda x: x}\ntask_func(fs['a'])", ""),
+    "a function that a table gives": ("fs = {'a': lambda x: x}\ntask_func(fs.get('a'))", ""),
+    "functions of a table in turn": ("fs = {'a': lambda x: x}\nfor name, f in fs.items(): task_func(f)", ""),
+    "a table of arguments": ("given = dict(f=lambda x: x)\ntask_func(**given)", ""),
+    "a list of the functions of a table": ("fs = {'a': lambda x: x}\ntask_func(list(fs.values()))", ""),
+    "objects in a tuple": ("task_func(tuple(Node(n) for n in (1, 2)))", OWN),
+    "a function that is set as an attribute": ("made = task_func()\nsetattr(made, 'f', lambda: 1)", ""),
+    "a function that is added to an attribute": ("made = task_func()\nmade.hooks += [lambda: 1]", ""),
+    "a function that a class of the tests has": (
+        "task_func(self.f)",
+        "class Mixin:\n    f = staticmethod(lambda x: x)",
+    ),
     "arguments of the command": ("from sys import argv\ntask_func()", ""),
 }
 COPIES = {
@@ -73,6 +90,10 @@ COPIES = {
     "files that are read": ("task_func('x')\nwith open('x') as file: self.assertEqual(json.load(file), 1)", ""),
     "columns": ("task_func(df.columns, df.values)", "import pandas as pd\ndf = pd.DataFrame()"),
     "the word mock in a text": ("task_func('mock environ stdin lambda x: x')", ""),
+    "warnings that are not printed": ("warnings.filterwarnings('ignore')\ntask_func()", "import warnings"),
+    "copies of what iterators gave": ("task_func(list(map(str, [1])), tuple(range(3)), dict(zip([1], [2])))", ""),
+    "values of a table": ("table = {'a': [1]}\ntask_func(table['a'], table.get('a'), list(table.items()))", ""),
+    "what a file says": ("with open('x') as file: text = file.read()\ntask_func(text, file.name)", ""),
     "a path": ("task_func(os.path.join('a', 'b'))", "import os"),
 }
 
@@ -85,6 +106,38 @@ def test_tests_that_hand_over_more_than_copies_are_known_by_their_source(name):
 @pytest.mark.parametrize("name", COPIES)
 def test_tests_that_exchange_copies_stay_in_split(name):
     assert not exchange_more_than_copies(source_of(*COPIES[name]), "task_func")
+
+
+CHAINS = {
+    "names": lambda n: "".join(f"a{i} = a{i + 1}\n" for i in range(n)) + f"a{n} = task_func(1)\n",
+    "things": lambda n: "".join(f"a{i} = [a{i + 1}]\n" for i in range(n)) + f"a{n} = lambda: 1\n",
+    "functions": lambda n: "".join(f"def f{i}(x):\n    f{i + 1}(x)\n    return f{i + 1}\n" for i in range(n)),
+    "one function": lambda n: "def f(x): return x\n" * n + "f(f)\n" * n,
+    "names at once": lambda n: f"{'a, ' * n} = {'b, ' * n}\n",
+    "arguments": lambda n: f"x.append({'lambda: 1, ' * n})\n",
+}
+
+
+def calls_made(source):
+    count = 0
+
+    def called(*_):
+        nonlocal count
+        count += 1
+
+    parsed(source)
+    sys.setprofile(called)
+    try:
+        exchange_more_than_copies.__wrapped__(source, "task_func")
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_the_work_grows_with_the_length_of_the_tests_and_not_with_its_square(name):
+    small, large = (calls_made(CHAINS[name](n)) for n in (50, 400))
+    assert large < 10 * small
 
 
 def test_the_report_says_where_a_program_was_judged_and_the_program_does_not_choose():

@@ -7,11 +7,12 @@ tests alone, so that no program has a say in how it is judged.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from orchestai.sandbox.static.carriers import FUNCTIONS, MODULES, mentions, targets_of
+from orchestai.sandbox.static.carriers import FUNCTIONS, MODULES, targets_of
 from orchestai.sandbox.static.test_discovery import free_names, parsed
 
 _WORLD = frozenset(
@@ -21,6 +22,7 @@ _WORLD = frozenset(
     )
 )
 """Names of what tests patch, set, or have the program change or say, beside its results."""
+_FILTERS = frozenset(("simplefilter", "filterwarnings"))
 _MAKERS = frozenset(
     (
         *("iter", "open", "map", "filter", "zip", "enumerate", "reversed", "fdopen", "makefile", "StringIO", "BytesIO"),
@@ -33,6 +35,10 @@ _MAKERS = frozenset(
 """What makes things, by the last part of its name."""
 _KEEPERS = frozenset(("partial", "partialmethod", "defaultdict", "staticmethod", "cmp_to_key", "wraps"))
 """What makes a thing of a function that it is given."""
+_COPIERS = frozenset(("dict", "list", "tuple", "set", "frozenset", "sorted", "deque", "OrderedDict"))
+"""What holds what its arguments hold."""
+_TAKERS = frozenset(("get", "items", "values", "copy", "pop", "popitem", "popleft", "setdefault"))
+"""Methods that give what their object holds."""
 _CLASS_MAKERS = frozenset(("namedtuple", "NamedTuple", "make_dataclass", "Enum", "IntEnum", "StrEnum", "Flag", "type"))
 _METHODS = frozenset(
     (
@@ -43,6 +49,8 @@ _METHODS = frozenset(
 """Methods that change what they are of: as arguments they have to stay with it."""
 _HOLDERS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.IfExp, ast.BoolOp, ast.NamedExpr)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp)
+_Place = str | ast.AST | tuple[str, ast.AST | int]
+"""A name, an expression, the arguments of a call, or a parameter by its position."""
 
 
 @lru_cache(maxsize=1024)
@@ -52,8 +60,9 @@ def exchange_more_than_copies(source: str, entry_point: str) -> bool:
     Raises:
         SyntaxError, ValueError: `source` is not Python.
     """
-    _, nodes = parsed(source)
-    return _name_the_world(nodes) or _Things(nodes, {entry_point, *free_names(source)} - MODULES).are_handed_over()
+    tree, nodes = parsed(source)
+    program = {entry_point, *free_names(source)} - MODULES
+    return _name_the_world(nodes) or _Things(tree, nodes, program).are_handed_over()
 
 
 def _name_the_world(nodes: Mapping[type, Sequence[Any]]) -> bool:
@@ -61,111 +70,163 @@ def _name_the_world(nodes: Mapping[type, Sequence[Any]]) -> bool:
     for node in (*nodes[ast.Import], *nodes[ast.ImportFrom]):
         origin = getattr(node, "module", None) or ""
         names.update(part for alias in node.names for part in (*origin.split("."), *alias.name.split(".")))
-    return not _WORLD.isdisjoint(names) or any(
-        node.attr == "path" and getattr(node.value, "id", "") == "sys" for node in nodes[ast.Attribute]
+    return (
+        not _WORLD.isdisjoint(names)
+        or any(node.attr == "path" and getattr(node.value, "id", "") == "sys" for node in nodes[ast.Attribute])
+        or any(node.module == "sys" and alias.name == "path" for node in nodes[ast.ImportFrom] for alias in node.names)
+        or any(_last_name(call.func) in _FILTERS and not _ignores(call) for call in nodes[ast.Call])
     )
 
 
+def _ignores(call: ast.Call) -> bool:
+    """Whether a filter of warnings only keeps them from being printed."""
+    return any(isinstance(action, ast.Constant) and action.value == "ignore" for action in _given(call))
+
+
 class _Things:
-    """What in the tests stands for things of theirs, by name (`name`, `.attribute`), and what for the program's.
+    """What in the tests stands for things of theirs, and what for the program's.
+
+    Both are followed from where they begin, along what leads from one to the next: from names (`name`, `.attribute`,
+    and `maker()` for what a function or class of the tests gives) to the expressions that have them, from there to
+    those around them, and to the names that these are given. So each is come to once.
 
     Args:
-        nodes: of the tests, by class.
+        tree, nodes: of the tests; `nodes` by class.
         program: names that the program defines.
     """
 
-    def __init__(self, nodes: Mapping[type, Sequence[Any]], program: set[str]) -> None:
+    def __init__(self, tree: ast.AST, nodes: Mapping[type, Sequence[Any]], program: set[str]) -> None:
         self._nodes = nodes
+        self._program = program
         defined = [node for kind in FUNCTIONS for node in nodes[kind]]
         self._marks = [mark for node in (*defined, *nodes[ast.ClassDef]) for mark in node.decorator_list]
         self._functions = [node for node in defined if not node.name.startswith("test")]
-        self._asked = program
-        """Names that the program defines, or that stand for what came of them."""
-        self._defined = frozenset(program)
-        self._classes = {node.name for node in nodes[ast.ClassDef]}
-        self._things = {name for node in self._functions for name in (node.name, f".{node.name}")}
-        self._makers: set[str] = set()
-        """Functions of the tests' own whose results are things."""
-        before = -1
-        while before < (before := len(self._asked) + len(self._classes) + len(self._things) + len(self._makers)):
-            self._spread()
+        self._from_things: dict[_Place, list[_Place]] = defaultdict(list)
+        self._from_program: dict[_Place, list[_Place]] = defaultdict(list)
+        self._first_things: list[_Place] = []
+        for node in ast.walk(tree):
+            self._read(node)
+        self._follow_bindings()
+        self._follow_functions()
+        self._things = _reached(self._first_things, self._from_things)
+        self._asked = _reached(program, self._from_program)
 
     def are_handed_over(self) -> bool:
         """Whether the program is given one: as an argument, operand or attribute, or by decorating it."""
-        calls = self._nodes[ast.Call]
         return (
-            any(any(map(self._is_thing, _given(call))) and self._is_of_program(call) for call in calls)
-            or any(mentions(mark, self._asked) for mark in self._marks)
+            any(("given", call) in self._things and self._is_of_program(call) for call in self._nodes[ast.Call])
+            or not self._asked.isdisjoint(self._marks)
             or any(
-                self._is_thing(other) and mentions(one, self._asked)
+                other in self._things and one in self._asked
                 for node in self._nodes[ast.BinOp]
                 for one, other in ((node.left, node.right), (node.right, node.left))
             )
             or any(
-                isinstance(target, (ast.Attribute, ast.Subscript)) and mentions(target, self._asked)
-                for node in self._nodes[ast.Assign]
-                if self._is_thing(node.value)
-                for target in node.targets
+                isinstance(target, (ast.Attribute, ast.Subscript)) and target in self._asked
+                for kind in (ast.Assign, ast.AugAssign)
+                for node in self._nodes[kind]
+                if node.value in self._things
+                for target in (node.targets if kind is ast.Assign else [node.target])
             )
         )
 
-    def _spread(self) -> None:
-        """Follow assignments, arguments and results once."""
+    def _read(self, node: ast.AST) -> None:
+        """Note what leads to an expression."""
+        for child in ast.iter_child_nodes(node):
+            self._from_program[child].append(node)
+        parts: Iterable[ast.AST] = ()
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            name = node.id if isinstance(node, ast.Name) else f".{node.attr}"
+            self._from_program[name].append(node)
+            self._from_things[name].append(node)
+        elif isinstance(node, ast.Call):
+            parts = self._parts_of_call(node)
+        elif isinstance(node, ast.Subscript):
+            parts = [node.value]
+        elif isinstance(node, _COMPREHENSIONS):
+            parts = [node.value if isinstance(node, ast.DictComp) else node.elt]
+        elif isinstance(node, _HOLDERS):
+            parts = ast.iter_child_nodes(node)
+        elif isinstance(node, ast.ClassDef):
+            self._first_things += [node.name, f"{node.name}()"]
+        for part in parts:
+            self._from_things[part].append(node)
+        if isinstance(node, (ast.Lambda, ast.GeneratorExp)) or getattr(node, "attr", "") in _METHODS:
+            self._first_things.append(node)
+
+    def _parts_of_call(self, call: ast.Call) -> Iterator[ast.AST]:
+        """What makes the result of a call a thing where it is one."""
+        name = _last_name(call.func)
+        self._from_things[f"{name}()"].append(call)
+        for arg in _given(call):
+            self._from_things[arg].append(("given", call))
+        if name in _MAKERS:
+            self._first_things.append(call)
+        elif name in _KEEPERS:
+            yield from _given(call)
+        elif name in _COPIERS:
+            yield from (arg.elt if isinstance(arg, ast.GeneratorExp) else arg for arg in _given(call) if _is_held(arg))
+        elif name in _TAKERS and isinstance(call.func, ast.Attribute):
+            yield call.func.value
+
+    def _follow_bindings(self) -> None:
+        """From values to names, and from arguments to what keeps them (`nodes.append(Node(1))`)."""
+        of_classes = {node for cls in self._nodes[ast.ClassDef] for node in cls.body}
         for kind in (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.For, ast.withitem, ast.comprehension):
             for node in self._nodes[kind]:
                 for targets, value in targets_of(node):
-                    bound = {name for target in targets for name in _stored(target)}
-                    if mentions(value, self._asked):
-                        self._asked |= bound
-                    if self._is_thing(value):
-                        self._things |= bound
+                    bound = [name for target in targets for name in _stored(target)]
+                    if node in of_classes:
+                        bound += [f".{name}" for name in bound]
+                    self._from_program[value] += bound
+                    self._from_things[value] += bound
                     if isinstance(value, ast.Call) and _last_name(value.func) in _CLASS_MAKERS:
-                        self._classes |= bound
+                        self._first_things += [called for name in bound for called in (name, f"{name}()")]
         for call in self._nodes[ast.Call]:
-            self._follow_arguments(call)
+            if isinstance(call.func, ast.Attribute) and call.func.attr != "sort":
+                self._from_things["given", call] += [name for name in _stored(call.func.value) if name != "self"]
+
+    def _follow_functions(self) -> None:
+        """From arguments to the parameters of the tests' own functions, and from these to what they give."""
         for function in self._functions:
-            if any(map(self._makes, ast.walk(function))):
-                self._makers.add(function.name)
-
-    def _follow_arguments(self, call: ast.Call) -> None:
-        """To the parameters of the tests' own functions, and to what keeps things (`nodes.append(Node(1))`)."""
-        if not any(map(self._is_thing, _given(call))):
-            return
-        if isinstance(call.func, ast.Attribute) and call.func.attr != "sort":
-            self._things.update(set(_stored(call.func.value)) - {"self"})
-        for function in self._functions:
-            if function.name == _last_name(call.func):
-                own = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-                own = own[1:] if own[:1] == ["self"] else own
-                given = [*zip(own, call.args, strict=False), *((one.arg, one.value) for one in call.keywords)]
-                self._things.update(name for name, value in given if name and self._is_thing(value))
-
-    def _makes(self, node: ast.AST) -> bool:
-        """Whether a function that holds this node gives things."""
-        if isinstance(node, ast.Return):
-            return node.value is not None and self._is_thing(node.value)
-        return isinstance(node, (ast.Yield, ast.YieldFrom))
-
-    def _is_thing(self, node: ast.AST) -> bool:
-        if isinstance(node, ast.Name):
-            return node.id in self._things | self._classes
-        if isinstance(node, ast.Attribute):
-            return node.attr in _METHODS or f".{node.attr}" in self._things
-        if isinstance(node, ast.Call):
-            name = _last_name(node.func)
-            if name in _MAKERS | self._makers | self._classes:
-                return True
-            return name in _KEEPERS and any(map(self._is_thing, _given(node)))
-        if isinstance(node, _COMPREHENSIONS):
-            return self._is_thing(node.value if isinstance(node, ast.DictComp) else node.elt)
-        if isinstance(node, _HOLDERS):
-            return any(map(self._is_thing, ast.iter_child_nodes(node)))
-        return isinstance(node, (ast.Lambda, ast.GeneratorExp))
+            self._first_things += [function.name, f".{function.name}"]
+            own = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+            for place, name in enumerate(own[1:] if own[:1] == ["self"] else own):
+                self._from_things[function.name, place].append(name)
+            for node in ast.walk(function):
+                if isinstance(node, ast.Return) and node.value is not None:
+                    self._from_things[node.value].append(f"{function.name}()")
+                elif isinstance(node, (ast.Yield, ast.YieldFrom)):
+                    self._first_things.append(f"{function.name}()")
+        names = {function.name for function in self._functions}
+        for call in self._nodes[ast.Call]:
+            if (name := _last_name(call.func)) in names:
+                for place, arg in enumerate(call.args):
+                    self._from_things[arg].append((name, place))
+                for keyword in call.keywords:
+                    self._from_things[keyword.value] += [keyword.arg] if keyword.arg else []
 
     def _is_of_program(self, call: ast.Call) -> bool:
         """Whether the program gets the arguments of a call, maybe from another who calls it (`map(task_func, ...)`)."""
+        if _last_name(call.func) == "setattr" and call.args and call.args[0] in self._asked:
+            return True
         passed_on = {arg.id for arg in _given(call) if isinstance(arg, ast.Name)}
-        return mentions(call.func, self._asked) or not self._defined.isdisjoint(passed_on)
+        return call.func in self._asked or not self._program.isdisjoint(passed_on)
+
+
+def _reached(first: Iterable[_Place], then: Mapping[_Place, Sequence[_Place]]) -> set[_Place]:
+    reached = set(first)
+    waiting = list(reached)
+    while waiting:
+        more = [place for place in then.get(waiting.pop(), ()) if place not in reached]
+        reached.update(more)
+        waiting += more
+    return reached
+
+
+def _is_held(arg: ast.expr) -> bool:
+    """Whether a copy of an argument holds what it holds; an iterator is only spent on it (`list(zip([1], [2]))`)."""
+    return not (isinstance(arg, ast.Call) and _last_name(arg.func) in _MAKERS)
 
 
 def _given(call: ast.Call) -> Iterator[ast.expr]:

@@ -113,7 +113,9 @@ class Exports:
             operation, number, args, kwargs = decode(payload, remote)
             if type(number) is not int or not 0 <= number < len(self._things):
                 raise NotPlainError("not a thing of the tests")
-            return self.pickled({"value": self._do(operation, self._things[number], args, kwargs)})
+            with mocks.asked_by_program():
+                value = self._do(operation, self._things[number], args, kwargs)
+            return self.pickled({"value": value})
         except BaseException as error:
             if isinstance(error, AssertionError):
                 self.failure = error
@@ -126,7 +128,7 @@ class Exports:
             return thing(*args[1:], **kwargs)
         if operation == "special" and args[0] in SPECIAL:
             if isinstance(method := vars(type(thing)).get(args[0]), mocks.Hushed):
-                return method.said
+                return method.to_program()
             return getattr(thing, args[0])(*args[1:], **kwargs)
         name = str(args[0])
         if not self._is_open(thing, name):
@@ -209,7 +211,7 @@ def _facts(thing: Any) -> dict[str, Any]:
         return {"kind": "class", "name": thing.__name__}
     if issubclass(cls, _CALLABLE):
         return {"kind": "function", "name": thing.__name__, "doc": thing.__doc__, **_signature(thing)}
-    own = {name for name in SPECIAL if getattr(cls, name, None) not in (None, getattr(object, name, None))}
+    own = {name for name in SPECIAL if _has(thing, name)}
     if is_mock(thing):
         own.discard("__eq__")
         named = thing.__class__ if thing.__class__ is not cls else None
@@ -217,6 +219,12 @@ def _facts(thing: Any) -> dict[str, Any]:
         named = cls
     where = (named.__module__, named.__qualname__) if named is not None else None
     return {"kind": "object", "name": cls.__name__, "special": sorted(own), "class": where}
+
+
+def _has(thing: Any, name: str) -> bool:
+    """Whether a thing has a special method of its own; a mock is not asked, which would have it make one."""
+    method = mocks.method_of(thing, name) if is_mock(thing) else getattr(type(thing), name, None)
+    return method is not None and method is not getattr(object, name, None)
 
 
 def _signature(function: Any) -> dict[str, Any]:
