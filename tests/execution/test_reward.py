@@ -247,12 +247,12 @@ async def test_a_task_whose_library_is_missing_judges_nobody():
 
 async def test_auto_isolation_is_what_the_reference_program_needs(tmp_path):
     """The tests of the one compare plain values, those of the other change what the program finds in a library."""
-    tests = "import unittest\nfrom unittest import mock\nclass T(unittest.TestCase):\n    def test(self):\n        "
+    tests = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        "
     with Sandbox(workers=1) as sandbox:
         for body, returned, expected in (
             ("self.assertEqual(f(), 3)", "3", "split"),
             (
-                "with mock.patch('os.getcwd', return_value=3): self.assertEqual(f(), 3)",
+                "with unittest.mock.patch('os.getcwd', return_value=3): self.assertEqual(f(), 3)",
                 "__import__('os').getcwd()",
                 "shared",
             ),
@@ -263,7 +263,7 @@ async def test_auto_isolation_is_what_the_reference_program_needs(tmp_path):
                 instruct_prompt="Return 3.",
                 complete_prompt="def f():\n",
                 canonical_solution=f"    return {returned}\n",
-                test=tests + body,
+                test=(f"import unittest.mock\n{tests}" if expected == "shared" else tests) + body,
                 entry_point="f",
                 isolation="auto",
             )
