@@ -61,8 +61,11 @@ def exchange_more_than_copies(source: str, entry_point: str) -> bool:
         SyntaxError, ValueError: `source` is not Python.
     """
     tree, nodes = parsed(source)
-    program = {entry_point, *free_names(source)} - MODULES
-    return _name_the_world(nodes) or _Things(tree, nodes, program).are_handed_over()
+    if _name_the_world(nodes):
+        return True
+    if not _may_have_things(nodes):
+        return False
+    return _Things(tree, nodes, {entry_point, *free_names(source)} - MODULES).are_handed_over()
 
 
 def _name_the_world(nodes: Mapping[type, Sequence[Any]]) -> bool:
@@ -81,6 +84,23 @@ def _name_the_world(nodes: Mapping[type, Sequence[Any]]) -> bool:
 def _ignores(call: ast.Call) -> bool:
     """Whether a filter of warnings only keeps them from being printed."""
     return any(isinstance(action, ast.Constant) and action.value == "ignore" for action in _given(call))
+
+
+def _may_have_things(nodes: Mapping[type, Sequence[Any]]) -> bool:
+    """Whether things begin anywhere, or anything is decorated; most tests only call what they define."""
+    if any(nodes[kind] for kind in (ast.Lambda, ast.GeneratorExp, ast.Yield, ast.YieldFrom)):
+        return True
+    defined = [node for kind in FUNCTIONS for node in nodes[kind]]
+    if any(node.decorator_list for node in (*defined, *nodes[ast.ClassDef])):
+        return True
+    classes = {node.name for node in nodes[ast.ClassDef]}
+    called = {call.func for call in nodes[ast.Call]}
+    if not (_MAKERS | _CLASS_MAKERS | classes).isdisjoint(map(_last_name, called)):
+        return True
+    own = classes | {node.name for node in defined if not node.name.startswith("test")}
+    return any(node.id in own and node not in called for node in nodes[ast.Name]) or any(
+        node.attr in _METHODS or (node.attr in own and node not in called) for node in nodes[ast.Attribute]
+    )
 
 
 class _Things:
