@@ -4,6 +4,7 @@
         --output FILE.json
     python benchmarks/training/preferences.py ... --reference  # the suite's plans in place of the checkpoint's
     python benchmarks/training/preferences.py ... --by_estimate  # also where the checkpoint has learned preferences
+    python benchmarks/training/preferences.py ... --beside CHECKPOINT...  # other planners, each as it plans by itself
 
 The baselines choose workers for the same plans. The estimate is the checkpoint's own.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,19 @@ console = Console(stderr=True)
 
 
 async def measure(
-    config: Config, checkpoint: Path, logs: Path, *, reference: bool, by_estimate: bool
+    config: Config,
+    checkpoint: Path,
+    logs: Path,
+    *,
+    reference: bool = False,
+    by_estimate: bool = False,
+    beside: Sequence[Path] = (),
 ) -> tuple[PreferenceSweep, list[Any]]:
-    """The sweep, and the rows that it is compared with."""
+    """The sweep, and the rows that it is compared with.
+
+    Args:
+        beside: further planners, a row each.
+    """
     settings, workers = config.planner, config.workers
     records = not_for_tests(read_log(logs).records, config.tasks)
     outlook = open_outlook(checkpoint)
@@ -68,6 +79,9 @@ async def measure(
         rows = [] if reference else [await runner.run(name, plans, _started(name))]
         for row, other in (step_rows(settings, workers, made, log, embedder(encoder)) | whole_rows(workers)).items():
             rows.append(await runner.row(row, other, _started(row)))
+        for path in beside:
+            other_plans = load_planner(path, settings, workers).plan(tasks)
+            rows.append(await runner.run(str(path), other_plans, _started(str(path))))
         longest = 1 + settings.max_fallbacks
         chooser = None if by_estimate else planner
         sweep = await sweep_preferences(name, plans, outlook, runner, rows, _started, longest=longest, chooser=chooser)
@@ -90,11 +104,19 @@ if __name__ == "__main__":
     parser.add_argument("--output", type=Path, default=Path("preferences.json"))
     parser.add_argument("--reference", action="store_true")
     parser.add_argument("--by_estimate", action="store_true")
+    parser.add_argument("--beside", nargs="+", type=Path, default=[], metavar="CHECKPOINT")
     parser.add_argument("overrides", nargs="*")
     asked = parser.parse_args()
     loaded = load_config(Path("config.yaml"), asked.overrides)
     swept, others = asyncio.run(
-        measure(loaded, asked.checkpoint, asked.logs, reference=asked.reference, by_estimate=asked.by_estimate)
+        measure(
+            loaded,
+            asked.checkpoint,
+            asked.logs,
+            reference=asked.reference,
+            by_estimate=asked.by_estimate,
+            beside=asked.beside,
+        )
     )
     console.print(swept.table())
     console.print(swept.remark())
