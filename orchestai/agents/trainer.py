@@ -18,8 +18,8 @@ from orchestai.agents.agent_factory import AgentFactory
 from orchestai.agents.agent_rollout import AgentRollout, Attempts
 from orchestai.agents.backend_setup import open_backends
 from orchestai.agents.policies import fingerprint_of, open_policies, save_policies, seen_by
+from orchestai.agents.recipes.shorthand import load_agent_config, words_of
 from orchestai.agents.registry import find
-from orchestai.agents.shorthand import load_agent_config, words_of
 from orchestai.agents.workflow import AgentWorkflow, refuse_unknown_rewards
 from orchestai.agents.workflows.single import SingleAgent
 from orchestai.config import BackendConfig

@@ -43,8 +43,8 @@ Checkpoint = Annotated[
 
 
 def _load(name: str, config: Path | None, words: list[str] | None) -> AgentConfig:
+    from orchestai.agents.recipes.shorthand import load_agent_config
     from orchestai.agents.registry import WORKFLOWS, presets
-    from orchestai.agents.shorthand import load_agent_config
 
     if config is None and name in WORKFLOWS and (preset := presets().get(name)):
         say(f"{name}: the workflow's defaults; its preset is --config {preset}")

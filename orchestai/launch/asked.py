@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from orchestai.agents import comlrl_keys, mt_grpo_keys, registry
-from orchestai.agents.shorthand import load_agent_config, named_paths
+from orchestai.agents import registry
+from orchestai.agents.recipes import comlrl_keys, mt_grpo_keys
+from orchestai.agents.recipes.shorthand import load_agent_config, named_paths
 from orchestai.config import BackendConfig, Config, load_config, read
 from orchestai.config.agents import AgentConfig
 from orchestai.config.aliases.train import SHORT

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 from orchestai.lm.attention import read
+from orchestai.lm.caches.kv_cache import Memory, Prefill
 from orchestai.lm.decoding import ActiveRow, decode, inverse_sample, step_randoms
-from orchestai.lm.kv_cache import Memory, Prefill
 from orchestai.lm.packing import pack
 from orchestai.lm.weight_layout import blocked_weights
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from orchestai.lm.caches.padded_cache import PromptReader
+from orchestai.lm.caches.prefix_store import PrefixStore
 from orchestai.lm.decoding import ActiveRow, decode, inverse_sample, step_randoms
 from orchestai.lm.loading import end_ids
-from orchestai.lm.padded_cache import PromptReader
-from orchestai.lm.prefix_store import PrefixStore
 
 
 class CancelledDecodingError(Exception):

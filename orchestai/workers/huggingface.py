@@ -16,9 +16,9 @@ from orchestai.config import ModelConfig
 from orchestai.errors import InfrastructureError
 from orchestai.lm import weights
 from orchestai.lm.batcher import BatchServer
+from orchestai.lm.caches.padded_cache import common_start
+from orchestai.lm.caches.prefix_store import PrefixStore
 from orchestai.lm.chat_rendering import prompt_ids
-from orchestai.lm.padded_cache import common_start
-from orchestai.lm.prefix_store import PrefixStore
 from orchestai.lm.text_generation import Decoder, Reply, Row
 from orchestai.workers.base import TextCompletion
 from orchestai.workers.generation import Hear, Prompt, SamplingParams, seed

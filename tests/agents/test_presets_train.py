@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from orchestai.agents.policies import Policies, open_policies
+from orchestai.agents.recipes.shorthand import load_agent_config
 from orchestai.agents.registry import find, presets
-from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.training.rl.monitoring.training_report import METRICS, ROLLOUTS
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from orchestai.agents.recipes.shorthand import load_agent_config
 from orchestai.agents.registry import WORKFLOWS, presets
-from orchestai.agents.shorthand import load_agent_config
 from orchestai.cli.agents import agents
 from orchestai.errors import UserError
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from orchestai.lm.padded_cache import common_start
-from orchestai.lm.prefix_store import PrefixStore
+from orchestai.lm.caches.padded_cache import common_start
+from orchestai.lm.caches.prefix_store import PrefixStore
 from orchestai.lm.text_generation import CancelledDecodingError, Decoder, Reply, Row
 from support.models.language_model import tiny_model, tiny_tokenizer
 

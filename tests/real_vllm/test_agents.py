@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestai.agents.recipes.shorthand import load_agent_config
 from orchestai.agents.registry import WORKFLOWS, presets
-from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.trainer import AgentTrainer
 from real_vllm.gaps import Gaps
 from support.agents import sample

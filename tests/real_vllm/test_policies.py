@@ -11,8 +11,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from orchestai.agents.policies import open_policies
+from orchestai.agents.recipes.shorthand import load_agent_config
 from orchestai.agents.registry import find, presets
-from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestai.agents.shorthand import load_agent_config
+from orchestai.agents.recipes.shorthand import load_agent_config
 from orchestai.errors import UserError
 
 FILE = """\

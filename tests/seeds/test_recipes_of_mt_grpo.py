@@ -10,8 +10,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from orchestai.agents.recipes.shorthand import load_agent_config
 from orchestai.agents.setup_check import check_setup
-from orchestai.agents.shorthand import load_agent_config
 from orchestai.cli import agent_scripts, app
 from orchestai.errors import UserError
 

@@ -19,8 +19,8 @@ from accelerate.state import AcceleratorState
 from torch import nn
 
 from orchestai.agents.policies import open_policies
+from orchestai.agents.recipes.shorthand import load_agent_config
 from orchestai.agents.registry import find
-from orchestai.agents.shorthand import load_agent_config
 from orchestai.config import AdamConfig
 from orchestai.errors import UserError
 from orchestai.lm.causal import CausalPolicy

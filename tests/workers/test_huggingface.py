@@ -11,7 +11,8 @@ import torch
 
 from orchestai.config import ModelConfig
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.lm import padded_cache, weights
+from orchestai.lm import weights
+from orchestai.lm.caches import padded_cache
 from orchestai.lm.text_generation import Decoder
 from orchestai.workers.generation import Prompt, SamplingParams
 from orchestai.workers.huggingface import HuggingFaceGenerator

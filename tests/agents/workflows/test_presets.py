@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from orchestai.agents.prepare import SUITES, prepare
+from orchestai.agents.recipes.shorthand import load_agent_config
 from orchestai.agents.registry import WORKFLOWS, find
-from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.agents.workflows.deepcoder import DeepCoder
 from orchestai.cli import agent_scripts

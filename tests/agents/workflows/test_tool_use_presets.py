@@ -5,8 +5,8 @@ import subprocess
 import pytest
 from typer.testing import CliRunner
 
+from orchestai.agents.recipes.shorthand import load_agent_config
 from orchestai.agents.registry import find
-from orchestai.agents.shorthand import load_agent_config
 from orchestai.agents.tools import open_index
 from orchestai.agents.workflows.tool_use import ToolUse
 from orchestai.cli.agents import agents

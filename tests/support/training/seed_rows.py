@@ -18,8 +18,8 @@ import yaml
 from omegaconf import OmegaConf
 
 from orchestai import cli
+from orchestai.agents.recipes.shorthand import load_agent_config
 from orchestai.agents.registry import presets
-from orchestai.agents.shorthand import load_agent_config
 from orchestai.config import LoggingConfig, load_config
 from orchestai.config.aliases.train import understand
 from orchestai.config.section import Section

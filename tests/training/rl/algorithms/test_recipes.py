@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestai.agents.shorthand import load_agent_config
+from orchestai.agents.recipes.shorthand import load_agent_config
 from orchestai.config import load_config
 from orchestai.training.rl.algorithms.recipes import RECIPES
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from orchestai.agents.mt_grpo_keys import trackers, wanted_whole
+from orchestai.agents.recipes.mt_grpo_keys import trackers, wanted_whole
 from orchestai.config.aliases import Aliases, Meaning, override, processes
 from orchestai.errors import UserError
 from orchestai.tasks.arxiv_abstracts import HUB_NAME, HUB_SPLITS

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
-from orchestai.lm.prefix_store import KeyValues, PrefixStore
+from orchestai.lm.caches.prefix_store import KeyValues, PrefixStore
 
 
 class PaddedCache:

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from orchestai.agents import comlrl_keys, mt_grpo_keys
+from orchestai.agents.recipes import comlrl_keys, mt_grpo_keys
 from orchestai.agents.registry import WORKFLOWS, Entry, find_sample_data, presets, unknown
 from orchestai.config import check_workers, load, read
 from orchestai.config.agents import AgentConfig

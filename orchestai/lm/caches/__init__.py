@@ -1,0 +1,1 @@
+"""Keys and values of tokens that were read: of prompts, of rows that go on, and on disk."""
