@@ -10,7 +10,8 @@ import torch
 
 from orchestai.agents.policies import Policies
 from orchestai.config.agents import AgentConfig
-from orchestai.lm.backends.synced import CanaryProbe, Processes, SyncedBackend, SyncedPolicy, open_backend
+from orchestai.lm.backends.canary import CanaryProbe
+from orchestai.lm.backends.synced import Processes, SyncedBackend, SyncedPolicy, open_backend
 
 _CANARY = "Count from one to twenty in words."
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import ray
+from ray import cloudpickle
 from ray import exceptions as lost
 
+from orchestai.cluster import host
 from orchestai.cluster.facts import Facts
 from orchestai.cluster.joining import is_own
 from orchestai.config import RayConfig
@@ -22,6 +25,7 @@ _LOG = logging.getLogger(__name__)
 _CALLS_AT_A_TIME = 10_000
 """Of an actor, by Ray's count; ours is lower."""
 _TO_CLOSE_S = 10.0
+cloudpickle.register_pickle_by_value(host)
 
 
 F = TypeVar("F", bound=Facts)
@@ -35,6 +39,7 @@ class ActorKind:
         cls: its methods are coroutines; among them `facts`, which opens what the actor needs and gives `Facts`, and
             `close`.
         setup: the argument with which it is made.
+        packages: whose versions its results depend on, beside this one's.
         cpus, gpus: that each takes of its node; of CPUs it has any number in a Ray of this process's own.
     """
 
@@ -42,6 +47,7 @@ class ActorKind:
     setup: Any
     cpus: int
     gpus: float
+    packages: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -49,7 +55,7 @@ class _Seat:
     """The place of one actor, which may be taken by others after it.
 
     Attributes:
-        actor: a handle; its type is made when Ray runs.
+        actor: a handle of a `Host`; its type is made when Ray runs.
         is_up: whether it can be asked.
         in_flight: calls that it works on.
     """
@@ -80,6 +86,7 @@ class ActorPool(Generic[F]):
         self._kind = kind
         self._config = config
         self._limit = in_flight
+        self._versions = {package: host.version_of(package) for package in ("orchestai", *kind.packages)}
         self._loop = BackgroundLoop()
         self._seats: list[_Seat] = []
         self._awaited: set[asyncio.Task[None]] = set()
@@ -119,8 +126,7 @@ class ActorPool(Generic[F]):
             _LOG.warning("%d of %d actors have no room on the cluster yet; going on without", len(late), self.seats)
         facts = [opened.result() for opened in done]
         for one in facts:
-            if differing := _difference(one, facts[0]):
-                raise UserError(f"execution.ray: {differing}")
+            _refuse(one.difference(facts[0]))
         for opening in late:
             opening.cancel()
             self._await(waiting[opening], facts[0])
@@ -134,16 +140,22 @@ class ActorPool(Generic[F]):
             max_restarts=0,
             max_concurrency=_CALLS_AT_A_TIME,
             scheduling_strategy="SPREAD",
-        )(kind.cls)
-        return actor.remote(kind.setup)
+        )(host.Host)
+        return actor.remote(cloudpickle.dumps((kind.cls, kind.setup)))
 
     async def _settle(self, seat: _Seat) -> F:
-        """Wait until the actor of a seat has opened what it needs."""
+        """Wait until the actor of a seat has opened what it needs, with the same packages as here."""
+        facts = await self._begun(seat.actor)
+        await self._admit(seat)
+        return facts
+
+    async def _begun(self, actor: Any) -> F:
         try:
-            facts: F = await seat.actor.facts.remote()
+            name, there = await actor.installed.remote(tuple(self._versions))
+            _refuse(_other_version(name, there, self._versions))
+            facts: F = await actor.open.remote()
         except lost.RayTaskError as error:
             raise error.cause from None
-        await self._admit(seat)
         return facts
 
     async def _admit(self, seat: _Seat) -> None:
@@ -157,7 +169,7 @@ class ActorPool(Generic[F]):
             seat = await self._enter()
             actor = seat.actor
             try:
-                call = getattr(actor, method).remote(*args)
+                call = actor.call.remote(method, *args)
                 return await call
             except lost.RayTaskError as error:
                 raise error.cause from None
@@ -207,21 +219,18 @@ class ActorPool(Generic[F]):
         job.add_done_callback(self._awaited.discard)
 
     async def _joined(self, seat: _Seat, like: F) -> None:
-        try:
-            while True:
-                try:
-                    facts: F = await seat.actor.facts.remote()
-                    break
-                except _lost():
-                    await asyncio.sleep(1.0)
-                    seat.actor = self._spawn()
-        except lost.RayTaskError as error:
-            _LOG.warning("an actor of the cluster cannot begin: %s", error.cause)
-            return
-        if differing := _difference(facts, like):
-            _LOG.warning("an actor of the cluster is left out: %s", differing)
-            ray.kill(seat.actor)
-            return
+        while True:
+            try:
+                facts = await self._begun(seat.actor)
+                _refuse(facts.difference(like))
+                break
+            except _lost():
+                await asyncio.sleep(1.0)
+                seat.actor = self._spawn()
+            except Exception as error:
+                _LOG.warning("an actor of the cluster is left out: %s", error)
+                ray.kill(seat.actor)
+                return
         _LOG.warning("an actor was late or lost; %s is in its place", facts.name)
         await self._admit(seat)
 
@@ -235,9 +244,18 @@ class ActorPool(Generic[F]):
             ray.kill(actor)
 
 
-def _difference(facts: F, like: F) -> str:
-    """Why an actor's results might differ from those here, or from another's; empty where they will not."""
-    return facts.difference_here() or facts.difference(like)
+def _other_version(name: str, there: Mapping[str, str], here: Mapping[str, str]) -> str:
+    """Which package an actor has in another version than this process; empty where it has all of them in the same."""
+    for package, version in here.items():
+        if there[package] != version:
+            has = f"{package} {there[package]}" if there[package] else f"no {package}"
+            return f"{name} has {has}, this process has {version}: install the same version"
+    return ""
+
+
+def _refuse(difference: str) -> None:
+    if difference:
+        raise UserError(f"execution.ray: {difference}")
 
 
 async def _ended(actor: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -42,8 +41,3 @@ def given_environment(names: tuple[str, ...]) -> dict[str, str]:
     if missing := [name for name in names if name not in os.environ]:
         raise UserError(f"execution.ray.env: {missing[0]} is not set here; export it, or take it out of the list")
     return {name: os.environ[name] for name in names}
-
-
-def process_name() -> str:
-    """This process in words: its machine and its number."""
-    return f"{socket.gethostname()} (process {os.getpid()})"

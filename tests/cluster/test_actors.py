@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from orchestai.cluster.facts import Facts, version_of
+from orchestai.cluster.facts import Facts
+from orchestai.cluster.host import version_of
 from orchestai.config import RayConfig
-from orchestai.errors import UserError
+from orchestai.errors import InfrastructureError, UserError
 
 pytest.importorskip("ray")
 from orchestai.cluster import actors
 from orchestai.cluster.actors import ActorKind, ActorPool
 
-ALIKE = Facts("a", {"torch": version_of("torch")})
+HERE = {package: version_of(package) for package in ("orchestai", "torch")}
 
 
 class Method:
@@ -37,19 +37,23 @@ class Method:
 
 
 class Actor:
-    def __init__(self, facts: Facts) -> None:
-        self.facts = Method(lambda: facts)
-        self.double = Method(lambda number: 2 * number)
+    """One with these packages, which doubles numbers."""
+
+    def __init__(self, versions: dict[str, str] = HERE) -> None:
+        self.installed = Method(lambda packages: ("b", {package: versions[package] for package in packages}))
+        self.open = Method(lambda: Facts("b"))
+        self.call = Method(lambda method, number: {"double": 2 * number}[method])
         self.close = Method(lambda: None)
 
 
 @contextmanager
-def pool(patch: pytest.MonkeyPatch, *facts: Facts) -> Iterator[ActorPool[Facts]]:
-    """One of an actor with each of these facts, each with one call at a time."""
-    left = iter(facts)
-    patch.setattr(ActorPool, "_spawn", lambda self: Actor(next(left)))
+def pool(patch: pytest.MonkeyPatch, seats: int, *made: Any) -> Iterator[ActorPool[Facts]]:
+    """One that makes these actors, one after another, each with one call at a time."""
+    left = iter(made)
+    patch.setattr(ActorPool, "_spawn", lambda self: next(left))
     patch.setattr(actors.ray, "kill", lambda actor: None)
-    opened: ActorPool[Facts] = ActorPool(ActorKind(Actor, None, 1, 0.0), RayConfig(wait_s=10), len(facts), in_flight=1)
+    kind = ActorKind(Actor, None, 1, 0.0, ("torch",))
+    opened: ActorPool[Facts] = ActorPool(kind, RayConfig(wait_s=1), seats, in_flight=1)
     try:
         yield opened
     finally:
@@ -57,21 +61,42 @@ def pool(patch: pytest.MonkeyPatch, *facts: Facts) -> Iterator[ActorPool[Facts]]
 
 
 def test_a_call_that_cannot_be_sent_leaves_its_seat_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pool(monkeypatch, ALIKE) as opened:
+    with pool(monkeypatch, 1, Actor()) as opened:
         with pytest.raises(TypeError):
             opened.start("double", None).result(10)
         assert opened.start("double", 3).result(10) == 6
 
 
-def test_an_actor_of_another_version_than_this_process_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("package", "there", "said"),
+    [
+        ("torch", "1.0", "b has torch 1.0, this process has {here}: install the same version"),
+        ("orchestai", "0.0.9 (source 01234567)", "b has orchestai 0.0.9 (source 01234567), this process has {here}:"),
+        ("orchestai", "", "b has no orchestai, this process has {here}: install the same version"),
+    ],
+)
+def test_an_actor_of_another_version_than_this_process_is_refused_before_it_is_opened(
+    monkeypatch: pytest.MonkeyPatch, package: str, there: str, said: str
+) -> None:
     """Though all actors are alike: they would sample or judge otherwise than the command that asks them."""
-    others = [replace(ALIKE, name=name, versions={"torch": "1.0"}) for name in "bc"]
-    here = re.escape(version_of("torch"))
-    with pytest.raises(UserError, match=rf"[bc] has torch 1\.0, this process has {here}"), pool(monkeypatch, *others):
+    others = [Actor(HERE | {package: there}) for _ in range(2)]
+    for other in others:
+        other.open = Method(lambda: pytest.fail("it was opened"))
+    with (
+        pytest.raises(UserError, match=re.escape("execution.ray: " + said.format(here=HERE[package]))),
+        pool(monkeypatch, 2, *others),
+    ):
         pass
 
 
-def test_how_torch_was_built_makes_no_other_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Learning on a GPU, sampling on CPUs."""
-    monkeypatch.setattr("orchestai.cluster.facts.version", lambda package: "2.13.0+cu130")
-    assert Facts("a", {"torch": "2.13.0"}).difference_here() == ""
+def test_so_is_one_that_comes_in_the_place_of_one_that_was_lost(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def die(method: str, number: int) -> None:
+        raise actors.lost.RayActorError
+
+    first, other = Actor(), Actor(HERE | {"torch": "1.0"})
+    first.call = Method(die)
+    with pool(monkeypatch, 1, first, other) as opened, pytest.raises(InfrastructureError, match="no actor"):
+        opened.start("double", 3).result(10)
+    assert "an actor of the cluster is left out: execution.ray: b has torch 1.0, this process has" in caplog.text

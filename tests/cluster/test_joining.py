@@ -48,7 +48,7 @@ def test_a_ray_of_the_process_alone_has_actors_for_all_its_pools(monkeypatch: py
             self._setup = setup
 
         async def facts(self) -> Facts:
-            return Facts(self._setup, {})
+            return Facts(self._setup)
 
         async def echo(self, said: str) -> str:
             return self._setup + said

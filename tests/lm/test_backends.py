@@ -4,6 +4,7 @@ are found out. vLLM itself is not here; `fake_vllm` does what it does at its bor
 from __future__ import annotations
 
 import asyncio
+import copy
 import sys
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
@@ -18,8 +19,8 @@ from orchestai.config import VllmConfig
 from orchestai.errors import UserError
 from orchestai.lm import loading
 from orchestai.lm.backends import transfer, vllm_server
-from orchestai.lm.backends.base import Backend, Generation, SampleSettings
-from orchestai.lm.backends.canary import Canary
+from orchestai.lm.backends.base import Backend, Generation, Proof, SampleSettings
+from orchestai.lm.backends.canary import Canary, CanaryProbe
 from orchestai.lm.backends.replay import Recorder, Recording, Replay
 from orchestai.lm.backends.synced import SyncedBackend
 from orchestai.lm.backends.transformers_model import LocalBackend
@@ -36,6 +37,7 @@ SEEDS = [1, 2, 3]
 SETTINGS = SampleSettings(temperature=0.8, max_new_tokens=12)
 ENDS = frozenset({0})
 SECTION = "planner.language"
+PROBE = CanaryProbe(PROMPTS[0], SETTINGS.temperature)
 
 
 def policy(*, adapters: bool) -> CausalPolicy:
@@ -82,7 +84,7 @@ async def alone(work: Awaitable[Any]) -> list[Any]:
 
 
 def follower(learner: CausalPolicy, backend: Backend, tolerance: float = 0.05) -> SyncedBackend:
-    canary = Canary(learner, PROMPTS[0], SETTINGS.temperature, tolerance, SECTION)
+    canary = Canary(learner, PROBE, tolerance, SECTION)
     return SyncedBackend(backend, ModelWeights(learner.model, main=True), canary, alone)
 
 
@@ -216,29 +218,65 @@ async def test_an_engine_that_ceases_to_follow_is_found_out(tmp_path, monkeypatc
             await sampler.sync(1)
 
 
+class Copies:
+    """Copies of the model that share what is asked, each of which proves its weights."""
+
+    def __init__(self, *copies: CausalPolicy) -> None:
+        self.copies = [*copies]
+
+    async def generate(self, prompts, seeds, settings):
+        shares = [
+            (await LocalBackend(model).generate(prompts[i :: len(self.copies)], seeds[i :: len(self.copies)], settings))
+            for i, model in enumerate(self.copies)
+        ]
+        written = [shares[i % len(shares)].completions[i // len(shares)] for i in range(len(prompts))]
+        proofs = [
+            Proof.of(f"copy {i}", (await LocalBackend(model).generate(*PROBE.request())).completions)
+            for i, model in enumerate(self.copies)
+        ]
+        return Generation(written, 0, tuple(proofs))
+
+    async def sync(self, weights, policy_version):
+        pass
+
+
+def other_than(learner: CausalPolicy) -> CausalPolicy:
+    other = CausalPolicy(copy.deepcopy(learner.model), ENDS)
+    learn(other)
+    return other
+
+
 async def test_one_copy_among_many_that_does_not_follow_is_found_out():
     """Its distance would vanish in the mean over all."""
-    learner, other = policy(adapters=False), policy(adapters=False)
-    learn(other)
-
-    class Copies:
-        """Twenty, the last of which has other weights."""
-
-        async def generate(self, prompts, seeds, settings):
-            written, share = [], len(prompts) // 20
-            for i in range(20):
-                rows = slice(i * share, (i + 1) * share)
-                copy = LocalBackend(other if i == 19 else learner)
-                written += (await copy.generate(prompts[rows], seeds[rows], settings)).completions
-            return Generation(written, 0)
+    learner = policy(adapters=False)
+    copies = Copies(*[learner] * 19, other_than(learner))
 
     def canary(tolerance: float) -> Canary:
-        return Canary(learner, PROMPTS[0], SETTINGS.temperature, tolerance, SECTION, "ray", 20)
+        return Canary(learner, PROBE, tolerance, SECTION, "ray", 20)
 
-    gap = await canary(1e6).check(Copies())
-    said = r"an actor on a node .*planner\.language\.ray\.canary_tolerance.*all nodes share the files of ray\.sync_dir"
+    gap = await canary(1e6).check(copies)
+    said = r"copy 19 gives .*planner\.language\.ray\.canary_tolerance.*all nodes share the files of ray\.sync_dir"
     with pytest.raises(UserError, match=said):
-        await canary(gap / 2).check(Copies())
+        await canary(gap / 2).check(copies)
+
+
+async def test_a_copy_that_comes_later_is_judged_before_what_it_wrote_is_given(monkeypatch):
+    """By the weights that it was to have; one that proves what others proved costs the policy nothing."""
+    learner, scored = policy(adapters=False), []
+    copies = Copies(learner, learner)
+    canary = Canary(learner, PROBE, 0.05, SECTION, "ray", 2)
+    sampler = SyncedBackend(copies, ModelWeights(learner.model, main=False), canary, alone)
+    sampler._proven = True
+    await sampler.sync(0)
+    score = learner.score
+    monkeypatch.setattr(learner, "score", lambda *args: scored.append(args) or score(*args))
+    copies.copies[0] = CausalPolicy(copy.deepcopy(learner.model), ENDS)
+    await sampler.generate(PROMPTS, SEEDS, SETTINGS)
+    assert not scored
+    copies.copies[0] = other_than(learner)
+    with pytest.raises(UserError, match="copy 0 gives what it writes other probabilities than the policy does"):
+        await sampler.generate(PROMPTS, SEEDS, SETTINGS)
+    assert scored
 
 
 async def test_many_copies_cost_the_policy_no_more_than_one(monkeypatch):
@@ -253,7 +291,7 @@ async def test_many_copies_cost_the_policy_no_more_than_one(monkeypatch):
     monkeypatch.setattr(learner, "score", counting)
     counts = []
     for engines in (1, 20):
-        canary = Canary(learner, PROMPTS[0], SETTINGS.temperature, 0.05, SECTION, "ray", engines)
+        canary = Canary(learner, PROBE, 0.05, SECTION, "ray", engines)
         scored.clear()
         assert await canary.check(LocalBackend(learner)) < 1e-5
         await canary.strengths(LocalBackend(learner))

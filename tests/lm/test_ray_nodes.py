@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from orchestai.config import PlaceConfig, RayConfig, RaySamplingConfig
-from orchestai.errors import InfrastructureError
+from orchestai.errors import InfrastructureError, UserError
 from orchestai.lm import loading, weights
-from orchestai.lm.backends.base import SampleSettings
-from orchestai.lm.backends.canary import Canary
+from orchestai.lm.backends.base import Generates, SampleSettings
+from orchestai.lm.backends.canary import Canary, CanaryProbe
 from orchestai.lm.backends.synced import SyncedBackend
 from orchestai.lm.backends.weights import Folders, ModelWeights
 from orchestai.lm.causal import CausalPolicy
@@ -32,6 +32,7 @@ PROMPTS = [torch.tensor([40, 50, 60])] * 4 + [torch.tensor([7, 8])] * 4 + [torch
 SEEDS = range(9)
 SETTINGS = SampleSettings(temperature=0.8, max_new_tokens=40)
 SECTION = "planner.language"
+PROBE = CanaryProbe(PROMPTS[0], SETTINGS.temperature)
 PATIENT = PlaceConfig(ray=RayConfig(wait_s=200))
 
 
@@ -58,10 +59,18 @@ def learn(learner: CausalPolicy) -> None:
 
 def on_nodes(learner: CausalPolicy, folder: Path, *, adapters: bool = False) -> RayNodes:
     model = SampledModel(learner, "float32", LORA if adapters else None)
-    return RayNodes(model, RaySamplingConfig(), PATIENT, Folders(folder, "run"), main=True, section=SECTION)
+    return RayNodes(model, RaySamplingConfig(), PATIENT, Folders(folder, "run"), PROBE, main=True, section=SECTION)
 
 
-async def compare(learner: CausalPolicy, backend: RayNodes, version: int) -> list[list[int]]:
+def following(learner: CausalPolicy, backend: RayNodes) -> SyncedBackend:
+    async def alone(work: Any) -> list[Any]:
+        return [await work]
+
+    canary = Canary(learner, PROBE, 0.05, SECTION, "ray", backend.engines)
+    return SyncedBackend(backend, ModelWeights(learner.model, main=True), canary, alone)
+
+
+async def compare(learner: CausalPolicy, backend: Generates, version: int) -> list[list[int]]:
     generation = await backend.generate(PROMPTS, SEEDS, SETTINGS)
     assert generation.policy_version == version
     own = learner.sample(PROMPTS, SEEDS, temperature=0.8, max_new_tokens=40)
@@ -80,12 +89,7 @@ async def test_nodes_write_what_the_policy_would_under_every_version(
     learner, folder = policy(tmp_path, adapters=adapters), tmp_path / "sync"
     backend = on_nodes(learner, folder, adapters=adapters)
     assert backend.engines == 3
-    canary = Canary(learner, PROMPTS[0], SETTINGS.temperature, 0.05, SECTION, "ray", backend.engines)
-
-    async def alone(work: Any) -> list[Any]:
-        return [await work]
-
-    sampler = SyncedBackend(backend, ModelWeights(learner.model, main=True), canary, alone)
+    sampler = following(learner, backend)
     assert (await sampler.sync(0))["canary_gap"] < 1e-4
     before = await compare(learner, backend, 0)
     learn(learner)
@@ -116,12 +120,34 @@ async def test_a_node_that_dies_loses_no_completion_and_what_replaces_it_has_the
     await backend.close()
 
 
+async def test_an_actor_that_comes_later_with_another_model_is_refused_before_its_tokens_count(
+    nodes: Any, tmp_path: Path
+) -> None:
+    """Under the same adapters, which it takes over as it should."""
+    learner = policy(tmp_path, adapters=True)
+    backend = on_nodes(learner, tmp_path / "sync", adapters=True)
+    sampler = following(learner, backend)
+    await sampler.sync(0)
+    assert len((await backend.generate(PROMPTS, SEEDS, SETTINGS)).proofs) == 3
+    before = [(await seat.actor.installed.remote(()))[0] for seat in backend._pool._seats]
+    learn(other := CausalPolicy(tiny_model(), frozenset({0})))
+    other.model.save_pretrained(tmp_path / "base")
+    nodes.remove_node(next(iter(nodes.worker_nodes)), allow_graceful=False)
+    nodes.add_node(num_cpus=1)
+    with pytest.raises(UserError, match=r"an actor on .* gives what it writes other probabilities") as refused:
+        while True:
+            await compare(learner, sampler, 0)
+    assert "have the same model under adapters" in str(refused.value)
+    assert not any(name in str(refused.value) for name in before)
+    await backend.close()
+
+
 async def test_without_any_node_left_it_is_the_infrastructure_that_failed(nodes: Any, tmp_path: Path) -> None:
     learner = policy(tmp_path, adapters=False)
     backend = on_nodes(learner, tmp_path / "sync")
     await backend.sync(ModelWeights(learner.model, main=True), 0)
     backend._pool._config = RayConfig(wait_s=1.0)
-    names = [(await seat.actor.facts.remote()).name for seat in backend._pool._seats]
+    names = [(await seat.actor.installed.remote(()))[0] for seat in backend._pool._seats]
     actors = [psutil.Process(int(re.search(r"process (\d+)", name)[1])) for name in names]
     for node in list(nodes.worker_nodes):
         nodes.remove_node(node, allow_graceful=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from orchestai.config import LoraConfig, PlaceConfig, RayConfig, RaySamplingConf
 from orchestai.errors import UserError
 from orchestai.lm import loading, weights
 from orchestai.lm.backends.base import SampleSettings
+from orchestai.lm.backends.canary import CanaryProbe
 from orchestai.lm.backends.sampling_node import SamplingNode, SamplingSetup
 from orchestai.lm.backends.weights import Folders, ModelWeights
 from orchestai.lm.causal import CausalPolicy
@@ -23,6 +23,7 @@ from support.models.language_model import save_tiny_model, tiny_model
 PROMPTS = [[40, 50, 60], [40, 50, 60], [7, 8]]
 SETTINGS = SampleSettings(temperature=0.8, max_new_tokens=12)
 ENDS = frozenset({0})
+PROBE = CanaryProbe(torch.tensor(PROMPTS[0]), SETTINGS.temperature)
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SamplingNode]:
     monkeypatch.chdir(Path.cwd())
 
     def over(base: str, lora: LoraConfig | None = LORA) -> SamplingNode:
-        return SamplingNode(SamplingSetup(base, lora, "float32", None, ENDS, 1, False, "model", Path.cwd(), {}))
+        return SamplingNode(SamplingSetup(base, lora, "float32", None, ENDS, PROBE, 1, False, "model", Path.cwd(), {}))
 
     return over
 
@@ -50,11 +51,18 @@ async def test_a_node_writes_what_the_policy_would_with_the_weights_that_are_nam
         learner.model.lm_head.weight.data = tiny_model().lm_head.weight.data * scale
         if not (tmp_path / name).exists():
             ModelWeights(learner.model, main=True).write(tmp_path / name)
-        written = await node.generate(tmp_path / name, PROMPTS, [1, 2, 3], SETTINGS)
+        share = await node.generate(tmp_path / name, PROMPTS, [1, 2, 3], SETTINGS)
+        written = share.written
         own = learner.sample([*map(torch.tensor, PROMPTS)], [1, 2, 3], temperature=0.8, max_new_tokens=12)
         assert [(ids, ended) for ids, _, ended in written] == [(one.ids.tolist(), one.ended) for one in own]
         for (_, logp, _), one in zip(written, own, strict=True):
             torch.testing.assert_close(torch.tensor(logp), one.logp, atol=1e-5, rtol=0)
+        prompts, seeds, settings = PROBE.request()
+        proven = learner.sample(
+            prompts, seeds, temperature=settings.temperature, max_new_tokens=settings.max_new_tokens
+        )
+        assert [ids for ids, _ in share.proof.rows] == [tuple(one.ids.tolist()) for one in proven]
+        assert share.proof.writer.startswith("an actor on ")
 
 
 async def test_a_folder_that_a_node_does_not_see_is_named_with_the_remedy(node: SamplingNode, tmp_path: Path) -> None:
@@ -76,11 +84,11 @@ async def test_a_node_converts_the_packaged_model_under_adapters_where_it_does_n
         one_of_its_own = f"{there}-finetuned"
         await opened(one_of_its_own).generate(tmp_path / "adapter", PROMPTS[:1], [1], SETTINGS)
     node = opened(str(there))
-    (written,) = await node.generate(tmp_path / "adapter", PROMPTS[:1], [1], SETTINGS)
+    share = await node.generate(tmp_path / "adapter", PROMPTS[:1], [1], SETTINGS)
     (own,) = CausalPolicy(model.eval(), ENDS).sample(
         [torch.tensor(PROMPTS[0])], [1], temperature=0.8, max_new_tokens=12
     )
-    assert written[0] == own.ids.tolist()
+    assert share.written[0][0] == own.ids.tolist()
 
 
 async def test_a_node_without_the_model_under_adapters_is_named(
@@ -92,15 +100,6 @@ async def test_a_node_without_the_model_under_adapters_is_named(
         await opened(str(tmp_path / "none")).generate(tmp_path, PROMPTS, [1, 2, 3], SETTINGS)
 
 
-@pytest.mark.parametrize("package", ["orchestai", "torch", "transformers", "peft"])
-async def test_a_node_that_would_compute_otherwise_is_told_apart(node: SamplingNode, package: str) -> None:
-    facts = await node.facts()
-    assert facts.difference_here() == ""
-    other = replace(facts, name="b", versions={**facts.versions, package: "0.1"})
-    here = facts.versions[package]
-    assert other.difference_here() == f"b has {package} 0.1, this process has {here}: install the same version"
-
-
 def test_what_could_not_sample_is_refused_before_a_cluster_is_joined(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     from orchestai.lm.backends.ray_nodes import RayNodes, SampledModel
@@ -109,7 +108,7 @@ def test_what_could_not_sample_is_refused_before_a_cluster_is_joined(tmp_path: P
 
     def begin(place: PlaceConfig, adapters: bool = False) -> None:
         model = SampledModel(learner, "float32", LORA if adapters else None)
-        RayNodes(model, RaySamplingConfig(), place, folders, main=True, section="model")
+        RayNodes(model, RaySamplingConfig(), place, folders, PROBE, main=True, section="model")
 
     with pytest.raises(UserError, match=r"set execution\.ray\.num_workers and model\.ray\.num_workers"):
         begin(PlaceConfig(backend="ray"))

@@ -14,7 +14,7 @@ from orchestai.config import LoraConfig, VllmConfig
 from orchestai.errors import UserError
 from orchestai.lm import loading
 from orchestai.lm.backends.base import Backend, SampleSettings
-from orchestai.lm.backends.canary import Canary
+from orchestai.lm.backends.canary import Canary, CanaryProbe
 from orchestai.lm.backends.synced import SyncedBackend
 from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine
 from orchestai.lm.backends.vllm_server import VllmServer
@@ -54,7 +54,7 @@ async def alone(work: Awaitable[Any]) -> list[Any]:
 
 
 def follower(learner: CausalPolicy, backend: Backend) -> SyncedBackend:
-    canary = Canary(learner, PROMPTS[0], SETTINGS.temperature, 0.01, SECTION)
+    canary = Canary(learner, CanaryProbe(PROMPTS[0], SETTINGS.temperature), 0.01, SECTION)
     return SyncedBackend(backend, ModelWeights(learner.model, main=True), canary, alone)
 
 

@@ -8,8 +8,9 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestai.cluster.environment import process_name, settle
-from orchestai.cluster.facts import Facts, version_of
+from orchestai.cluster.environment import settle
+from orchestai.cluster.facts import Facts
+from orchestai.cluster.host import process_name
 from orchestai.config import ExecutionConfig, SandboxConfig, WorkersConfig
 from orchestai.execution.result import JudgedExecution
 from orchestai.execution.runtime import Runtime, open_runtime
@@ -78,8 +79,7 @@ class Node:
             UserError: as `open_runtime` does.
         """
         sandbox = await self._opened()
-        versions = {"orchestai": version_of("orchestai")}
-        return NodeFacts(process_name(), versions, sandbox.level, sandbox.limits, sandbox.packages)
+        return NodeFacts(process_name(), sandbox.level, sandbox.limits, sandbox.packages)
 
     async def judge(self, program: Program) -> Report:
         """See `Sandbox.run`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -38,16 +38,36 @@ class SampleSettings:
     max_new_tokens: int
 
 
+@dataclass(frozen=True)
+class Proof:
+    """What a copy of the model wrote after the canary's prompt when it had read the weights, before anything else.
+
+    Attributes:
+        writer: the copy, in words; two that wrote the same prove the same.
+        rows: the tokens of each completion, and their log-probabilities.
+    """
+
+    writer: str = field(compare=False)
+    rows: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]
+
+    @staticmethod
+    def of(writer: str, completions: Sequence[Completion]) -> Proof:
+        """That which completions are."""
+        return Proof(writer, tuple((tuple(one.ids.tolist()), tuple(one.logp.tolist())) for one in completions))
+
+
 @dataclass(frozen=True, eq=False)
 class Generation:
     """Completions, one per prompt and in their order.
 
     Attributes:
         policy_version: of the weights that wrote them; -1 before the first `sync`.
+        proofs: of the copies of the model that wrote them, where others may take their place.
     """
 
     completions: list[Completion]
     policy_version: int
+    proofs: tuple[Proof, ...] = ()
 
 
 class Generates(Protocol):

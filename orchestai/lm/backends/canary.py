@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from orchestai.errors import UserError
-from orchestai.lm.backends.base import Backend, SampleSettings
+from orchestai.lm.backends.base import Backend, Proof, SampleSettings
 from orchestai.lm.causal import CausalPolicy
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from orchestai.lm.sampling import Completion
-
 _ROWS, _TOKENS = 4, 32
-"""Of each copy of the engine."""
+"""Of each copy of the model."""
 _CLEAR = 3.0
 """How many tolerances two sets of weights must differ by to be told apart."""
-_WRITERS = {"vllm": "the engine", "ray": "an actor on a node"}
+_WRITERS = {"vllm": "the engine", "ray": "an actor on some node"}
 _REMEDIES = {
     "vllm": "restart it as docs/machines/rollouts.md says",
     "ray": "see that all nodes share the files of ray.sync_dir, and have the same model under adapters",
@@ -34,44 +32,70 @@ _SIZE_OF_ZEROS = 0.02
 
 
 @dataclass(frozen=True, eq=False)
+class CanaryProbe:
+    """What a canary writes after.
+
+    Attributes:
+        prompt: (tokens,) int64; always the same.
+        temperature: that of training.
+    """
+
+    prompt: Tensor
+    temperature: float
+
+    def request(self, rows: int = _ROWS) -> tuple[list[Tensor], list[int], SampleSettings]:
+        """Prompts, seeds and settings for so many rows, of which `_ROWS` are distinct."""
+        return [self.prompt] * rows, [i % _ROWS for i in range(rows)], SampleSettings(self.temperature, _TOKENS)
+
+
+@dataclass(eq=False)
 class Canary:
     """Judges an engine by what it writes, sampled as in training, so that everything between the weights and a
     completion's log-probabilities is checked: weights, adapters, caches of prompts, temperature, and cut-off tails.
 
     Attributes:
-        prompt: (tokens,) int64; always the same.
-        temperature: that of training.
         tolerance: most nats per token by which engine and policy may differ, on average.
         section: key of the model's section of the configuration, for messages.
         handover: the part of that section that has the tolerance.
-        engines: how many copies share what is asked, a like share each, so that every one that is up is checked.
+        engines: how many copies share what is asked; a row each at least, so that every one that is up is checked.
     """
 
     policy: CausalPolicy
-    prompt: Tensor
-    temperature: float
+    probe: CanaryProbe
     tolerance: float
     section: str
     handover: str = "vllm"
     engines: int = 1
+    _accepted: set[Proof] = field(default_factory=set, init=False)
 
     async def check(self, backend: Backend) -> float:
-        """The mean distance of the log-probabilities, in nats per token; of the copy that is furthest away.
+        """Judge an engine that has just taken over the present weights, and every copy of the model that took part.
+
+        Returns:
+            the mean distance of the log-probabilities, in nats per token; of the copy that is furthest away.
 
         Raises:
             UserError: it is more than the tolerance.
         """
-        written = await self._write(backend, self.engines)
-        own = self._score(written)
-        gap = max(_distance(own[i : i + _ROWS], written[i : i + _ROWS]) for i in range(0, len(written), _ROWS))
-        if not gap <= self.tolerance:
-            raise UserError(
-                f"{self.section}.backend: {_WRITERS[self.handover]} gives what it writes other probabilities than the "
-                f"policy does ({gap:.3g} nats per token apart on average, {self.section}.{self.handover}."
-                f"canary_tolerance={self.tolerance:g}): its weights are stale or of another model, or it cuts off the "
-                f"tails of the distribution; {_REMEDIES[self.handover]}, and compare dtypes"
-            )
-        return gap
+        self._accepted.clear()
+        generation = await backend.generate(*self.probe.request(max(_ROWS, self.engines)))
+        return self.accept([*generation.proofs, Proof.of(_WRITERS[self.handover], generation.completions)])
+
+    def accept(self, proofs: Iterable[Proof]) -> float:
+        """Judge what has not been judged since the last `check`, as `check` does; 0 where there is nothing new."""
+        new = [proof for proof in dict.fromkeys(proofs) if proof not in self._accepted]
+        own = self._score([ids for proof in new for ids, _ in proof.rows])
+        gaps = [_distance(own, proof) for proof in new]
+        for proof, gap in zip(new, gaps, strict=True):
+            if not gap <= self.tolerance:
+                raise UserError(
+                    f"{self.section}.backend: {proof.writer} gives what it writes other probabilities than the policy "
+                    f"does ({gap:.3g} nats per token apart on average, {self.section}.{self.handover}.canary_tolerance="
+                    f"{self.tolerance:g}): its weights are stale or of another model, or it cuts off the tails of the "
+                    f"distribution; {_REMEDIES[self.handover]}, and compare dtypes"
+                )
+        self._accepted.update(new)
+        return max(gaps, default=0.0)
 
     async def strengths(self, backend: Backend) -> list[float]:
         """How strongly `disturbed` must change each part for it to be seen, now that the engine has the weights.
@@ -79,7 +103,8 @@ class Canary:
         Raises:
             UserError: no change can be seen.
         """
-        written = await self._write(backend, 1)
+        generation = await backend.generate(*self.probe.request())
+        written = Proof.of(_WRITERS[self.handover], generation.completions)
         return [self._least(part, written) for part in range(len(self._parts()))]
 
     @contextmanager
@@ -109,34 +134,28 @@ class Canary:
         parts = [*(end.weight for end in ends if end is not None and end.weight.requires_grad), *last]
         return list({id(part): part for part in parts}.values())
 
-    def _least(self, part: int, written: list[Completion]) -> float:
+    def _least(self, part: int, written: Proof) -> float:
         for strength in (0.1 * 2**n for n in range(12)):
             with self.disturbed(part, strength):
-                if _distance(self._score(written), written) > _CLEAR * self.tolerance:
+                if _distance(self._score([ids for ids, _ in written.rows]), written) > _CLEAR * self.tolerance:
                     return strength
         raise UserError(
             f"{self.section}.{self.handover}.canary_tolerance={self.tolerance:g} is so wide that other weights would "
             "not be noticed; lower it"
         )
 
-    async def _write(self, backend: Backend, engines: int) -> list[Completion]:
-        settings = SampleSettings(self.temperature, _TOKENS)
-        seeds = [*range(_ROWS)] * engines
-        return (await backend.generate([self.prompt] * len(seeds), seeds, settings)).completions
-
     @torch.no_grad()
-    def _score(self, written: list[Completion]) -> list[Tensor]:
-        """By the policy, each; what copies of an engine write alike is scored once, and few at a time."""
-        names = [tuple(one.ids.tolist()) for one in written]
-        distinct = [*dict.fromkeys(names)]
+    def _score(self, written: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], Tensor]:
+        """By the policy, each; what copies of the model write alike is scored once, and few at a time."""
+        distinct = [*dict.fromkeys(written)]
         scored: dict[tuple[int, ...], Tensor] = {}
         for i in range(0, len(distinct), _ROWS):
             few = distinct[i : i + _ROWS]
-            ids = [torch.tensor(name, dtype=torch.long) for name in few]
-            logp = self.policy.score([self.prompt] * len(few), ids, self.temperature).logp
-            scored |= {name: row[: len(name)].cpu() for name, row in zip(few, logp, strict=True)}
-        return [scored[name] for name in names]
+            ids = [torch.tensor(row, dtype=torch.long) for row in few]
+            logp = self.policy.score([self.probe.prompt] * len(few), ids, self.probe.temperature).logp
+            scored |= {row: values[: len(row)].cpu() for row, values in zip(few, logp, strict=True)}
+        return scored
 
 
-def _distance(own: list[Tensor], written: list[Completion]) -> float:
-    return float(torch.cat([(a - b.logp).abs() for a, b in zip(own, written, strict=True)]).mean())
+def _distance(own: Mapping[tuple[int, ...], Tensor], written: Proof) -> float:
+    return float(torch.cat([(own[ids] - torch.tensor(logp)).abs() for ids, logp in written.rows]).mean())

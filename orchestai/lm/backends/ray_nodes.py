@@ -2,7 +2,7 @@
 
 Weights travel as a folder, which all nodes must see under the same path. Every request names the folder that it is to
 be answered with, and no two have one name, so an actor that came late, or in the place of one that was lost, cannot
-answer with others.
+answer with others. That it has them, each proves with everything that it writes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from orchestai.cluster.joining import actors_for, joined
 from orchestai.config import LoraConfig, PlaceConfig, RaySamplingConfig
 from orchestai.errors import UserError
 from orchestai.lm.backends.base import Generation, SampleSettings, Weights
-from orchestai.lm.backends.sampling_node import SamplingNode, SamplingSetup, Written
+from orchestai.lm.backends.canary import CanaryProbe
+from orchestai.lm.backends.sampling_node import PACKAGES, SamplingNode, SamplingSetup, Share, Written
 from orchestai.lm.backends.weights import Folders
 from orchestai.lm.causal import CausalPolicy
 from orchestai.lm.sampling import Completion
@@ -56,6 +57,7 @@ class RayNodes:
 
     Args:
         place: where executions run; its section `ray` says which cluster it is.
+        probe: what each actor proves its weights by.
         main: whether this process hands the weights over; the others only learn which version there is.
         section: key of the model's section of the configuration, for messages.
 
@@ -73,6 +75,7 @@ class RayNodes:
         config: RaySamplingConfig,
         place: PlaceConfig,
         folders: Folders,
+        probe: CanaryProbe,
         *,
         main: bool,
         section: str,
@@ -98,13 +101,14 @@ class RayNodes:
             model.dtype,
             policy.autocast,
             policy.end_ids,
+            probe,
             config.cpus_per_worker,
             config.gpus_per_worker > 0,
             section,
             Path.cwd(),
             given_environment(cluster.env),
         )
-        kind = ActorKind(SamplingNode, setup, config.cpus_per_worker, config.gpus_per_worker)
+        kind = ActorKind(SamplingNode, setup, config.cpus_per_worker, config.gpus_per_worker, PACKAGES)
         with ExitStack() as stack:
             stack.enter_context(joined(cluster))
             self.engines = actors_for(config.num_workers, kind.cpus, kind.gpus, model.sharing)
@@ -134,11 +138,12 @@ class RayNodes:
             for begin, end in pairwise(bounds)
         ]
         try:
-            shared: list[list[Written]] = await asyncio.gather(*calls)
+            shared: list[Share] = await asyncio.gather(*calls)
         finally:
             for call in calls:
                 call.cancel()
-        return Generation([_completion(one) for share in shared for one in share], version)
+        completions = [_completion(one) for share in shared for one in share.written]
+        return Generation(completions, version, tuple(share.proof for share in shared))
 
     async def sync(self, weights: Weights, policy_version: int) -> None:
         folder = self._folders.next(policy_version)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from orchestai.cluster import refuse_absent_ray
 from orchestai.config import BackendConfig, LoraConfig, PlaceConfig
 from orchestai.lm.backends.base import Backend, Generation, SampleSettings, Weights
-from orchestai.lm.backends.canary import Canary
+from orchestai.lm.backends.canary import Canary, CanaryProbe
 from orchestai.lm.backends.replay import Recorder, Recording, Replay
 from orchestai.lm.backends.transformers_model import LocalBackend
 from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine
@@ -30,7 +30,8 @@ class SyncedBackend:
 
     Args:
         weights: those of the policy.
-        canary: compares the backend with the policy after each handover; None where the weights are the policy's own.
+        canary: compares the backend with the policy after each handover, and every copy of the model before what it
+            wrote is given; None where the weights are the policy's own.
         together: see `Together`.
     """
 
@@ -42,8 +43,15 @@ class SyncedBackend:
         self._proven = canary is None
 
     async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:
-        """See `Generates.generate`."""
-        return await self._backend.generate(prompts, seeds, settings)
+        """See `Generates.generate`.
+
+        Raises:
+            UserError: besides, a copy of the model that wrote some of it does not have the weights.
+        """
+        generation = await self._backend.generate(prompts, seeds, settings)
+        if self._canary is not None:
+            self._canary.accept(generation.proofs)
+        return generation
 
     async def sync(self, policy_version: int, beside: Sequence[SyncedBackend] = ()) -> dict[str, float]:
         """Sample from the present weights from now on. All processes call it together.
@@ -128,19 +136,6 @@ class SyncedPolicy:
     of: int = 1
 
 
-@dataclass(frozen=True, eq=False)
-class CanaryProbe:
-    """What a canary writes after.
-
-    Attributes:
-        prompt: (tokens,) int64.
-        temperature: that of training.
-    """
-
-    prompt: Tensor
-    temperature: float
-
-
 def open_backend(
     settings: BackendConfig,
     synced: SyncedPolicy,
@@ -190,6 +185,7 @@ def open_backend(
             settings.ray,
             place,
             Folders(root, folder),
+            probe,
             main=main,
             section=section,
         )
@@ -215,8 +211,7 @@ def open_backend(
     if settings.samples_elsewhere:
         canary = Canary(
             policy,
-            probe.prompt,
-            probe.temperature,
+            probe,
             settings.handover.canary_tolerance,
             section,
             "ray" if settings.backend == "ray" else "vllm",

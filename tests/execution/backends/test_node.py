@@ -21,7 +21,7 @@ from support.repository import REPOSITORY
 from support.sandbox.programs import ADD, ADD_TESTS
 from support.training.repeated_words import TASK, whole
 
-FACTS = NodeFacts("a", {}, "namespaces", Limits(), Packages(frozenset({"numpy"})))
+FACTS = NodeFacts("a", "namespaces", Limits(), Packages(frozenset({"numpy"})))
 
 
 @pytest.fixture
@@ -63,8 +63,6 @@ async def test_a_node_executes_as_this_process_does(monkeypatch: pytest.MonkeyPa
     async with open_runtime(config.workers, config.execution, config.sandbox) as here:
         expected = await here.executor.execute(TASK, plan)
         facts = await node.facts()
-        assert facts.difference_here() == ""
-        assert facts.versions.keys() == {"orchestai"}
         assert (facts.level, facts.limits) == (here.sandbox.level, here.sandbox.limits)
     try:
         executed = await node.execute(TASK, plan, 0)

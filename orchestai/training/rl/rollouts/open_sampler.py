@@ -13,8 +13,9 @@ from accelerate.utils import broadcast_object_list
 from orchestai.config import LanguageConfig, PlaceConfig
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import JudgedExecution
+from orchestai.lm.backends.canary import CanaryProbe
 from orchestai.lm.backends.replay import Recording
-from orchestai.lm.backends.synced import CanaryProbe, Processes, SyncedPolicy, open_backend
+from orchestai.lm.backends.synced import Processes, SyncedPolicy, open_backend
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.storage import artifacts
 from orchestai.tasks.task import Task

@@ -1,0 +1,70 @@
+"""What is installed on a node is said without importing it, and what runs there is made only when it is told to."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from orchestai.cluster.host import Host, process_name, version_of
+
+
+class Doubler:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    async def facts(self) -> str:
+        return self._name
+
+    async def double(self, number: int) -> int:
+        return 2 * number
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package of this name with a module, before the one that is installed; to import it fails."""
+    folder = tmp_path / "orchestai"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("raise ImportError\n")
+    (folder / "module.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    own = sys.modules.pop("orchestai")
+    yield folder
+    sys.modules["orchestai"] = own
+
+
+async def test_a_host_says_what_is_installed_before_it_reads_what_to_run() -> None:
+    host = Host(b"what an older version cannot read")
+    name, versions = await host.installed(("orchestai", "torch", "no-such-package"))
+    assert name == process_name()
+    assert versions["torch"] == version("torch").partition("+")[0]
+    assert versions["no-such-package"] == ""
+    assert re.fullmatch(rf"{re.escape(version('orchestai'))} \(source [0-9a-f]{{8}}\)", versions["orchestai"])
+    await host.close()
+
+
+async def test_a_host_passes_calls_on() -> None:
+    host = Host(pickle.dumps((Doubler, "a")))
+    assert await host.open() == "a"
+    assert await host.call("double", 3) == 6
+
+
+def test_how_torch_was_built_makes_no_other_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Learning on a GPU, sampling on CPUs."""
+    monkeypatch.setattr("orchestai.cluster.host.version", lambda package: "2.13.0+cu130")
+    assert version_of("torch") == "2.13.0"
+
+
+def test_checkouts_with_one_number_are_told_apart_by_their_source(checkout: Path) -> None:
+    first = version_of("orchestai")
+    (checkout / "notes.txt").write_text("no source")
+    assert version_of("orchestai") == first
+    (checkout / "module.py").write_text("def added(): ...\n")
+    second = version_of("orchestai")
+    (checkout / "module.py").rename(checkout / "renamed.py")
+    assert len({first, second, version_of("orchestai")}) == 3
