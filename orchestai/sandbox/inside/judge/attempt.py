@@ -21,6 +21,8 @@ from .proxy import CANDIDATE_GONE
 from .test_process import TestProcess
 
 _COUNT_EVERY_S = 0.1
+_TO_END_S = 1.0
+_LOOK_EVERY_S = 0.002
 _NEGLIGIBLE_S = 0.02
 _UNLOADABLE = ("syntax_error", "import_error", "no_entry_point", "memory")
 _Verdict: TypeAlias = dict[str, Any]
@@ -175,6 +177,9 @@ class Attempt:
             if self._ending is None and len(self.verdicts) == len(self._todo):
                 return Ending("done")
             if fate and not self._ending:
+                self._await_cause()
+                if self._ending:
+                    continue
                 if self._was_killed():
                     return replace(self._fault("died", fate), kind="lost")
                 self._jail.check()
@@ -231,6 +236,26 @@ class Attempt:
         ours = {pid: usage for pid, usage in ended.items() if pid in self._pids}
         self._ended |= ours
         return ", ".join(_exit_reason(usage.exit_code) for usage in ours.values())
+
+    def _await_cause(self) -> None:
+        """Where one process may have ended because the other did, wait until that has ended, or T is done.
+
+        Of one that is killed, the kernel closes the sockets before it ends the children, and only then says that it has
+        ended; meanwhile the other finds itself alone, ends, and is the first to have done so.
+        """
+        alone = {0, CANDIDATE_GONE}
+        until = time.monotonic() + _TO_END_S
+        while (
+            self._jail.shields_first
+            and self._job.isolation != "in_process"
+            and len(self._ended) < len(self._pids)
+            and {one.exit_code for one in self._ended.values()} <= alone
+            and self._ending is None
+            and time.monotonic() < until
+        ):
+            time.sleep(_LOOK_EVERY_S)
+            self._take_events()
+            self._fate()
 
     def _was_killed(self) -> bool:
         """Whether one of our processes was, from outside of the namespace whose first it is; or for its CPU time."""
