@@ -71,6 +71,8 @@ _REFUSED = {
 }
 _CONFINING = {"x86_64": (165, 166, 272, 308), "aarch64": (40, 39, 97, 268)}
 """mount, umount2, unshare, setns: how a slot confines its forks."""
+_SCHED_SETAFFINITY = {"x86_64": 203, "aarch64": 122}
+"""Only done as if by the forks of a slot, which says on which cores they run."""
 _AS_IF_DONE = {"x86_64": (162, 306, 221, 187), "aarch64": (81, 267, 223, 213)}
 """sync, syncfs, fadvise64, readahead: they would have disks written, and files of the system thrown out of memory."""
 
@@ -123,7 +125,7 @@ def _instructions(of_slot: bool) -> bytes:
         *((_JUMP_EQUAL, end - i, 0, number) for i, number in enumerate(refused)),
         (_JUMP_ALWAYS, 0, 0, 1),
         (_RETURN, 0, 0, _ERRNO | errno.EPERM),
-        *(_special_cases(machine) if of_slot else ()),
+        *(_special_cases(machine) if of_slot else _for(_SCHED_SETAFFINITY[machine], [(_RETURN, 0, 0, _ERRNO)])),
         (_RETURN, 0, 0, _ALLOW),
     ]
     return b"".join(struct.pack("HBBI", *line) for line in lines)

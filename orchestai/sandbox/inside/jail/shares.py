@@ -2,7 +2,8 @@
 
 So they do not slow down the program of another slot more than one process would. Two things decide how the kernel
 shares cores where there are no control groups: the niceness of each thread, and, where it groups by session
-(`sched_autogroup_enabled`), the niceness of the group.
+(`sched_autogroup_enabled`), the niceness of the group. It takes a while to see whom to make nicer, and programs may end
+and come again sooner than that; so one that wants more cores than there are is kept on one, with whatever watches it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Shares:
     """Of the program of one attempt.
 
     Args:
-        pids: its first processes; each leads a session of its own.
+        pids: its first processes; each leads a session of its own. They and their children cannot choose their cores.
         spared: one of them that outlasts the program, and is left as it is: niceness cannot be taken back everywhere.
     """
 
@@ -28,6 +29,7 @@ class Shares:
         self._sessions = set(pids)
         self._spared = spared
         self._nice = 0
+        self._cores: set[int] = set()
 
     def balance(self, living: list[int]) -> None:
         """Make all threads of these processes so nice that those which want to run weigh as one together, and the same
@@ -42,8 +44,23 @@ class Shares:
                     os.setpriority(os.PRIO_PROCESS, thread, nice)
         self._nice = nice
         groups = {session: thread for thread, session in running if session not in self._sessions}
+        if len(groups) > 1 or len(running) > (os.cpu_count() or 1):
+            self._keep_together([os.getpid(), *facts])
         for thread in groups.values() if len(groups) > 1 else ():
             _make_group_nice(thread, _niceness(len(groups)))
+
+    def close(self) -> None:
+        """Let this process run wherever it may again."""
+        if self._cores:
+            os.sched_setaffinity(0, self._cores)
+
+    def _keep_together(self, threads: list[int]) -> None:
+        """On one core, and what they begin from now on."""
+        self._cores = self._cores or os.sched_getaffinity(0)
+        core = sorted(self._cores)[os.getpid() % len(self._cores)]
+        for thread in threads:
+            with suppress(OSError):
+                os.sched_setaffinity(thread, {core})
 
 
 def _niceness(count: int) -> int:

@@ -20,7 +20,8 @@ from . import process_main
 from .proxy import CANDIDATE_GONE
 from .test_process import TestProcess
 
-_COUNT_EVERY_S = 0.1
+_FIRST_COUNT_S, _COUNT_EVERY_S = 0.02, 0.1
+"""Programs that fill memory as fast as they can end within three tenths of a second, and come again."""
 _TO_END_S = 1.0
 _LOOK_EVERY_S = 0.002
 _NEGLIGIBLE_S = 0.02
@@ -159,7 +160,7 @@ class Attempt:
         assert self._reader is not None
         limits = self._limits
         stage = min(deadline, time.monotonic() + limits["load_s"])
-        next_count = time.monotonic() + _COUNT_EVERY_S
+        next_count = time.monotonic() + _FIRST_COUNT_S
         lost = 0.0
         watched: list[Any] = [*(self._endings or [self._reader.descriptor]), orderer]
         while True:
@@ -210,6 +211,7 @@ class Attempt:
         """
         self._orders.close()
         self._channel.close()
+        self._shares.close()
         for descriptor in self._endings:
             os.close(descriptor)
         if self._reader is not None:
