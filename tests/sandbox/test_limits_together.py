@@ -5,13 +5,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from orchestai.sandbox import Program, Sandbox
+from orchestai.sandbox.bubblewrap import Bubblewrap
 from orchestai.sandbox.inside.jail.shares import Shares
+from orchestai.sandbox.levels import find_namespaces
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="read off Linux's /proc")
 
@@ -93,6 +96,14 @@ def body():
 BUSY = "while True: pass"
 
 
+@pytest.fixture
+def balance() -> Iterator[Callable[[list[int]], None]]:
+    """Of a program that has no process of its own; a process of the tests is what watches it."""
+    shares = Shares([])
+    yield shares.balance
+    shares.close()
+
+
 @contextmanager
 def _children(number: int, work: str, state: str) -> Iterator[list[int]]:
     """Processes that are in that state of /proc/PID/stat."""
@@ -114,22 +125,59 @@ def _niceness(pids: list[int]) -> list[int]:
 
 
 @pytest.mark.parametrize(("work", "state", "nice"), [(BUSY, "R", 7), ("import time; time.sleep(60)", "S", 0)])
-def test_processes_that_want_to_run_weigh_as_one(work, state, nice):
+def test_processes_that_want_to_run_weigh_as_one(balance, work, state, nice):
     """Four together: 1.25 ** -7 is about a quarter. Those that sleep cost their program nothing."""
     with _children(4, work, state) as pids:
-        Shares([]).balance(pids)
+        balance(pids)
         assert _niceness(pids) == [nice] * 4
 
 
-def test_a_program_that_rests_when_it_is_looked_at_stays_nice_for_a_while():
-    with _children(4, BUSY, "R") as pids:
-        shares = Shares([])
+def test_what_wants_more_cores_than_there_are_is_kept_on_one_with_its_watcher(balance):
+    """Niceness is seen to ten times a second: beside dozens of sessions, a neighbour was left 37 % of its speed."""
+    cores = os.sched_getaffinity(0)
+    with _children(len(cores), BUSY, "R") as pids:
+        balance(pids)
+        assert all(os.sched_getaffinity(pid) == cores for pid in (*pids, os.getpid()))
+    with _children(len(cores) + 1, BUSY, "R") as pids:
+        balance(pids)
+        assert len(set.union(*(os.sched_getaffinity(pid) for pid in (*pids, os.getpid())))) == 1
+
+
+def test_a_core_is_given_up_with_the_program():
+    cores = os.sched_getaffinity(0)
+    shares = Shares([])
+    with _children(len(cores) + 1, BUSY, "R") as pids:
         shares.balance(pids)
+        shares.close()
+    assert os.sched_getaffinity(0) == cores
+
+
+@pytest.mark.skipif(not isinstance(find_namespaces(), Bubblewrap), reason=f"no namespaces: {find_namespaces()}")
+def test_a_program_cannot_choose_its_cores_and_leaves_the_next_all():
+    crowd = """
+import os, time
+def task_func(sessions):
+    for _ in range(sessions):
+        if os.fork() == 0:
+            os.setsid()
+            while True: os.sched_setaffinity(0, range(1024))
+    time.sleep(0.5)
+    return len(os.sched_getaffinity(0))
+"""
+    with Sandbox(1) as sandbox:
+        for sessions, cores in ((20, 1), (0, len(os.sched_getaffinity(0)))):
+            assertion = f"    def test(self): self.assertEqual(task_func({sessions}), {cores})"
+            assert sandbox.run(Program(crowd, f"import unittest\nclass T(unittest.TestCase):\n{assertion}")).success
+
+
+def test_a_program_that_rests_when_it_is_looked_at_stays_nice_for_a_while(balance):
+    with _children(4, BUSY, "R") as pids:
+        balance(pids)
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         while any(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T" for pid in pids):
             time.sleep(0.01)
-        shares.balance(pids)
+        balance(pids)
         assert _niceness(pids) == [6] * 4 if os.geteuid() == 0 else [7] * 4  # none but root can take it back
 
 

@@ -44,7 +44,7 @@ class Shares:
                     os.setpriority(os.PRIO_PROCESS, thread, nice)
         self._nice = nice
         groups = {session: thread for thread, session in running if session not in self._sessions}
-        if len(groups) > 1 or len(running) > (os.cpu_count() or 1):
+        if len(groups) > 1 or (running and len(running) > len(self._own_cores())):
             self._keep_together([os.getpid(), *facts])
         for thread in groups.values() if len(groups) > 1 else ():
             _make_group_nice(thread, _niceness(len(groups)))
@@ -54,9 +54,13 @@ class Shares:
         if self._cores:
             os.sched_setaffinity(0, self._cores)
 
+    def _own_cores(self) -> set[int]:
+        """Those that this process had before it was kept on one."""
+        return self._cores or os.sched_getaffinity(0)
+
     def _keep_together(self, threads: list[int]) -> None:
         """On one core, and what they begin from now on."""
-        self._cores = self._cores or os.sched_getaffinity(0)
+        self._cores = self._own_cores()
         core = sorted(self._cores)[os.getpid() % len(self._cores)]
         for thread in threads:
             with suppress(OSError):
