@@ -26,7 +26,8 @@ _CACHED = 2**25
 def blocked_weights(model: nn.Module) -> Iterator[None]:
     """Let the linear layers of `model` multiply by copies of their weights in blocks, while the block lasts.
 
-    Only on x86 processors, in float32 or bfloat16; elsewhere, and for small models, nothing changes. Meanwhile the
+    Only on x86 processors, in float32, or bfloat16 where the processor has instructions for it (AVX-512 or
+    AVX-NE-CONVERT); elsewhere, and for small models, nothing changes. Meanwhile the
     layers give no gradient, and their weights must not change. Products differ by rounding alone. The copies take as
     much memory as the weights.
     """
@@ -48,11 +49,18 @@ def _suits(layer: nn.Linear) -> bool:
         type(layer) is nn.Linear
         and "forward" not in vars(layer)
         and layer.weight.device.type == "cpu"
-        and layer.weight.dtype in (torch.float32, torch.bfloat16)
         and platform.machine().lower() in ("x86_64", "amd64")
         and torch.backends.mkldnn.is_available()
+        and has_blocks(layer.weight.dtype)
         and not torch.is_autocast_enabled("cpu")
     )
+
+
+def has_blocks(dtype: torch.dtype) -> bool:
+    """Whether oneDNN has blocks for weights of this dtype on this processor."""
+    if dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return dtype == torch.float32
 
 
 def _product(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
