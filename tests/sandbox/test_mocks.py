@@ -27,7 +27,7 @@ def test_nothing_that_mocks_have_of_themselves_is_open_to_the_program(cls):
     "name",
     [
         *("_NonCallableMock__set_side_effect", "_NonCallableMock__set_return_value", "_get_child_mock", "await_count"),
-        *("_execute_mock_call", "_increment_mock_call", "_mock_untold", "_anything", "assert_called", "__len__"),
+        *("_execute_mock_call", "_increment_mock_call", "_mock_untold", "_spec_class", "assert_called", "__len__"),
     ],
 )
 def test_what_a_mock_does_and_was_asked_is_closed(name):
@@ -36,10 +36,11 @@ def test_what_a_mock_does_and_was_asked_is_closed(name):
     assert not is_open(made, name)
 
 
-def test_what_tests_gave_a_mock_is_open_also_with_an_underscore():
+def test_what_mocks_do_not_have_of_themselves_is_open_also_with_an_underscore():
+    """Libraries read such of what they are handed: `ctypes` has a `_name` of each library, `turtle` a `_screen`."""
     made = MagicMock(_id=3, name="x", __name__="f")
     made._asdict.return_value = {}
-    assert all(is_open(made, name) for name in ("_id", "_asdict", "__name__", "anything", "close"))
+    assert all(is_open(made, name) for name in ("_id", "_asdict", "_name", "__name__", "anything", "close"))
 
 
 def tell_nothing(made):

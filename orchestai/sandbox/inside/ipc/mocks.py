@@ -70,7 +70,7 @@ def is_open(thing: Any, name: str) -> bool:
     """Whether the program may read and set an attribute: not what was called, what is expected, what it is to do."""
     if name.startswith(("_mock", "_spec", "assert")) or name in _own_names():
         return False
-    return not name.startswith("_") or name in vars(thing) or name in thing._mock_children
+    return not name.startswith("__") or name in vars(thing) or name in thing._mock_children
 
 
 def hush(answer: Any) -> None:
