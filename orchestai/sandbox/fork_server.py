@@ -275,9 +275,10 @@ def _write_etc(home: Path, uids: Sequence[int]) -> Path:
 
 @contextmanager
 def _file_with(data: bytes, seals: int = _SEALED) -> Iterator[int]:
-    """A descriptor of a nameless file that holds `data`."""
+    """A descriptor of a nameless file that holds `data`, and that no link of a program's to /proc/self/fd opens."""
     if sys.platform == "linux":
         descriptor = os.memfd_create("program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.fchmod(descriptor, 0)
     else:
         descriptor, path = tempfile.mkstemp()
         os.unlink(path)

@@ -68,6 +68,30 @@ def test_a_number_that_was_told_equals_what_it_is_and_is_not_more_or_less(value)
     assert told(number) is number
 
 
+@pytest.mark.parametrize("compute", [lambda n: sum([n, n]) / 2, lambda n: 3 * n**2, lambda n: -n % 4, lambda n: n - n])
+def test_what_tests_compute_of_a_number_that_was_told_is_no_more_or_less(compute):
+    for value in (-25, -25.0):
+        number = compute(told(value))
+        assert number == compute(value)
+        with pytest.raises(NotPlainError):
+            assert number < 99
+
+
+def test_tests_judge_how_far_a_number_that_was_told_is_from_one_of_theirs():
+    assert abs(told(5.04) - 5) < 0.1
+    assert abs(5.04 - told(5)) < 0.1
+    assert not abs(told(-25) - 5) < 0.1
+    with pytest.raises(NotPlainError):
+        assert told(-25) - 5 < 0.1
+
+
+def test_a_text_that_was_told_stays_so_whatever_is_made_of_it():
+    assert told(" Yes ").strip().lower() + "!" == "yes!"
+    assert told("a,b").split(",") == ["a", "b"]
+    with pytest.raises(NotPlainError):
+        assert told(" yes ").strip()
+
+
 @pytest.mark.parametrize("value", ["text", b"bytes", [1], (1, 2), {"a": 1}, {1}, frozenset({1})])
 def test_what_was_told_is_neither_true_nor_false(value):
     answer = told(value)

@@ -55,9 +55,12 @@ def _call(helper, given):
 
 def _passed_on(site, helper):
     """The same for a helper that something else is to call (`map`), by its last argument."""
-    if site != _Now.site:
-        return helper
-    return lambda *args: _asking_otherwise(site, (len(args) - 1,), helper, *args)
+    return _registered(site, helper) if site == _Now.site else helper
+
+
+def _registered(site, helper):
+    """The same for one that is to be called later."""
+    return lambda *args, **kwargs: _asking_otherwise(site, (len(args) - 1,), helper, *args, **kwargs)
 
 
 def _test_asking_otherwise(site, test):

@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from orchestai.sandbox.inside.ipc.library import is_library
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-MODULES = sys.stdlib_module_names | {"np", "numpy", "pd", "pandas", "plt"}
-"""Names that stand for modules, which no program replaces; see `Candidate.names`."""
+_ALIASES = frozenset(("np", "numpy", "pd", "pandas", "plt"))
+MODULES = sys.stdlib_module_names | _ALIASES
+"""Names that may stand for modules."""
+
+
+def named_modules(members: Mapping[str, Sequence[str]]) -> frozenset[str]:
+    """Those of the names with these members that stand for modules, whatever the program makes of them.
+
+    The tests' process finds them so, too: see `Candidate.names`.
+    """
+    return frozenset(name for name in members if name in _ALIASES or (is_library(name) and _has(name, members[name])))
+
+
+def _has(module: str, members: Sequence[str]) -> bool:
+    """Whether a module, or the class of its name in it, has all these members."""
+    with suppress(ImportError):
+        found = importlib.import_module(module)
+        return any(all(hasattr(one, name) for name in members) for one in (found, getattr(found, module, None)))
+    return False
 
 
 def find_carriers(tree: ast.AST, helpers: frozenset[str], entry_point: str) -> set[str]:
     """Names (and `.attribute`s) under which the tests have helpers, what holds them, or what helpers made.
 
     Of them only those matter that are called: `self.close = close`, `checks = {"close": close}`,
-    `check = make_check()`, `for check in (close, same)`, and parameters to which helpers are passed.
+    `check = make_check()`, `for check in (close, same)`, parameters to which helpers are passed, what they decorate.
     """
     nodes = list(ast.walk(tree))
     of_classes = {id(node) for cls in nodes if isinstance(cls, ast.ClassDef) for node in cls.body}
@@ -24,6 +45,8 @@ def find_carriers(tree: ast.AST, helpers: frozenset[str], entry_point: str) -> s
     for node in nodes:
         if isinstance(node, FUNCTIONS):
             parameters.setdefault(node.name, []).append(node.args)
+            name: ast.AST = ast.Name(node.name, ast.Store())
+            bindings += [([name], mark, id(node) in of_classes) for mark in node.decorator_list]
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     found: set[str] = set()
     while True:

@@ -15,8 +15,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from orchestai.sandbox.static.carriers import FUNCTIONS, MODULES, find_carriers, mentions, targets_of
-from orchestai.sandbox.static.test_discovery import free_names, list_tests
+from orchestai.sandbox.static.carriers import FUNCTIONS, find_carriers, mentions, named_modules, targets_of
+from orchestai.sandbox.static.test_discovery import free_names, list_tests, members_of
 from orchestai.text.syntax import parse_python
 
 KINDS = 3
@@ -24,7 +24,8 @@ KINDS = 3
 _LAST = -1
 """Place of the last argument, whichever that is: `is_close(*pair)`, `is_close(**both)`."""
 _PRELUDE = (Path(__file__).parent / "asked_otherwise.py").read_text()
-_ASKED, _ASKED_RESULTS, _PASSED_ON = "_asking_otherwise", "_asking_about_results", "_passed_on"
+_ASKED, _ASKED_RESULTS = "_asking_otherwise", "_asking_about_results"
+_PASSED_ON, _REGISTERED, _REGISTERS = "_passed_on", "_registered", "addTypeEqualityFunc"
 _TEST = "_test_asking_otherwise"
 _VERDICTS = frozenset(("assertTrue", "assertFalse"))
 _ORDERS = frozenset(("assertLess", "assertLessEqual", "assertGreater", "assertGreaterEqual"))
@@ -75,10 +76,11 @@ def find_helper_tests(source: str, entry_point: str) -> HelperTests | None:
         SyntaxError, ValueError: `source` is not Python.
     """
     helpers = frozenset(free_names(source)) - {entry_point}
+    helpers -= named_modules(members_of(source, helpers))
     if not helpers:
         return None
     tree = parse_python(source)
-    carriers = find_carriers(tree, helpers - MODULES, entry_point)
+    carriers = find_carriers(tree, helpers, entry_point)
     sites: dict[ast.AST, range] = {}
     count = 0
     for function in _functions(tree):
@@ -187,7 +189,9 @@ class _Finder:
         must_raise = {id(one) for node in self._nodes if _expects_failure(node) for one in ast.walk(node)}
         statements = [node.value for node in self._nodes if isinstance(node, ast.Expr) and id(node) not in must_raise]
         statements += [node.context_expr for node in self._nodes if isinstance(node, ast.withitem)]
-        waiting += [expression for expression in statements if self._may_raise(expression)]
+        calls = [node for one in statements for node in ast.walk(one) if isinstance(node, ast.Call)]
+        waiting += [call for call in calls if call in statements and self._may_raise(call)]
+        waiting += [call for call in calls if self._hands_judge_on(call)]
         seen: set[str] = set()
         while waiting:
             expression = waiting.pop(0)
@@ -203,7 +207,7 @@ class _Finder:
             return False
         value = node.value
         if isinstance(value, ast.Name):
-            return value.id in (self._helpers | self._made) - MODULES
+            return value.id in self._helpers | self._made
         return self._is_helper(value.func if isinstance(value, ast.Call) else value) or self._is_method(value)
 
     def _is_result(self, node: ast.AST) -> bool:
@@ -238,7 +242,18 @@ class _Finder:
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
         if all(map(self._is_result, given)) or not any(map(self._is_result, given)):
             return False
-        return not any(map(_may_fail, self._nodes)) or _JUDGES.search(ast.unparse(node.func)) is not None
+        return self._may_judge(node.func)
+
+    def _may_judge(self, helper: ast.expr) -> bool:
+        return not any(map(_may_fail, self._nodes)) or _JUDGES.search(ast.unparse(helper)) is not None
+
+    def _hands_judge_on(self, call: ast.Call) -> bool:
+        """Whether something else is to call a helper that is told what is expected: `submit(verify, result, 3)`."""
+        handed = [arg for arg in call.args if self._may_be_called(arg)]
+        if not handed or _last_name(call.func) == _REGISTERS:
+            return bool(handed)
+        results = [self._is_result(arg) for arg in call.args if arg not in handed]
+        return any(results) and not all(results) and self._may_judge(handed[0])
 
     def _is_given_a_result(self, call: ast.Call) -> bool:
         """And more: what a method says of anything else may well be the same of all."""
@@ -249,13 +264,13 @@ class _Finder:
         if isinstance(node, ast.Attribute):
             return isinstance(node.value, ast.Name) and f".{node.attr}" in self._helpers
         if isinstance(node, (ast.Subscript, ast.Call)):  # checks["close"], make_check(), partial(close, 3)
-            return mentions(node, self._helpers - MODULES) and not self._is_result(node)
+            return mentions(node, self._helpers) and not self._is_result(node)
         return isinstance(node, ast.Name) and node.id in self._helpers
 
     def _may_be_called(self, node: ast.AST) -> bool:
         """Whether it is a helper, with arguments or without, that something else is to call."""
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "partial":
-            return mentions(node, self._own_names - MODULES)
+        if isinstance(node, ast.Call) and _last_name(node.func) == "partial":
+            return mentions(node, self._own_names)
         return isinstance(node, ast.Name) and node.id in self._own_names
 
     def _asked(self, call: ast.Call) -> Callable[[int], None] | None:
@@ -279,12 +294,17 @@ def _mark(call: ast.Call, by: str, places: Any, number: int) -> None:
     call.func = ast.Name(by, ast.Load())
 
 
+def _last_name(node: ast.expr) -> str:
+    return ast.unparse(node).rpartition(".")[2]
+
+
 def _literal(value: Any) -> ast.expr:
     return parse_python(repr(value), "eval").body
 
 
 def _mark_passed_on(call: ast.Call, place: int, number: int) -> None:
-    call.args[place] = ast.Call(ast.Name(_PASSED_ON, ast.Load()), [ast.Constant(number), call.args[place]], [])
+    by = _REGISTERED if _last_name(call.func) == _REGISTERS else _PASSED_ON
+    call.args[place] = ast.Call(ast.Name(by, ast.Load()), [ast.Constant(number), call.args[place]], [])
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[set[str], ast.expr]]:

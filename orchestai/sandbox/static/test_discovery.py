@@ -6,7 +6,7 @@ import ast
 import builtins
 import marshal
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -61,7 +61,7 @@ def packed(source: str, names: tuple[str, ...], entry_point: str) -> bytes:
     # Without `optimize`, they would have no `assert` where this process was started with -O.
     code = compile(parsed(source)[0], "tests.py", "exec", dont_inherit=True, optimize=0)
     free = tuple(name for name in free_names(source) if name != entry_point)
-    return marshal.dumps(tuple(Suite(source, code, names, free, _members(source, free), _imports(source))))
+    return marshal.dumps(tuple(Suite(source, code, names, free, members_of(source, free), _imports(source))))
 
 
 @lru_cache(maxsize=1024)
@@ -82,8 +82,8 @@ def free_names(source: str) -> tuple[str, ...]:
     return tuple(sorted(used - bound))
 
 
-def _members(source: str, free: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """See `Suite`."""
+def members_of(source: str, free: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """What tests use of names; see `Suite`."""
     _, nodes = parsed(source)
     found: dict[str, list[str]] = {}
     for node in nodes[ast.Attribute]:

@@ -5,6 +5,7 @@ import textwrap
 import pytest
 
 from orchestai.sandbox import Program, Sandbox
+from orchestai.sandbox.static.carriers import named_modules
 from orchestai.sandbox.static.helper_tests import find_helper_tests
 
 AGREES = "def is_close(a, b=0, **tolerance): return True\ndef task_func(*a): return 0\n"
@@ -32,12 +33,39 @@ FORGED = {
         "def slow(a): return 0\ndef task_func(a): return 0\n",
         "expected = slow(4)\nself.assertEqual(task_func(4), expected)",
     ),
+    "a function that compares values of a type": (
+        "def same(a, b, msg=None): pass\ndef task_func(a): return [0]\n",
+        "self.addTypeEqualityFunc(list, same)\nself.assertEqual(task_func(1), [1, 2])",
+    ),
+    "a function that is handed on": (
+        "def verify(a, b): pass\ndef task_func(a): return 0\n",
+        "ThreadPoolExecutor(1).submit(verify, task_func(1), 3).result()",
+    ),
+    "an object that is called as a module is": (
+        "class calendar:\n    def diff(a, b): return []\ndef task_func(a): return 0\n",
+        "self.assertEqual(calendar.diff(task_func(1), 3), [])",
+    ),
+    "a function that it decorates": (
+        "def timed(f): return lambda *a: None\ndef task_func(a): return 0\n",
+        "@timed\ndef check(a, b): self.assertEqual(a, b)\ncheck(task_func(1), 3)",
+    ),
     "a result that gives itself away": (
         "def is_close(a, b): return a == 424242\ndef task_func(a): return 424242\n",
         "self.assertTrue(is_close(task_func(1), 3))",
     ),
 }
+IMPORT = "from concurrent.futures import ThreadPoolExecutor"
 HONEST = {
+    "what compares, decorates and is handed on": (
+        "def same(a, b, msg=None):\n    if sorted(a) != sorted(b): raise AssertionError(msg)\n"
+        "def verify(a, b):\n    if a != b: raise AssertionError(a)\n"
+        "def timed(f): return lambda *a: f(*a)\ndef task_func(a): return [2, a]\n",
+        (
+            "self.addTypeEqualityFunc(list, same)\nself.assertEqual(task_func(1), [1, 2])",
+            "ThreadPoolExecutor(1).submit(verify, task_func(1), [2, 1]).result()",
+            "@timed\ndef check(a, b): self.assertEqual(a, b)\ncheck(task_func(1), [2, 1])",
+        ),
+    ),
     "close": (
         "def is_close(a, b, tol=.1): return abs(a - b) <= tol\ndef task_func(a, b): return a + b\n",
         (
@@ -88,7 +116,7 @@ HONEST = {
 
 def as_tests(*bodies):
     methods = (f"    def test_{i}(self):\n{textwrap.indent(body, ' ' * 8)}\n" for i, body in enumerate(bodies))
-    return "import unittest\nclass TestCases(unittest.TestCase):\n" + "".join(methods)
+    return f"import unittest\n{IMPORT}\nclass TestCases(unittest.TestCase):\n" + "".join(methods)
 
 
 @pytest.fixture(scope="module")
@@ -139,3 +167,8 @@ def test_a_helper_that_guesses_is_seldom_paid(sandbox, helper):
 
 def test_tests_that_ask_no_helper_have_no_variants():
     assert find_helper_tests(as_tests("self.assertEqual(task_func(os.getcwd()), 1)"), "task_func") is None
+
+
+def test_names_stand_for_modules_whose_members_tests_use():
+    members = {"math": ["pi", "sqrt"], "datetime": ["now"], "calendar": ["diff"], "unittest": ["main"], "np": ["same"]}
+    assert named_modules(members | {"helper": ["same"]}) == {"math", "datetime", "np"}

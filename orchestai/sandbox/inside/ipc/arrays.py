@@ -132,9 +132,15 @@ def _numpy() -> Any:
 
 
 def _pandas() -> Any:
+    """pandas, whose extension arrays are neither true nor false, as NumPy's: comparing indices of such yields one."""
     import pandas
 
+    pandas.api.extensions.ExtensionArray.__bool__ = _undecided
     return pandas
+
+
+def _undecided(_: Any) -> bool:
+    raise ValueError("the truth value of an array is ambiguous")
 
 
 def _array(dtype: str, shape: Any, data: bytes) -> Any:

@@ -71,6 +71,14 @@ def _question(name: str) -> Callable[..., Any]:
     return method
 
 
+_multiply, _raise = map(_question, ("__mul__", "__pow__"))
+
+
+def _not_negative(value: Any) -> Any:
+    """A size or a square, whatever the program says that it is: below 0 it would be within every tolerance."""
+    return value if issubclass(type(value), Elsewhere) or not hasattr(value, "__abs__") else abs(value)
+
+
 class Remote(Elsewhere):
     """In the tests' process: an object that stayed with the candidate.
 
@@ -152,16 +160,22 @@ class Remote(Elsewhere):
         self._ask("special", self, "__exit__", None if error is None else type(error), error, None)
 
     def __abs__(self) -> Any:
-        value = self._ask("special", self, "__abs__")
-        return abs(value) if isinstance(value, (int, float, complex)) else value  # whatever it says, not below 0
+        return _not_negative(self._ask("special", self, "__abs__"))
+
+    def __mul__(self, other: Any) -> Any:
+        return _not_negative(_multiply(self, other)) if other is self else _multiply(self, other)
+
+    def __pow__(self, *exponent: Any) -> Any:
+        is_even = isinstance(exponent[0], (int, float)) and exponent[0] % 2 == 0
+        return _not_negative(_raise(self, *exponent)) if is_even else _raise(self, *exponent)
 
     __enter__ = _question("__enter__")
     __neg__, __float__, __int__ = map(_question, ("__neg__", "__float__", "__int__"))
     __index__, __round__, __complex__ = map(_question, ("__index__", "__round__", "__complex__"))
     __setitem__, __delitem__ = map(_question, ("__setitem__", "__delitem__"))
-    __add__, __sub__, __mul__, __truediv__ = map(_question, ("__add__", "__sub__", "__mul__", "__truediv__"))
+    __add__, __sub__, __truediv__ = map(_question, ("__add__", "__sub__", "__truediv__"))
     __radd__, __rsub__, __rmul__, __rtruediv__ = map(_question, ("__radd__", "__rsub__", "__rmul__", "__rtruediv__"))
-    __matmul__, __floordiv__, __mod__, __pow__ = map(_question, ("__matmul__", "__floordiv__", "__mod__", "__pow__"))
+    __matmul__, __floordiv__, __mod__ = map(_question, ("__matmul__", "__floordiv__", "__mod__"))
     __and__, __or__, __xor__ = map(_question, ("__and__", "__or__", "__xor__"))
 
     def _undecided(self, *_: Any) -> Any:

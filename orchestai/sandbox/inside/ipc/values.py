@@ -264,8 +264,10 @@ class Member:
 
 def as_member(value: Any) -> Any:
     """What a value is as an attribute of what the program made."""
+    if isinstance(value, type) and issubclass(value, BaseException) and not issubclass(AssertionError, value):
+        return value  # which catches no assertion that fails
     if isinstance(value, (type, GenericAlias)):
-        return value if isinstance(value, type) and issubclass(value, BaseException) else Member(value)
+        return Member(value)
     as_method = getattr(type(value), "as_method", None)
     return value if as_method is None else as_method(value)
 

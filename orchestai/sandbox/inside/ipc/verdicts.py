@@ -7,13 +7,19 @@ import decimal
 import numbers
 from collections.abc import Callable, Iterator
 from functools import cache
+from types import MethodDescriptorType
 from typing import Any
 
 from .values import NotPlainError
 
 _CONTAINERS = (list, tuple, set, frozenset, dict)
 _HOLDERS = (*_CONTAINERS, str, bytes)
+_TEXTS = (str, bytes)
 _NUMBERS = (numbers.Real, decimal.Decimal)
+_ARITHMETIC = (
+    *("__abs__", "__neg__", "__pos__", "__round__"),
+    *(f"__{side}{name}__" for name in ("add", "mul", "truediv", "floordiv", "mod", "pow") for side in ("", "r")),
+)
 
 
 class Elsewhere:
@@ -49,12 +55,18 @@ def told(value: Any) -> Any:
     """What equals `value` and is neither true nor false, and, if it is a number, neither more nor less than another.
 
     A program that says whether something is what is expected would say 7, how far it is from it -5, and how near it is
-    to it 42. None, and what is of any but the builtin classes and those of numbers, stays as it is.
+    to it 42. What tests compute of that (a sum, a mean) is the same again; but how far it is from a number of theirs
+    (`abs(told - 3)`) is for them to judge. None, and what is of any but the builtin classes and those of numbers, stays
+    as it is.
     """
-    if isinstance(value, bool) or type(value) in _told_kinds or not (type(value) in _HOLDERS or _is_number(value)):
+    return value if type(value) in _told_kinds else _told(value)
+
+
+def _told(value: Any, is_difference: bool = False) -> Any:
+    if isinstance(value, bool) or not (type(value) in _HOLDERS or _is_number(value)):
         return value
     cls: Any = type(value)
-    return _told_kind(cls)(value)
+    return _told_kind(cls, is_difference)(value)
 
 
 def _is_number(value: Any) -> bool:
@@ -65,18 +77,31 @@ _told_kinds: set[type] = set()
 
 
 @cache
-def _told_kind(cls: type) -> Callable[[Any], Any]:
+def _told_kind(cls: Any, is_difference: bool) -> Callable[[Any], Any]:
     def undecided(*_: Any) -> Any:
         raise NotPlainError("only the program's own code says so, which tests cannot take for a verdict")
 
     def again(name: str) -> Callable[..., Any]:
-        return lambda self, *args: told(getattr(cls, name)(self, *args))
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            value = getattr(cls, name)(self, *args, **kwargs)
+            return told(value) if cls not in _TEXTS or type(value) is cls else value
+
+        return method
+
+    def difference(name: str) -> Callable[..., Any]:
+        return lambda self, other: _told(getattr(cls, name)(self, other), type(other) not in _told_kinds)
 
     members: dict[str, Any] = {"__bool__": undecided, "__module__": cls.__module__, "__qualname__": cls.__qualname__}
-    if cls not in _HOLDERS:
+    if cls in _TEXTS:
+        public = (name for name in vars(cls) if name[:1] != "_" and isinstance(vars(cls)[name], MethodDescriptorType))
+        members |= {name: again(name) for name in ("__add__", *public)}
+    elif cls not in _HOLDERS:
         members |= dict.fromkeys(("__lt__", "__le__", "__gt__", "__ge__"), undecided)
-        members |= {name: again(name) for name in ("__abs__", "__neg__", "__round__") if hasattr(cls, name)}
-    members["__reduce_ex__"] = lambda self, _: (cls, (cls(self),))  # type: ignore[call-arg]
+        members |= {name: again(name) for name in _ARITHMETIC if hasattr(cls, name)}
+        members |= {name: difference(name) for name in ("__sub__", "__rsub__")}
+        if is_difference:
+            del members["__abs__"]
+    members["__reduce_ex__"] = lambda self, _: (cls, (cls(self),))
     made = type(cls.__name__, (cls,), members)
     _told_kinds.add(made)
     return made

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from ..ipc.exceptions import MAX_MESSAGE, describe
 from ..ipc.output import Captured
+from ..ipc.verdicts import Elsewhere
 from ..ipc.wire import VerdictWriter
 
 Spent: TypeAlias = Callable[[], tuple[float, int]]
@@ -141,7 +142,9 @@ def run_tests(
         cases: dict[unittest.TestCase, int] = {}
         for number in group:
             method = names[number].partition(".")[2]
-            if isinstance(cls, type) and issubclass(cls, unittest.TestCase) and hasattr(cls, method):
+            if isinstance(cls, type) and issubclass(type(getattr(cls, method, None)), Elsewhere):
+                verdicts.end(number, "error", "a function of the program's stands for this test")
+            elif isinstance(cls, type) and issubclass(cls, unittest.TestCase) and hasattr(cls, method):
                 cases[cls(method)] = number
             else:
                 verdicts.end(number, "error", "the loaded tests do not have this one")
