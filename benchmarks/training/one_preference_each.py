@@ -4,8 +4,8 @@
     python benchmarks/training/preferences.py --checkpoint checkpoints/phase1_best.pth --logs execution_logs \\
         --beside DIR/*/phase2_last.pth --output FILE.json
 
-The reward of each is what `prefer` ranks by: success less the weight of price times the cost in those of a typical
-execution, scaled so that both weights add up to `alpha`.
+One that was interrupted is gone on with by the same command. The reward of each is what `prefer` ranks by: success less
+the weight of price times the cost in those of a typical execution, scaled so that both weights add up to `alpha`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def train(checkpoint: Path, folder: Path, prefer: float, typical_usd: float, ove
     reward = {"alpha": ALPHA * success, "beta": ALPHA * cost / typical_usd, "gamma_latency": 0.0, "shaped_reward": 0.0}
     weights = [f"training.phase2_rl.{name}={weight:.6g}" for name, weight in reward.items()]
     command = [sys.executable, "-m", "orchestai.cli", "train-phase2", "--checkpoint", str(checkpoint)]
-    subprocess.run([*command, "--output_dir", str(folder), *weights, *overrides], check=True)
+    resume = ["--resume"] if (folder / "phase2_state.pt").exists() else []
+    subprocess.run([*command, "--output_dir", str(folder), *resume, *weights, *overrides], check=True)
 
 
 if __name__ == "__main__":

@@ -27,9 +27,8 @@ def blocked_weights(model: nn.Module) -> Iterator[None]:
     """Let the linear layers of `model` multiply by copies of their weights in blocks, while the block lasts.
 
     Only on x86 processors, in float32, or bfloat16 where the processor has instructions for it (AVX-512 or
-    AVX-NE-CONVERT); elsewhere, and for small models, nothing changes. Meanwhile the
-    layers give no gradient, and their weights must not change. Products differ by rounding alone. The copies take as
-    much memory as the weights.
+    AVX-NE-CONVERT); elsewhere, and for small models, nothing changes. Meanwhile the layers give no gradient, and their
+    weights must not change. Products differ by rounding alone. The copies take as much memory as the weights.
     """
     layers = [module for module in model.modules() if isinstance(module, nn.Linear) and _suits(module)]
     if sum(layer.weight.nbytes for layer in layers) <= _CACHED:
