@@ -194,9 +194,8 @@ def test_bigcodebench_file(shared_data):
     assert tasks[7].isolation == "auto"
 
 
-def test_bigcodebench_as_the_hub_stores_it(tmp_path):
-    """The hub stores lists and dictionaries as text."""
-    record = {
+def hub_record() -> dict[str, str]:
+    return {
         "task_id": "BigCodeBench/0",
         "complete_prompt": "import math\ndef task_func(a, b=2):\n    '''Add.'''\n",
         "instruct_prompt": "Add.",
@@ -207,7 +206,19 @@ def test_bigcodebench_as_the_hub_stores_it(tmp_path):
         "doc_struct": '{"description": ["Add."]}',
         "libs": "['math']",
     }
+
+
+def test_bigcodebench_as_the_hub_stores_it(tmp_path):
+    """The hub stores lists and dictionaries as text."""
     path = tmp_path / "tasks.jsonl"
-    path.write_text(json.dumps(record))
+    path.write_text(json.dumps(hub_record()))
     (task,) = load_suite("bigcodebench", str(path)).split("test")
     assert (task.libs, task.doc_struct, task.parameters) == (("math",), {"description": ["Add."]}, ("a", "b"))
+
+
+def test_bigcodebench_needs_what_pandas_writes_excel_files_with(tmp_path):
+    """No task imports it, and where it is missing a right program would get 0 instead of a word on what to install."""
+    path = tmp_path / "tasks.jsonl"
+    path.write_text(json.dumps(hub_record() | {"canonical_solution": "    a.to_excel(b)", "libs": "['pandas']"}))
+    (task,) = load_suite("bigcodebench", str(path)).split("test")
+    assert task.libs == ("pandas", "openpyxl")

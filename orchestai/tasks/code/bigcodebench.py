@@ -42,7 +42,7 @@ def _task(record: Record) -> Task:
         canonical_solution=record["canonical_solution"],
         test=record["test"],
         entry_point=entry_point,
-        libs=tuple(_literal(record["libs"])),
+        libs=_libs(record),
         doc_struct=_literal(record[names["doc_struct"]]),
         parameters=parameters(functions(prompt)[entry_point]),
         isolation="auto",
@@ -57,6 +57,13 @@ _ANNOTATION_FIELDS = {
     "code_prompt": "prompt_wo_doc",
     "doc_struct": "doc",
 }
+
+
+def _libs(record: Record) -> tuple[str, ...]:
+    """Those that the task names, and openpyxl where it has pandas write Excel files, which names nobody."""
+    named = tuple(_literal(record["libs"]))
+    writes_excel = ".to_excel(" in record["canonical_solution"] + record["test"]
+    return (*named, "openpyxl") if writes_excel and "openpyxl" not in named else named
 
 
 def _literal(value: Any) -> Any:
