@@ -19,6 +19,8 @@ from orchestai.errors import UserError
 _TO_REACH_S = 10.0
 _TRIES_TO_JOIN = "RAY_gcs_server_port_wait_time_s"
 """Ray's variable for how often a cluster is asked to answer, 40 seconds each time; without it, twenty times."""
+_HERE = "local"
+"""The address that asks for a Ray of this machine."""
 _OWN = "orchestai-alone"
 """Ray's namespace in a Ray that a process started for itself."""
 
@@ -70,14 +72,15 @@ def _room(resources: Mapping[str, float], cpus: int, gpus: float) -> int:
 def _join(config: RayConfig) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     address = config.address or os.environ.get("RAY_ADDRESS")
+    key = "execution.ray.address" if config.address else "RAY_ADDRESS"
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
-    if address is None:
+    if address in (None, _HERE):
         if processes() > 1:
             raise UserError(
                 "execution.ray.address: several processes train, and each would start a Ray of its own; run `ray start "
                 "--head` first, and set it to auto"
             )
-        ray.init(address="local", namespace=_OWN, num_cpus=os.cpu_count(), include_dashboard=False, **quiet)
+        ray.init(address=_HERE, namespace=_OWN, num_cpus=os.cpu_count(), include_dashboard=False, **quiet)
         return
     try:
         _knock(address)
@@ -86,8 +89,8 @@ def _join(config: RayConfig) -> None:
     except (OSError, RuntimeError, ValueError, lost.RayError) as error:
         said = str(error).strip().partition("\n")[0]
         raise UserError(
-            f"execution.ray.address: no cluster at {address}: {said}; give the address that `ray start --head` "
-            "printed, or leave it out"
+            f"{key}: no cluster at {address}: {said}; give the address that `ray start --head` printed, or `{_HERE}` "
+            "for a Ray of this machine"
         ) from None
 
 

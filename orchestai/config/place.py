@@ -14,8 +14,8 @@ class RayConfig(Section):
     there (`planner.language.backend` or `model.backend` ray) takes `address`, `env`, `tries` and `wait_s` from here."""
 
     address: str | None = None
-    """HOST:PORT of a cluster's head, or `auto` on one of its nodes; null joins the cluster of RAY_ADDRESS and, where
-    there is none, starts Ray on this machine."""
+    """HOST:PORT of a cluster's head, or `auto` on one of its nodes; `local` starts Ray on this machine, as null does
+    where there is no RAY_ADDRESS to join."""
     num_workers: int | None = Field(None, ge=1)
     """Actors of each process, each with `sandbox.workers` programs at a time and as many CPUs; null takes what the
     cluster has CPUs and GPUs for, shared among the processes of a training."""

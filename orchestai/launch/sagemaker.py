@@ -73,6 +73,10 @@ class Job:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.run) or len(self.run) > _LONGEST_NAME:
             raise UserError(f"--run {self.run!r}: letters, digits and hyphens alone, {_LONGEST_NAME} at most")
+        if not self.role.startswith("arn:"):
+            raise UserError(f"--role {self.role}: write its ARN, such as arn:aws:iam::123456789012:role/{self.role}")
+        if not self.instance_type.startswith("ml."):
+            raise UserError(f"--instance_type {self.instance_type}: those of SageMaker begin with ml. (ml.g5.12xlarge)")
         if not _FOLDER.fullmatch(self.output):
             raise UserError(f"--output {self.output}: write s3://BUCKET/FOLDER")
         if not 1 <= self.max_hours * 3600 < math.inf:
@@ -190,6 +194,23 @@ def _is_language(config: Config | AgentConfig) -> bool:
     return isinstance(config, Config) and config.planner.kind == "language"
 
 
+def open_session() -> Any:
+    """A `boto3.Session`, as the environment and `~/.aws` say.
+
+    Raises:
+        UserError: boto3 is not installed, or there is no such profile.
+    """
+    try:
+        import boto3
+        from botocore.exceptions import ProfileNotFound
+    except ImportError:
+        raise UserError("launch sagemaker: boto3 is not installed; pip install 'orchestai[sagemaker]'") from None
+    try:
+        return boto3.Session()
+    except ProfileNotFound as error:
+        raise UserError(f"launch sagemaker: {error}; set AWS_PROFILE to another") from None
+
+
 def submit(job: Job, source: bytes, session: Any) -> str:
     """Upload the source and the files of channels, and start the job.
 
@@ -200,12 +221,14 @@ def submit(job: Job, source: bytes, session: Any) -> str:
         the job's ARN.
 
     Raises:
-        UserError: AWS refuses, or there is nothing at an S3 URI.
+        UserError: there is no region, AWS refuses, or there is nothing at an S3 URI.
     """
-    from botocore.exceptions import BotoCoreError, ClientError
+    from boto3.exceptions import Boto3Error
+    from botocore.exceptions import BotoCoreError, ClientError, NoRegionError
 
-    s3, digest = session.client("s3"), digest_of(source)
+    digest = digest_of(source)
     try:
+        s3, service = session.client("s3"), session.client("sagemaker")
         job = replace(job, channels={name: _whole(s3, name, given) for name, given in job.channels.items()})
         bucket, key = _parts(f"{job.source_uri(digest)}/source.tar.gz")
         s3.put_object(Bucket=bucket, Key=key, Body=source)
@@ -214,8 +237,10 @@ def submit(job: Job, source: bytes, session: Any) -> str:
                 bucket, prefix = _parts(job.uri_of(channel))
                 for path, name in _files(Path(given), beside=channel == DATA):
                     s3.upload_file(str(path), bucket, f"{prefix}{name}")
-        started = session.client("sagemaker").create_training_job(**job.request(digest))
-    except (BotoCoreError, ClientError) as error:
+        started = service.create_training_job(**job.request(digest))
+    except NoRegionError:
+        raise UserError("launch sagemaker: no region is set; export AWS_DEFAULT_REGION=us-east-1, or yours") from None
+    except (Boto3Error, BotoCoreError, ClientError) as error:
         raise UserError(f"launch sagemaker: {error}; look at your credentials, the role and the bucket") from None
     return str(started["TrainingJobArn"])
 

@@ -18,7 +18,7 @@ from orchestai.training.distributed import together
 from orchestai.training.dtypes import check_formats
 from orchestai.training.layouts import layout_of
 from orchestai.training.malloc_trim import FreedMemory
-from orchestai.training.optimizers import open_optimizer
+from orchestai.training.optimizers import open_optimizer, refuse_whole_moments
 
 
 class Weights(Protocol):
@@ -77,11 +77,8 @@ class Learner:
         self.accelerator = accelerator
         self._freed = FreedMemory()
         self._layout = layout_of(accelerator)
-        if settings.optimizer == "adamw_8bit" and self._layout.split_moments:
-            raise UserError(
-                "training: optimizer=adamw_8bit keeps moments whole, but FSDP2 and ZeRO split them; set optimizer to "
-                "adamw, or launch with accelerate_configs/ddp.yaml"
-            )
+        if self._layout.split_moments:
+            refuse_whole_moments(settings)
         self._max_grad_norm = settings.max_grad_norm
         learns = copy.deepcopy(planner) if self._layout.split else planner.to(accelerator.device)
         module = wrap(learns)

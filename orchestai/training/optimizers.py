@@ -33,3 +33,12 @@ def open_optimizer(parameters: Sequence[nn.Parameter] | Sequence[dict[str, Any]]
             f"adamw ({error})"
         ) from error
     return cast(Optimizer, bitsandbytes.optim.AdamW8bit(parameters, **options))
+
+
+def refuse_whole_moments(settings: AdamConfig) -> None:
+    """Raise `UserError` where the optimizer keeps moments whole, for layouts that split them."""
+    if settings.optimizer == "adamw_8bit":
+        raise UserError(
+            "training: optimizer=adamw_8bit keeps moments whole, but FSDP2 and ZeRO split them; set optimizer to "
+            "adamw, or launch with accelerate_configs/ddp.yaml"
+        )

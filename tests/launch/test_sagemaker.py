@@ -14,7 +14,7 @@ from orchestai.cli import app
 from orchestai.errors import UserError
 from orchestai.launch import bundle
 from orchestai.launch.asked import asked
-from orchestai.launch.sagemaker import Job, digest_of, submit
+from orchestai.launch.sagemaker import Job, digest_of, open_session, submit
 from support.repository import REPOSITORY
 from support.sagemaker_job import JOB, ROLE
 
@@ -91,6 +91,44 @@ def test_the_service_takes_it_and_has_the_source(tmp_path: Path, monkeypatch: py
         }
         with pytest.raises(UserError, match="look at your credentials"):
             submit(Job(**{**vars(job), "output": "s3://no-such-bucket/x"}), b"source", session)
+
+
+def test_nothing_is_uploaded_without_a_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service was asked for last, when checkpoints of gigabytes had been uploaded."""
+    boto3, moto = pytest.importorskip("boto3"), pytest.importorskip("moto")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    with moto.mock_aws():
+        s3 = boto3.client("s3", region_name="us-east-1")
+        s3.create_bucket(Bucket="bucket")
+        with pytest.raises(UserError, match="no region is set; export AWS_DEFAULT_REGION"):
+            submit(JOB, b"source", open_session())
+        assert "Contents" not in s3.list_objects_v2(Bucket="bucket")
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    with pytest.raises(UserError, match=r"nobody.*set AWS_PROFILE"):
+        open_session()
+
+
+def test_an_upload_that_fails_is_said_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What uploads files has errors that are none of the service's own."""
+    boto3, moto = pytest.importorskip("boto3"), pytest.importorskip("moto")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    (tmp_path / "corpus").touch()
+
+    def expired(*args: object, **options: object) -> None:
+        raise boto3.exceptions.S3UploadFailedError("Failed to upload corpus: ExpiredToken")
+
+    monkeypatch.setattr("boto3.s3.inject.upload_file", expired)
+    with moto.mock_aws():
+        session = boto3.Session(region_name="us-east-1")
+        session.client("s3").create_bucket(Bucket="bucket")
+        job = Job(**{**vars(JOB), "channels": {"corpus": str(tmp_path / "corpus")}})
+        with pytest.raises(UserError, match="ExpiredToken; look at your credentials"):
+            submit(job, b"source", session)
 
 
 def test_a_folder_of_s3_is_taken_without_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,6 +234,8 @@ TO_SERVICE = ["--role", ROLE, "--image", "i", "--output", "s3://b/x", "--dry_run
         (["--config", "configs/agents/deepcoder.yaml", "--max_hours", "nan"], "--max_hours nan: write how many"),
         (["--config", "configs/agents/deepcoder.yaml", "--max_hours", "inf"], "--max_hours inf: write how many"),
         (["--config", "configs/agents/deepcoder.yaml", "--output", "s3://"], "--output s3://: write s3://BUCKET"),
+        (["--config", "configs/agents/deepcoder.yaml", "--role", "Training"], "--role Training: write its ARN"),
+        (["--config", "configs/agents/deepcoder.yaml", "--instance_type", "p4d.24xlarge"], "begin with ml"),
         (["--config", "configs/agents/deepcoder.yaml", "--run", "-".join("a" * 41)], "hyphens alone, 41 at most"),
         (["--config", "config.yaml", "--checkpoint", "s3://b/c", "tasks.path=UNTRACKED"], "git does not track it"),
         (

@@ -57,7 +57,7 @@ def sagemaker(
     from orchestai.config import BASE
     from orchestai.launch import bundle
     from orchestai.launch.asked import asked
-    from orchestai.launch.sagemaker import CHECKPOINT, DATA, Job, check, digest_of, submit
+    from orchestai.launch.sagemaker import CHECKPOINT, DATA, Job, check, digest_of, open_session, submit
 
     words = overrides or []
     if not config.resolve().is_relative_to(source.resolve()):
@@ -93,11 +93,7 @@ def sagemaker(
         print(json.dumps(request | {"Environment": dict.fromkeys(request["Environment"], "...")}, indent=2))
         say(f"source: {len(names)} files, {len(packed) / 1e6:.1f} MB packed; nothing was uploaded or started")
         return
-    try:
-        import boto3
-    except ImportError:
-        raise UserError("launch sagemaker: boto3 is not installed; pip install 'orchestai[sagemaker]'") from None
-    say(f"started {submit(job, packed, boto3.Session())}", f"checkpoints and results: {job.folder}")
+    say(f"started {submit(job, packed, open_session())}", f"checkpoints and results: {job.folder}")
 
 
 @launch.command()

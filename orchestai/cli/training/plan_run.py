@@ -43,6 +43,7 @@ def plan_run(
     from orchestai.config.aliases import as_processes
     from orchestai.launch.asked import asked
     from orchestai.storage import artifacts
+    from orchestai.training.optimizers import refuse_whole_moments
     from orchestai.training.scale import DEVICES, LAYOUTS, Learning, Update, memory_gb, seconds
 
     for name, given, known in (("layout", layout, LAYOUTS), ("device", device, DEVICES)):
@@ -54,13 +55,20 @@ def plan_run(
     asks = _of_planner(loaded) if isinstance(loaded, Config) else _of_agents(loaded, prompt_tokens, turns)
     model, phase2 = asks.model, asks.phase2
     _refuse_engines(asks, processes)
+    if LAYOUTS[layout] != "nothing":
+        refuse_whole_moments(phase2)
     shape = _tiny(model.tiny) if asks.name == TINY else _of_source(asks.source(), asks.key)
     length = asks.prompt + model.max_new_tokens
     attempts = phase2.tasks_per_update * phase2.num_generations
+    rows = attempts * asks.turns
+    of_one = -(-rows // processes)
+    budget = phase2.micro_batch_tokens or phase2.micro_batch_size * length
     learning = Learning(
         split=LAYOUTS[layout],
-        weight_bytes=0.55 if model.load_in_4bit else 4 if model.dtype == "float32" else 2,
-        rank=asks.lora.rank if asks.lora else None,
+        weight_bytes=4 if model.dtype == "float32" and not model.load_in_4bit else 2,
+        in_4_bits=model.load_in_4bit,
+        lora=asks.lora,
+        in_8_bits=phase2.optimizer == "adamw_8bit",
         reference=phase2.kl_coef > 0,
         checkpointing=model.gradient_checkpointing,
         processes=processes,
@@ -69,11 +77,11 @@ def plan_run(
     )
     actors = (loaded.execution.backend == "ray" and loaded.execution.ray.num_workers) or 1
     update = Update(
-        rows=attempts * asks.turns,
+        rows=rows,
         rows_at_a_time=asks.rows_at_a_time,
         prompt=asks.prompt,
         completion=model.max_new_tokens,
-        tokens_at_a_time=phase2.micro_batch_tokens or min(phase2.micro_batch_size, attempts * asks.turns) * length,
+        tokens_at_a_time=min(max(budget, length), of_one * length),
         executions=attempts * asks.executions,
         execution_s=execution_s,
         execution_slots=processes * loaded.sandbox.workers * actors,
@@ -200,9 +208,8 @@ def _tiny(settings: TinyConfig | TinyChatConfig) -> Shape:
 
     letters = 258  # a model of agents that reads bytes has no vocabulary to set
     vocabulary = (settings.vocab_size or 49_152) if isinstance(settings, TinyConfig) else letters
-    return Shape(
-        settings.layers, settings.hidden, 4 * settings.hidden, settings.heads, settings.hidden, vocabulary, True
-    )
+    width = settings.hidden
+    return Shape(settings.layers, width, 4 * width, width, width, vocabulary, True)
 
 
 def _of_source(source: str, key: str) -> Shape:
@@ -212,6 +219,6 @@ def _of_source(source: str, key: str) -> Shape:
 
     try:
         return Shape.of(AutoConfig.from_pretrained(source))
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         said = str(error).strip().partition("\n")[0]
         raise UserError(f"{key}: the configuration of {source} cannot be read: {said}") from None

@@ -7,11 +7,11 @@ import socket
 
 import pytest
 
-from orchestai.config import PlaceConfig, SandboxConfig
+pytest.importorskip("ray")
+from orchestai.cluster import joining
+from orchestai.config import PlaceConfig, RayConfig, SandboxConfig
 from orchestai.errors import UserError
 from orchestai.execution.backends.remote import open_remote
-
-pytest.importorskip("ray")
 
 
 @pytest.mark.timeout(120)
@@ -23,6 +23,25 @@ def test_an_address_without_a_cluster_is_refused(host: str) -> None:
     place = PlaceConfig(backend="ray", ray={"address": address})
     with pytest.raises(UserError, match=r"no cluster at .*ray start --head"), open_remote(SandboxConfig(), place):
         pass
+
+
+def test_an_address_of_the_environment_is_said_to_be_its(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody who set it finds anything in a key of the configuration."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free.getsockname()[1]}")
+    with pytest.raises(UserError, match=r"^RAY_ADDRESS: no cluster"), open_remote(SandboxConfig(), PlaceConfig()):
+        pass
+
+
+def test_local_asks_for_a_ray_of_this_machine_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray itself would start one as a cluster of others, whose CPUs a second pool waits for."""
+    asked: dict[str, object] = {}
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    monkeypatch.setattr(joining.ray, "init", lambda **options: asked.update(options))
+    with joining.joined(RayConfig(address="local")):
+        pass
+    assert (asked["address"], asked["namespace"]) == ("local", "orchestai-alone")
 
 
 @pytest.mark.slow
