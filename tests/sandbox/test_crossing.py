@@ -243,3 +243,41 @@ def test_what_a_program_says_cannot_steer_the_terminal_that_shows_its_report(san
     )
     texts = report.reason + "".join(test.message + test.output for test in report.tests)
     assert {word for word in ("out", "title", "\x1b", "\x9b") if word in texts} == {"out", "title"}
+
+
+ALIASES = """
+import types
+class AppError(Exception): pass
+class NotFound(AppError, KeyError): pass
+Custom, Invalid, ERRORS = Exception, AssertionError, {"any": BaseException, "all": [Exception]}
+errors = types.SimpleNamespace(Net=Exception)
+def error(name): return Exception
+def task_func(name):
+    if name: raise {"custom": Custom, "value": ValueError, "missing": NotFound, "invalid": Invalid}[name](name)
+    return 0
+"""
+
+
+CLASSES = ("Custom", "Invalid", "ERRORS['any']", "*ERRORS['all']", "errors.Net", "error(1)")
+
+
+def test_no_class_of_exceptions_of_the_programs_catches_what_assertions_raise(sandbox):
+    bodies = [
+        f"import contextlib\nwith contextlib.suppress({cls}): self.assertEqual(task_func(''), 3)" for cls in CLASSES
+    ]
+    bodies.append("try: self.assertEqual(task_func(''), 3)\nexcept (Custom, KeyError): pass")
+    assert judge(sandbox, ALIASES, *bodies) == ["AssertionError: 0 != 3"] * len(bodies)
+
+
+def test_classes_of_exceptions_may_have_other_names(sandbox):
+    bodies = (
+        "with self.assertRaises(Custom): task_func('custom')",
+        "try: task_func('custom')\nexcept Custom as raised: self.assertEqual(str(raised), 'custom')",
+        "with self.assertRaises(Custom): task_func('value')",
+        "with self.assertRaises(Invalid): task_func('invalid')",
+        "with self.assertRaises(ERRORS['any']): task_func('missing')",
+        "with self.assertRaises(AppError): task_func('missing')",
+        "with self.assertRaises(KeyError): task_func('missing')",
+        "self.assertEqual(ERRORS['all'], [Exception])\nself.assertTrue(issubclass(AppError, Custom))",
+    )
+    assert judge(sandbox, ALIASES, *bodies) == ["passed"] * len(bodies)
