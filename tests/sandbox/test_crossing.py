@@ -281,3 +281,25 @@ def test_classes_of_exceptions_may_have_other_names(sandbox):
         "self.assertEqual(ERRORS['all'], [Exception])\nself.assertTrue(issubclass(AppError, Custom))",
     )
     assert judge(sandbox, ALIASES, *bodies) == ["passed"] * len(bodies)
+
+
+def test_objects_that_stay_with_the_program_are_copied_there(sandbox):
+    code = """
+import dataclasses, enum
+class Level(enum.Enum): LOW = 1
+@dataclasses.dataclass
+class Item:
+    name: str
+    level: Level = Level.LOW
+class Box:
+    def __init__(self): self.items = [1]
+    def size(self): return len(self.items)
+    def add(self): self.items.append(2)
+def task_func(kind): return Item("a") if kind == "item" else Box()
+"""
+    bodies = (
+        "import dataclasses\nself.assertEqual(dataclasses.asdict(task_func('item'))['name'], 'a')",
+        "import copy\nbox = task_func('box')\nother = copy.deepcopy(box)\nother.add()\n"
+        "self.assertEqual((box.size(), other.size()), (1, 2))",
+    )
+    assert judge(sandbox, code, *bodies) == ["passed"] * len(bodies)
