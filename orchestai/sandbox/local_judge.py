@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from orchestai.sandbox.program import Limits, Program, Report, TestVerdict
 from orchestai.sandbox.static.exchanges import exchange_more_than_copies
 from orchestai.sandbox.static.helper_tests import find_helper_tests
 from orchestai.sandbox.static.negated_tests import in_likeness, make_negated
+from orchestai.sandbox.static.replaced_tests import find_replaced_tests
 from orchestai.sandbox.static.test_discovery import list_tests, packed
 from orchestai.tasks.suites import ANSWER_PACKAGES, PROGRAM_PACKAGES
 
@@ -101,6 +102,7 @@ class LocalJudge:
                     verdict = _tampered(verdict, forged)
             else:
                 verdict = self._pool.judge(program, names)
+                verdict = _without_replaced(verdict, names, find_replaced_tests(program.tests, program.entry_point))
                 if helper_tests := find_helper_tests(program.tests, program.entry_point):
                     rewarded = _passed(names, verdict)
                     seconds = max(_LEAST_CHECKING_S, self.limits.wall_s - verdict.get("wall_s", 0.0))
@@ -141,6 +143,18 @@ def _tampered(verdict: dict[str, Any], forged: set[str]) -> dict[str, Any]:
     failed = {"outcome": "failed", "message": "the program tampers with its tests"}
     tests = [test | failed if test["outcome"] == "passed" else test for test in verdict["tests"]]
     return verdict | {"status": "tampered", "reason": reason, "tests": tests}
+
+
+def _without_replaced(verdict: dict[str, Any], names: Sequence[str], replaced: Collection[str]) -> dict[str, Any]:
+    error = {
+        "outcome": "error",
+        "message": "a function of the program's stands for this test, or for what it asserts by",
+    }
+    passed = _passed(names, verdict) & set(replaced)
+    if not passed:
+        return verdict
+    tests = [test | error if name in passed else test for name, test in zip(names, verdict["tests"], strict=True)]
+    return verdict | {"tests": tests}
 
 
 def _without(verdict: dict[str, Any], names: Sequence[str], unearned: Unearned) -> dict[str, Any]:

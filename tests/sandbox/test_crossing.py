@@ -243,3 +243,63 @@ def test_what_a_program_says_cannot_steer_the_terminal_that_shows_its_report(san
     )
     texts = report.reason + "".join(test.message + test.output for test in report.tests)
     assert {word for word in ("out", "title", "\x1b", "\x9b") if word in texts} == {"out", "title"}
+
+
+ALIASES = """
+import types
+class AppError(Exception): pass
+class NotFound(AppError, KeyError): pass
+Custom, Invalid, ERRORS = Exception, AssertionError, {"any": BaseException, "all": [Exception]}
+errors = types.SimpleNamespace(Net=Exception)
+def error(name): return Exception
+def task_func(name):
+    if name: raise {"custom": Custom, "value": ValueError, "missing": NotFound, "invalid": Invalid}[name](name)
+    return 0
+"""
+
+
+CLASSES = ("Custom", "Invalid", "ERRORS['any']", "*ERRORS['all']", "errors.Net", "error(1)")
+
+
+def test_no_class_of_exceptions_of_the_programs_catches_what_assertions_raise(sandbox):
+    bodies = [
+        f"import contextlib\nwith contextlib.suppress({cls}): self.assertEqual(task_func(''), 3)" for cls in CLASSES
+    ]
+    bodies.append("try: self.assertEqual(task_func(''), 3)\nexcept (Custom, KeyError): pass")
+    assert judge(sandbox, ALIASES, *bodies) == ["AssertionError: 0 != 3"] * len(bodies)
+
+
+def test_classes_of_exceptions_may_have_other_names(sandbox):
+    bodies = (
+        "with self.assertRaises(Custom): task_func('custom')",
+        "try: task_func('custom')\nexcept Custom as raised: self.assertEqual(str(raised), 'custom')",
+        "with self.assertRaises(Custom): task_func('value')",
+        "with self.assertRaises(Invalid): task_func('invalid')",
+        "with self.assertRaises(ERRORS['any']): task_func('missing')",
+        "with self.assertRaises(AppError): task_func('missing')",
+        "with self.assertRaises(KeyError): task_func('missing')",
+        "self.assertEqual(ERRORS['all'], [Exception])\nself.assertTrue(issubclass(AppError, Custom))",
+    )
+    assert judge(sandbox, ALIASES, *bodies) == ["passed"] * len(bodies)
+
+
+def test_objects_that_stay_with_the_program_are_copied_there(sandbox):
+    code = """
+import dataclasses, enum
+class Level(enum.Enum): LOW = 1
+@dataclasses.dataclass
+class Item:
+    name: str
+    level: Level = Level.LOW
+class Box:
+    def __init__(self): self.items = [1]
+    def size(self): return len(self.items)
+    def add(self): self.items.append(2)
+def task_func(kind): return Item("a") if kind == "item" else Box()
+"""
+    bodies = (
+        "import dataclasses\nself.assertEqual(dataclasses.asdict(task_func('item'))['name'], 'a')",
+        "import copy\nbox = task_func('box')\nother = copy.deepcopy(box)\nother.add()\n"
+        "self.assertEqual((box.size(), other.size()), (1, 2))",
+    )
+    assert judge(sandbox, code, *bodies) == ["passed"] * len(bodies)

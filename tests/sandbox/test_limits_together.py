@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestai.sandbox import Program, Sandbox
+from orchestai.sandbox import Limits, Program, Sandbox
 from orchestai.sandbox.bubblewrap import Bubblewrap
 from orchestai.sandbox.inside.jail.shares import Shares
 from orchestai.sandbox.levels import find_namespaces
@@ -168,6 +168,27 @@ def task_func(sessions):
         for sessions, cores in ((20, 1), (0, len(os.sched_getaffinity(0)))):
             assertion = f"    def test(self): self.assertEqual(task_func({sessions}), {cores})"
             assert sandbox.run(Program(crowd, f"import unittest\nclass T(unittest.TestCase):\n{assertion}")).success
+
+
+LEAVES_ITS_TESTS = """
+import mmap, os, socket, time
+def task_func():
+    for name in os.listdir("/proc/self/fd"):
+        try: socket.socket(fileno=os.dup(int(name))).shutdown(socket.SHUT_RDWR)
+        except OSError: pass
+    os.fork(), os.fork()
+    held = mmap.mmap(-1, 70 << 20)
+    for _ in range(70): held.write(bytes(1 << 20))
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not isinstance(find_namespaces(), Bubblewrap), reason=f"no namespaces: {find_namespaces()}")
+def test_a_program_is_watched_while_it_is_not_known_why_the_tests_process_ended():
+    """It seems to be killed where it closes what it is asked by, and nobody looked at it for a second at a time."""
+    tests = "import unittest\nclass T(unittest.TestCase):\n    def test(self): task_func()"
+    with Sandbox(1, Limits(memory_mb=100)) as sandbox:
+        assert sandbox.run(Program(LEAVES_ITS_TESTS, tests)).status == "memory"
 
 
 def test_a_program_that_rests_when_it_is_looked_at_stays_nice_for_a_while(balance):

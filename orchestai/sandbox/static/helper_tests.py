@@ -41,7 +41,9 @@ _VERDICT_WORDS = frozenset(
 _OTHER_ASSERTIONS = ("Raises", "RaisesRegex", "Warns", "WarnsRegex", "Logs", "IsInstance")
 """Ends of the names of assertions that judge no value, or its type alone."""
 _CHOICES = (ast.For, ast.AsyncFor, ast.IfExp, ast.BoolOp, ast.Match, ast.ListComp, ast.SetComp, ast.GeneratorExp)
-_JUDGES = re.compile("assert|check|compare|confirm|ensure|expect|match|require|test|valid|verif", re.IGNORECASE)
+_JUDGES = re.compile(
+    "assert|check|compare|confirm|ensure|equal|expect|match|require|same|test|valid|verif", re.IGNORECASE
+)
 
 
 class Variant(NamedTuple):
@@ -152,6 +154,7 @@ class _Finder:
     """Finds in a function the calls of helpers that its assertions rest on."""
 
     def __init__(self, function: ast.AST, helpers: frozenset[str], carriers: set[str], entry_point: str) -> None:
+        self._function: Any = function
         self._nodes = list(ast.walk(function))
         self._own_names = helpers
         self._helpers = helpers | carriers
@@ -175,6 +178,16 @@ class _Finder:
             for name in names
         }
         """Names of what helpers made."""
+        self._parameters = _parameters(self._nodes)
+        """Names of what functions in it are given, and of what was taken from that."""
+        self._parameters |= {
+            name for names, value in self._bindings if mentions(value, self._parameters) for name in names
+        }
+        handlers = {id(one) for node in self._nodes if isinstance(node, ast.ExceptHandler) for one in ast.walk(node)}
+        self._statements = [node.value for node in self._nodes if isinstance(node, ast.Expr)]
+        self._statements += [node.context_expr for node in self._nodes if isinstance(node, ast.withitem)]
+        self._asserts = any(may_fail(node) for node in self._nodes if id(node) not in handlers)
+        """Whether anything beside helpers can fail it; what follows their failing does not count."""
         for _ in self._bindings:
             more = {name for names, value in self._bindings if self._is_result(value) for name in names}
             if more <= self._results:
@@ -187,10 +200,9 @@ class _Finder:
         waiting = [expression for node in self._nodes for expression in _deciding(node)]
         waiting += [call for node in self._nodes for part in _letting_pass(node) for call in self._judging(part)]
         must_raise = {id(one) for node in self._nodes if _expects_failure(node) for one in ast.walk(node)}
-        statements = [node.value for node in self._nodes if isinstance(node, ast.Expr) and id(node) not in must_raise]
-        statements += [node.context_expr for node in self._nodes if isinstance(node, ast.withitem)]
-        calls = [node for one in statements for node in ast.walk(one) if isinstance(node, ast.Call)]
-        waiting += [call for call in calls if call in statements and self._may_raise(call)]
+        calls = [node for node in self._nodes if isinstance(node, ast.Call) and id(node) not in must_raise]
+        unheard = set(self._unheard()) if self._asserts else set(calls)
+        waiting += [call for call in calls if call in unheard and self._may_raise(call)]
         waiting += [call for call in calls if self._hands_judge_on(call)]
         seen: set[str] = set()
         while waiting:
@@ -200,6 +212,23 @@ class _Finder:
             seen |= names
             waiting += [value for bound, value in self._bindings if names & bound]
         return list(found.values())
+
+    def _unheard(self) -> list[ast.Call]:
+        """Calls whose answers go nowhere: all that they can do for the test is to raise."""
+        used = {node.id for node in self._nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        places = [
+            *self._statements,
+            *(node.value for node in self._nodes if isinstance(node, ast.Return) and node.value),
+        ]
+        places += [value for names, value in self._bindings if not names & used]
+        return [call for place in places for call in self._calls_outside_assertions(place)]
+
+    def _calls_outside_assertions(self, node: ast.AST) -> Iterator[ast.Call]:
+        if isinstance(node, ast.Call) and (self._is_helper(node.func) or not may_fail(node)):
+            yield node
+        if not may_fail(node):
+            for child in ast.iter_child_nodes(node):
+                yield from self._calls_outside_assertions(child)
 
     def _is_method(self, node: ast.AST) -> bool:
         """Whether it is a method of what helpers made, or of a class or an object among them, that is no module."""
@@ -221,43 +250,66 @@ class _Finder:
                 if (mark := self._asked(node)) is not None:
                     found[id(node)] = mark
                 return
-            for i, arg in enumerate(node.args):
-                if self._may_be_called(arg):
-                    found[id(arg)] = partial(_mark_passed_on, node, i)
+            handed = [arg for arg in node.args if self._may_be_called(arg)]
+            if _last_name(node.func) == _REGISTERS:
+                handed = [arg for arg in _given(node)[-1:] if isinstance(arg, ast.Name) and arg.id in self._helpers]
+            found |= {id(arg): partial(_mark_passed_on, node, arg) for arg in handed}
         for child in ast.iter_child_nodes(node):
             self._find(child, found)
 
     def _judging(self, node: ast.AST) -> list[ast.expr]:
         """Calls of helpers in it that are given a result, and more to hold it against."""
         calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
-        return [call for call in calls if self._is_helper(call.func) and self._is_given_a_result(call)]
+        return [call for call in calls if self._says_verdict(call.func) and self._is_given_a_result(call)]
+
+    def _says_verdict(self, function: ast.expr) -> bool:
+        return self._is_helper(function) or (self._is_method(function) and self._is_called_judge(function))
 
     def _may_raise(self, node: ast.expr) -> bool:
         """Whether it is a call of a helper that is told what is expected, and judges if it raises at all.
 
-        Where the tests have other assertions, its name has to say so: it may as well show or save something.
+        Where it is not called in a statement of its own, or is a method, or tests have other assertions, or a function
+        of theirs hands on what it is given, its name has to say so: it may as well show or save something.
         """
-        if not (isinstance(node, ast.Call) and self._is_helper(node.func)):
+        if not isinstance(node, ast.Call) or not (self._is_helper(node.func) or self._is_method(node.func)):
             return False
-        given = [*node.args, *(keyword.value for keyword in node.keywords)]
-        if all(map(self._is_result, given)) or not any(map(self._is_result, given)):
+        if self._is_given_a_result(node):
+            says_all = not self._asserts and node in self._statements and not self._is_method(node.func)
+            return says_all or self._is_called_judge(node.func)
+        given = _given(node)
+        if (
+            len(given) < 2
+            or any(map(self._is_result, given))
+            or not any(mentions(arg, self._parameters) for arg in given)
+        ):
             return False
-        return self._may_judge(node.func)
+        hands_on = (
+            not self._asserts and not _is_test(self._function) and _JUDGES.search(self._function.name) is not None
+        )
+        return hands_on or self._is_called_judge(node.func)
 
-    def _may_judge(self, helper: ast.expr) -> bool:
-        return not any(map(_may_fail, self._nodes)) or _JUDGES.search(ast.unparse(helper)) is not None
+    def _is_called_judge(self, helper: ast.expr) -> bool:
+        """By one of its names, or of those of what made it: `expect(task_func(1)).to_be(3)`."""
+        names = [node.id for node in ast.walk(helper) if isinstance(node, ast.Name) and node.id in self._helpers]
+        names += [node.attr for node in ast.walk(helper) if isinstance(node, ast.Attribute)]
+        return _JUDGES.search(" ".join(names)) is not None
 
     def _hands_judge_on(self, call: ast.Call) -> bool:
         """Whether something else is to call a helper that is told what is expected: `submit(verify, result, 3)`."""
+        if _last_name(call.func) == _REGISTERS:
+            return any(mentions(arg, self._helpers) for arg in _given(call))
         handed = [arg for arg in call.args if self._may_be_called(arg)]
-        if not handed or _last_name(call.func) == _REGISTERS:
-            return bool(handed)
+        if not handed:
+            return False
         results = [self._is_result(arg) for arg in call.args if arg not in handed]
-        return any(results) and not all(results) and self._may_judge(handed[0])
+        says_all = not self._asserts and not all(results)
+        return any(results) and (says_all or self._is_called_judge(handed[0]))
 
     def _is_given_a_result(self, call: ast.Call) -> bool:
         """And more: what a method says of anything else may well be the same of all."""
-        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        given = _given(call)
+        if isinstance(call.func, ast.Attribute) and self._is_result(call.func.value):
+            given = [call.func.value, *given]  # of what was made of it: check(task_func(1)).equals(3)
         return len(given) > 1 and any(map(self._is_result, given)) and not all(map(self._is_result, given))
 
     def _is_helper(self, node: ast.AST) -> bool:
@@ -289,6 +341,15 @@ class _Finder:
         return partial(_mark, call, _ASKED, (expected[0], *(results[:1] if may_be_mode else ())))
 
 
+def _given(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def _parameters(nodes: list[ast.AST]) -> set[str]:
+    given = (node.args for node in nodes if isinstance(node, FUNCTIONS) and not _is_test(node))
+    return {one.arg for args in given for one in (*args.posonlyargs, *args.args, *args.kwonlyargs)} - {"self", "cls"}
+
+
 def _mark(call: ast.Call, by: str, places: Any, number: int) -> None:
     call.args = [ast.Constant(number), _literal(places), call.func, *call.args]
     call.func = ast.Name(by, ast.Load())
@@ -302,9 +363,12 @@ def _literal(value: Any) -> ast.expr:
     return parse_python(repr(value), "eval").body
 
 
-def _mark_passed_on(call: ast.Call, place: int, number: int) -> None:
+def _mark_passed_on(call: ast.Call, helper: ast.expr, number: int) -> None:
     by = _REGISTERED if _last_name(call.func) == _REGISTERS else _PASSED_ON
-    call.args[place] = ast.Call(ast.Name(by, ast.Load()), [ast.Constant(number), call.args[place]], [])
+    marked = ast.Call(ast.Name(by, ast.Load()), [ast.Constant(number), helper], [])
+    call.args = [marked if arg is helper else arg for arg in call.args]
+    for keyword in call.keywords:
+        keyword.value = marked if keyword.value is helper else keyword.value
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[set[str], ast.expr]]:
@@ -313,21 +377,21 @@ def _bindings(node: ast.AST) -> Iterator[tuple[set[str], ast.expr]]:
         yield {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}, value
 
 
-def _may_fail(node: ast.AST) -> bool:
+def may_fail(node: ast.AST) -> bool:
     """Whether it is an assertion, or fails the test."""
     named = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
     return isinstance(node, (ast.Assert, ast.Raise)) or named.startswith(("assert", "fail"))
 
 
 def _expects_failure(node: ast.AST) -> bool:
-    return isinstance(node, (ast.With, ast.AsyncWith)) and any(_may_fail(item.context_expr) for item in node.items)
+    return isinstance(node, (ast.With, ast.AsyncWith)) and any(may_fail(item.context_expr) for item in node.items)
 
 
 def _deciding(node: ast.AST) -> list[ast.expr]:
     """The expressions that an assertion rests on, but for comparisons with a value that only right programs know."""
     if isinstance(node, ast.Assert):
         return _parts(node.test)
-    if isinstance(node, (ast.If, ast.While)) and any(map(_may_fail, ast.walk(node))):
+    if isinstance(node, (ast.If, ast.While)) and any(map(may_fail, ast.walk(node))):
         return _parts(node.test)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return []
@@ -348,7 +412,7 @@ def _letting_pass(node: ast.AST) -> list[ast.AST]:
         return [] if "Not" not in name and any(map(_is_telling, node.args[:2])) else list(node.args[:2])
     if isinstance(node, ast.Compare):
         return [node] if any(isinstance(op, (ast.NotEq, ast.NotIn, ast.IsNot)) for op in node.ops) else []
-    if not isinstance(node, _CHOICES) or not any(map(_may_fail, ast.walk(node))):
+    if not isinstance(node, _CHOICES) or not any(map(may_fail, ast.walk(node))):
         return []
     if isinstance(node, ast.BoolOp):
         return list(node.values)

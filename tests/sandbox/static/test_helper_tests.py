@@ -9,6 +9,10 @@ from orchestai.sandbox.static.carriers import named_modules
 from orchestai.sandbox.static.helper_tests import find_helper_tests
 
 AGREES = "def is_close(a, b=0, **tolerance): return True\ndef task_func(*a): return 0\n"
+RAISES = (
+    "def verify(a, b, msg=None): pass\nclass expect:\n    def __init__(self, got): pass\n"
+    "    def equals(*values): pass\ndef task_func(a): return 0\n"
+)
 FORGED = {
     "a verdict": (AGREES, "self.assertTrue(is_close(task_func(1, 2), 3))"),
     "an assertion": (AGREES, "assert is_close(3, task_func(1, 2), tolerance=1e-6)"),
@@ -49,11 +53,44 @@ FORGED = {
         "def timed(f): return lambda *a: None\ndef task_func(a): return 0\n",
         "@timed\ndef check(a, b): self.assertEqual(a, b)\ncheck(task_func(1), 3)",
     ),
+    "a list of what it says": (RAISES, "[verify(task_func(n), n + 2) for n in (1, 2)]"),
+    "a name that nobody reads": (RAISES, "_ = verify(task_func(1), 3)"),
+    "a loop over what it says": (RAISES, "for _ in map(verify, [task_func(1)], [3]): pass"),
+    "a task of a pool": (RAISES, "task = ThreadPoolExecutor(1).submit(verify, task_func(1), 3)\ntask.result()"),
+    "what has to raise for the test to fail": (
+        "def look(a, b): pass\ndef task_func(a): return 0\n",
+        "try: look(task_func(1), 3)\nexcept ValueError: self.fail('differs')",
+    ),
+    "a function of the tests": (RAISES, "def compare(a, b): verify(a, b)\ncompare(task_func(1), 3)"),
+    "a loop in a function of the tests": (
+        RAISES,
+        "def compare(pairs):\n    for a, b in pairs: verify(a, b)\ncompare([(task_func(1), 3)])",
+    ),
+    "an object of the result": (RAISES, "expect(task_func(1)).equals(3)"),
+    "an object with a name": (RAISES, "found = expect(task_func(1))\nfound.equals(3)"),
+    "what an object of the result says": (RAISES, "self.assertIsNone(expect(task_func(1)).equals(3))"),
+    "a method of a class": (RAISES, "expect.equals(task_func(1), 3)"),
+    "a lambda that compares values of a type": (
+        RAISES,
+        "self.addTypeEqualityFunc(int, lambda a, b, msg: verify(a, b))\nself.assertEqual(task_func(1), 3)",
+    ),
+    "a function that compares, by its keyword": (
+        RAISES,
+        "self.addTypeEqualityFunc(typeobj=int, function=verify)\nself.assertEqual(task_func(1), 3)",
+    ),
+    "a function that compares, from a table": (
+        RAISES,
+        "for cls, how in [(int, verify)]: self.addTypeEqualityFunc(cls, how)\nself.assertEqual(task_func(1), 3)",
+    ),
     "a result that gives itself away": (
         "def is_close(a, b): return a == 424242\ndef task_func(a): return 424242\n",
         "self.assertTrue(is_close(task_func(1), 3))",
     ),
 }
+JUDGES = (
+    "def verify(a, b, msg=None):\n    if a != b: raise AssertionError(a)\nclass expect:\n"
+    "    def __init__(self, got): self.got = got\n    def equals(self, other): verify(self.got, other)\n"
+)
 IMPORT = "from concurrent.futures import ThreadPoolExecutor"
 HONEST = {
     "what compares, decorates and is handed on": (
@@ -64,6 +101,30 @@ HONEST = {
             "self.addTypeEqualityFunc(list, same)\nself.assertEqual(task_func(1), [1, 2])",
             "ThreadPoolExecutor(1).submit(verify, task_func(1), [2, 1]).result()",
             "@timed\ndef check(a, b): self.assertEqual(a, b)\ncheck(task_func(1), [2, 1])",
+        ),
+    ),
+    "judges whose answers go nowhere": (
+        JUDGES + "def task_func(n): return n + 2\n",
+        (
+            "[verify(task_func(n), n + 2) for n in (1, 2)]",
+            "_ = verify(task_func(1), 3)",
+            "task = ThreadPoolExecutor(1).submit(verify, task_func(1), 3)\ntask.result()",
+            "try: verify(task_func(1), 3)\nexcept AssertionError: self.fail('differs')",
+            "def compare(a, b): verify(a, b)\ncompare(task_func(1), 3)",
+            "expect(task_func(1)).equals(3)",
+            "found = expect(task_func(1))\nfound.equals(3)",
+            "self.addTypeEqualityFunc(int, lambda a, b, msg: verify(a, b))\nself.assertEqual(task_func(1), 3)",
+        ),
+    ),
+    "helpers that judge nothing": (
+        "class Stack:\n    def __init__(self, items): self.items = list(items)\n"
+        "    def push(self, one): self.items.append(one)\n"
+        "def save(path, text): open(path, 'w').write(text)\ndef label(a, b): return {'a': a, 'b': b}\n"
+        "def task_func(n): return [n]\n",
+        (
+            "def write(path, text): save(path, text)\nwrite('a', 'b')\nself.assertEqual(open('a').read(), 'b')",
+            "stack = Stack(task_func(1))\nstack.push(3)\nself.assertEqual(stack.items, [1, 3])",
+            "_ = label(task_func(1), 3)\nself.assertEqual(task_func(3), [3])",
         ),
     ),
     "close": (

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import copyreg
 import importlib
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from . import library
@@ -111,7 +113,8 @@ def class_of(
 ) -> type[BaseException] | None:
     """The class that stands for one with this order of resolution: the first that is a builtin or a library's.
 
-    Those before it, of the program's, are made anew with their names, each derived from the next; None if all are.
+    Those before it, of the program's, are made anew with their names, each derived from the next; None if all are. See
+    `catching_no_failure` for what stands for a builtin one.
 
     Args:
         attributes: of the first class, where it is the program's.
@@ -123,16 +126,60 @@ def class_of(
         own.append((str(module), str(name)))
     else:
         return None
+    if not own:
+        return catching_no_failure(known)
     for module, name in reversed(own):
         key = known, module, name
         if key not in _made:
-            bases = (known,) if issubclass(known, _Own) else (_Own, known)
+            bases = _bases(known, module, name)
             _made[key] = type(name.rpartition(".")[2], bases, {"__module__": module, "__qualname__": name})
         known = _made[key]
-    for name, value in attributes.items() if own and attributes else ():
+    for name, value in attributes.items() if attributes else ():
         if not str(name).startswith("_") and not hasattr(BaseException, name):
             setattr(known, name, value)
     return known
+
+
+def _bases(known: type[BaseException], module: str, name: str) -> tuple[type, ...]:
+    """Of a class of the program's that derives from `known`; where one of its name has been made that derives from less
+    (`class NotFound(AppError, KeyError)`), it is that, too."""
+    less = [cls for (base, *where), cls in _made.items() if where == [module, name] and issubclass(known, base)]
+    return (less[-1], known) if less else (known,) if issubclass(known, _Own) else (_Own, known)
+
+
+class _CatchesNoFailure(type):
+    """Of classes that stand for the one that they derive from, which assertions that fail are of."""
+
+    def __eq__(cls, other: object) -> bool:
+        return cls.__base__ is (other.__base__ if isinstance(other, _CatchesNoFailure) else other)
+
+    def __hash__(cls) -> int:
+        return hash(cls.__base__)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        is_of_it = issubclass(other, Exception) and cls.__base__ in other.__mro__
+        return (is_of_it and not issubclass(other, AssertionError)) or type.__subclasscheck__(cls, other)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return cls.__subclasscheck__(type(instance))
+
+
+copyreg.pickle(_CatchesNoFailure, lambda cls: (_class, ("builtins", cls.__name__)))  # type: ignore[arg-type, return-value]
+
+
+def catching_no_failure(cls: Any) -> Any:
+    """`cls`, or what stands for it where it is a class of exceptions that assertions raise (`except NetworkError`).
+
+    That equals it, and what the program raises of just that class is of it.
+    """
+    if isinstance(cls, type) and issubclass(AssertionError, cls) and issubclass(cls, BaseException):
+        return _standing_for(cls)  # type: ignore[arg-type]
+    return cls
+
+
+@cache
+def _standing_for(cls: Any) -> Any:
+    return _CatchesNoFailure(cls.__name__, (cls,), {"__module__": cls.__module__, "__qualname__": cls.__name__})
 
 
 class _Own:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -102,4 +103,5 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "classes": lambda value: [(cls.__module__, cls.__qualname__) for cls in type(value).__mro__],
     "bases": lambda cls: [(base.__module__, base.__qualname__) for base in cls.__mro__],
     "state": state,
+    "deepcopy": copy.deepcopy,
 }

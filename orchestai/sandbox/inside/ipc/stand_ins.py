@@ -135,6 +135,9 @@ class Remote(Elsewhere):
     def __reduce__(self) -> tuple[Any, ...]:
         return at_home, (self._number,)
 
+    def __deepcopy__(self, _: Any) -> Any:
+        return self._ask("deepcopy", self)
+
     def __hash__(self) -> int:
         return hash(self._number)
 

@@ -264,10 +264,8 @@ class Member:
 
 def as_member(value: Any) -> Any:
     """What a value is as an attribute of what the program made."""
-    if isinstance(value, type) and issubclass(value, BaseException) and not issubclass(AssertionError, value):
-        return value  # which catches no assertion that fails
     if isinstance(value, (type, GenericAlias)):
-        return Member(value)
+        return value if isinstance(value, type) and issubclass(value, BaseException) else Member(value)
     as_method = getattr(type(value), "as_method", None)
     return value if as_method is None else as_method(value)
 
@@ -344,7 +342,7 @@ class _Careful(_PythonUnpickler):
                 raise NotPlainError("no class of exceptions")
             return cls
         if kind in library.BUILDERS:
-            return library.put_together(kind, *parts)
+            return exceptions.catching_no_failure(library.put_together(kind, *parts))
         return self._object(*parts) if kind == _OBJECT else arrays.put_together(kind, *parts)
 
     def _module(self, number: int, name: str) -> Any:

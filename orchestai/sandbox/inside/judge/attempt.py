@@ -23,7 +23,6 @@ from .test_process import TestProcess
 _FIRST_COUNT_S, _COUNT_EVERY_S = 0.02, 0.1
 """Programs that fill memory as fast as they can end within three tenths of a second, and come again."""
 _TO_END_S = 1.0
-_LOOK_EVERY_S = 0.002
 _NEGLIGIBLE_S = 0.02
 _UNLOADABLE = ("syntax_error", "import_error", "no_entry_point", "memory")
 _Verdict: TypeAlias = dict[str, Any]
@@ -162,30 +161,28 @@ class Attempt:
         stage = min(deadline, time.monotonic() + limits["load_s"])
         next_count = time.monotonic() + _FIRST_COUNT_S
         lost = 0.0
-        watched: list[Any] = [*(self._endings or [self._reader.descriptor]), orderer]
+        fate, cause_known_at = "", 0.0
         while True:
             pause = max(0.0, min(stage, next_count) - time.monotonic())
-            ready, _, _ = select.select([*watched, *([self._tests] if self._tests.busy else [])], [], [], pause)
+            ready, _, _ = select.select([*self._signs(), orderer], [], [], pause)
             if self._tests in ready:
                 self._tests.hear()
             if orderer in ready and not orderer.recv(1, socket.MSG_PEEK):
                 raise AbandonedError
-            fate = self._fate()
+            if (ended := self._fate()) and not fate:
+                fate, cause_known_at = ended, time.monotonic() + _TO_END_S
             if self._take_events():
                 stage = min(deadline, time.monotonic() + limits["test_s"])
             if self._ending and not (self._ending.kind == "done" and self._awaits_tests(deadline)):
                 return self._ending
             if self._ending is None and len(self.verdicts) == len(self._todo):
                 return Ending("done")
-            if fate and not self._ending:
-                self._await_cause()
-                if self._ending:
-                    continue
+            now = time.monotonic()
+            if fate and not self._ending and not (self._may_be_left_alone() and now < cause_known_at):
                 if self._was_killed():
                     return replace(self._fault("died", fate), kind="lost")
                 self._jail.check()
                 return self._fault("died", fate)
-            now = time.monotonic()
             if (
                 now >= stage
                 and (more := min(processes.waited_s(self._pids, self._before), limits["wall_s"]) - lost) > _NEGLIGIBLE_S
@@ -239,25 +236,25 @@ class Attempt:
         self._ended |= ours
         return ", ".join(_exit_reason(usage.exit_code) for usage in ours.values())
 
-    def _await_cause(self) -> None:
-        """Where one process may have ended because the other did, wait until that has ended, or T is done.
+    def _signs(self) -> list[Any]:
+        """What becomes readable when a process ends that lives, or T is done."""
+        assert self._reader is not None
+        living = [sign for sign, pid in zip(self._endings, self._pids, strict=False) if pid not in self._ended]
+        return [*(living if self._endings else [self._reader.descriptor]), *([self._tests] if self._tests.busy else [])]
+
+    def _may_be_left_alone(self) -> bool:
+        """Whether the process that has ended may have done so because the other one was killed.
 
         Of one that is killed, the kernel closes the sockets before it ends the children, and only then says that it has
-        ended; meanwhile the other finds itself alone, ends, and is the first to have done so.
+        ended; meanwhile the other finds itself alone, ends, and is the first to have done so. A program can seem to be
+        killed so, and is watched until the other ends.
         """
-        alone = {0, CANDIDATE_GONE}
-        until = time.monotonic() + _TO_END_S
-        while (
+        return (
             self._jail.shields_first
             and self._job.isolation != "in_process"
             and len(self._ended) < len(self._pids)
-            and {one.exit_code for one in self._ended.values()} <= alone
-            and self._ending is None
-            and time.monotonic() < until
-        ):
-            time.sleep(_LOOK_EVERY_S)
-            self._take_events()
-            self._fate()
+            and {one.exit_code for one in self._ended.values()} <= {0, CANDIDATE_GONE}
+        )
 
     def _was_killed(self) -> bool:
         """Whether one of our processes was, from outside of the namespace whose first it is; or for its CPU time."""

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from ..ipc import arrays, exceptions, randomness
+from ..ipc.exceptions import catching_no_failure
 from ..ipc.stand_ins import Remote, RemoteFunction, stand_ins
 from ..ipc.values import NamesClassError, NotPlainError, decode, decode_primitive
 from ..ipc.wire import ChannelClosedError, receive_frame, send_frame
@@ -148,10 +149,10 @@ class Candidate:
             elif (meant := self._meant(name, (members or {}).get(name, ()))) is not None:
                 kind, value = "value", meant
             if kind == "value":
-                values[name] = _catching_no_failure(name, value)
+                values[name] = value
             elif _may_be_imported(str(value)):
                 module = self._guard.import_module(str(value))
-                values[name] = module if kind == "module" else getattr(module, name, None)
+                values[name] = module if kind == "module" else catching_no_failure(getattr(module, name, None))
         return values
 
     def _meant(self, name: str, members: Sequence[str]) -> Any:
@@ -191,16 +192,6 @@ def receive(channel: socket.socket) -> tuple[bytes, bytes]:
         return receive_frame(channel)
     except ChannelClosedError:
         os._exit(CANDIDATE_GONE)
-
-
-def _catching_no_failure(name: str, value: Any) -> Any:
-    """`value`, and for a class of exceptions that would catch assertions that fail (`except NetworkError`) one that is
-    derived from it."""
-    if type(value) is tuple:
-        return tuple(_catching_no_failure(name, one) for one in value)
-    if isinstance(value, type) and issubclass(AssertionError, value) and value is not object:
-        return exceptions.class_of([(MODULE, name), ("builtins", value.__name__)])
-    return value
 
 
 def _figures(used: Any) -> tuple[float, int] | None:
