@@ -9,6 +9,10 @@ set -euo pipefail
 if (($# < 7)) || [[ "$1" == -h || "$1" == --help ]]; then sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; fi
 name=$1 image=$2 claim=$3 pods=$4 gpus=$5 layout=$6
 shift 6
+[[ "$name" =~ ^[a-z]([-a-z0-9]{0,50}[a-z0-9])?$ ]] || {
+  echo "kubernetes_train.sh: a NAME has small letters, digits and hyphens alone, 52 at most, and begins with a letter: not '$name'" >&2
+  exit 2
+}
 for count in "$pods" "$gpus"; do
   [[ "$count" =~ ^[1-9][0-9]*$ ]] || { echo "kubernetes_train.sh: '$count' is not a whole number from 1" >&2; exit 2; }
 done

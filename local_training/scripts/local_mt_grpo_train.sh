@@ -14,9 +14,9 @@ port=
 rest=()
 while (($#)); do
   case "$1" in
-    --config) config=$2; shift 2 ;;
-    --num_process | --num_processes | --num_gpus) processes=$2; shift 2 ;;
-    --vllm_port) port=$2; shift 2 ;;
+    --config) config=${2:?--config wants a file}; shift 2 ;;
+    --num_process | --num_processes | --num_gpus) processes=${2:?--num_process wants a number}; shift 2 ;;
+    --vllm_port) port=${2:?--vllm_port wants a number}; shift 2 ;;
     -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) rest+=("$1"); shift ;;
   esac
@@ -24,6 +24,7 @@ done
 if [[ -z "$processes" ]]; then
   processes=$(python -c 'import torch; print(max(torch.cuda.device_count(), 1))')
 fi
+[[ "$processes" =~ ^[1-9][0-9]*$ ]] || { echo "--num_process $processes: write a whole number from 1" >&2; exit 2; }
 [[ -z "$port" ]] || { processes=$((processes - 1)); rest+=("vllm_port=$port"); }
 training=(accelerate launch --config_file "$root/accelerate_configs/${LAYOUT:-deepspeed_zero3}.yaml"
   --num_processes "$processes" --main_process_port "${MASTER_PORT:-29500}"

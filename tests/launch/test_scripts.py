@@ -80,6 +80,24 @@ def test_kubernetes_gets_pods_that_find_each_other() -> None:
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 8}
 
 
+@pytest.mark.parametrize("name", ["My_Run", "run.a", "-a", "a" * 60])
+def test_a_name_that_kubernetes_would_refuse_is_refused(name: str) -> None:
+    words = ["scripts/kubernetes_train.sh", name, "image", "claim", "2", "8", "fsdp", *WORDS]
+    said = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout) == (2, "")
+    assert f"not '{name}'" in said.stderr
+
+
+@pytest.mark.parametrize("words", [["--num_process", "0"], ["--num_process", "many"], ["--num_process"]])
+def test_local_training_wants_a_number_of_processes(words: list[str]) -> None:
+    """Zero went on to a traceback of the launcher, and none to one of the shell."""
+    command = ["local_training/scripts/local_mt_grpo_train.sh", *words]
+    said = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert said.returncode != 0
+    assert "--num_process" in said.stderr
+    assert "number" in said.stderr
+
+
 @pytest.mark.parametrize(("pods", "gpus"), [("two", "8"), ("2", "0")])
 def test_pods_and_gpus_are_numbers(pods: str, gpus: str) -> None:
     words = ["scripts/kubernetes_train.sh", "a", "image", "claim", pods, gpus, "fsdp", *WORDS]
