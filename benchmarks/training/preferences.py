@@ -4,7 +4,7 @@
         --output FILE.json
     python benchmarks/training/preferences.py ... --reference  # the suite's plans in place of the checkpoint's
     python benchmarks/training/preferences.py ... --by_estimate  # also where the checkpoint has learned preferences
-    python benchmarks/training/preferences.py ... --beside CHECKPOINT...  # other planners, each as it plans by itself
+    python benchmarks/training/preferences.py ... KEY=VALUE --beside CHECKPOINT...  # others, each as it plans by itself
 
 The baselines choose workers for the same plans. The estimate is the checkpoint's own.
 """
@@ -70,6 +70,7 @@ async def measure(
     name = "reference plans"
     if not reference:
         planner, name = load_planner(checkpoint, settings, workers), checkpoint.stem
+    others = {str(path): load_planner(path, settings, workers) for path in beside}
     plans = planner.plan(tasks)
     encoder = open_configured(settings)
     log = [trial for trial in trials(records, reward) if trial.worker in workers.pool]
@@ -79,9 +80,8 @@ async def measure(
         rows = [] if reference else [await runner.run(name, plans, _started(name))]
         for row, other in (step_rows(settings, workers, made, log, embedder(encoder)) | whole_rows(workers)).items():
             rows.append(await runner.row(row, other, _started(row)))
-        for path in beside:
-            other_plans = load_planner(path, settings, workers).plan(tasks)
-            rows.append(await runner.run(str(path), other_plans, _started(str(path))))
+        for path, other_planner in others.items():
+            rows.append(await runner.run(path, other_planner.plan(tasks), _started(path)))
         longest = 1 + settings.max_fallbacks
         chooser = None if by_estimate else planner
         sweep = await sweep_preferences(name, plans, outlook, runner, rows, _started, longest=longest, chooser=chooser)
