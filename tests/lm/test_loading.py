@@ -54,6 +54,14 @@ def test_adapters_over_4_bits_learn_after_they_have_sampled(tmp_path: Path) -> N
         torch.testing.assert_close(after[name], before[name])
 
 
+@pytest.mark.slow
+def test_the_packaged_model_is_not_refused_in_4_bits(tmp_path: Path) -> None:
+    """Its rounding, on tokens that stand for no text, was taken for a model that reads packed rows otherwise (0.24)."""
+    source = loading.find_source("smollm2-135m", {}, tmp_path, AGENTS.name)
+    learner = policy(Path(source))
+    assert learner.score(PROMPTS, WRITTEN, 1.0).logp.isfinite().all()
+
+
 def test_weights_of_4_bits_are_few_and_frozen(tmp_path: Path) -> None:
     learner = policy(save_tiny_model(tmp_path))
     query = learner.model.get_submodule("model.layers.0.self_attn.q_proj.base_layer").weight
