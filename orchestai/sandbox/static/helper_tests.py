@@ -15,6 +15,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from orchestai.sandbox.static.assertions import deciding, expects_failure, letting_pass, may_fail
 from orchestai.sandbox.static.carriers import FUNCTIONS, find_carriers, mentions, named_modules, targets_of
 from orchestai.sandbox.static.test_discovery import free_names, list_tests, members_of
 from orchestai.text.syntax import parse_python
@@ -27,20 +28,6 @@ _PRELUDE = (Path(__file__).parent / "asked_otherwise.py").read_text()
 _ASKED, _ASKED_RESULTS = "_asking_otherwise", "_asking_about_results"
 _PASSED_ON, _REGISTERED, _REGISTERS = "_passed_on", "_registered", "addTypeEqualityFunc"
 _TEST = "_test_asking_otherwise"
-_VERDICTS = frozenset(("assertTrue", "assertFalse"))
-_ORDERS = frozenset(("assertLess", "assertLessEqual", "assertGreater", "assertGreaterEqual"))
-_EQUALITIES = frozenset(
-    (
-        *("assertEqual", "assertNotEqual", "assertAlmostEqual", "assertNotAlmostEqual", "assertIs", "assertIsNot"),
-        *("assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual", "assertCountEqual"),
-    )
-)
-_VERDICT_WORDS = frozenset(
-    ("", "ok", "okay", "yes", "true", "pass", "passed", "valid", "correct", "right", "same", "equal", "match", "none")
-)
-_OTHER_ASSERTIONS = ("Raises", "RaisesRegex", "Warns", "WarnsRegex", "Logs", "IsInstance")
-"""Ends of the names of assertions that judge no value, or its type alone."""
-_CHOICES = (ast.For, ast.AsyncFor, ast.IfExp, ast.BoolOp, ast.Match, ast.ListComp, ast.SetComp, ast.GeneratorExp)
 _JUDGES = re.compile(
     "assert|check|compare|confirm|ensure|equal|expect|match|require|same|test|valid|verif", re.IGNORECASE
 )
@@ -197,9 +184,9 @@ class _Finder:
     def sites(self) -> list[Callable[[int], None]]:
         """What makes each call one that can be asked otherwise, given its number."""
         found: dict[int, Callable[[int], None]] = {}
-        waiting = [expression for node in self._nodes for expression in _deciding(node)]
-        waiting += [call for node in self._nodes for part in _letting_pass(node) for call in self._judging(part)]
-        must_raise = {id(one) for node in self._nodes if _expects_failure(node) for one in ast.walk(node)}
+        waiting = [expression for node in self._nodes for expression in deciding(node)]
+        waiting += [call for node in self._nodes for part in letting_pass(node) for call in self._judging(part)]
+        must_raise = {id(one) for node in self._nodes if expects_failure(node) for one in ast.walk(node)}
         calls = [node for node in self._nodes if isinstance(node, ast.Call) and id(node) not in must_raise]
         unheard = set(self._unheard()) if self._asserts else set(calls)
         waiting += [call for call in calls if call in unheard and self._may_raise(call)]
@@ -375,78 +362,3 @@ def _bindings(node: ast.AST) -> Iterator[tuple[set[str], ast.expr]]:
     """Names that a node binds, and what to."""
     for targets, value in targets_of(node):
         yield {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}, value
-
-
-def may_fail(node: ast.AST) -> bool:
-    """Whether it is an assertion, or fails the test."""
-    named = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
-    return isinstance(node, (ast.Assert, ast.Raise)) or named.startswith(("assert", "fail"))
-
-
-def _expects_failure(node: ast.AST) -> bool:
-    return isinstance(node, (ast.With, ast.AsyncWith)) and any(may_fail(item.context_expr) for item in node.items)
-
-
-def _deciding(node: ast.AST) -> list[ast.expr]:
-    """The expressions that an assertion rests on, but for comparisons with a value that only right programs know."""
-    if isinstance(node, ast.Assert):
-        return _parts(node.test)
-    if isinstance(node, (ast.If, ast.While)) and any(map(may_fail, ast.walk(node))):
-        return _parts(node.test)
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return []
-    if node.func.attr in _VERDICTS:
-        return [part for arg in node.args[:1] for part in _parts(arg)]
-    equality = node.func.attr in _EQUALITIES or node.func.attr.startswith("assert_")  # of NumPy and pandas
-    if node.func.attr in _ORDERS or (equality and not any(map(_is_telling, node.args[:2]))):
-        return node.args[:2]
-    return []
-
-
-def _letting_pass(node: ast.AST) -> list[ast.AST]:
-    """What decides, beside that, whether a test fails: it may have to be none, or nothing, or anything but a value."""
-    if isinstance(node, ast.Call):
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        if not name.startswith("assert") or name.endswith(_OTHER_ASSERTIONS):
-            return []
-        return [] if "Not" not in name and any(map(_is_telling, node.args[:2])) else list(node.args[:2])
-    if isinstance(node, ast.Compare):
-        return [node] if any(isinstance(op, (ast.NotEq, ast.NotIn, ast.IsNot)) for op in node.ops) else []
-    if not isinstance(node, _CHOICES) or not any(map(may_fail, ast.walk(node))):
-        return []
-    if isinstance(node, ast.BoolOp):
-        return list(node.values)
-    return [part for name in ("test", "iter", "subject", "generators") for part in _listed(getattr(node, name, None))]
-
-
-def _listed(value: Any) -> list[ast.AST]:
-    return value if isinstance(value, list) else [] if value is None else [value]
-
-
-def _parts(claim: ast.expr) -> list[ast.expr]:
-    if isinstance(claim, ast.BoolOp):
-        return [part for value in claim.values for part in _parts(value)]
-    if isinstance(claim, ast.UnaryOp):
-        return _parts(claim.operand)
-    if isinstance(claim, ast.Compare):
-        sides = [claim.left, *claim.comparators]
-        ordered = any(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for op in claim.ops)
-        return sides if ordered or not any(map(_is_telling, sides)) else []
-    return [claim]
-
-
-def _is_telling(node: ast.expr) -> bool:
-    """Whether it is a literal that a helper which always says the same is not likely to say."""
-    try:
-        value = ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return False
-    return _tells(value)
-
-
-def _tells(value: Any) -> bool:
-    if isinstance(value, (list, tuple, set)):
-        return any(map(_tells, value))
-    if isinstance(value, str):
-        return value.strip(" .!").lower() not in _VERDICT_WORDS
-    return bool(value) and value not in (1, 100)

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Collection
 from functools import lru_cache
 
+from orchestai.sandbox.static.assertions import may_fail
 from orchestai.sandbox.static.carriers import find_carriers, mentions, named_modules, targets_of
-from orchestai.sandbox.static.helper_tests import may_fail
 from orchestai.sandbox.static.test_discovery import free_names, list_tests, members_of, parsed
 
 _FIXTURES = frozenset(
