@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -145,12 +146,13 @@ class RunningWorkflow:
         for subtask in self.workflow.order():
             parents = [running[parent] for parent in subtask.depends_on]
             running[subtask.id] = asyncio.ensure_future(self._when_ready(subtask, parents))
+        left_s, limit_s = self._seconds_left(), self.config.timeout_s
         try:
             _, late = await asyncio.wait(
-                running.values(), timeout=self._seconds_left(), return_when=asyncio.FIRST_EXCEPTION
+                running.values(), timeout=min(left_s, limit_s), return_when=asyncio.FIRST_EXCEPTION
             )
             if late and not any(job.done() and not job.cancelled() and job.exception() for job in running.values()):
-                self._out_of_time()
+                self._out_of_time(deadline=left_s <= limit_s)
         finally:
             for job in running.values():
                 job.cancel()
@@ -160,15 +162,11 @@ class RunningWorkflow:
                 raise outcome
 
     def _seconds_left(self) -> float:
-        if self.terms.deadline is None:
-            return self.config.timeout_s
-        return max(0.0, min(self.config.timeout_s, self.terms.deadline - time.monotonic()))
+        return math.inf if self.terms.deadline is None else max(0.0, self.terms.deadline - time.monotonic())
 
-    def _is_past_deadline(self) -> bool:
-        return self.terms.deadline is not None and time.monotonic() >= self.terms.deadline - 0.001
-
-    def _out_of_time(self) -> None:
-        if self._is_past_deadline():
+    def _out_of_time(self, *, deadline: bool) -> None:
+        """Which limit was waited for, the caller says: a timer may end some milliseconds before its time."""
+        if deadline:
             self.partial = True
             return
         self._lose(
@@ -230,7 +228,7 @@ class RunningWorkflow:
         if not worker:
             attempts.append(Attempt(worker="", error="no worker is assigned"))
             return attempts[-1]
-        if self._is_past_deadline():
+        if not self._seconds_left():
             raise NotAdmittedError(_TOO_LATE)
         budget, call = self.terms.budget, (subtask.id, worker)
         worst = WorstCase() if budget is None else self.workers.worst_case(worker, request)

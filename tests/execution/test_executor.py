@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from orchestai.config import ExecutionConfig, TasksConfig
 from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.result import JudgedExecution
+from orchestai.execution.running_workflow import Terms
 from orchestai.outcome import Scored, Unscorable
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Limits, Program, Report, Sandbox
@@ -177,6 +179,18 @@ async def test_a_worker_that_hangs_is_cut_off(sandbox: Sandbox) -> None:
     assert "within 0.5 s" in execution.outcome.reason
     assert [result.status for result in execution.results] == ["failed", "done", "skipped"]
     assert one.pool.in_flight == 0
+
+
+async def test_a_deadline_whose_timer_ends_early_is_no_fault_of_a_worker(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uvloop's timers may end more than a millisecond before their time."""
+    now = time.monotonic()
+    monkeypatch.setattr("orchestai.execution.running_workflow.time", SimpleNamespace(monotonic=lambda: now))
+    one = executor(sandbox, {"hangs": 60.0}, {"timeout_s": 30})
+    execution = await one.run(TASK, workflow("hangs"), terms=Terms(deadline=now + 0.05))
+    assert execution.partial
+    assert execution.fault is None
 
 
 @pytest.mark.parametrize("by", ["timeout", "cancellation"])
