@@ -81,7 +81,6 @@ DEVICES = {
     "libraries warmed up": Device("inside/server.py", "    warm_up()\n", ""),
     "rehearsals in the server": Device("inside/server.py", "_REHEARSALS = 20", "_REHEARSALS = 0"),
     "rehearsal in the slot": Device("inside/judge/process_main.py", "_be_forkable()\n    rehearse()", "_be_forkable()"),
-    "huge pages": Device("inside/server.py", "        huge_pages.collapse()", "        pass"),
     "frozen garbage": Device("inside/server.py", "    gc.freeze()\n", ""),
 }
 

@@ -78,34 +78,3 @@ def test_random_numbers_that_a_library_has_not_yet_begun_to_draw_stay_random():
         for _ in range(2)
     }
     assert len(draws) == 2
-
-
-HUGE = """
-import mmap
-from orchestai.sandbox.inside.jail import huge_pages
-
-def held():
-    lines = open("/proc/self/smaps_rollup").read().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("AnonHugePages:"))
-
-ours = mmap.mmap(-1, 8 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-ours.write(bytes(8 << 20))
-values = [list(range(i, i + 1000)) for i in range(1000)]
-before = held()
-huge_pages.collapse()
-by_us = held() - before
-try:
-    ours.madvise(25)  # MADV_COLLAPSE
-except OSError:
-    print("unable", end=" ")
-print(by_us, values == [list(range(i, i + 1000)) for i in range(1000)])
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="huge pages are Linux's")
-def test_memory_that_is_put_into_huge_pages_holds_what_it_held():
-    found = subprocess.run([sys.executable, "-c", HUGE], capture_output=True, text=True, check=True).stdout.split()
-    assert found[-1] == "True"
-    if found[0] == "unable":
-        pytest.skip("this kernel makes no huge pages on demand")
-    assert int(found[0]) >= 6 << 10

@@ -9,7 +9,7 @@ import socket
 from typing import Any, NoReturn
 
 from .ipc.wire import send_line
-from .jail import huge_pages, processes
+from .jail import processes
 from .jail.limits import Jail, die_with_parent, hide_memory
 from .judge.process_main import rehearse
 from .judge.slot import Slot
@@ -18,8 +18,6 @@ from .warm_up import warm_up
 _MAX_STARTS = 100
 _REHEARSALS = 20
 """After as many runs the interpreter has fitted a candidate's code to its types: a fork would do that for itself."""
-_LARGE_BYTES = 64 << 20
-"""Of a server that holds less, forks write to most parts: there huge pages are only taken apart again."""
 _OFTEN_IMPORTED = (
     *("bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "json", "math", "operator"),
     *("random", "re", "statistics", "string", "textwrap", "typing", "unittest"),
@@ -47,8 +45,6 @@ def main(settings: dict[str, Any]) -> int:
         rehearse()
     gc.collect()
     gc.freeze()
-    if processes.resident_bytes() > _LARGE_BYTES:
-        huge_pages.collapse()
     hide_memory()  # last: it keeps this process from its own files in /proc, where it is not root
     slots = {_start_slot(channels, i, settings): i for i in range(len(channels))}
     starts = len(slots)
