@@ -24,6 +24,7 @@ from orchestai.sandbox import Sandbox
 from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
+from orchestai.workers.patience import answers_until
 from orchestai.workflow import Subtask, Workflow
 
 logger = logging.getLogger(__name__)
@@ -237,7 +238,8 @@ class RunningWorkflow:
         self.terms.listen(WorkerAsked(node=subtask.id, worker=worker))
         attempts.append(Attempt(worker=worker, prompt=request.instruction, reserved_usd=worst.cost_usd, error=STOPPED))
         try:
-            answered = await self._answer(worker, self._asked(subtask, worker, request))
+            with answers_until(self.terms.deadline):
+                answered = await self._answer(worker, self._asked(subtask, worker, request))
         except BaseException:
             if budget is not None:
                 budget.abandon(call)

@@ -23,6 +23,7 @@ from orchestai.workers.environment import fill, secrets_of
 from orchestai.workers.generation import Hear, Prompt, SamplingParams, seed
 from orchestai.workers.http_client import HttpClient
 from orchestai.workers.openai_stream import gather_pieces
+from orchestai.workers.patience import is_too_long
 from orchestai.workers.token_count import TokenCounter
 
 _DEFAULT_URL = "https://api.openai.com/v1"
@@ -95,9 +96,6 @@ class OpenAIGenerator:
         try:
             heard = hear if len(params.stop) <= _STOPS_ACCEPTED else None
             reply, latency_ms = await self._ask(prompt, params, sample, heard)
-        except PassingError as fault:
-            tries = "1 try" if self.tries == 1 else f"{self.tries} tries"
-            raise InfrastructureError(fault.kind, f"{self._named(fault)} after {tries}") from fault
         except InfrastructureError as fault:
             raise InfrastructureError(fault.kind, self._named(fault)) from fault
         except WorkerError as error:
@@ -144,7 +142,12 @@ class OpenAIGenerator:
     async def _ask(
         self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None
     ) -> tuple[_Reply, float]:
-        """The reply, and how many milliseconds the try that brought it took."""
+        """The reply, and how many milliseconds the try that brought it took.
+
+        Raises:
+            InfrastructureError: no try brought one, or the deadline comes before the next may be made, so that
+                another worker can be asked in the time that is left.
+        """
         data, headers = to_json(self._body(prompt, params, sample, stream=hear is not None)), self._headers()
         tries = 0
         while True:
@@ -153,9 +156,11 @@ class OpenAIGenerator:
                 return await self._answer(data, headers, hear), (time.perf_counter() - began) * 1000
             except PassingError as fault:
                 tries += 1
-                if tries == self.tries:
-                    raise
-                await asyncio.sleep(wait_s(fault, tries))
+                pause_s = wait_s(fault, tries)
+                if tries == self.tries or is_too_long(pause_s):
+                    made = "1 try" if tries == 1 else f"{tries} tries"
+                    raise InfrastructureError(fault.kind, f"{fault} after {made}") from fault
+                await asyncio.sleep(pause_s)
 
     async def _answer(self, data: bytes, headers: Mapping[str, str], hear: Hear | None) -> _Reply:
         if hear is None:

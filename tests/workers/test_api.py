@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -20,6 +21,7 @@ from orchestai.workers.api_faults import PassingError, retry_after
 from orchestai.workers.base import WorkerError
 from orchestai.workers.generation import Cached, Prompt, SamplingParams
 from orchestai.workers.openai_api import LONGEST_WAIT_S, OpenAIGenerator, wait_s
+from orchestai.workers.patience import answers_until
 from support.models.chat_server import ChatServer, Reply, chat, error, serving
 
 PROMPT = Prompt((("system", "be brief"), ("user", "hello")), prefill="def f")
@@ -61,6 +63,18 @@ async def test_passing_faults_are_tried_again(server: ChatServer) -> None:
     generator = model(server.url)
     assert (await generator.generate(PROMPT, PARAMS, 0)).text == "out "
     assert len(server.asked) == 4
+    await generator.close()
+
+
+async def test_no_wait_is_begun_that_the_deadline_would_end(server: ChatServer) -> None:
+    """Else a fallback that could answer in time is never asked, and nobody hears what the server said."""
+    server.after = Reply(error("too many"), status=429, headers={"retry-after": "30"})
+    generator = model(server.url)
+    began = time.monotonic()
+    with answers_until(began + 5), pytest.raises(InfrastructureError, match="too many after 1 try"):
+        await generator.generate(PROMPT, PARAMS, 0)
+    assert time.monotonic() - began < 5
+    assert len(server.asked) == 1
     await generator.close()
 
 

@@ -49,6 +49,13 @@ def test_a_fallback_answers_for_a_worker_that_fails(server: ModelServer) -> None
         assert served.chat("Hi.").json()["choices"][0]["message"]["content"] == "talking answers: Hi."
 
 
+def test_a_fallback_answers_for_a_worker_that_wants_to_be_waited_for_too_long(server: ModelServer) -> None:
+    """It asks for 30 s, and the deadline comes in 5."""
+    workers = models(server.url, "throttled", "talking", max_retries=3)
+    with serving(settings(workers, ("throttled", "talking"), contract={"deadline_s": 5.0})) as served:
+        assert served.chat("Hi.").json()["choices"][0]["message"]["content"] == "talking answers: Hi."
+
+
 @pytest.fixture
 def two(server: ModelServer) -> Iterator[Served]:
     config = settings(
