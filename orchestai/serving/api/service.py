@@ -168,7 +168,7 @@ class Service:
             result = await self._begin(asked, caller, turn, listen, spent.append)
         except BaseException:
             failed = parked.model_copy(update={"spent_usd": parked.spent_usd + sum(spent)})
-            await self.parking.put(failed, caller)
+            await self.parking.put_back(failed, caller)
             raise
         await self.parking.drop(parked, caller)
         return result

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
 from orchestai.config import ServingConfig
@@ -19,6 +20,7 @@ from orchestai.execution.log import read_log
 from orchestai.serving.api.caller import needs_keys
 from orchestai.serving.api.service import Service
 from orchestai.serving.store import Database, KeyStore, all_feedback
+from orchestai.serving.store.tables import reservations
 from orchestai.serving.store.writer import Writer
 from support.serving.contract_workers import PRICE
 from support.serving.served import Served, functions, serving, settings
@@ -170,7 +172,11 @@ def test_a_database_that_does_not_answer_is_a_503_and_what_ran_is_settled_once_i
     config = settings({"pool": functions("slow")}, serving={"database": url})
     with serving(config) as served, signed(served, secret) as client, ThreadPoolExecutor() as threads:
         asked = threads.submit(client.post, "/v1/chat/completions", json=BODY)
-        time.sleep(0.1)
+        with Database.open(url) as database, database.reading() as connection:
+            committed = select(reservations.c.run_id).where(reservations.c.committed > 0)
+            while connection.scalar(committed) is None:
+                connection.rollback()  # else it goes on to see the state that it has seen
+                time.sleep(0.01)
         gone = True
         assert asked.result().status_code == 200, "it was paid for"
         refused = client.post("/v1/chat/completions", json=BODY)
