@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from orchestai.orchestrator import new_run_id
 from orchestai.planner.base import Plan
 from orchestai.planner.planning_queue import PlanningQueue
 from orchestai.planner.serving import ServedPlanner
-from orchestai.serving.api.requests.tools import run_of_call
+from orchestai.serving.api.requests.tools import call_name, run_of_call
 from orchestai.serving.store import NO_KEY, Database, ParkedRuns
 from orchestai.serving.store.writer import Writer
 from orchestai.tasks.task import Task
@@ -146,6 +147,12 @@ def test_a_resumed_run_ends_as_it_does_though_the_database_does_not_answer(
         while (again := served.chat(messages=results(message), tools=TOOLS).json()["error"]["code"]) != wanted:
             assert time.monotonic() < until, again
             time.sleep(0.05)
+
+
+def test_ids_of_calls_fit_in_what_openai_allows_and_two_runs_have_never_the_same() -> None:
+    run_id = new_run_id()
+    assert len(call_name(run_id, 127)) <= 40
+    assert 4 * len(run_id.removeprefix("run-")) >= 80, "of 48 bits two of twenty million would be the same"
 
 
 def test_a_call_in_a_stream(served: Served) -> None:
