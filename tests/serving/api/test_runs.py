@@ -19,6 +19,7 @@ from orchestai.errors import UserError
 from orchestai.execution.log import read_log
 from orchestai.serving.api.caller import needs_keys
 from orchestai.serving.api.service import Service
+from orchestai.serving.redaction import text_change
 from orchestai.serving.store import Database, KeyStore, all_feedback
 from orchestai.serving.store.tables import reservations
 from orchestai.serving.store.writer import Writer
@@ -136,6 +137,12 @@ def test_where_redaction_fails_the_answer_is_given_and_no_text_is_kept(
     assert said.json()["choices"][0]["message"]["content"] == "good: A secret."
     assert kept["receipt"]["spent_usd"] == PRICE
     assert "secret" not in str(kept) + read_log(tmp_path).records[0].model_dump_json() + caplog.text
+
+
+def test_what_is_no_function_cannot_redact() -> None:
+    """It would be found out at the first text, of which nothing was kept then."""
+    with pytest.raises(UserError, match=r"serving\.redact=os\.path:sep: str, not a function"):
+        text_change(ServingConfig(redact="os.path:sep"))
 
 
 def test_texts_are_redacted_before_they_are_kept(tmp_path: Path) -> None:
