@@ -90,6 +90,7 @@ def test_keys_are_checked_and_their_limits_kept(served: Served, secrets: tuple[s
     with signed(served, secrets[2]) as bob:
         poor = bob.post("/v1/chat/completions", json=BODY)
         assert (poor.status_code, poor.json()["error"]["code"]) == (429, "insufficient_quota")
+        assert "USD are left of what this key may spend today" in poor.json()["error"]["message"], "not for ever"
         assert poor.headers["x-should-retry"] == "false"
         codes = [bob.post("/v1/chat/completions", json=BODY).json()["error"]["code"] for _ in range(3)]
         assert codes[-1] == "rate_limit_exceeded"
