@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from orchestai.config import ExecutionConfig
-from orchestai.errors import FaultKind, InfrastructureError, UserError
+from orchestai.errors import FaultKind, InfrastructureError, UnbilledError, UserError
 from orchestai.execution.assembler import assemble, assemble_part, hands_on_texts
 from orchestai.execution.contract.bounds import Bounded
 from orchestai.execution.contract.run_budget import NotAdmittedError, RunBudget
@@ -286,7 +286,7 @@ class RunningWorkflow:
                 logger.exception("worker %s broke down", worker)
             reason = str(error) or type(error).__name__
             self._lose(error.kind if isinstance(error, InfrastructureError) else "internal", f"{worker}: {reason}")
-            return _Answered({"error": as_utf8(reason)}, billed=False)
+            return _Answered({"error": as_utf8(reason)}, billed=isinstance(error, UnbilledError))
         return _Answered(
             {
                 "prompt": as_utf8(answer.prompt),

@@ -15,7 +15,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
 from orchestai.config import ModelConfig
-from orchestai.errors import FaultKind, InfrastructureError, UserError
+from orchestai.errors import FaultKind, InfrastructureError, UnbilledError, UserError
 from orchestai.workers import openai_api
 from orchestai.workers.api_faults import PassingError, retry_after
 from orchestai.workers.base import WorkerError
@@ -75,6 +75,18 @@ async def test_no_wait_is_begun_that_the_deadline_would_end(server: ChatServer) 
         await generator.generate(PROMPT, PARAMS, 0)
     assert time.monotonic() - began < 5
     assert len(server.asked) == 1
+    await generator.close()
+
+
+@pytest.mark.parametrize(("status", "failed"), [(429, UnbilledError), (503, InfrastructureError)])
+async def test_only_where_every_try_was_one_too_many_nothing_is_billed(
+    server: ChatServer, status: int, failed: type[InfrastructureError]
+) -> None:
+    server.script, server.after = [Reply(error(), status=status)], Reply(error(), status=429)
+    generator = model(server.url, max_retries=1)
+    with pytest.raises(InfrastructureError) as raised:
+        await generator.generate(PROMPT, PARAMS, 0)
+    assert type(raised.value) is failed
     await generator.close()
 
 
@@ -159,7 +171,7 @@ async def test_every_fault_of_a_server_has_its_kind(
     else:
         assert isinstance(caught.value, InfrastructureError)
         assert caught.value.kind == wanted
-    assert type(caught.value) is kind
+    assert type(caught.value) is (UnbilledError if wanted == "rate_limit" else kind)
     assert len(server.asked) == tries
     assert server.url in str(caught.value)
     assert KEY not in str(caught.value)
