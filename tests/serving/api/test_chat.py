@@ -169,7 +169,7 @@ def test_a_deadline_ends_a_request(served: Served) -> None:
 
 def test_a_deadline_that_nobody_could_be_asked_by_is_told_as_one(served: Served) -> None:
     """It was told as a failure of the workers (502), none of which had been asked."""
-    reply = served.chat(orchestai={"contract": {"deadline_s": 0.001}})
+    reply = served.chat(orchestai={"contract": {"deadline_s": 1e-6}})
     assert (reply.status_code, reply.json()["error"]["code"]) == (504, "deadline_exceeded")
     assert reply.json()["orchestai"]["spent_usd"] == 0
 
