@@ -62,6 +62,10 @@ class InfrastructureError(Exception):
         return self.reason
 
 
+class UnbilledError(InfrastructureError):
+    """The same, where nothing was done that could be billed: a server took no request, since there were too many."""
+
+
 def first_problem(error: ValidationError) -> str:
     """`FIELD: what is wrong with it`, of the first field that is wrong."""
     first = error.errors(include_url=False)[0]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from orchestai.config import ExecutionConfig
-from orchestai.errors import FaultKind, InfrastructureError, UserError
+from orchestai.errors import FaultKind, InfrastructureError, UnbilledError, UserError
 from orchestai.execution.assembler import assemble, assemble_part, hands_on_texts
 from orchestai.execution.contract.bounds import Bounded
 from orchestai.execution.contract.run_budget import NotAdmittedError, RunBudget
@@ -24,6 +24,7 @@ from orchestai.sandbox import Sandbox
 from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
+from orchestai.workers.patience import answers_until
 from orchestai.workflow import Subtask, Workflow
 
 logger = logging.getLogger(__name__)
@@ -237,7 +238,8 @@ class RunningWorkflow:
         self.terms.listen(WorkerAsked(node=subtask.id, worker=worker))
         attempts.append(Attempt(worker=worker, prompt=request.instruction, reserved_usd=worst.cost_usd, error=STOPPED))
         try:
-            answered = await self._answer(worker, self._asked(subtask, worker, request))
+            with answers_until(self.terms.deadline):
+                answered = await self._answer(worker, self._asked(subtask, worker, request))
         except BaseException:
             if budget is not None:
                 budget.abandon(call)
@@ -284,7 +286,7 @@ class RunningWorkflow:
                 logger.exception("worker %s broke down", worker)
             reason = str(error) or type(error).__name__
             self._lose(error.kind if isinstance(error, InfrastructureError) else "internal", f"{worker}: {reason}")
-            return _Answered({"error": as_utf8(reason)}, billed=False)
+            return _Answered({"error": as_utf8(reason)}, billed=isinstance(error, UnbilledError))
         return _Answered(
             {
                 "prompt": as_utf8(answer.prompt),

@@ -28,6 +28,10 @@ def text_change(config: ServingConfig) -> Callable[[str], str] | None:
         found = find_object(config.redact)
     except (ImportError, AttributeError) as error:
         raise UserError(f"serving.redact={config.redact}: {error}; write MODULE:FUNCTION") from None
+    if not callable(found):
+        raise UserError(
+            f"serving.redact={config.redact}: {type(found).__name__}, not a function; write MODULE:FUNCTION"
+        )
 
     def redact(text: str) -> str:
         try:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
+from orchestai.errors import InfrastructureError, UnbilledError
 from orchestai.sandbox.examples import passes_examples
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.workers.base import Answer, Request, TextCompletion, Usage, WorkerCard, WorkerError, WorstCase
@@ -78,11 +79,15 @@ class ModelWorker:
         verdicts: dict[str, bool] = {}
         checks = self._chooses(request)
         for size in _rounds(self._samples if checks else 1):
+            begin = first + len(drawn)
             try:
-                begin = first + len(drawn)
                 completions = await self._draw(prompt, params, range(begin, begin + size), hear)
             except WorkerError as error:
                 raise WorkerError(str(error), self._prices.paid(usage.plus(error.usage))) from error
+            except UnbilledError as error:
+                if begin == first and size == 1:
+                    raise
+                raise InfrastructureError(error.kind, error.reason) from error  # other samples may be billed
             drawn += completions
             usage = usage.plus(_round_usage(completions))
             if checks and (text := await self._first_passing(request, completions, verdicts)) is not None:

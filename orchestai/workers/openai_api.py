@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from orchestai.config import ModelConfig
-from orchestai.errors import InfrastructureError, UserError, first_problem
+from orchestai.errors import InfrastructureError, UnbilledError, UserError, first_problem
 from orchestai.tasks.dialogue import ToolCall
 from orchestai.workers.api_faults import PassingError, fault_of_body
 from orchestai.workers.base import TextCompletion, Usage, WorkerError
@@ -23,6 +23,7 @@ from orchestai.workers.environment import fill, secrets_of
 from orchestai.workers.generation import Hear, Prompt, SamplingParams, seed
 from orchestai.workers.http_client import HttpClient
 from orchestai.workers.openai_stream import gather_pieces
+from orchestai.workers.patience import is_too_long
 from orchestai.workers.token_count import TokenCounter
 
 _DEFAULT_URL = "https://api.openai.com/v1"
@@ -95,9 +96,8 @@ class OpenAIGenerator:
         try:
             heard = hear if len(params.stop) <= _STOPS_ACCEPTED else None
             reply, latency_ms = await self._ask(prompt, params, sample, heard)
-        except PassingError as fault:
-            tries = "1 try" if self.tries == 1 else f"{self.tries} tries"
-            raise InfrastructureError(fault.kind, f"{self._named(fault)} after {tries}") from fault
+        except UnbilledError as fault:
+            raise UnbilledError(fault.kind, self._named(fault)) from fault
         except InfrastructureError as fault:
             raise InfrastructureError(fault.kind, self._named(fault)) from fault
         except WorkerError as error:
@@ -144,18 +144,27 @@ class OpenAIGenerator:
     async def _ask(
         self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None
     ) -> tuple[_Reply, float]:
-        """The reply, and how many milliseconds the try that brought it took."""
+        """The reply, and how many milliseconds the try that brought it took.
+
+        Raises:
+            UnbilledError: each try was one too many for the server.
+            InfrastructureError: no try brought one, or the deadline comes before the next may be made, so that
+                another worker can be asked in the time that is left.
+        """
         data, headers = to_json(self._body(prompt, params, sample, stream=hear is not None)), self._headers()
-        tries = 0
+        tries, billed = 0, False
         while True:
             began = time.perf_counter()
             try:
                 return await self._answer(data, headers, hear), (time.perf_counter() - began) * 1000
             except PassingError as fault:
-                tries += 1
-                if tries == self.tries:
-                    raise
-                await asyncio.sleep(wait_s(fault, tries))
+                tries, billed = tries + 1, billed or fault.kind != "rate_limit"
+                pause_s = wait_s(fault, tries)
+                if tries == self.tries or is_too_long(pause_s):
+                    made = "1 try" if tries == 1 else f"{tries} tries"
+                    failed = InfrastructureError if billed else UnbilledError
+                    raise failed(fault.kind, f"{fault} after {made}") from fault
+                await asyncio.sleep(pause_s)
 
     async def _answer(self, data: bytes, headers: Mapping[str, str], hear: Hear | None) -> _Reply:
         if hear is None:

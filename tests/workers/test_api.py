@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,12 +15,13 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
 from orchestai.config import ModelConfig
-from orchestai.errors import FaultKind, InfrastructureError, UserError
+from orchestai.errors import FaultKind, InfrastructureError, UnbilledError, UserError
 from orchestai.workers import openai_api
 from orchestai.workers.api_faults import PassingError, retry_after
 from orchestai.workers.base import WorkerError
 from orchestai.workers.generation import Cached, Prompt, SamplingParams
 from orchestai.workers.openai_api import LONGEST_WAIT_S, OpenAIGenerator, wait_s
+from orchestai.workers.patience import answers_until
 from support.models.chat_server import ChatServer, Reply, chat, error, serving
 
 PROMPT = Prompt((("system", "be brief"), ("user", "hello")), prefill="def f")
@@ -61,6 +63,30 @@ async def test_passing_faults_are_tried_again(server: ChatServer) -> None:
     generator = model(server.url)
     assert (await generator.generate(PROMPT, PARAMS, 0)).text == "out "
     assert len(server.asked) == 4
+    await generator.close()
+
+
+async def test_no_wait_is_begun_that_the_deadline_would_end(server: ChatServer) -> None:
+    """Else a fallback that could answer in time is never asked, and nobody hears what the server said."""
+    server.after = Reply(error("too many"), status=429, headers={"retry-after": "30"})
+    generator = model(server.url)
+    began = time.monotonic()
+    with answers_until(began + 5), pytest.raises(InfrastructureError, match="too many after 1 try"):
+        await generator.generate(PROMPT, PARAMS, 0)
+    assert time.monotonic() - began < 5
+    assert len(server.asked) == 1
+    await generator.close()
+
+
+@pytest.mark.parametrize(("status", "failed"), [(429, UnbilledError), (503, InfrastructureError)])
+async def test_only_where_every_try_was_one_too_many_nothing_is_billed(
+    server: ChatServer, status: int, failed: type[InfrastructureError]
+) -> None:
+    server.script, server.after = [Reply(error(), status=status)], Reply(error(), status=429)
+    generator = model(server.url, max_retries=1)
+    with pytest.raises(InfrastructureError) as raised:
+        await generator.generate(PROMPT, PARAMS, 0)
+    assert type(raised.value) is failed
     await generator.close()
 
 
@@ -145,7 +171,7 @@ async def test_every_fault_of_a_server_has_its_kind(
     else:
         assert isinstance(caught.value, InfrastructureError)
         assert caught.value.kind == wanted
-    assert type(caught.value) is kind
+    assert type(caught.value) is (UnbilledError if wanted == "rate_limit" else kind)
     assert len(server.asked) == tries
     assert server.url in str(caught.value)
     assert KEY not in str(caught.value)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestai.config import WorkersConfig
-from orchestai.errors import InfrastructureError, UserError
+from orchestai.errors import InfrastructureError, UnbilledError, UserError
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.visible_examples import Example
 from orchestai.workers.base import Request, Signature, TextCompletion, WorkerCard, WorkerError
@@ -90,6 +90,26 @@ async def test_the_first_answer_counts_when_none_passes(sandbox: Sandbox) -> Non
     assert "return 1" in answer.text
     assert answer.passed_examples is False
     assert answer.samples == 3
+
+
+async def test_a_sample_too_many_hides_no_bill_of_the_samples_before(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = Scripted(" return 1")
+    draw, refused_from = generator.generate, 1
+
+    async def until_refused(prompt: Prompt, params: SamplingParams, sample: int) -> TextCompletion:
+        if sample >= refused_from:
+            raise UnbilledError("rate_limit", "too many")
+        return await draw(prompt, params, sample)
+
+    monkeypatch.setattr(generator, "generate", until_refused)
+    with pytest.raises(InfrastructureError) as raised:
+        await worker(generator, sandbox, samples=3).answer(DOUBLE)
+    assert type(raised.value) is InfrastructureError
+    refused_from = 0
+    with pytest.raises(UnbilledError):
+        await worker(generator, sandbox, samples=3).answer(DOUBLE)
 
 
 async def test_repetitions_draw_samples_of_their_own(sandbox: Sandbox) -> None:

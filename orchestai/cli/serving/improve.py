@@ -79,6 +79,7 @@ def _report(lineage: Lineage) -> list[str]:
         f"version {lineage.version}, from version {lineage.parent}, learned from "
         f"{lineage.learned['succeeded']} of {lineage.learned['runs']} served runs, which succeeded, and by reward on "
         f"{lineage.learned['phase2_tasks']} tasks",
+        *(f"left out: {count}, {reason}" for reason, count in lineage.learned["left_out"].items()),
         f"success on {trial.difference.n} served tasks kept aside: {_shown(trial.candidate)}; version "
         f"{lineage.parent}: {_shown(trial.incumbent)}; difference {_shown(trial.difference, sign='+')}",
     ]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestai.config import ServingConfig
 from orchestai.execution.contract.ledger import Account
 from orchestai.serving.api.errors import ApiError
+from orchestai.serving.api.web_pages import is_loopback, refuse_web_pages
 from orchestai.serving.store import NO_KEY, Database, KeyAccount, KeyLedger, KeyStore, RequestRate, TooManyRequestsError
 
 _OURS = "sk-orchestai-"
@@ -34,6 +34,7 @@ class Callers:
 
     def __init__(self, config: ServingConfig, database: Database) -> None:
         self._required = needs_keys(config)
+        self._trusts_this_machine = config.require_keys is None and not self._required
         self._database = database
         self._keys = KeyStore(database)
         self._rate = RequestRate(database)
@@ -42,7 +43,7 @@ class Callers:
         """Who sends these headers.
 
         Raises:
-            ApiError: a key is needed and there is none, or it is refused.
+            ApiError: a key is needed and there is none, it is refused, or a web page asks without one.
         """
         account = await self._account(headers)
         return Caller() if account is None else Caller(account.name, KeyLedger(self._database, account.name))
@@ -67,6 +68,8 @@ class Callers:
         scheme, _, secret = headers.get("authorization", "").partition(" ")
         secret = secret.strip() if scheme.lower() == "bearer" else ""
         if not self._required and not secret.startswith(_OURS):
+            if self._trusts_this_machine:
+                refuse_web_pages(headers)
             return None
         if not secret:
             raise _unauthorized("this server needs a key: send it as `Authorization: Bearer KEY`")
@@ -79,14 +82,6 @@ class Callers:
 def needs_keys(config: ServingConfig) -> bool:
     """Whether requests need a key: where others than programs of this machine can send them, unless told otherwise."""
     return not is_loopback(config.host) if config.require_keys is None else config.require_keys
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only programs of this machine reach a host."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _unauthorized(message: str) -> ApiError:

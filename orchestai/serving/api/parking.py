@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -14,7 +15,7 @@ from orchestai.serving.api.caller import Caller
 from orchestai.serving.api.errors import ApiError
 from orchestai.serving.api.requests.asked import Asked
 from orchestai.serving.api.requests.tools import exchanged, run_of_call
-from orchestai.serving.store import Database, ParkedRuns
+from orchestai.serving.store import UNREACHABLE, Database, ParkedRuns
 from orchestai.tasks.asked_task import AnswerKind
 from orchestai.tasks.dialogue import Dialogue, ToolCall, ToolUse
 from orchestai.workflow import Subtask, Workflow
@@ -60,7 +61,7 @@ class Parking:
         self._forget_s = forget_s
 
     async def take(self, asked: Asked, caller: Caller) -> ParkedRun:
-        """The run that waits for the results in a request; `put` or `drop` follows.
+        """The run that waits for the results in a request; `put_back` or `drop` follows.
 
         Raises:
             ApiError: none does.
@@ -92,10 +93,17 @@ class Parking:
 
     async def put(self, parked: ParkedRun, caller: Caller) -> None:
         state = parked.model_dump(mode="json")
-        await asyncio.shield(asyncio.to_thread(self._runs.put, parked.run_id, caller.key, state))
+        await asyncio.shield(asyncio.wrap_future(self._runs.put_soon(parked.run_id, caller.key, state)))
+
+    async def put_back(self, parked: ParkedRun, caller: Caller) -> None:
+        """`put` a run whose resumption failed, as soon as the database answers."""
+        with suppress(*UNREACHABLE):
+            await self.put(parked, caller)
 
     async def drop(self, parked: ParkedRun, caller: Caller) -> None:
-        await asyncio.shield(asyncio.to_thread(self._runs.drop, parked.run_id, caller.key))
+        """Forget a run that was answered, as soon as the database answers."""
+        with suppress(*UNREACHABLE):
+            await asyncio.shield(asyncio.wrap_future(self._runs.drop_soon(parked.run_id, caller.key)))
 
 
 def resumed(parked: ParkedRun, asked: Asked) -> Dialogue:

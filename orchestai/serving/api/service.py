@@ -13,7 +13,7 @@ from orchestai.config import Contract
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
 from orchestai.orchestrator import Orchestrator
-from orchestai.serving.api.caller import Caller, Callers, is_loopback
+from orchestai.serving.api.caller import Caller, Callers
 from orchestai.serving.api.errors import NO_RETRY, ApiError, busy, invalid
 from orchestai.serving.api.kept_runs import KeptRuns
 from orchestai.serving.api.metrics import Metrics
@@ -21,6 +21,7 @@ from orchestai.serving.api.parking import ParkedRun, Parking, parked_run, resume
 from orchestai.serving.api.replies.accounting import summary
 from orchestai.serving.api.requests.asked import Asked, contract_of
 from orchestai.serving.api.retention import forgetting
+from orchestai.serving.api.web_pages import is_loopback
 from orchestai.serving.improvement.shadow import shadowed
 from orchestai.serving.improvement.succession import succession
 from orchestai.serving.store import Database
@@ -167,7 +168,7 @@ class Service:
             result = await self._begin(asked, caller, turn, listen, spent.append)
         except BaseException:
             failed = parked.model_copy(update={"spent_usd": parked.spent_usd + sum(spent)})
-            await self.parking.put(failed, caller)
+            await self.parking.put_back(failed, caller)
             raise
         await self.parking.drop(parked, caller)
         return result

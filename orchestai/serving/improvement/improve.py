@@ -58,7 +58,7 @@ class Improvement:
         with locked(self.work, "improvement"):
             async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
                 judged = await judged_runs(records, self.said, config.tasks, runtime.sandbox)
-            aside = self._unseen(judged.part("test"), incumbent)
+            aside = self._unseen(judged.part("test"), incumbent, judged.left_out)
             candidate, learned = await train_candidate(
                 config,
                 judged,
@@ -68,13 +68,18 @@ class Improvement:
                 seed_data=self.seed_data,
                 phase2=self.phase2,
             )
-            aside = self._unseen(aside, candidate)  # it may have seen them in lines that were collected since
+            aside = self._unseen(
+                aside, candidate, judged.left_out
+            )  # it may have seen them in lines that were collected since
             async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
                 trial = await compare(config, aside, str(incumbent), str(candidate), runtime)
         return self.registry.add(candidate, parent=current.version, learned=learned, trial=trial)
 
-    def _unseen(self, tasks: Sequence[Task], checkpoint: Path) -> list[Task]:
+    def _unseen(self, tasks: Sequence[Task], checkpoint: Path, left_out: Mapping[str, int]) -> list[Task]:
         """Those that a checkpoint has not learned from.
+
+        Args:
+            left_out: reason -> number of served runs, to say why there are not more.
 
         Raises:
             UserError: these are too few to compare planners on.
@@ -84,6 +89,12 @@ class Improvement:
         if len(unseen) < _FEWEST_TASKS:
             raise UserError(
                 f"{self.logs}: {len(unseen)} served tasks with tests or a right answer are kept aside to compare "
-                f"planners on, and {_FEWEST_TASKS} are needed; gather more feedback"
+                f"planners on, and {_FEWEST_TASKS} are needed; gather more feedback{_left_out(left_out)}"
             )
         return unseen
+
+
+def _left_out(counts: Mapping[str, int]) -> str:
+    if not counts:
+        return ""
+    return f" (runs left out: {'; '.join(f'{count}, {reason}' for reason, count in counts.items())})"

@@ -93,11 +93,11 @@ def task_of(instruction: str, feedback: Feedback, part: str, settings: TasksConf
         SyntaxError, ValueError: the tests cannot be read.
     """
     about: dict[str, Any] = {"suite": SUITE, "split": part, "instruct_prompt": instruction}
-    if feedback.tests is not None:
+    if feedback.tests:
         source = feedback.tests
         tests = source if has_tests(source) else as_test_case(parse_python(source).body)
         return Task(task_id=task_hash(instruction), scorer=UNIT_TESTS, test=tests, **about)
-    if feedback.answer is not None:
+    if feedback.answer:
         scorer = "" if settings.scorer == UNIT_TESTS else settings.scorer
         return Task(task_id=task_hash(instruction), answers=(feedback.answer,), scorer=scorer, **about)
     return None
@@ -108,21 +108,34 @@ def _served(
 ) -> list[tuple[ExecutionRecord, Feedback]]:
     """Runs of planners that ended, with feedback."""
     kept: list[tuple[ExecutionRecord, Feedback]] = []
+    without_line = set(said)
     for record in records:
         if record.outcome != "unjudged" or record.receipt is None:
             continue
+        without_line.discard(record.receipt.run_id)
         feedback = said.get(record.receipt.run_id)
         if feedback is None:
             left_out["nobody said anything of it"] += 1
+        elif feedback.score is None and not (feedback.answer or feedback.tests):
+            left_out["what was said of it was not kept (serving.redact)"] += 1
         elif not record.instruction:
             left_out["its words are not in the log (--log metadata)"] += 1
         elif record.receipt.planner == AS_GIVEN:
             left_out["it resumed a step of another run"] += 1
+        elif _calls_tools(record):
+            left_out["it called a client's tool before it answered"] += 1
         elif not record.subtasks or record.receipt.status == "partial":
             left_out["it was interrupted"] += 1
         else:
             kept.append((record, feedback))
+    if without_line:
+        left_out["it has no line in this log"] = len(without_line)
     return kept
+
+
+def _calls_tools(record: ExecutionRecord) -> bool:
+    """Whether a run ended with calls of a client's tools, so that the run that resumed it has the answer."""
+    return any(attempt.tool_calls for subtask in record.subtasks for attempt in subtask.attempts)
 
 
 def _judged(record: ExecutionRecord, part: str, score: float) -> ExecutionRecord:

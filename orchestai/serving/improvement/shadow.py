@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestai.answering import RunResult
+from orchestai.errors import UserError
 from orchestai.execution.log_keeping import each_text
 from orchestai.orchestrator import Orchestrator
 from orchestai.planner.planning_queue import PlanningQueue, QueuedTask
@@ -105,7 +106,10 @@ async def shadowed(orchestrator: Orchestrator) -> AsyncIterator[None]:
     if serving.shadow is None:
         yield
         return
-    shadow = await Shadow.beside(orchestrator, serving.shadow, serving.shadow_log, text_change(serving))
+    try:
+        shadow = await Shadow.beside(orchestrator, serving.shadow, serving.shadow_log, text_change(serving))
+    except UserError as error:
+        raise UserError(f"serving.shadow: {str(error).removeprefix('--checkpoint ')}") from None
     try:
         yield
     finally:

@@ -54,7 +54,7 @@ async def succession(
         try:
             orchestrator.take_over(await orchestrator.open_planner(chosen), name)
         except UserError as error:
-            raise UserError(f"serving.checkpoints.{name}: {error}") from None
+            raise UserError(f"serving.checkpoints.{name}: {str(error).removeprefix('--checkpoint ')}") from None
     registries = {name: registry_of(checkpoint) for name, checkpoint in serving.items()}
     following = [
         asyncio.ensure_future(_follow(orchestrator, name, registry, str(serving[name]), every_s))

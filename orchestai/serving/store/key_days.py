@@ -18,6 +18,13 @@ from orchestai.serving.store.tables import days, keys, now, reservations
 _NO_LIMIT = 2**62
 
 
+class DaySpentError(InsufficientFundsError):
+    """The key's day has less left."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} of what this key may spend today, which is a day in UTC"
+
+
 class ExpiredReservationError(InsufficientFundsError):
     """This server was taken for dead, and what the run had set aside was given to others."""
 
@@ -141,4 +148,4 @@ def _take(connection: Connection, held: Held, amount: int) -> None:
         return
     is_first = insert_new(connection, days, {"key": held.key, "day": held.day, "reserved": 0, "spent": 0})
     if not (is_first and connection.execute(_TAKE, wanted).rowcount):
-        raise InsufficientFundsError(usd(available(connection, held.key, held.day)))
+        raise DaySpentError(usd(available(connection, held.key, held.day)))

@@ -20,10 +20,14 @@ class ParkedRuns:
         self._database = database
 
     def put(self, park_id: str, key: str, state: dict[str, Any]) -> None:
-        """Park a run, or park it again in another state."""
+        """Park a run, or park it again in another state; blocks."""
+        self.put_soon(park_id, key, state).result()
+
+    def put_soon(self, park_id: str, key: str, state: dict[str, Any]) -> Future[None]:
+        """The same without waiting."""
         row = {"id": park_id, "key": key, "state": state, "parked_at": now(), "taken_by": None}
         changes = {"state": state, "parked_at": now(), "taken_by": None}
-        self._database.write(key, lambda connection: insert_or_change(connection, parked, row, changes))
+        return self._database.persist(key, lambda connection: insert_or_change(connection, parked, row, changes))
 
     def get(self, park_id: str, key: str) -> dict[str, Any] | None:
         """The state of a parked run; None where this key has none of this id."""
@@ -51,9 +55,13 @@ class ParkedRuns:
         self._database.submit(key, lambda connection: connection.execute(statement))
 
     def drop(self, park_id: str, key: str) -> None:
-        """Forget a run that was resumed to its end."""
+        """Forget a run that was resumed to its end; blocks."""
+        self.drop_soon(park_id, key).result()
+
+    def drop_soon(self, park_id: str, key: str) -> Future[Any]:
+        """The same without waiting."""
         statement = delete(parked).where(parked.c.id == park_id, parked.c.key == key)
-        self._database.write(key, lambda connection: connection.execute(statement))
+        return self._database.persist(key, lambda connection: connection.execute(statement))
 
     def forget_older(self, seconds: float) -> int:
         """Forget runs whose clients did not come back; how many these were."""

@@ -137,6 +137,11 @@ def test_what_is_wrong_or_not_supported_is_refused_by_name(
     assert error["type"] == "invalid_request_error"
 
 
+def test_no_limit_goes_beyond_one_and_is_called_so(served: Served) -> None:
+    said = served.chat(orchestai={"contract": {"max_cost_usd": None}}).json()["error"]["message"]
+    assert said == "orchestai.contract.max_cost_usd: no limit goes beyond this server's own limit of 1"
+
+
 def test_an_infeasible_contract_comes_with_one_that_is_feasible(served: Served) -> None:
     said = served.chat(orchestai={"contract": {"max_cost_usd": 1e-6}}).json()
     assert said["orchestai"]["feasible_contract"]["max_cost_usd"] == PRICE
@@ -164,7 +169,7 @@ def test_a_deadline_ends_a_request(served: Served) -> None:
 
 def test_a_deadline_that_nobody_could_be_asked_by_is_told_as_one(served: Served) -> None:
     """It was told as a failure of the workers (502), none of which had been asked."""
-    reply = served.chat(orchestai={"contract": {"deadline_s": 0.001}})
+    reply = served.chat(orchestai={"contract": {"deadline_s": 1e-6}})
     assert (reply.status_code, reply.json()["error"]["code"]) == (504, "deadline_exceeded")
     assert reply.json()["orchestai"]["spent_usd"] == 0
 

@@ -49,6 +49,23 @@ def test_a_fallback_answers_for_a_worker_that_fails(server: ModelServer) -> None
         assert served.chat("Hi.").json()["choices"][0]["message"]["content"] == "talking answers: Hi."
 
 
+def test_a_fallback_answers_for_a_worker_that_wants_to_be_waited_for_too_long(server: ModelServer) -> None:
+    """It asks for 30 s, and the deadline comes in 5."""
+    workers = models(server.url, "throttled", "talking", max_retries=3)
+    with serving(settings(workers, ("throttled", "talking"), contract={"deadline_s": 5.0})) as served:
+        assert served.chat("Hi.").json()["choices"][0]["message"]["content"] == "talking answers: Hi."
+
+
+@pytest.mark.parametrize(("worker", "is_free"), [("throttled", True), ("failing", False)])
+def test_what_a_server_has_no_time_for_costs_nothing(server: ModelServer, worker: str, is_free: bool) -> None:
+    """Else some replies 429 would use up what a key may spend in a day; what failed otherwise may have been billed."""
+    with serving(settings(models(server.url, worker), (worker,))) as served:
+        said = served.chat("Hi.").json()
+    assert said["error"]["code"] == "workers_failed"
+    assert (said["orchestai"]["spent_usd"] == 0.0) is is_free
+    assert said["orchestai"]["spent_usd"] == said["orchestai"]["unsettled_usd"]
+
+
 @pytest.fixture
 def two(server: ModelServer) -> Iterator[Served]:
     config = settings(

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
 from orchestai.config import ServingConfig
@@ -18,7 +19,9 @@ from orchestai.errors import UserError
 from orchestai.execution.log import read_log
 from orchestai.serving.api.caller import needs_keys
 from orchestai.serving.api.service import Service
+from orchestai.serving.redaction import text_change
 from orchestai.serving.store import Database, KeyStore, all_feedback
+from orchestai.serving.store.tables import reservations
 from orchestai.serving.store.writer import Writer
 from support.serving.contract_workers import PRICE
 from support.serving.served import Served, functions, serving, settings
@@ -87,6 +90,7 @@ def test_keys_are_checked_and_their_limits_kept(served: Served, secrets: tuple[s
     with signed(served, secrets[2]) as bob:
         poor = bob.post("/v1/chat/completions", json=BODY)
         assert (poor.status_code, poor.json()["error"]["code"]) == (429, "insufficient_quota")
+        assert "USD are left of what this key may spend today" in poor.json()["error"]["message"], "not for ever"
         assert poor.headers["x-should-retry"] == "false"
         codes = [bob.post("/v1/chat/completions", json=BODY).json()["error"]["code"] for _ in range(3)]
         assert codes[-1] == "rate_limit_exceeded"
@@ -136,6 +140,12 @@ def test_where_redaction_fails_the_answer_is_given_and_no_text_is_kept(
     assert "secret" not in str(kept) + read_log(tmp_path).records[0].model_dump_json() + caplog.text
 
 
+def test_what_is_no_function_cannot_redact() -> None:
+    """It would be found out at the first text, of which nothing was kept then."""
+    with pytest.raises(UserError, match=r"serving\.redact=os\.path:sep: str, not a function"):
+        text_change(ServingConfig(redact="os.path:sep"))
+
+
 def test_texts_are_redacted_before_they_are_kept(tmp_path: Path) -> None:
     config = settings({"pool": functions("good")}, serving={"redact": f"{__name__}:hide"})
     with serving(config, tmp_path) as served:
@@ -170,7 +180,11 @@ def test_a_database_that_does_not_answer_is_a_503_and_what_ran_is_settled_once_i
     config = settings({"pool": functions("slow")}, serving={"database": url})
     with serving(config) as served, signed(served, secret) as client, ThreadPoolExecutor() as threads:
         asked = threads.submit(client.post, "/v1/chat/completions", json=BODY)
-        time.sleep(0.1)
+        with Database.open(url) as database, database.reading() as connection:
+            committed = select(reservations.c.run_id).where(reservations.c.committed > 0)
+            while connection.scalar(committed) is None:
+                connection.rollback()  # else it goes on to see the state that it has seen
+                time.sleep(0.01)
         gone = True
         assert asked.result().status_code == 200, "it was paid for"
         refused = client.post("/v1/chat/completions", json=BODY)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
+from orchestai.orchestrator import new_run_id
 from orchestai.planner.base import Plan
 from orchestai.planner.planning_queue import PlanningQueue
 from orchestai.planner.serving import ServedPlanner
-from orchestai.serving.api.requests.tools import run_of_call
+from orchestai.serving.api.requests.tools import call_name, run_of_call
 from orchestai.serving.store import NO_KEY, Database, ParkedRuns
+from orchestai.serving.store.writer import Writer
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
 from support.models.model_server import ModelServer, model_server
@@ -107,6 +111,48 @@ def test_a_resumed_run_that_fails_has_spent_of_its_contract_all_the_same(server:
             assert failed["error"]["code"] == "workers_failed"
             assert spent() == pytest.approx(before + failed["orchestai"]["spent_usd"])
             assert spent() > before
+
+
+@pytest.mark.parametrize(("model", "status"), [("calling", 200), ("calling-withheld", 502)])
+def test_a_resumed_run_ends_as_it_does_though_the_database_does_not_answer(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch, model: str, status: int
+) -> None:
+    """Its answer was paid for, and one that failed would be held until the server ends."""
+    gone = False
+    attempt = Writer._attempt
+
+    def attempted(writer: Writer, together: list[Any]) -> Any:
+        if gone:
+            raise OperationalError("UPDATE", {}, Exception("gone"))
+        return attempt(writer, together)
+
+    monkeypatch.setattr(Writer, "_attempt", attempted)
+    monkeypatch.setattr("orchestai.serving.store.database._AGAIN_S", 0.1)
+    with serving(settings(models(server.url, model), (model,))) as served:
+        message = call(served)
+        run = served.orchestrator.run
+
+        async def then_gone(*args: Any, **more: Any) -> Any:
+            nonlocal gone
+            try:
+                return await run(*args, **more)
+            finally:
+                gone = True
+
+        served.orchestrator.run = then_gone  # type: ignore[method-assign]
+        assert served.chat(messages=results(message), tools=TOOLS).status_code == status
+        gone, served.orchestrator.run = False, run  # type: ignore[method-assign]
+        wanted = "tool_call_not_found" if status == 200 else "workers_failed"
+        until = time.monotonic() + 10
+        while (again := served.chat(messages=results(message), tools=TOOLS).json()["error"]["code"]) != wanted:
+            assert time.monotonic() < until, again
+            time.sleep(0.05)
+
+
+def test_ids_of_calls_fit_in_what_openai_allows_and_two_runs_have_never_the_same() -> None:
+    run_id = new_run_id()
+    assert len(call_name(run_id, 127)) <= 40
+    assert 4 * len(run_id.removeprefix("run-")) >= 80, "of 48 bits two of twenty million would be the same"
 
 
 def test_a_call_in_a_stream(served: Served) -> None:

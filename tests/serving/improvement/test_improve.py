@@ -125,5 +125,6 @@ async def test_without_feedback_there_is_no_candidate(server: ModelServer, tmp_p
         await Improvement(config, tmp_path / "logs", {}, registry, tmp_path / "work").run()
     save_planner(tmp_path / "a.pth", PlannerModel(config.planner, worker_cards(config.workers)), config)
     registry.add(tmp_path / "a.pth")
-    with pytest.raises(UserError, match="gather more feedback"):
-        await Improvement(config, tmp_path / "logs", {}, registry, tmp_path / "work").run()
+    said = {"run-elsewhere": Feedback(answer="right")}
+    with pytest.raises(UserError, match=r"gather more feedback.*1, it has no line in this log"):
+        await Improvement(config, tmp_path / "logs", said, registry, tmp_path / "work").run()

@@ -7,9 +7,10 @@ from pathlib import Path
 from orchestai import Orchestrator
 from orchestai.config import Config, TasksConfig
 from orchestai.execution.log import read_log
+from orchestai.execution.result import Attempt
 from orchestai.serving.improvement.judged_runs import SUITE, JudgedRuns, judged_runs
 from orchestai.serving.store import Feedback
-from orchestai.tasks.dialogue import Dialogue, Message
+from orchestai.tasks.dialogue import Dialogue, Message, ToolCall
 from orchestai.tasks.splits import part_of
 from orchestai.workflow import Workflow
 from support.serving.contract_workers import PRICE
@@ -76,6 +77,26 @@ async def test_what_can_be_judged_again_is_a_task(tmp_path: Path) -> None:
 async def test_tests_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
     judged = await served(tmp_path, {ADDER: Feedback(tests="assert (")})
     assert judged.left_out["its tests cannot be read: SyntaxError"] == 1
+    assert not judged.records
+
+
+async def test_what_says_nothing_of_an_answer_is_counted_and_teaches_nothing(tmp_path: Path) -> None:
+    """A call of a client's tool is no wrong answer, nor is one of which `serving.redact` has let nothing be kept."""
+    judged = await served(tmp_path / "redacted", {"An answer.": Feedback(answer=""), ADDER: Feedback(tests="")})
+    assert judged.left_out["what was said of it was not kept (serving.redact)"] == 2
+    assert not judged.records
+    config = one_worker()
+    async with Orchestrator.open(None, config, log=tmp_path / "called") as orchestrator:
+        run_id = (await orchestrator.run("Say how the weather is.", answer="text")).receipt.run_id
+        (line,) = read_log(tmp_path / "called").records
+        called = Attempt(
+            worker="good", prompt="", answer="", tool_calls=(ToolCall(id="1", name="weather", arguments="{}"),)
+        )
+        step = line.subtasks[0].model_copy(update={"attempts": (called,)})
+        records = [line.model_copy(update={"answer": "", "subtasks": (step,)})]
+        said = {run_id: Feedback(answer="Rain."), "run-elsewhere": Feedback(score=1.0)}
+        judged = await judged_runs(records, said, config.tasks, orchestrator._require_open().sandbox)
+    assert judged.left_out == {"it called a client's tool before it answered": 1, "it has no line in this log": 1}
     assert not judged.records
 
 

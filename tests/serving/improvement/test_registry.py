@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestai.cli.serving.improve import _report
 from orchestai.errors import UserError
-from orchestai.serving.improvement.registry import Measured, PlannerRegistry, Trial
+from orchestai.serving.improvement.registry import Lineage, Measured, PlannerRegistry, Trial
 from orchestai.serving.improvement.succession import registry_of, serving_checkpoint
 
 
@@ -81,3 +82,10 @@ def test_an_interrupted_addition_leaves_nothing(registry: PlannerRegistry, tmp_p
     (registry.folder / "current.json").write_text(json.dumps({"version": "x"}))
     with pytest.raises(UserError, match=r"current\.json: damaged"):
         registry.promote(1)
+
+
+def test_what_improve_prints_says_why_runs_were_left_out() -> None:
+    """Feedback from which nothing was learned would not be missed."""
+    learned = {"runs": 9, "succeeded": 5, "phase2_tasks": 0, "left_out": {"it was interrupted": 3}}
+    lineage = Lineage(version=2, parent=1, made_at="", fingerprint="", learned=learned, trial=trial(0.1, 0.2))
+    assert "left out: 3, it was interrupted" in _report(lineage)

@@ -6,14 +6,17 @@ import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestai import Orchestrator
 from orchestai.config import Config, ServingConfig
+from orchestai.errors import UserError
 from orchestai.planner.base import Plan
 from orchestai.planner.baselines.reference import WholePlanner
 from orchestai.planner.serving import ServedPlanner
+from orchestai.serving.api.service import Service
 from orchestai.serving.improvement.registry import Measured, PlannerRegistry, Trial
 from orchestai.serving.improvement.shadow import FILE, Shadow
 from orchestai.serving.improvement.succession import succession
@@ -106,6 +109,25 @@ async def test_a_shadow_plans_what_was_answered_and_answers_nothing(tmp_path: Pa
     assert line["run_id"] == result.receipt.run_id
     assert (line["planner"], line["candidate"]) == ("incumbent", "candidate")
     assert (line["same_steps"], line["same_workers"]) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("section", "named"),
+    [
+        ({"shadow": "nowhere"}, "serving.shadow: nowhere: "),
+        ({"checkpoints": {"new": "nowhere"}}, "serving.checkpoints.new: "),
+    ],
+)
+async def test_a_planner_that_cannot_be_opened_is_named_as_in_the_configuration(
+    section: dict[str, Any], named: str
+) -> None:
+    config = two_workers().model_copy(update={"serving": ServingConfig(**section)})
+    orchestrator = Orchestrator.open(None, config, log=None)
+    with pytest.raises(UserError) as refused:
+        async with Service.opened(orchestrator):
+            pass
+    assert str(refused.value).startswith(named)
+    assert "--checkpoint" not in str(refused.value)
 
 
 async def test_a_shadow_keeps_no_more_than_the_log_and_plans_only_what_was_planned(tmp_path: Path) -> None:

@@ -136,7 +136,8 @@ def contract_of(terms: ContractTerms, offered: Contract, deadline_s: float) -> C
         if limit is None or name not in given:
             continue
         if asked is None or (asked < limit if name == "min_success" else asked > limit):
-            raise invalid(f"orchestai.contract.{name}", f"{asked} goes beyond this server's own limit of {limit:g}")
+            wanted = "no limit" if asked is None else f"{asked:g}"
+            raise invalid(f"orchestai.contract.{name}", f"{wanted} goes beyond this server's own limit of {limit:g}")
     if offered.allow and (others := set(given.get("allow") or ()) - set(offered.allow)):
         raise invalid("orchestai.contract.allow", f"this server does not allow {', '.join(sorted(others))}")
     if offered.allow and not given.get("allow"):
