@@ -111,7 +111,9 @@ def test_a_program_cannot_pass_the_sandbox_or_mocks_off_as_its_imports(sandbox):
 
 @pytest.mark.parametrize("attributes", [None, 1, {1: 2}, {"__class__": 1, "_x": 1, "with_traceback": 1}])
 def test_hostile_facts_of_an_exception_make_no_other(attributes):
-    error = _exception({"classes": [["builtins", "ValueError"]], "args": ["no"], "attributes": attributes})
+    error = _exception(
+        {"classes": [["builtins", "ValueError"]], "args": ["no"], "attributes": attributes}, lambda *_: None
+    )
     assert type(error).__name__ in ("ValueError", "NotPlainError")
     assert error.__class__ is type(error)
 

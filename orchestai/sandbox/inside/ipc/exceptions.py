@@ -25,6 +25,7 @@ _IMPORTED = frozenset(
 )
 """Modules of the library that may be imported for an exception; of its others those that the tests have imported."""
 _PACKAGES = frozenset(("numpy.exceptions", "numpy.linalg", "pandas.errors"))
+_NO_PACKAGES = frozenset(("builtins", "pytest", __name__.partition(".")[0]))
 
 
 def describe(error: BaseException) -> str:
@@ -113,8 +114,9 @@ def class_of(
 ) -> type[BaseException] | None:
     """The class that stands for one with this order of resolution: the first that is a builtin or a library's.
 
-    Those before it, of the program's, are made anew with their names, each derived from the next; None if all are. See
-    `catching_no_failure` for what stands for a builtin one.
+    Those before it, of the program's, are made anew with their names, each derived from the next; None if all are. So
+    is one of a package (`requests.HTTPError`), derived from the receiver's, whose constructor is not trusted with what
+    the sender says. See `catching_no_failure` for what stands for a builtin one.
 
     Args:
         attributes: of the first class, where it is the program's.
@@ -124,6 +126,8 @@ def class_of(
         if (known := _class(str(module), str(name))) is not None:
             break
         own.append((str(module), str(name)))
+        if (known := _of_package(*own[-1])) is not None:
+            break
     else:
         return None
     if not own:
@@ -131,13 +135,18 @@ def class_of(
     for module, name in reversed(own):
         key = known, module, name
         if key not in _made:
-            bases = _bases(known, module, name)
-            _made[key] = type(name.rpartition(".")[2], bases, {"__module__": module, "__qualname__": name})
+            members: dict[str, Any] = {"__module__": module, "__qualname__": name, "__init__": _constructor(known)}
+            _made[key] = type(name.rpartition(".")[2], _bases(known, module, name), members)
         known = _made[key]
     for name, value in attributes.items() if attributes else ():
         if not str(name).startswith("_") and not hasattr(BaseException, name):
             setattr(known, name, value)
     return known
+
+
+def _constructor(cls: type[BaseException]) -> Any:
+    """Of the first of its classes that is no package's."""
+    return next(one for one in cls.__mro__ if not _is_package(one.__module__) and "__init__" in vars(one)).__init__  # type: ignore[misc]
 
 
 def _bases(known: type[BaseException], module: str, name: str) -> tuple[type, ...]:
@@ -208,6 +217,18 @@ def _class(module: str, name: str) -> type[BaseException] | None:
     else:
         cls = library.member(module, name)
     return cls if isinstance(cls, type) and issubclass(cls, BaseException) else None
+
+
+def _of_package(module: str, name: str) -> type[BaseException] | None:
+    """What is neither of the standard library nor of who judges (`_pytest`), and has been imported here."""
+    cls = getattr(sys.modules.get(module), name, None) if _is_package(module) else None
+    is_theirs = isinstance(cls, type) and issubclass(cls, Exception) and cls.__module__ == module
+    return cls if is_theirs else None
+
+
+def _is_package(module: str) -> bool:
+    top = module.partition(".")[0]
+    return not (top in sys.stdlib_module_names or top.startswith("_") or top in _NO_PACKAGES)
 
 
 def _instance(cls: type[BaseException], args: tuple[Any, ...]) -> BaseException:

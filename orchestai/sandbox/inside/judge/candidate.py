@@ -90,7 +90,8 @@ class Host:
         return nullcontext()
 
     def _failed(self, error: BaseException) -> dict[str, Any]:
-        return {"error": exceptions.take_apart(error, is_plain)}
+        facts = exceptions.take_apart(error, is_plain)
+        return {"error": facts if exceptions.is_known(error) else facts | {"number": self.objects.number(error)}}
 
     def _answer(self, payload: bytes) -> dict[str, Any]:
         try:

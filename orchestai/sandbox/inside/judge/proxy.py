@@ -120,7 +120,7 @@ class Candidate:
 
     def _taken(self, answer: dict[str, Any], arguments: tuple[Any, ...]) -> Any:
         """The value in an answer, after its other effects have been repeated here."""
-        return _taken(answer, arguments)
+        return _taken(answer, arguments, self._remote)
 
     @staticmethod
     def _follow(states: Any) -> None:
@@ -200,7 +200,7 @@ def _figures(used: Any) -> tuple[float, int] | None:
     return None
 
 
-def _taken(answer: dict[str, Any], arguments: tuple[Any, ...]) -> Any:
+def _taken(answer: dict[str, Any], arguments: tuple[Any, ...], remote: Callable[[int, str], Any]) -> Any:
     """The value in an answer, after its other effects have been repeated here."""
     for stream, name in ((sys.stdout, "stdout"), (sys.stderr, "stderr")):
         if printed := answer.get(name):
@@ -212,7 +212,7 @@ def _taken(answer: dict[str, Any], arguments: tuple[Any, ...]) -> Any:
         if type(i) is int and 0 <= i < len(arguments):
             _mirror(arguments[i], value)
     if "error" in answer:
-        raise _exception(answer["error"])
+        raise _exception(answer["error"], remote)
     if "same" in answer:
         return arguments[answer["same"]]
     return answer["value"]
@@ -254,8 +254,9 @@ def _merged(old: Any, new: Any) -> Any:
     return old
 
 
-def _exception(facts: Any) -> BaseException:
-    error = exceptions.put_together(facts)
+def _exception(facts: Any, remote: Callable[[int, str], Any]) -> BaseException:
+    number = facts.get("number")
+    error = exceptions.put_together(facts, remote(number, "object") if type(number) is int and number >= 0 else None)
     return error if error is not None else NotPlainError("the function raised something that is no exception")
 
 
