@@ -7,12 +7,10 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
 from sqlalchemy import select
-from sqlalchemy.exc import OperationalError
 
 from orchestai.config import ServingConfig
 from orchestai.errors import UserError
@@ -22,7 +20,7 @@ from orchestai.serving.api.service import Service
 from orchestai.serving.redaction import text_change
 from orchestai.serving.store import Database, KeyStore, all_feedback
 from orchestai.serving.store.tables import reservations
-from orchestai.serving.store.writer import Writer
+from support.serving.absent_database import Absence
 from support.serving.contract_workers import PRICE
 from support.serving.served import Served, functions, serving, settings
 
@@ -167,16 +165,7 @@ def test_a_database_that_does_not_answer_is_a_503_and_what_ran_is_settled_once_i
     url = f"sqlite:///{tmp_path / 'served.db'}"
     with Database.open(url) as database:
         secret = KeyStore(database).add("alice", 1.0)
-    gone = False
-    attempt = Writer._attempt
-
-    def attempted(writer: Writer, together: list[Any]) -> Any:
-        if gone:
-            raise OperationalError("UPDATE", {}, Exception("gone"))
-        return attempt(writer, together)
-
-    monkeypatch.setattr(Writer, "_attempt", attempted)
-    monkeypatch.setattr("orchestai.serving.store.database._AGAIN_S", 0.1)
+    absence = Absence(monkeypatch)
     config = settings({"pool": functions("slow")}, serving={"database": url})
     with serving(config) as served, signed(served, secret) as client, ThreadPoolExecutor() as threads:
         asked = threads.submit(client.post, "/v1/chat/completions", json=BODY)
@@ -185,11 +174,11 @@ def test_a_database_that_does_not_answer_is_a_503_and_what_ran_is_settled_once_i
             while connection.scalar(committed) is None:
                 connection.rollback()  # else it goes on to see the state that it has seen
                 time.sleep(0.01)
-        gone = True
+        absence.now = True
         assert asked.result().status_code == 200, "it was paid for"
         refused = client.post("/v1/chat/completions", json=BODY)
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "no_database")
-        gone = False
+        absence.now = False
         run_id = asked.result().json()["id"]
         until = time.monotonic() + 10
         with Database.open(url) as database:

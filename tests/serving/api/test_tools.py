@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy.exc import OperationalError
 
 from orchestai.orchestrator import new_run_id
 from orchestai.planner.base import Plan
@@ -15,10 +14,10 @@ from orchestai.planner.planning_queue import PlanningQueue
 from orchestai.planner.serving import ServedPlanner
 from orchestai.serving.api.requests.tools import call_name, run_of_call
 from orchestai.serving.store import NO_KEY, Database, ParkedRuns
-from orchestai.serving.store.writer import Writer
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
 from support.models.model_server import ModelServer, model_server
+from support.serving.absent_database import Absence
 from support.serving.served import Served, functions, models, serving, settings
 
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}]
@@ -118,30 +117,20 @@ def test_a_resumed_run_ends_as_it_does_though_the_database_does_not_answer(
     server: ModelServer, monkeypatch: pytest.MonkeyPatch, model: str, status: int
 ) -> None:
     """Its answer was paid for, and one that failed would be held until the server ends."""
-    gone = False
-    attempt = Writer._attempt
-
-    def attempted(writer: Writer, together: list[Any]) -> Any:
-        if gone:
-            raise OperationalError("UPDATE", {}, Exception("gone"))
-        return attempt(writer, together)
-
-    monkeypatch.setattr(Writer, "_attempt", attempted)
-    monkeypatch.setattr("orchestai.serving.store.database._AGAIN_S", 0.1)
+    absence = Absence(monkeypatch)
     with serving(settings(models(server.url, model), (model,))) as served:
         message = call(served)
         run = served.orchestrator.run
 
         async def then_gone(*args: Any, **more: Any) -> Any:
-            nonlocal gone
             try:
                 return await run(*args, **more)
             finally:
-                gone = True
+                absence.now = True
 
         served.orchestrator.run = then_gone  # type: ignore[method-assign]
         assert served.chat(messages=results(message), tools=TOOLS).status_code == status
-        gone, served.orchestrator.run = False, run  # type: ignore[method-assign]
+        absence.now, served.orchestrator.run = False, run  # type: ignore[method-assign]
         wanted = "tool_call_not_found" if status == 200 else "workers_failed"
         until = time.monotonic() + 10
         while (again := served.chat(messages=results(message), tools=TOOLS).json()["error"]["code"]) != wanted:
