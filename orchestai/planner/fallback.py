@@ -37,7 +37,7 @@ class FallbackPlanner:
             made = _plan(planner, left, tasks, preferences) if left else []
             unsure = []
             for i, plan in zip(left, made, strict=True):
-                doubt = "" if place == len(self._planners) - 1 else self._doubt(plan)
+                doubt = "" if place == len(self._planners) - 1 else doubt_of(plan, self._min_confidence)
                 if doubt:
                     doubts[i] = f"{doubts[i]}; {name} {doubt}" if i in doubts else f"{name} {doubt}"
                     unsure.append(i)
@@ -46,17 +46,18 @@ class FallbackPlanner:
             left = unsure
         return [plans[i] for i in range(len(tasks))]
 
-    def _doubt(self, plan: Plan) -> str:
-        """Why the plan is left to the next planner; empty where it is not."""
-        if plan.fault is not None:
-            return f"could not plan ({plan.fault.reason})"
-        if plan.workflow is None:
-            return f"made no plan ({plan.error})"
-        if not plan.raw_valid:
-            return "made an invalid plan"
-        if plan.confidence is not None and plan.confidence < self._min_confidence:
-            return f"was not sure ({plan.confidence:.2f})"
-        return ""
+
+def doubt_of(plan: Plan, min_confidence: float) -> str:
+    """What its planner did, that the plan is left to the next one; empty where it is not."""
+    if plan.fault is not None:
+        return f"could not plan ({plan.fault.reason})"
+    if plan.workflow is None:
+        return f"made no plan ({plan.error})"
+    if not plan.raw_valid:
+        return "made an invalid plan"
+    if plan.confidence is not None and plan.confidence < min_confidence:
+        return f"was not sure ({plan.confidence:.2f})"
+    return ""
 
 
 def _plan(
