@@ -371,7 +371,18 @@ def _distinct(encoded: Sequence[EncodedText]) -> tuple[list[EncodedText], Tensor
 
 
 def card_features(cards: Sequence[WorkerCard], encoder: TextEncoder) -> Tensor:
-    """(W, encoder width + 2) features: the card's words, its price's logarithm, and 1 if it asks no language model."""
-    words = encoder.embed([card.text for card in cards]) * math.sqrt(encoder.width)
+    """(W, encoder width + 2) features: the card's words, its price's logarithm, and 1 if it asks no language model.
+
+    Raises:
+        UserError: a card has no words, or too many.
+    """
+    words = torch.cat([_words_of(card, encoder) for card in cards]) * math.sqrt(encoder.width)
     facts = [[(math.log10(card.price_usd + 1e-8) + 5) / 2, float(card.kind == "tool")] for card in cards]
     return torch.cat([words, torch.tensor(facts)], -1)
+
+
+def _words_of(card: WorkerCard, encoder: TextEncoder) -> Tensor:
+    try:
+        return encoder.embed([card.text])
+    except UnreadableTextError as error:
+        raise UserError(f"workers.pool.{card.name}.card: {error}") from None
