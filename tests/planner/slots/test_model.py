@@ -308,7 +308,9 @@ def test_the_encoder_reads_a_text_alike_alone_and_among_others(encoder):
     assert text.features.shape == (len(words), encoder.width)
 
 
-@pytest.mark.parametrize(("text", "said"), [("", "the text is empty"), ("many words " * 100, "planner.max_tokens is 128")])
+@pytest.mark.parametrize(
+    ("text", "said"), [("", "the text is empty"), ("many words " * 100, "planner.max_tokens is 128")]
+)
 def test_a_card_that_cannot_be_read_is_named(encoder, text, said):
     """It ended every command in a traceback."""
     with pytest.raises(UserError, match=rf"workers\.pool\.odd\.card: .*{said}"):
