@@ -120,6 +120,27 @@ class NaturalTask:
         )
 
 
+def read_tasks(file: Path) -> list[NaturalTask]:
+    """The tasks of a file.
+
+    Raises:
+        UserError: there is no such file, or a line that is no such task.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}: cannot be read: {error}") from None
+    tasks = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            tasks += [NaturalTask.of(json.loads(line))] if line.strip() else []
+        except (AttributeError, LookupError, StopIteration, SyntaxError, TypeError, ValueError) as error:
+            raise UserError(f"{file}: line {number} is no task with steps, edges and a program: {error!r}") from None
+    if not tasks:
+        raise UserError(f"{file}: no tasks")
+    return tasks
+
+
 def _overlap(a: tuple[int, int], b: tuple[int, int]) -> float:
     return max(0, min(a[1], b[1]) - max(a[0], b[0])) / (max(a[1], b[1]) - min(a[0], b[0]))
 
@@ -246,7 +267,7 @@ def risk_by_coverage(plans: Sequence[Judged]) -> list[tuple[float, float]]:
 
 
 async def measure(config: Config, file: Path, checkpoints: Sequence[Path], limit: int | None) -> dict[str, Any]:
-    tasks = [NaturalTask.of(json.loads(line)) for line in file.read_text().splitlines() if line.strip()]
+    tasks = read_tasks(file)
     suite = load_suite("composition")
     six, test = suite.split("longer")[:limit], suite.split("test")[:limit]
     ten = generate(Split("ten_steps", min(len(six), _TEN_STEPS), {10: 1}, range(BUCKETS)))

@@ -45,12 +45,21 @@ class Subtask(BaseModel):
     @field_validator("id", mode="before")
     @classmethod
     def _id_as_text(cls, value: Any) -> Any:
-        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        return _number_as_text(value)
+
+    @field_validator("depends_on", mode="before")
+    @classmethod
+    def _parents_as_text(cls, value: Any) -> Any:
+        return [_number_as_text(parent) for parent in value] if isinstance(value, list | tuple) else value
 
     @property
     def workers(self) -> tuple[str, ...]:
         """The worker and its fallbacks, in the order in which they are asked, each once."""
         return tuple(dict.fromkeys((self.worker, *self.fallback)))
+
+
+def _number_as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 class Workflow(BaseModel):

@@ -145,3 +145,11 @@ def test_a_step_that_stands_twice_is_seen(steps: list[tuple[str, tuple[str, ...]
     """A planner that runs on repeats a step; the same words for other inputs are another step."""
     subtasks = [{"id": str(i), "instruction": words, "depends_on": parents} for i, (words, parents) in enumerate(steps)]
     assert Workflow(subtasks).repeats() == repeats
+
+
+def test_ids_may_be_numbers_wherever_they_stand():
+    """A plan whose ids are numbers, as JSON of others has them, was refused for its edges alone."""
+    read = Workflow([{"id": 1, "instruction": "mix"}, {"id": 2, "instruction": "bake", "depends_on": [1]}])
+    assert read.edges() == {("1", "2")}
+    with pytest.raises(WorkflowError, match="depends_on"):
+        Workflow([{"id": 1, "instruction": "mix"}, {"id": 2, "instruction": "bake", "depends_on": [True]}])

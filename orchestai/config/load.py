@@ -108,6 +108,8 @@ def _explain(section: type[Section], error: ValidationError, raw: Any) -> str:
     if first["type"] == "literal_error":
         allowed = first["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
         return f"{key}: {first['input']!r} is not one of {', '.join(allowed)}{_nearest(str(first['input']), allowed)}"
+    if first["type"] == "tuple_type":
+        return f"{key}: a list is wanted, such as [{first['input']}] (got {first['input']!r})"
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == SECRET:
         return f"{key}: {message}"

@@ -12,7 +12,8 @@ from orchestai.tasks.task import Task
 class FallbackPlanner:
     """Asks planners in turn: a plan that is invalid, or of which its planner is not sure, is left to the next.
 
-    The last one is not asked how sure it is. Each plan that was left to another says so in `planned_by`.
+    The last one is not asked how sure it is; where it makes no plan, the first valid plan of the others is taken. Each
+    plan that was left to another says so in `planned_by`.
 
     Args:
         planners: by what they are called; the first leads.
@@ -30,33 +31,37 @@ class FallbackPlanner:
         self.prefers = any(isinstance(one, PreferringPlanner) and one.prefers for one in planners.values())
 
     def plan(self, tasks: Sequence[Task], *, preferences: Preferences | None = None) -> list[Plan]:
-        plans: dict[int, Plan] = {}
+        attempts: list[list[tuple[str, Plan]]] = [[] for _ in tasks]
         left = list(range(len(tasks)))
-        doubts: dict[int, str] = {}
-        for place, (name, planner) in enumerate(self._planners):
-            made = _plan(planner, left, tasks, preferences) if left else []
-            unsure = []
-            for i, plan in zip(left, made, strict=True):
-                doubt = "" if place == len(self._planners) - 1 else self._doubt(plan)
-                if doubt:
-                    doubts[i] = f"{doubts[i]}; {name} {doubt}" if i in doubts else f"{name} {doubt}"
-                    unsure.append(i)
-                else:
-                    plans[i] = replace(plan, planned_by=f"{name}, as {doubts[i]}") if i in doubts else plan
-            left = unsure
-        return [plans[i] for i in range(len(tasks))]
+        for name, planner in self._planners:
+            if not left:
+                break
+            for i, plan in zip(left, _plan(planner, left, tasks, preferences), strict=True):
+                attempts[i].append((name, plan))
+            left = [i for i in left if doubt_of(attempts[i][-1][1], self._min_confidence)]
+        return [self._chosen(each) for each in attempts]
 
-    def _doubt(self, plan: Plan) -> str:
-        """Why the plan is left to the next planner; empty where it is not."""
-        if plan.fault is not None:
-            return f"could not plan ({plan.fault.reason})"
-        if plan.workflow is None:
-            return f"made no plan ({plan.error})"
-        if not plan.raw_valid:
-            return "made an invalid plan"
-        if plan.confidence is not None and plan.confidence < self._min_confidence:
-            return f"was not sure ({plan.confidence:.2f})"
-        return ""
+    def _chosen(self, attempts: Sequence[tuple[str, Plan]]) -> Plan:
+        """The last plan, or the first valid one where that is none."""
+        (name, plan), doubted = attempts[-1], attempts[:-1]
+        valid = [attempt for attempt in doubted if attempt[1].workflow is not None and attempt[1].raw_valid]
+        if plan.workflow is None and valid:
+            (name, plan), doubted = valid[0], attempts
+        doubts = [f"{who} {doubt_of(made, self._min_confidence)}" for who, made in doubted]
+        return replace(plan, planned_by=f"{name}, as {'; '.join(doubts)}") if doubts else plan
+
+
+def doubt_of(plan: Plan, min_confidence: float) -> str:
+    """What its planner did, that the plan is left to the next one; empty where it is not."""
+    if plan.fault is not None:
+        return f"could not plan ({plan.fault.reason})"
+    if plan.workflow is None:
+        return f"made no plan ({plan.error})"
+    if not plan.raw_valid:
+        return "made an invalid plan"
+    if plan.confidence is not None and plan.confidence < min_confidence:
+        return f"was not sure ({plan.confidence:.2f})"
+    return ""
 
 
 def _plan(

@@ -139,9 +139,10 @@ async def open_planner(
 
         def plan(tasks: Sequence[Task], preferences: Preferences | None = None) -> list[Plan]:
             plans = planner.plan(tasks, preferences=preferences)
-            if settings.allow_new_pool and workers.cascade:
-                return with_last_resort(plans, pool.cards, workers.cascade[-1])
-            return plans
+            if not workers.cascade:
+                return plans
+            learned = not settings.allow_new_pool
+            return with_last_resort(tasks, plans, pool.cards, workers.cascade[-1], learned=learned)
 
         preferred = await asyncio.to_thread(_preferred, checkpoint, plan) if planner.prefers else None
         return ServedPlanner(checkpoint, plan, outlook=outlook, versions=versions, preferred=preferred)

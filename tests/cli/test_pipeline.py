@@ -80,7 +80,7 @@ def test_every_command_hands_over_to_the_next(place):
     assert all(row["n"] == 10 and row["unscorable"] == 0 for row in rows.values())
     assert (place / "evaluation.png").stat().st_size > 0
 
-    workflow = json.loads(run("plan", "Write `task_func(x)`: sort it.", cwd=place).split("\n{", 1)[0])
+    workflow, _ = json.JSONDecoder().raw_decode(run("plan", "Write `task_func(x)`: sort it.", cwd=place))
     assert workflow["subtasks"]
 
 
@@ -112,10 +112,8 @@ def test_a_planner_learns_from_functions_of_a_users_own(place, tmp_path):
     examples = json.loads((tmp_path / "training_data.json").read_text())
     assert all(example["rewards"]["success"] == 1.0 for example in examples)
     run("train-phase1", "--epochs", 1, cwd=tmp_path)
-    workflow = json.loads(
-        run(
-            "plan", "Write `task_func(x)`: sort it.", "--checkpoint", "checkpoints/phase1_best.pth", cwd=tmp_path
-        ).split("\n{", 1)[0]
+    workflow, _ = json.JSONDecoder().raw_decode(
+        run("plan", "Write `task_func(x)`: sort it.", "--checkpoint", "checkpoints/phase1_best.pth", cwd=tmp_path)
     )
     assert {subtask["worker"] for subtask in workflow["subtasks"]} <= {"search", "sums"}
 

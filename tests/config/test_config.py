@@ -167,3 +167,9 @@ def test_no_secret_of_the_environment_is_written_into_saved_configurations(path,
         load_config(path, ["workers.pool.sums.card=${oc.env:TEAM_API_KEY}"])
     assert "pass-word" not in str(refused.value)
     assert load_config(path, ["workers.pool.sums.card=${oc.env:DATA}"]).workers.pool["sums"].card == "elsewhere"
+
+
+def test_one_name_where_a_list_is_wanted_is_answered_with_the_list(path):
+    """It was said to be no valid tuple."""
+    with pytest.raises(UserError, match=r"planner\.fallback: a list is wanted, such as \[whole\] \(got 'whole'\)"):
+        load_config(path, ["planner.fallback=whole"])

@@ -68,6 +68,17 @@ def test_planners_are_asked_in_their_order_and_the_last_has_the_last_word() -> N
         FallbackPlanner({}, 0.5)
 
 
+def test_where_the_last_makes_no_plan_the_first_valid_one_is_taken() -> None:
+    """An unsure plan was lost with an error where the fallback, a language model, wrote what is none."""
+    none = Plan(None, raw_valid=False, error="no subtask")
+    lead = Fixed(plan("a", confidence=0.1), plan("b", raw_valid=False))
+    made = FallbackPlanner({"lead": lead, "other": Fixed(none, none)}, 0.5).plan(tasks(2))
+    assert made[0].workflow == lead.plans[0].workflow
+    assert made[0].planned_by == "lead, as lead was not sure (0.10); other made no plan (no subtask)"
+    assert (made[1].workflow, made[1].error) == (None, "no subtask")
+    assert made[1].planned_by == "other, as lead made an invalid plan"
+
+
 class Choosy(Fixed):
     """Has learned preferences, and says by which it planned."""
 

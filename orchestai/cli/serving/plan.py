@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestai.cli.options import CHECKPOINTS, CONFIG, ConfigFile, Overrides, flag
+from orchestai.cli.options import CHECKPOINTS, CONFIG, ConfigFile, Overrides, flag, say
 from orchestai.errors import UserError
 
 if TYPE_CHECKING:
-    from orchestai.config import Config
-    from orchestai.workflow import Workflow
+    from orchestai.config import Config, PlannerConfig
+    from orchestai.planner.base import Plan
 
 
 def plan(
@@ -22,24 +22,37 @@ def plan(
     checkpoint: Annotated[Path, flag("checkpoint", "Planner.")] = CHECKPOINTS / "phase2_best.pth",
     overrides: Overrides = None,
 ) -> None:
-    """Print the workflow that a trained planner makes of an instruction, as JSON."""
+    """Print the workflow that a trained planner makes of an instruction, as JSON; how sure it is goes to stderr."""
     from orchestai.config import load_config
 
-    workflow = make_plan(load_config(config, overrides or []), instruction, checkpoint)
-    print(json.dumps(workflow.to_dict(), indent=2, ensure_ascii=False))
+    settings = load_config(config, overrides or [])
+    made = make_plan(settings, instruction, checkpoint)
+    if made.workflow is None:
+        raise UserError(f"no plan: {made.error}")
+    print(json.dumps(made.workflow.to_dict(), indent=2, ensure_ascii=False))
+    say(sureness(made, settings.planner))
 
 
-def make_plan(config: Config, instruction: str, checkpoint: Path) -> Workflow:
-    """The workflow that the planner of `checkpoint` makes of `instruction`.
+def make_plan(config: Config, instruction: str, checkpoint: Path) -> Plan:
+    """The plan that the planner of `checkpoint` makes of `instruction`; no fallback is asked.
 
     Raises:
-        UserError: there is no planner, or it makes no plan.
+        UserError: there is no planner, or nothing is asked of it.
     """
     from orchestai.planner.checkpoint import open_checkpoint
-    from orchestai.tasks.task import Task
+    from orchestai.tasks.asked_task import asked_task
 
     planner = open_checkpoint(checkpoint, config.planner, config.workers)
-    answer = planner.plan([Task(task_id="0", suite="given", instruct_prompt=instruction, test="")])[0]
-    if answer.workflow is None:
-        raise UserError(f"no plan: {answer.error}")
-    return answer.workflow
+    return planner.plan([asked_task(instruction, None, config.tasks)])[0]
+
+
+def sureness(made: Plan, settings: PlannerConfig) -> str:
+    """How likely a plan is right, and who is asked instead by `orchestai run` where that is not enough."""
+    from orchestai.planner.fallback import doubt_of
+
+    doubt = doubt_of(made, settings.min_confidence)
+    if doubt and settings.fallback:
+        return f"the planner {doubt}; `orchestai run` leaves this to planner.fallback: {', '.join(settings.fallback)}"
+    if made.confidence is None:
+        return "nobody knows how probably the plan is right"
+    return f"right with a chance of {made.confidence:.2f}"

@@ -266,8 +266,6 @@ def _subtask(entry: dict[str, Any], workers: Sequence[str], config: PlannerConfi
     where = f"subtask {entry.get('id')!r}"
     assigned = config.language.assign
     fields = {key: value for key, value in entry.items() if key in (_FIELDS if assigned else _FIELDS - _ASSIGNMENT)}
-    if isinstance(parents := fields.get("depends_on"), list):
-        fields["depends_on"] = [str(parent) for parent in parents]
     try:
         subtask = Subtask.model_validate(fields)
     except ValidationError as error:

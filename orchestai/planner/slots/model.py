@@ -20,6 +20,7 @@ from orchestai.planner.slots.dag import is_acyclic, repair
 from orchestai.planner.slots.decisions import STRUCTURE, Chooser, DecisionBatch, explored
 from orchestai.planner.slots.decoder import StructureDecoder, StructureLogits
 from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder, UnreadableTextError, open_configured
+from orchestai.planner.slots.familiar_words import FamiliarWords
 from orchestai.planner.slots.given.edge_predictor import EdgePredictor
 from orchestai.planner.slots.given.given_steps import GivenSteps
 from orchestai.planner.slots.losses import PlannerOutputs, supervised_loss
@@ -40,6 +41,7 @@ _ADDED = (
     "decoder.edges.meant.",
     "decoder.one_result",
     "linker.references.",
+    "familiar_words.",
     "selector.matcher.shift.",
     "selector.matcher.next_shift.",
     "selector.value_shift.",
@@ -90,6 +92,7 @@ class PlannerModel(nn.Module):
         self.decoder = StructureDecoder(self.encoder.width // 2, config)
         self.selector = WorkerSelector(features.shape[1], config)
         self.confidence = PlanConfidence()
+        self.familiar_words = FamiliarWords(self.encoder.vocabulary)
         self.prefers = False
         self.linker = None
         if config.linker is not None:
@@ -270,7 +273,8 @@ class PlannerModel(nn.Module):
         batch = self.selector.select(memory, self.card_features, structure, chooser, preferences)
         logp = None
         if sample is None and self.confidence.is_known:
-            chances = self.confidence(self._sureness(logits, memory, batch)).tolist()
+            familiar = torch.tensor([self.familiar_words.knows(text.ids) for text in encoded], device=device)
+            chances = (self.confidence(self._sureness(logits, memory, batch)) * familiar).tolist()
             plans = self.finish(instructions, encoded, batch, logits.edges)
             return [replace(plan, confidence=chance) for plan, chance in zip(plans, chances, strict=True)]
         if sample is not None:
@@ -371,7 +375,18 @@ def _distinct(encoded: Sequence[EncodedText]) -> tuple[list[EncodedText], Tensor
 
 
 def card_features(cards: Sequence[WorkerCard], encoder: TextEncoder) -> Tensor:
-    """(W, encoder width + 2) features: the card's words, its price's logarithm, and 1 if it asks no language model."""
-    words = encoder.embed([card.text for card in cards]) * math.sqrt(encoder.width)
+    """(W, encoder width + 2) features: the card's words, its price's logarithm, and 1 if it asks no language model.
+
+    Raises:
+        UserError: a card has no words, or too many.
+    """
+    words = torch.cat([_words_of(card, encoder) for card in cards]) * math.sqrt(encoder.width)
     facts = [[(math.log10(card.price_usd + 1e-8) + 5) / 2, float(card.kind == "tool")] for card in cards]
     return torch.cat([words, torch.tensor(facts)], -1)
+
+
+def _words_of(card: WorkerCard, encoder: TextEncoder) -> Tensor:
+    try:
+        return encoder.embed([card.text])
+    except UnreadableTextError as error:
+        raise UserError(f"workers.pool.{card.name}.card: {error}") from None

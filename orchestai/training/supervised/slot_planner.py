@@ -59,6 +59,8 @@ def begin(setup: Setup) -> RunState:
     planner.decoder.one_result.fill_(results)
     workers = [card.name for card in planner.cards]
     train, validation = (PlanDataset.from_examples(some, config.planner, workers) for some in (learned, held_out))
+    read = [planner.encoder.token_ids(example.instruction) for example in learned if not example.given]
+    planner.familiar_words.learn([torch.tensor(ids) for ids in read])
 
     def save(path: Path, facts: Mapping[str, Any]) -> None:
         save_planner(path, planner, config, **facts)

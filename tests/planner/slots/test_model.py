@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from orchestai.config import PlannerConfig
+from orchestai.errors import UserError
 from orchestai.planner.slots.dag import is_acyclic
 from orchestai.planner.slots.decisions import Chooser, SlotLayout
 from orchestai.planner.slots.encoders.encoder import TextEncoder
@@ -305,3 +306,12 @@ def test_the_encoder_reads_a_text_alike_alone_and_among_others(encoder):
     words = [INSTRUCTIONS[0][start:end] for start, end in text.offsets.tolist()]
     assert words[:5] == ["Split", "it", "into", "words", "("]
     assert text.features.shape == (len(words), encoder.width)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("", "the text is empty"), ("many words " * 100, "planner.max_tokens is 128")]
+)
+def test_a_card_that_cannot_be_read_is_named(encoder, text, said):
+    """It ended every command in a traceback."""
+    with pytest.raises(UserError, match=rf"workers\.pool\.odd\.card: .*{said}"):
+        card_features([*CARDS, WorkerCard("odd", text, 1e-5, "model")], encoder)

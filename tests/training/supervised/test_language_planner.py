@@ -74,7 +74,7 @@ def test_it_learns_to_plan_and_keeps_the_best_epoch(data, tmp_path):
         ("spell the date", "date", "words", ("slow",), ()),
         ("count its words", "string", "words", ("slow",), ("1",)),
     ]
-    assert make_plan(settings, "First, spell the date. Then, count its words.", best) == plan.workflow
+    assert make_plan(settings, "First, spell the date. Then, count its words.", best).workflow == plan.workflow
 
 
 def test_the_checkpoint_keeps_what_executions_typically_cost(data, tmp_path):

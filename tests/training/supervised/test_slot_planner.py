@@ -70,6 +70,7 @@ def test_it_learns_to_plan_and_keeps_the_best_epoch(data, tmp_path):
     assert saved["epoch"] == summary.epoch
     assert saved["val_loss"] == summary.val_loss
     planner = load_planner(tmp_path / "phase1_best.pth", settings.planner, settings.workers)
+    assert planner.familiar_words.counts.max() == sum(one.split == "train" for one in examples())
     workflow = planner.plan_instructions(["First, spell the date. Then, sort the list."])[0].workflow
     assert [(s.instruction, s.task_type, s.worker, s.fallback, s.depends_on) for s in workflow.subtasks] == [
         ("spell the date", "date", "words", ("slow",), ()),

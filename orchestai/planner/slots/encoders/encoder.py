@@ -120,6 +120,11 @@ class TextEncoder:
             self.fingerprint  # noqa: B018 (while the weights are those of the file)
             self._model.to(dtype)
 
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens there are."""
+        return len(self._tokenizer)
+
     @cached_property
     def fingerprint(self) -> str:
         """sha256 of the weights up to the layer that is read, as 16 hexadecimal digits; the same for every dtype."""

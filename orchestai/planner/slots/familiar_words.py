@@ -1,0 +1,52 @@
+"""Whether an instruction is worded like those that were learned from: how sure a planner is of others says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+_OFTEN = 4
+"""Instructions with a token from which on it is no rare one."""
+_USUAL = 0.2
+"""Share of rare tokens that is nothing unusual, however few all instructions have: one new word in a short sentence."""
+_QUANTILE = 0.99
+"""Share of the instructions that were learned from which count as worded like the others."""
+
+
+class FamiliarWords(nn.Module):
+    """Counts the instructions with each token; until then every wording is familiar.
+
+    In another language a planner takes unknown words for none of a step's and leaves them out without any doubt.
+
+    Args:
+        vocabulary: how many tokens there are.
+    """
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__()
+        self.counts: Tensor
+        self.most: Tensor
+        self.register_buffer("counts", torch.zeros(vocabulary, dtype=torch.int32))
+        self.register_buffer("most", torch.tensor(1.0))
+
+    @torch.no_grad()
+    def learn(self, texts: Sequence[Tensor]) -> None:
+        """Count the tokens of some instructions, beside those of before; none changes nothing.
+
+        What is rare in one of them is what hardly any other has.
+        """
+        if not texts:
+            return
+        distinct = torch.cat([text.unique() for text in texts]).to(self.counts.device)
+        self.counts += torch.bincount(distinct, minlength=len(self.counts)).to(self.counts.dtype)
+        rare = torch.tensor([self._rare(text, _OFTEN + 1) for text in texts])
+        self.most.fill_(max(_USUAL, float(rare.quantile(_QUANTILE))))
+
+    def knows(self, text: Tensor) -> bool:
+        """Whether an instruction of these tokens has no more rare ones than nearly all that were learned from."""
+        return self._rare(text, _OFTEN) <= float(self.most) + 1e-6
+
+    def _rare(self, text: Tensor, often: int) -> float:
+        return float((self.counts[text.to(self.counts.device)] < often).float().mean())
