@@ -1,9 +1,9 @@
 """Item response theory for workers: queries have hidden traits, by which all workers' outcomes hang together.
 
-p(worker succeeds on query) = sigmoid(b + a . traits), with an intercept b and slopes a per task type and worker. Traits
-are spread as the type's queries are (`trait_spread`), times exp(d . traits) with a d by the query's words. Two-parameter
-models of tests are of this form (Birnbaum 1968; several traits: Reckase 2009); fitted by EM on a grid of traits (Bock
-and Aitkin 1981).
+p(worker succeeds on query) = sigmoid(b + a . traits), with an intercept b and slopes a per task type and worker. A trait
+has the probability that it has among the type's queries (`trait_spread`), times exp(d . traits) with a d by the query's
+words. Two-parameter models of tests are of this form (Birnbaum 1968; several traits: Reckase 2009); fitted by EM on a
+grid of traits (Bock and Aitkin 1981).
 
 Coefficients are shrunk in three levels, as far as the outcomes say (empirical Bayes): those of a type and worker to the
 worker's own plus the type's, a worker's to those of workers with similar cards, and these to the mean of all.
@@ -24,7 +24,7 @@ _DESIGN = np.hstack([np.ones((len(POINTS), 1)), POINTS])
 _STEPS = 25
 _FURTHER_STEPS = 10
 _LEAST_KNOWN = 0.02
-"""Share of a trait's variance that outcomes tell at least."""
+"""Variance of a trait that a query's outcomes take away at least."""
 _FARTHEST = 12.0
 """Log odds beyond which an outcome is certain."""
 
@@ -101,7 +101,7 @@ def add_words(model: ItemResponse, score: Values, types: Rows, features: Values,
 
     Args:
         features: (queries, features) of mean squared length 1, of which no two vary together.
-        told: variance, a priori, of how far features move a trait, beside the 1 that outcomes alone tell; 0 or more.
+        told: variance, a priori, of how far features move a trait, which itself varies by about 1; 0 or more.
     """
     if told == 0:
         return replace(model, directions=np.zeros((features.shape[1], TRAITS)))
