@@ -1,7 +1,7 @@
 """Item response theory for workers: queries have hidden traits, by which all workers' outcomes hang together.
 
-p(worker succeeds on query) = sigmoid(b + a . traits), with an intercept b and slopes a per task type and worker. A trait
-has the probability that it has among the type's queries (`trait_spread`), times exp(d . traits) with a d by the query's
+p(worker succeeds on query) = sigmoid(b + a . traits), with an intercept b and slopes a per task type and worker. Traits
+are as probable as they are among the type's queries (`trait_spread`), times exp(d . traits) with a d by the query's
 words. Two-parameter models of tests are of this form (Birnbaum 1968; several traits: Reckase 2009); fitted by EM on a
 grid of traits (Bock and Aitkin 1981).
 
