@@ -39,7 +39,7 @@ class SuccessEstimate:
 
     def belief(self, queries: Queries) -> Values:
         """(queries, points) what is believed of the queries' hidden traits before anybody is asked."""
-        return self.model.belief(self.traits.features(queries))
+        return self.model.belief(self.traits.features(queries), self.traits.types(queries))
 
     def success(self, queries: Queries) -> Values:
         """(queries, columns) calibrated probabilities."""
@@ -106,7 +106,7 @@ def learn(attempts: Attempts, strengths: tuple[float, float], calibration: Calib
     types, features = traits.types(attempts.queries), traits.features(attempts.queries)
     plain = fit_item_response(attempts.score, types, len(traits.task_types), attempts.cards)
     model = add_words(plain, attempts.score, types, features, strengths[0])
-    expected = model.expected(model.belief(features), types)
+    expected = model.expected(model.belief(features, types), types)
     (offsets,) = word_offsets(features, expected, attempts.score, [strengths[1]])
     return SuccessEstimate(traits, model, offsets, calibration, strengths)
 
@@ -132,8 +132,8 @@ def _grid(attempts: Attempts, unseen: Queries) -> Values:
     rows = []
     for strength in STRENGTHS:
         model = add_words(plain, attempts.score, types, features, strength)
-        learned = model.expected(model.belief(features), types)
-        base = logit(model.expected(model.belief(unseen_features), unseen_types))
+        learned = model.expected(model.belief(features, types), types)
+        base = logit(model.expected(model.belief(unseen_features, unseen_types), unseen_types))
         every = word_offsets(features, learned, attempts.score, STRENGTHS)
         rows.append([sigmoid(base + unseen_features @ offsets) for offsets in every])
     return np.array(rows)

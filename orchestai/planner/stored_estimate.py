@@ -17,8 +17,10 @@ from orchestai.storage import digests
 
 STATE_KEY: Final = "worker_estimate"
 """Of a checkpoint."""
-FORMAT: Final = "orchestai.worker_estimate/1"
-"""Says what it is; the number grows when older programs could not read it."""
+FORMAT: Final = "orchestai.worker_estimate/2"
+"""Says what it is; the number grows when older programs could not read it, or would read it wrongly."""
+_READABLE: Final = ("orchestai.worker_estimate/1", FORMAT)
+"""The first has no spread of traits: they were normal."""
 _REMEDY = "run prepare again"
 T = TypeVar("T")
 
@@ -67,7 +69,7 @@ def of_state(state: object, where: str) -> PoolEstimate:
         UserError: it is none of this version; the message begins with `where`.
     """
     found = state.get("format") if isinstance(state, Mapping) else None
-    if not isinstance(state, Mapping) or found != FORMAT:
+    if not isinstance(state, Mapping) or found not in _READABLE:
         raise UserError(f"{where}: its estimate of the workers is of format {found!r}, not {FORMAT!r}; {_REMEDY}")
     try:
         return _unpacked(PoolEstimate, state)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 import zlib
 from pathlib import Path
 
 from orchestai.errors import UserError
 from orchestai.tasks.records import Record, read_file
 
-_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_SEPARATORS = {".csv": ",;\t", ".tsv": "\t"}
+"""Of several, a file has the one that is most often between the column names."""
+_QUOTED = re.compile(r'"[^"]*"')
 
 
 def read_table(path: Path, what: str = "task") -> list[tuple[str, Record]]:
@@ -36,12 +39,14 @@ def read_table(path: Path, what: str = "task") -> list[tuple[str, Record]]:
     return rows
 
 
-def _read_csv(path: Path, separator: str) -> list[tuple[str, Record]]:
+def _read_csv(path: Path, separators: str) -> list[tuple[str, Record]]:
     rows: list[tuple[str, Record]] = []
     opened = gzip.open if path.suffix == ".gz" else open
     try:
         with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=separator, strict=True)
+            names = _QUOTED.sub("", file.readline())
+            file.seek(0)
+            reader = csv.reader(file, delimiter=max(separators, key=names.count), strict=True)
             header = next(reader, [])
             line = reader.line_num + 1
             for cells in reader:
@@ -53,7 +58,9 @@ def _read_csv(path: Path, separator: str) -> list[tuple[str, Record]]:
                     )
                 if cells:
                     rows.append((where, dict(zip(header, cells, strict=True))))
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: is no UTF-8 ({error.reason} after {error.start} bytes); save it as UTF-8") from None
+    except (OSError, EOFError, zlib.error, csv.Error) as error:
         raise UserError(f"{path}: cannot be read as CSV: {error}") from None
     return rows
 

@@ -10,6 +10,7 @@ from orchestai.estimate.attempts import Queries
 from orchestai.estimate.calibration import expected_calibration_error
 from orchestai.estimate.pool_estimate import PoolEstimate, fit_pool_estimate
 from orchestai.estimate.step_attempts import StepAttempts
+from orchestai.estimate.trait_spread import POINTS
 from orchestai.planner.stored_estimate import of_state, read_state, to_state, write_estimate
 
 SUBTASKS, EXECUTIONS = 60, 600
@@ -114,6 +115,18 @@ def test_a_state_from_before_a_part_was_added_is_read_and_one_that_lacks_another
     del state["kernel"]
     with pytest.raises(UserError, match="here: its estimate of the workers is damaged"):
         of_state(state, "here")
+
+
+def test_in_a_state_of_the_first_format_traits_are_normal(estimate):
+    state = to_state(estimate) | {"format": "orchestai.worker_estimate/1"}
+    del state["success"]["model"]["spread"]
+    old = of_state(state, "here")
+    queries = old.known
+    belief = old.success.belief(queries)
+    assert belief.shape == (len(queries), len(POINTS))
+    moved = old.success.traits.features(queries) @ old.success.model.directions
+    np.testing.assert_allclose(belief @ POINTS, moved, atol=0.05)
+    assert [step.passes.shape for step in old.steps(queries)] == [step.passes.shape for step in estimate.steps(queries)]
 
 
 def test_a_state_of_another_version_is_refused_in_words(estimate):

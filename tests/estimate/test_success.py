@@ -50,6 +50,20 @@ def test_a_failure_makes_other_workers_success_less_likely_and_a_success_more(to
     assert (told.success_given(queries, score)[:, :3] > before[:, :3]).all()
 
 
+def test_workers_who_fail_on_opposite_queries_are_expected_to_succeed_as_often_as_they_did():
+    """One says A to almost everything, another B: which is right is the answer itself, and no bell curve."""
+    rng = np.random.default_rng(5)
+    answer = rng.random(800) < 0.5
+    chance = np.where(answer[:, None], [0.97, 0.97, 0.06, 0.85], [0.1, 0.1, 0.95, 0.85])
+    score = (rng.random((800, 4)) < chance).astype(float)
+    queries = Queries(("a query",) * 800, ("x",) * 800, np.zeros((800, 2)))
+    estimate = learn(Attempts(queries, score, np.zeros((4, 1)), np.arange(800)), (0.0, 0.0), Calibration())
+    np.testing.assert_allclose(estimate.success(queries)[0], score.mean(axis=0), atol=0.01)
+    failed = estimate.success_given(queries.take(np.array([0])), np.array([[0.0, np.nan, np.nan, np.nan]]))[0]
+    assert failed[1] < 0.25
+    assert failed[2] > 0.75
+
+
 def test_expectations_do_not_depend_on_which_queries_are_asked_together(told):
     queries = attempts(told=0.9).queries
     np.testing.assert_allclose(told.success(queries)[7:8], told.success(queries.take(np.array([7]))))

@@ -251,6 +251,24 @@ def test_errors_of_estimates_are_those_of_probabilities_and_of_mean_costs():
     assert calibration_errors(outcomes, even, weights[even], expected) == pytest.approx(0.25)
 
 
+def test_a_draw_without_any_cost_of_a_worker_has_the_error_of_the_others():
+    outcomes = table()
+    expected = TableEstimates(outcomes.score, outcomes.cost_usd * [1.5, 1.1])
+    weights = np.ones((100, 3))
+    outcomes.cost_usd[1:, 0] = np.nan
+    weights[0, 1] = 0
+    outcomes.cost_usd[2:, 1] = np.nan
+    weights[:2, 2] = 0
+    np.testing.assert_allclose(cost_errors(outcomes, np.arange(100), weights, expected), [0.3, 0.1, np.nan])
+
+
+def test_few_different_queries_are_said_to_make_intervals_narrow():
+    outcomes = table()
+    evaluation = evaluate_table(outcomes.take(np.arange(40)), FEATURES[:40], {"knn": BASELINES["knn"]}, seeds=(0,))
+    assert [note for note in evaluation.notes if "intervals are narrower" in note]
+    assert not evaluate_table(outcomes, FEATURES, {"knn": BASELINES["knn"]}, seeds=(0,)).notes
+
+
 def test_chance_alone_makes_an_exact_estimate_of_few_outcomes_err():
     """A calibration error that is no larger says nothing against an estimate."""
     outcomes, rows = table(), np.arange(QUERIES)

@@ -43,6 +43,21 @@ def test_every_kind_of_file_gives_the_same_tasks(tmp_path, kind):
     assert second.place.endswith(place)
 
 
+@pytest.mark.parametrize(("name", "separator"), [("t.csv", ";"), ("t.csv", "\t"), ("t.tsv", "\t"), ("t.csv", ",")])
+def test_the_first_line_of_a_table_tells_what_separates_its_columns(tmp_path, name, separator):
+    (tmp_path / name).write_text(
+        f'instruction{separator}"a,b;c,d;e"\n"1, 2; or 3?"{separator}x\n', encoding="utf-8-sig"
+    )
+    (task,) = tasks(tmp_path / name, {})
+    assert (task.instruction, task.details) == ("1, 2; or 3?", {"a,b;c,d;e": "x"})
+
+
+def test_text_that_is_not_utf8_is_refused_in_words(tmp_path):
+    (tmp_path / "t.csv").write_bytes("instruction\nOù?\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"t\.csv: is no UTF-8 .*save it as UTF-8"):
+        tasks(tmp_path / "t.csv", {})
+
+
 def test_fields_have_their_own_names_unless_mapped_and_a_tasks_scorer_stands(tmp_path):
     rows = [
         {"instruction": "2 + 2?", "answers": [4, "four"], "scorer": "exact", "split": "train"},
@@ -61,6 +76,7 @@ def test_fields_have_their_own_names_unless_mapped_and_a_tasks_scorer_stands(tmp
         ("t.csv", "question,answer\n1,2\n", {}, r"t\.csv: no column 'instruction'.*answer, question"),
         ("t.csv", "question,answer\n1,2\n", {"instruction": "questions"}, "'questions'.*did you mean 'question'"),
         ("t.csv", "instruction,answers\n1,2\n\n1,2,3\n", {}, r"t\.csv, line 4: 3 cells under 2"),
+        ("t.csv", "instruction;answers\n1;2\n1;2;3\n", {}, r"t\.csv, line 3: 3 cells under 2"),
         ("t.csv", 'instruction\n"open', {}, "CSV"),
         ("t.csv", "", {}, "holds no tasks"),
         ("t.parquet", "no parquet", {}, "Parquet"),

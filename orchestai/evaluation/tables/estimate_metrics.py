@@ -8,7 +8,7 @@ import numpy as np
 
 from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values
 from orchestai.estimate.calibration import BINS, reliability
-from orchestai.evaluation.tables.estimates import TableEstimates
+from orchestai.evaluation.tables.estimates import TableEstimates, nan_mean
 
 
 def calibration_errors(table: OutcomeTable, rows: Rows, weights: Values, estimates: TableEstimates) -> Values:
@@ -48,12 +48,11 @@ def chance_errors(table: OutcomeTable, rows: Rows, estimates: TableEstimates, dr
 
 
 def cost_errors(table: OutcomeTable, rows: Rows, weights: Values, estimates: TableEstimates) -> Values:
-    """(draws,) |expected - true| / true mean cost, averaged over workers; those that cost nothing are left out."""
+    """(draws,) |expected - true| / true mean cost, averaged over workers without those that cost nothing."""
     known = np.isfinite(table.cost_usd[rows])
     true = np.where(known, table.cost_usd[rows], 0.0).T @ weights
     expected = np.where(known, estimates.cost_usd[rows], 0.0).T @ weights
-    paid = true.min(axis=1) > 0
-    return np.asarray(np.abs(expected[paid] / true[paid] - 1).mean(axis=0))
+    return nan_mean(np.divide(np.abs(expected - true), true, out=np.full(true.shape, np.nan), where=true > 0))
 
 
 def _bins(estimated: Values) -> list[Rows]:

@@ -40,6 +40,11 @@ class TableFolds:
         """Queries in each test part."""
         return tuple(len(split.test) for split in self.splits)
 
+    @property
+    def tested_groups(self) -> int:
+        """The number of groups of near-duplicates in the test parts together."""
+        return len(np.unique(self.groups[np.concatenate([split.test for split in self.splits])]))
+
     def interval(self, values: Values) -> Interval:
         """The first of a metric's values, (1 + draws,), with the 95 % interval of the others."""
         drawn = values[1:][~np.isnan(values[1:])]

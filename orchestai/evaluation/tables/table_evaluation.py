@@ -24,6 +24,8 @@ from orchestai.evaluation.tables.router_metrics import (
 )
 
 Progress: TypeAlias = Callable[[str], object]
+_FEWEST = 30
+"""Different queries, below which percentiles of bootstrap draws are narrower than chance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +74,8 @@ class TableEvaluation:
             )
         if table.priced and not costs_differ(table):
             notes.append("all workers cost the same, so that there is no aiq")
+        if (count := self.folds.tested_groups) < _FEWEST:
+            notes.append(f"only {count} different queries were tested: intervals are narrower than chance allows")
         return notes
 
     def routers(self, metric: str) -> list[str]:
