@@ -48,6 +48,7 @@ def test_an_encoder_without_them_has_the_same_features_and_fingerprint() -> None
     whole, lower = TextEncoder(MINILM, 128, 3), below()
     assert torch.equal(whole.encode(TEXTS[1]).features, lower.encode(TEXTS[1]).features)
     assert torch.equal(lower.encode(TEXTS[1]).meanings, lower.encode(TEXTS[1]).hidden)
+    assert lower.encode(TEXTS[1]).nbytes == lower.encode(TEXTS[1]).features.nbytes < whole.encode(TEXTS[1]).nbytes
     assert lower.fingerprint == whole.fingerprint
 
 
