@@ -43,6 +43,7 @@ FORMAT, OF_WHOLE_TASKS = "orchestai.planner/1", "orchestai.router/1"
 _OF_THE_WEIGHTS = (
     "encoder",
     "encoder_layer",
+    "tune_encoder",
     "linker",
     "task_types",
     "max_subtasks",

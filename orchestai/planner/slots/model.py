@@ -88,7 +88,7 @@ class PlannerModel(nn.Module):
         features = card_features(self.cards, self.encoder)
         self.card_features: Tensor
         self.register_buffer("card_features", features, persistent=False)
-        self.reader = InstructionReader(self.encoder.width, config)
+        self.reader = InstructionReader(self.encoder, config)
         self.decoder = StructureDecoder(self.encoder.width // 2, config)
         self.selector = WorkerSelector(features.shape[1], config)
         self.confidence = PlanConfidence()
@@ -240,7 +240,8 @@ class PlannerModel(nn.Module):
     def learn_only(self, explore: frozenset[DecisionKind], *, preferences: bool = False) -> None:
         """Keep steps and edges as they are, unless one of the kinds that make them up is in `explore`.
 
-        Kinds share weights: those of steps and edges learn together, and so do workers and fallbacks.
+        Kinds share weights: those of steps and edges learn together, and so do workers and fallbacks. The encoder's own
+        layers stay as they are.
 
         Args:
             preferences: let what preferences do to the choice of workers learn, too.
@@ -249,6 +250,8 @@ class PlannerModel(nn.Module):
         structural = bool(explore & STRUCTURE)
         for part in (self.reader, self.decoder):
             part.requires_grad_(structural)
+        if self.reader.tuned is not None:
+            self.reader.tuned.requires_grad_(False)
 
     def _plan(
         self,

@@ -1,4 +1,4 @@
-"""Reading: token features of a frozen encoder become the memory that plans are decoded from."""
+"""Reading: token features of an encoder become the memory that plans are decoded from."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from orchestai.config import PlannerConfig
-from orchestai.planner.slots.encoders.encoder import EncodedText
+from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder
 from orchestai.planner.slots.layers import EncoderLayer
+from orchestai.planner.slots.tuned_layers import TunedLayers
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +55,10 @@ class InstructionMemory:
 class InstructionReader(nn.Module):
     """Projects the encoder's features and lets tokens see each other and their distances."""
 
-    def __init__(self, encoder_width: int, config: PlannerConfig) -> None:
+    def __init__(self, encoder: TextEncoder, config: PlannerConfig) -> None:
         super().__init__()
+        encoder_width = encoder.width
+        self.tuned = TunedLayers(encoder) if config.tune_encoder else None
         self.project = nn.Sequential(nn.LayerNorm(encoder_width), nn.Linear(encoder_width, config.d_model))
         self.meaning = nn.Sequential(nn.LayerNorm(encoder_width // 2), nn.Linear(encoder_width // 2, config.d_model))
         self.layers = nn.ModuleList(
@@ -68,6 +71,8 @@ class InstructionReader(nn.Module):
         lengths = torch.tensor([len(text) for text in texts], device=device)
         mask = torch.arange(raw.shape[1], device=device) < lengths[:, None]
         meanings = pad_sequence([text.meanings.to(device, torch.float32) for text in texts], batch_first=True)
+        if self.tuned is not None:
+            meanings = self.tuned(meanings, mask)
         words = self.project(raw)
         tokens = words + self.meaning(meanings)
         for layer in self.layers:

@@ -39,6 +39,9 @@ from orchestai.training.supervised.mixture_sampling import draw
 from orchestai.training.supervised.run import RunState, Setup, split_examples
 from orchestai.workers.pool import worker_cards
 
+_OF_PRETRAINED = 0.3
+"""Of the learning rate: layers that know language already should not lose it while others begin to learn."""
+
 
 def begin(setup: Setup) -> RunState:
     """Open the planner, and the examples whose instructions it takes whole.
@@ -104,6 +107,15 @@ def _readable(setup: Setup, planner: PlannerModel) -> list[TrainingExample]:
     return readable
 
 
+def _groups(planner: PlannerModel, learning_rate: float) -> list[dict[str, Any]]:
+    """Parameters that learn from nothing, then those of layers that were pretrained, each with their learning rate."""
+    pretrained = [] if planner.reader.tuned is None else list(planner.reader.tuned.parameters())
+    known = {id(parameter) for parameter in pretrained}
+    new = [each for each in planner.parameters() if each.requires_grad and id(each) not in known]
+    groups = [{"params": new, "lr": learning_rate}, {"params": pretrained, "lr": _OF_PRETRAINED * learning_rate}]
+    return [group for group in groups if group["params"]]
+
+
 class Imitation(Epochs):
     """Trains the heads on one set of plans and watches their loss on another."""
 
@@ -117,7 +129,7 @@ class Imitation(Epochs):
         self._lengths = [len(planner.encoder.token_ids(instruction)) for instruction in train.instructions]
         self._learned = [parameter for parameter in planner.parameters() if parameter.requires_grad]
         self._freed = FreedMemory()
-        optimizer = open_optimizer(self._learned, settings)
+        optimizer = open_optimizer(_groups(planner, settings.learning_rate), settings)
         super().__init__(optimizer, settings, sum(-(-len(kind) // settings.batch_size) for kind in self._kinds))
 
     def batches(self, epoch: int) -> Iterator[list[int]]:

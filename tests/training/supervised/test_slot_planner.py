@@ -45,6 +45,19 @@ def test_the_linear_schedule_ends_at_zero_and_fixes_the_number_of_epochs(data, t
         )
 
 
+def test_the_encoders_own_layers_learn_more_slowly_and_are_kept_with_the_planner(data, tmp_path):
+    settings = config(num_epochs=2, learning_rate=0.01)
+    settings = settings.model_copy(update={"planner": settings.planner.model_copy(update={"tune_encoder": True})})
+    train(settings, data=data, output_dir=tmp_path)
+    saved = torch.load(tmp_path / "phase1_last.pth", weights_only=True)
+    assert [group["lr"] for group in saved["optimizer_state_dict"]["param_groups"]] == pytest.approx([0.01, 0.003])
+    pretrained = PlannerModel(settings.planner, worker_cards(settings.workers))
+    planner = load_planner(tmp_path / "phase1_last.pth", config().planner, settings.workers)
+    assert planner.config.tune_encoder
+    learned = zip(pretrained.reader.tuned.parameters(), planner.reader.tuned.parameters(), strict=True)
+    assert all(not torch.equal(before, after) for before, after in learned)
+
+
 def test_it_learns_to_plan_and_keeps_the_best_epoch(data, tmp_path):
     settings = config(num_epochs=30, patience=30)
     summary = train(settings, data=data, output_dir=tmp_path)

