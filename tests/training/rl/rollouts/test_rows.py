@@ -85,7 +85,8 @@ def test_neither_merging_rows_nor_their_order_changes_loss_or_gradient(episodes,
     assert split == sum(len(e.turns) for e in episodes)
     assert merged == sum(len(e.trajectories) for e in episodes)
     assert other == pytest.approx(value, abs=2e-5)
-    assert torch.allclose(others, gradient, atol=2e-5)
+    rounding = 5e-5 * gradient.abs().max().clamp(min=1)
+    assert (others - gradient).abs().max() < rounding
 
 
 def test_every_token_that_was_written_teaches_the_last_one_too_and_no_other_does():
