@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 
 import torch
@@ -43,8 +43,12 @@ class TunedLayers(nn.Module):
         self._changed()
         return super().train(mode)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> TunedLayers:
+        self._changed()
+        return super()._apply(fn, recurse)
+
     def _changed(self, *_: object) -> None:
-        """The weights may be others than those that were rounded."""
+        """The weights may be others than those that were rounded, or on another device."""
         self._rounded = ()
 
 

@@ -76,6 +76,8 @@ def test_what_is_learned_or_loaded_counts_at_the_next_reading() -> None:
     assert not torch.equal(read(tuned, encoder, TEXTS[0]), before)
     tuned.load_state_dict(weights)
     assert torch.equal(read(tuned, encoder, TEXTS[0]), before)
+    tuned._apply(lambda weight: weight * 1.1)  # as `to` another device does
+    assert not torch.equal(read(tuned, encoder, TEXTS[0]), before)
 
 
 def test_phase_2_leaves_them_as_they_are() -> None:
