@@ -97,3 +97,5 @@ def test_layers_of_another_kind_of_encoder_are_refused(tmp_path) -> None:
 def test_above_the_last_layer_there_is_nothing_to_tune() -> None:
     with pytest.raises(ValidationError, match="tune_encoder needs layers above encoder_layer"):
         PlannerConfig(tune_encoder=True, encoder_layer=None)
+    with pytest.raises(UserError, match=r"planner.encoder_layer: 6 is the last of 'minilm'"):
+        TextEncoder(MINILM, 64, 6, depth=6)

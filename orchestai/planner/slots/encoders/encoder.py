@@ -142,6 +142,11 @@ class TextEncoder:
                 f"planner.tune_encoder: the layers of {self.name!r}, of kind {self._model.config.model_type}, cannot "
                 f"be computed apart, only those of {', '.join(_LAYERS_ALIKE)}; set it to false"
             )
+        if depth == len(layers):
+            raise UserError(
+                f"planner.encoder_layer: {depth} is the last of {self.name!r}, and planner.tune_encoder tunes those "
+                "above it; set it lower"
+            )
         self._model.encoder.layer = layers[:depth]
         return cast(nn.ModuleList, layers[depth:])
 
