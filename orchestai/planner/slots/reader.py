@@ -21,7 +21,7 @@ class InstructionMemory:
 
     Attributes:
         words: (b, t, d) the encoder's features, projected: what the words mean, with little of what is around them.
-        meanings: (b, t, encoder's width) its last layer's output.
+        meanings: (b, t, encoder's width) its last layer's output, as it was trained to be compared.
         tokens: (b, t, d) both, projected, after tokens saw each other: what part each plays in the instruction.
         mask: (b, t) bool; the tokens that exist.
         offsets: (b, t, 2) [start, end) character offsets of the tokens; zeros where there is none.
@@ -71,10 +71,9 @@ class InstructionReader(nn.Module):
         lengths = torch.tensor([len(text) for text in texts], device=device)
         mask = torch.arange(raw.shape[1], device=device) < lengths[:, None]
         meanings = pad_sequence([text.meanings.to(device, torch.float32) for text in texts], batch_first=True)
-        if self.tuned is not None:
-            meanings = self.tuned(meanings, mask)
+        told = meanings if self.tuned is None else self.tuned(raw[..., : raw.shape[-1] // 2], mask)
         words = self.project(raw)
-        tokens = words + self.meaning(meanings)
+        tokens = words + self.meaning(told)
         for layer in self.layers:
             tokens = layer(tokens, mask[:, None, None])
         offsets = pad_sequence([text.offsets.to(device) for text in texts], batch_first=True)

@@ -13,7 +13,10 @@ from orchestai.planner.slots.encoders.encoder import TextEncoder
 
 
 class TunedLayers(nn.Module):
-    """Copies of the layers that an encoder leaves out (its `depth`): they begin as it was trained, and learn on.
+    """Copies of the layers above the one that is read: they begin as the encoder was trained, and learn on.
+
+    They tell what part each token plays in the instruction. What phrases mean is still read from the frozen layers:
+    where these learned, too, a planner forgot which of several results a phrase names.
 
     Their weights learn in float32, and are multiplied in the encoder's dtype. Outside training they are rounded to it,
     and texts are read one at a time, so that a text's meaning never depends on what it was batched with.

@@ -40,8 +40,7 @@ class EncodedText:
             then the embedding.
         offsets: (t, 2) int64; [start, end) character offsets of each token.
         ids: (t,) int64; the tokens in the encoder's vocabulary.
-        meanings: (t, width / 2) float16 on the CPU; output of the last layer that is computed: where all are, it was
-            trained to be compared.
+        meanings: (t, width / 2) float16 on the CPU; the last layer's output, which was trained to be compared.
     """
 
     features: Tensor
@@ -80,14 +79,13 @@ class TextEncoder:
         layer: the layer whose output is read, beside the embeddings; None is the last one. The middle of an encoder
             tells more of words and their places than its end, which was trained to sum up the whole text.
         dtype: what the weights are rounded to.
-        depth: how many layers are computed; None is all. The others are left out for somebody else to compute.
 
     Attributes:
         room: bytes of features that are kept; 3 GiB, some 9,000 instructions. Whoever goes through more texts again
             and again, in random order, has most of them read anew.
 
     Raises:
-        UserError: there is no such encoder or layer, or none of its layers can be left out.
+        UserError: there is no such encoder or layer.
     """
 
     def __init__(
@@ -96,7 +94,6 @@ class TextEncoder:
         max_tokens: int,
         layer: int | None = None,
         dtype: torch.dtype = torch.float32,
-        depth: int | None = None,
     ) -> None:
         self.name = name
         self.dtype = dtype
@@ -121,7 +118,6 @@ class TextEncoder:
         if layer is not None and layer > layers:
             raise UserError(f"planner.encoder_layer: {layer}, but the encoder {name!r} has {layers} layers")
         self._layer = layers if layer is None else layer
-        self._above = None if depth is None else self._leave_out(depth)
         self.width: int = 2 * self._model.config.hidden_size
         self.room = _ROOM
         self._cache: OrderedDict[str, EncodedText] = OrderedDict()
@@ -131,19 +127,23 @@ class TextEncoder:
             self._model.to(dtype)
 
     def layers_above(self) -> nn.ModuleList:
-        """Copies of the layers that are left out, in float32; each maps (b, t, width / 2) and a mask or None on."""
-        assert self._above is not None
-        return deepcopy(self._above).requires_grad_(True)
+        """Copies of the layers above the one that is read, in float32; each takes (b, t, width / 2) and a mask or None.
 
-    def _leave_out(self, depth: int) -> nn.ModuleList:
-        layers = getattr(getattr(self._model, "encoder", None), "layer", None)
-        if self._model.config.model_type not in _LAYERS_ALIKE or layers is None:
+        Raises:
+            UserError: there are none, or this kind of encoder computes them otherwise.
+        """
+        kind = self._model.config.model_type
+        if kind not in _LAYERS_ALIKE:
             raise UserError(
-                f"planner.tune_encoder: the layers of {self.name!r}, of kind {self._model.config.model_type}, cannot "
-                f"be computed apart, only those of {', '.join(_LAYERS_ALIKE)}; set it to false"
+                f"planner.tune_encoder: the layers of {self.name!r}, of kind {kind}, cannot be computed apart, only "
+                f"those of {', '.join(_LAYERS_ALIKE)}; set it to false"
             )
-        self._model.encoder.layer = layers[:depth]
-        return cast(nn.ModuleList, layers[depth:])
+        if not (above := self._model.encoder.layer[self._layer :]):
+            raise UserError(
+                f"planner.encoder_layer: {self._layer} is the last of {self.name!r}, and planner.tune_encoder tunes "
+                "those above it; set it lower"
+            )
+        return cast(nn.ModuleList, deepcopy(above).float().requires_grad_(True))
 
     @property
     def vocabulary(self) -> int:
@@ -226,14 +226,13 @@ def open_encoder(
     max_tokens: int,
     layer: int | None = None,
     dtype: torch.dtype = torch.float32,
-    depth: int | None = None,
 ) -> TextEncoder:
     """The process's encoder of that description: whoever plans with it shares its weights and the texts it has read.
 
     Raises:
         UserError: as `TextEncoder`.
     """
-    return TextEncoder(name, max_tokens, layer, dtype, depth)
+    return TextEncoder(name, max_tokens, layer, dtype)
 
 
 def open_configured(config: PlannerConfig) -> TextEncoder:
@@ -243,8 +242,7 @@ def open_configured(config: PlannerConfig) -> TextEncoder:
         UserError: as `TextEncoder`.
     """
     dtype = choose_dtype(config.encoder_dtype, torch.device("cpu"))
-    depth = config.encoder_layer if config.tune_encoder else None
-    return open_encoder(config.encoder, config.max_tokens, config.encoder_layer, dtype, depth)
+    return open_encoder(config.encoder, config.max_tokens, config.encoder_layer, dtype)
 
 
 def _windows(length: int, size: int) -> tuple[list[int], list[int]]:
