@@ -53,9 +53,8 @@ class EncodedText:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of features and meanings, which may be the same."""
-        storages = [tensor.untyped_storage() for tensor in (self.features, self.meanings)]
-        return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+        """Bytes of features and meanings."""
+        return self.features.nbytes + self.meanings.nbytes
 
     @property
     def hidden(self) -> Tensor:
@@ -199,11 +198,10 @@ class TextEncoder:
             raise UnreadableTextError("the text is empty")
         ids = tokens["input_ids"]
         hidden = [layer[[i - real[0] for i in real]] for layer in self._read(ids, real[0], real[-1] + 1)]
-        features = torch.cat([hidden[self._layer], hidden[0]], -1).to("cpu", torch.float16)
+        features = torch.cat([hidden[self._layer], hidden[0]], -1)
         offsets = torch.tensor([tokens["offset_mapping"][i] for i in real])
-        read_last = self._layer == len(hidden) - 1
-        meanings = features[:, : self.width // 2] if read_last else hidden[-1].to("cpu", torch.float16)
-        return EncodedText(features, offsets, torch.tensor([ids[i] for i in real]), meanings)
+        meanings = hidden[-1].to("cpu", torch.float16)
+        return EncodedText(features.to("cpu", torch.float16), offsets, torch.tensor([ids[i] for i in real]), meanings)
 
     def _read(self, ids: list[int], first: int, end: int) -> list[Tensor]:
         """Every layer's (end - first, width / 2) output for these tokens, the embeddings' first."""
