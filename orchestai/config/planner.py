@@ -80,6 +80,9 @@ class LanguageConfig(BackendConfig):
     few_shot: int | Path = 0
     """Worked examples in the prompt: how many of the built-in ones, or a JSON file, a list of {"instruction": ...,
     "subtasks": [...]} for this pool. Subtasks without a worker get those of the pool in turn."""
+    nearest: int = Field(0, ge=0)
+    """Further worked examples, chosen for each task: the plans of so many of the tasks that phase 1 learned from, those
+    whose words mean the most similar. They are kept in the checkpoint. Fewer stand in a prompt that has no room."""
     max_prompt_tokens: int = Field(1024, ge=1)
     """A task with a longer prompt gets no plan."""
     max_new_tokens: int = Field(512, ge=1)

@@ -23,6 +23,7 @@ from orchestai.lm import loading
 from orchestai.lm.model_keys import PLANNER
 from orchestai.planner.checkpoint_files import METADATA
 from orchestai.planner.language.open_model import open_model, source
+from orchestai.planner.language.plan_memory import PlanMemory
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.stored_estimate import STATE_KEY
 from orchestai.storage import artifacts, digests
@@ -33,7 +34,7 @@ FORMAT = "orchestai.language-planner/1"
 _REMEDY = "pass another checkpoint, or train again"
 STATE, ESTIMATE, _VALUE_HEAD = "training_state.pt", "worker_estimate.pt", "value_head.safetensors"
 _OF_THE_WEIGHTS = frozenset(
-    {"model", "tiny", "describe", "quote", "few_shot", "lora", "max_prompt_tokens", "max_new_tokens"}
+    {"model", "tiny", "describe", "quote", "few_shot", "nearest", "lora", "max_prompt_tokens", "max_new_tokens"}
 )
 """Keys of `planner.language` that the weights were made for; a loaded planner keeps them."""
 
@@ -68,6 +69,8 @@ def save_language_planner(path: Path | str, planner: LanguagePlanner, config: Ro
         planner.tokenizer.save_pretrained(folder)
         if planner.policy.value_head is not None:
             save_file(planner.policy.value_head.state_dict(), folder / _VALUE_HEAD)
+        if planner.prompts.memory is not None:
+            planner.prompts.memory.save(folder)
         if estimate is not None:
             digests.save_torch(folder / ESTIMATE, estimate)
         if state:
@@ -126,6 +129,8 @@ def load_language_planner(
         tokenizer = AutoTokenizer.from_pretrained(path)
     planner = LanguagePlanner(own, cards, model, tokenizer, value_head=value_head)
     planner.prefers = bool(metadata.get("prefers", False))
+    if made_for.nearest:
+        planner.prompts.memory = PlanMemory.load(path)
     if planner.policy.value_head is not None and (path / _VALUE_HEAD).exists():
         planner.policy.value_head.load_state_dict(load_file(path / _VALUE_HEAD))
     digests.check_finite(path, {name: weight for name, weight in planner.named_parameters() if weight.requires_grad})

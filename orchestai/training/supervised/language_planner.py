@@ -22,6 +22,7 @@ from orchestai.planner.language.checkpoint import (
     read_state,
     save_language_planner,
 )
+from orchestai.planner.language.plan_memory import PlanMemory
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.tasks.seen_tasks import SEEN
 from orchestai.training.distributed import interleave, share, together
@@ -32,7 +33,12 @@ from orchestai.training.supervised.dataset import LengthGroupedBatches
 from orchestai.training.supervised.epochs import Epochs, short
 from orchestai.training.supervised.metrics import RunningMean, written_plans_metrics
 from orchestai.training.supervised.run import LAST, RunState, Setup, split_examples
-from orchestai.training.supervised.tokenized_examples import TokenizedExample, UnusableExampleError, tokenize
+from orchestai.training.supervised.tokenized_examples import (
+    TokenizedExample,
+    UnusableExampleError,
+    known_plan,
+    tokenize,
+)
 
 _OF_THE_BEST = ("epoch", "val_loss", "seed", "identity", "reward_reference", SEEN)
 """Facts beside the best epoch; nobody goes on from there, so it needs no states."""
@@ -55,6 +61,8 @@ def begin(setup: Setup) -> RunState:
             texts += [example.instruction, *(subtask.instruction for subtask in example.workflow.subtasks)]
         planner = open_language_planner(config.planner, config.workers, texts)
     planner.multiply_in(autocast_format(setup.accelerator))
+    if planner.config.language.nearest and not setup.resume:
+        planner.prompts.memory = _memory(learned, planner, setup)
 
     def save(path: Path, facts: Mapping[str, Any]) -> None:
         known = facts if path == last else {key: facts[key] for key in _OF_THE_BEST}
@@ -64,6 +72,18 @@ def begin(setup: Setup) -> RunState:
     imitation = LanguageImitation(planner, train, validation, setup.settings, setup.accelerator)
     examples = ([tokenized.example for tokenized in some] for some in (train, validation))
     return RunState(imitation, save, read_state, *examples)
+
+
+def _memory(learned: Sequence[TrainingExample], planner: LanguagePlanner, setup: Setup) -> PlanMemory:
+    """What the planner knows already, and the examples that leave no choice open."""
+    before = () if planner.prompts.memory is None else planner.prompts.memory.plans
+    found = [known for example in learned if (known := known_plan(example, planner)) is not None]
+    if not before and not found:
+        raise UserError(
+            f"{setup.data}: planner.language.nearest: no example can stand in prompts, as each was only reworded, or "
+            "leaves types or workers open; set it to 0, or learn plans alone (planner.language.assign=false)"
+        )
+    return PlanMemory.of([*before, *found])
 
 
 def _usable(examples: Sequence[TrainingExample], planner: LanguagePlanner, setup: Setup) -> list[TokenizedExample]:

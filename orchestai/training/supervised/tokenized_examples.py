@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from orchestai.data.training_file import TrainingExample
+from orchestai.planner.language.plan_memory import KnownPlan
 from orchestai.planner.language.plan_text import PlanText, without_workers, write_plan
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.language.prompt import PromptTooLongError
@@ -66,8 +67,7 @@ def tokenize(example: TrainingExample, planner: LanguagePlanner) -> TokenizedExa
     Raises:
         UnusableExampleError: the prompt or the plan is too long, or a subtask has no words.
     """
-    wanted = workflow_of(example, planner)
-    plan = write_plan(_completed(example.workflow, wanted, planner), example.instruction, planner.config.language.quote)
+    plan, wanted = _written(example, planner)
     encoded = planner.tokenizer(plan.text, add_special_tokens=False, return_offsets_mapping=True)
     ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
     try:
@@ -89,6 +89,22 @@ def tokenize(example: TrainingExample, planner: LanguagePlanner) -> TokenizedExa
         parents=tuple(_parents(plan, offsets)),
         workflow=wanted,
     )
+
+
+def known_plan(example: TrainingExample, planner: LanguagePlanner) -> KnownPlan | None:
+    """The example as others may read it in their prompts; None where it leaves a choice open or was only reworded."""
+    try:
+        plan, wanted = _written(example, planner)
+    except UnusableExampleError:
+        return None
+    return None if example.augmented or _open_values(plan, wanted) else KnownPlan(example.instruction, plan.text)
+
+
+def _written(example: TrainingExample, planner: LanguagePlanner) -> tuple[PlanText, Workflow]:
+    """The text that is learned, and the plan that the example vouches for."""
+    wanted = workflow_of(example, planner)
+    logged = _completed(example.workflow, wanted, planner)
+    return write_plan(logged, example.instruction, planner.config.language.quote), wanted
 
 
 def workflow_of(example: TrainingExample, planner: LanguagePlanner) -> Workflow:

@@ -1,0 +1,115 @@
+"""Plans of similar tasks in the prompt: the right ones, never a task's own, and the same after loading."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from orchestai.data.readers.plan import SourcePlan, SourceStep
+from orchestai.data.training_file import TrainingExample, save_training_data
+from orchestai.errors import UserError
+from orchestai.planner.checkpoint import load_planner
+from orchestai.planner.language.checkpoint import open_language_planner
+from orchestai.planner.language.plan_memory import KnownPlan, PlanMemory
+from orchestai.planner.language.prompt import PromptTooLongError
+from orchestai.training.supervised.tokenized_examples import known_plan
+from orchestai.training.supervised.train import train
+from support.training.language_phase1 import config
+from support.training.phase1 import example as assigned
+
+TASKS = ("Brew a cup of coffee.", "Book a flight to Lisbon.", "Brew a pot of green tea.", "Reserve a hotel in Porto.")
+BARE = {"assign": False, "quote": "own", "max_prompt_tokens": 400, "max_new_tokens": 96, "nearest": 2}
+
+
+def example(task: str, split: str = "train") -> TrainingExample:
+    steps = (SourceStep("a", f"begin: {task}"), SourceStep("b", f"end: {task}"))
+    made = SourcePlan(task, "toy", "CC0", task, steps, frozenset({("a", "b")})).example(given=False)
+    return made.model_copy(update={"split": split})
+
+
+def settings(**language):
+    return config(language={**BARE, **language}, num_epochs=1, batch_size=2)
+
+
+def planner(chosen, memory: PlanMemory | None = None):
+    made = open_language_planner(chosen.planner, chosen.workers, TASKS)
+    made.prompts.memory = memory
+    return made
+
+
+def prompt(writer, task: str) -> str:
+    return writer.tokenizer.decode(writer.prompts.write(task))
+
+
+def memory(*tasks: str) -> PlanMemory:
+    return PlanMemory.of([KnownPlan(task, f"plan of {task}") for task in tasks or TASKS])
+
+
+def test_the_most_similar_task_comes_last_and_a_task_is_never_its_own_example():
+    found = memory().nearest("Brew some black tea.", 2)
+    assert [known.instruction for known in found] == [TASKS[0], TASKS[2]]
+    own = memory().nearest("brew a pot of GREEN tea", 4)
+    assert TASKS[2] not in [known.instruction for known in own]
+    assert own[-1].instruction == TASKS[0]
+
+
+def test_of_several_plans_for_one_task_the_first_is_known():
+    twice = PlanMemory.of([KnownPlan("Make tea.", "first"), KnownPlan("make tea", "second"), KnownPlan("Sing.", "s")])
+    assert [known.plan for known in twice.plans] == ["first", "s"]
+
+
+def test_a_text_without_meaning_has_no_examples():
+    assert memory().nearest("", 2) == []
+
+
+def test_prompts_hold_as_many_examples_as_there_is_room_for():
+    roomy = planner(settings(), memory())
+    whole, size = prompt(roomy, "Brew some black tea."), len(roomy.prompts.write("Brew some black tea."))
+    assert whole.index(f"plan of {TASKS[0]}") < whole.index(f"plan of {TASKS[2]}") < whole.index("black tea")
+    bare = len(planner(settings(nearest=0)).prompts.write("Brew some black tea."))
+    tight = planner(settings(max_prompt_tokens=size - 1), memory())
+    assert f"plan of {TASKS[0]}" not in prompt(tight, "Brew some black tea.")
+    assert f"plan of {TASKS[2]}" in prompt(tight, "Brew some black tea.")
+    none = planner(settings(max_prompt_tokens=bare), memory())
+    assert len(none.prompts.write("Brew some black tea.")) == bare
+    with pytest.raises(PromptTooLongError):
+        planner(settings(max_prompt_tokens=bare - 1), memory()).prompts.write("Brew some black tea.")
+
+
+def test_nothing_learned_is_said():
+    with pytest.raises(UserError, match=r"planner\.language\.nearest"):
+        planner(settings()).plan_instructions(["Brew some tea."])
+
+
+def test_an_example_that_leaves_choices_open_or_was_reworded_is_no_example_for_others():
+    writer = planner(config(language={"nearest": 1, "max_new_tokens": 200}))
+    whole = assigned("sort the list", "count its words")
+    assert json.loads(known_plan(whole, writer).plan)["subtasks"][1]["depends_on"] == [1]
+    assert known_plan(whole.model_copy(update={"augmented": True}), writer) is None
+    assert known_plan(example(TASKS[0]), writer) is None
+
+
+def test_phase_1_learns_with_examples_and_the_checkpoint_keeps_them(tmp_path):
+    chosen, data = settings(), tmp_path / "data.json"
+    held_out = example("Brew two cups of cocoa.", "validation")
+    save_training_data(data, [*map(example, TASKS), held_out], chosen)
+    train(chosen, data=data, output_dir=tmp_path)
+    loaded = load_planner(tmp_path / "phase1_best.pth", settings(nearest=0).planner, chosen.workers)
+    assert {known.instruction for known in loaded.prompts.memory.plans} == set(TASKS)
+    said = prompt(loaded, held_out.instruction)
+    assert said.count('"subtasks"') == 2
+    assert "begin: Brew a cup of coffee." in said
+    assert "cocoa" not in said.replace(held_out.instruction, "")
+
+    save_training_data(data, [example("Brew a mug of mocha."), held_out], chosen)
+    train(chosen, data=data, output_dir=tmp_path / "on", start=tmp_path / "phase1_best")
+    further = load_planner(tmp_path / "on/phase1_best.pth", chosen.planner, chosen.workers)
+    assert {known.instruction for known in further.prompts.memory.plans} == {*TASKS, "Brew a mug of mocha."}
+
+
+def test_where_no_example_can_stand_in_prompts_training_says_so(tmp_path):
+    chosen = config(language={"nearest": 1, "max_new_tokens": 200, "max_prompt_tokens": 400}, num_epochs=1)
+    save_training_data(tmp_path / "d.json", [example(TASKS[0]), example(TASKS[1], "validation")], chosen)
+    with pytest.raises(UserError, match=r"leaves types or workers open"):
+        train(chosen, data=tmp_path / "d.json", output_dir=tmp_path)
