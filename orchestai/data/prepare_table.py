@@ -86,6 +86,8 @@ def prepare_table(
     """
     own = [place for place, worker in enumerate(table.workers) if worker in config.workers.pool]
     dropped: Counter[str] = Counter(table.unusable)
+    parts = _parts(table, config.tasks)
+    learned = np.array([row for row, part in enumerate(parts) if part != "test"], dtype=np.intp)
     recorded = None
     if own:
         dropped["an outcome of a worker that is not in workers.pool"] = int(
@@ -95,9 +97,7 @@ def prepare_table(
         visible = None if visible is None else visible[:, own]
     else:
         recorded = output.with_name(f"{output.stem}.yaml")
-        config = _recorded_config(table, config, output, recorded)
-    parts = _parts(table, config.tasks)
-    learned = np.array([row for row, part in enumerate(parts) if part != "test"], dtype=np.intp)
+        config = _recorded_config(table, table.take(learned), config, output, recorded)
     counts: Counter[str] = Counter(parts)
     if not counts["train"]:
         raise UserError(f"{table.source}: no query to learn from; {len(table)} are too few")
@@ -126,11 +126,15 @@ def _beside(output: Path, ending: str) -> Path:
     return output.with_name(f"{output.stem}.{ending}")
 
 
-def _recorded_config(table: OutcomeTable, config: Config, output: Path, path: Path) -> Config:
-    """The configuration with the table's workers for its pool; writes it, and what its workers replay."""
+def _recorded_config(table: OutcomeTable, learned: OutcomeTable, config: Config, output: Path, path: Path) -> Config:
+    """The configuration with the table's workers for its pool; writes it, and what its workers replay.
+
+    Args:
+        learned: the table without the queries for tests, which gives the workers' prices.
+    """
     outcomes = _beside(output, "outcomes.jsonl.gz")
     write_outcomes(outcomes, table)
-    prices = np.nan_to_num(np.where(np.isfinite(table.cost_usd).any(axis=0), _means(table.cost_usd), 0.0))
+    prices = _means(learned.cost_usd)
     pool = {
         worker: {
             "kind": "recorded",

@@ -106,6 +106,18 @@ def test_the_planner_asks_whom_it_pays_to_ask(prepared, tmp_path):
         load_planner(tmp_path / "phase1_best.pth", prepared.planner, prepared.workers)
 
 
+def test_prices_come_from_what_is_learned_from(prepared, tmp_path):
+    """A pool that knows what the queries for tests cost would be measured with it."""
+    seen = {example.task_id for example in load_training_data(tmp_path / "mine.json", prepared)}
+    costs = table()
+    costs.cost_usd[[row for row, name in enumerate(costs.ids) if name not in seen]] = 5.0
+    report = prepare_table(costs, load_config(Path("config.yaml")), tmp_path / "dear.json")
+    pool = load_config(report.config).workers.pool
+    assert {name: worker.price_per_call_usd for name, worker in pool.items()} == pytest.approx(
+        {"cheap": 0.001, "expensive": 0.01}
+    )
+
+
 async def test_a_recorded_pool_replays_and_judges_without_a_key(prepared):
     """What nobody recorded would be a zero if it were judged."""
     splits = open_splits(prepared.tasks)
