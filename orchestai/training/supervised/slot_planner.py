@@ -39,7 +39,7 @@ from orchestai.training.supervised.mixture_sampling import draw
 from orchestai.training.supervised.run import RunState, Setup, split_examples
 from orchestai.workers.pool import worker_cards
 
-_OF_PRETRAINED = 0.3
+_OF_PRETRAINED = 0.1
 """Of the learning rate: layers that know language already should not lose it while others begin to learn."""
 
 
