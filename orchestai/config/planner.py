@@ -149,7 +149,7 @@ class PlannerConfig(Section):
     phrases mean is read from the last in any case."""
     tune_encoder: bool = False
     """heads: the encoder's layers above `encoder_layer` are copied into the planner and learn with it in phase 1, at
-    a tenth of the learning rate, to tell what part words play. An epoch takes half as long again."""
+    a tenth of the learning rate, to tell what part words play. An epoch takes about two thirds longer."""
     encoder_dtype: Literal["auto", "float32", "bfloat16"] = "float32"
     """heads: of the encoder's weights; `auto` is bfloat16 where the processor multiplies it, in half of the time."""
     linker: LinkerConfig | None = None

@@ -130,11 +130,11 @@ def _recorded_config(table: OutcomeTable, learned: OutcomeTable, config: Config,
     """The configuration with the table's workers for its pool; writes it, and what its workers replay.
 
     Args:
-        learned: the table without the queries for tests, which gives the workers' prices.
+        learned: the table without the queries for tests, which gives the workers' prices where it says what they cost.
     """
     outcomes = _beside(output, "outcomes.jsonl.gz")
     write_outcomes(outcomes, table)
-    prices = _means(learned.cost_usd)
+    prices = np.where(np.isfinite(learned.cost_usd).any(axis=0), _means(learned.cost_usd), _means(table.cost_usd))
     pool = {
         worker: {
             "kind": "recorded",

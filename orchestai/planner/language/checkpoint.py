@@ -130,7 +130,7 @@ def load_language_planner(
     planner = LanguagePlanner(own, cards, model, tokenizer, value_head=value_head)
     planner.prefers = bool(metadata.get("prefers", False))
     if made_for.nearest:
-        planner.prompts.memory = PlanMemory.load(path)
+        planner.prompts.memory = PlanMemory.load(path).of_pool([card.name for card in cards])
     if planner.policy.value_head is not None and (path / _VALUE_HEAD).exists():
         planner.policy.value_head.load_state_dict(load_file(path / _VALUE_HEAD))
     digests.check_finite(path, {name: weight for name, weight in planner.named_parameters() if weight.requires_grad})

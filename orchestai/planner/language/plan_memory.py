@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -12,26 +12,39 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
-from orchestai.planner.slots.encoders.sentences import MAX_SENTENCE_TOKENS, sentence_embedder
+from orchestai.planner.slots.encoders.sentences import sentence_embedder
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import task_hash
 
 _PLANS, _VECTORS = "plan_memory.json", "plan_memory.safetensors"
+_MOST_TOKENS = 2048
+"""Of the longest instruction that is compared; given steps and tools make it long."""
 
 
 @dataclass(frozen=True)
 class KnownPlan:
-    """A task and a good plan for it, as the model is to write it."""
+    """A task and a good plan for it, as the model is to write it.
+
+    Attributes:
+        origin: names the task, whatever its wording.
+    """
 
     instruction: str
     plan: str
+    origin: str
+
+    @property
+    def workers(self) -> set[str]:
+        """Those that the plan names."""
+        steps = json.loads(self.plan)["subtasks"]
+        return {name for step in steps for name in (step.get("worker"), *step.get("fallback", ())) if name}
 
 
 class PlanMemory:
     """Finds worked examples for a task among plans that were learned from.
 
-    A task is never its own example, in whatever case and punctuation: a planner that learns, or is rewarded, on a task
-    whose plan it reads would learn to copy.
+    A task is never its own example, nor that of a wording that was made from it, in whatever case and punctuation: a
+    planner that learns, or is rewarded, on a task whose plan it reads would learn to copy.
 
     Args:
         vectors: (plans, width) float32 unit vectors, what the instructions mean.
@@ -40,7 +53,8 @@ class PlanMemory:
     def __init__(self, plans: Sequence[KnownPlan], vectors: NDArray[np.float32]) -> None:
         self.plans = tuple(plans)
         self._vectors = vectors
-        self._hashes = np.array([task_hash(known.instruction) for known in plans])
+        self._hashes = np.array([task_hash(known.instruction) for known in plans], dtype=object)
+        self._origins = np.array([known.origin for known in plans], dtype=object)
 
     @classmethod
     def of(cls, plans: Sequence[KnownPlan]) -> PlanMemory:
@@ -48,10 +62,22 @@ class PlanMemory:
         plans = list({task_hash(known.instruction): known for known in reversed(plans)}.values())[::-1]
         return cls(plans, _embed([known.instruction for known in plans]))
 
-    def nearest(self, instruction: str, most: int) -> list[KnownPlan]:
-        """The plans of the tasks that mean the most similar, the most similar last; none for a text without meaning."""
+    def of_pool(self, workers: Collection[str]) -> PlanMemory:
+        """The memory without plans that name other workers."""
+        kept = [i for i, known in enumerate(self.plans) if known.workers <= set(workers)]
+        return PlanMemory([self.plans[i] for i in kept], self._vectors[kept])
+
+    def nearest(self, instruction: str, most: int, origin: str = "") -> list[KnownPlan]:
+        """The plans of the tasks that mean the most similar, the most similar last.
+
+        A text that says nothing, or is longer than the encoder is asked to read, has none.
+
+        Args:
+            origin: of a task whose own plan may not be read, beside those with the instruction's words.
+        """
         [vector] = _embed([instruction])
-        similarity = np.where(self._hashes == task_hash(instruction), 0, self._vectors @ vector)
+        own = (self._hashes == task_hash(instruction)) | (self._origins == origin)
+        similarity = np.where(own, 0, self._vectors @ vector)
         order = np.argsort(-similarity, kind="stable")[:most]
         return [self.plans[i] for i in reversed(order) if similarity[i] > 0]
 
@@ -69,4 +95,4 @@ class PlanMemory:
 
 def _embed(texts: Sequence[str]) -> NDArray[np.float32]:
     """(texts, width) unit vectors of what texts mean, and 0 for one that says nothing or is too long."""
-    return sentence_embedder(open_encoder(MINILM, MAX_SENTENCE_TOKENS))(texts)
+    return sentence_embedder(open_encoder(MINILM, _MOST_TOKENS))(texts)

@@ -72,16 +72,19 @@ class PromptWriter:
     def _shown(self, instruction: str) -> str:
         return with_numbers(instruction) if self._numbered else instruction
 
-    def write(self, instruction: str, preference: Preference | None = None) -> Tensor:
+    def write(self, instruction: str, preference: Preference | None = None, *, origin: str = "") -> Tensor:
         """(tokens,) int64 ids, at least one; a preference is said after the instruction.
 
         Of the examples that are nearest those stand in it that there is room for.
+
+        Args:
+            origin: of a task that is learned, whose own plan may not stand in its prompt.
 
         Raises:
             PromptTooLongError: they are more than `max_prompt_tokens`, or leave no room for `max_new_tokens`.
             UserError: nearest examples are asked for, but no plan has been learned from.
         """
-        known = self._known(instruction)
+        known = self._known(instruction, origin)
         ids = self._ids(known, instruction, preference)
         most = self._limit if self._room is None else min(self._limit, self._room)
         while known and len(ids) > most:
@@ -98,7 +101,7 @@ class PromptWriter:
             )
         return torch.tensor(ids, dtype=torch.long)
 
-    def _known(self, instruction: str) -> list[KnownPlan]:
+    def _known(self, instruction: str, origin: str) -> list[KnownPlan]:
         if not self._nearest:
             return []
         if self.memory is None:
@@ -106,7 +109,7 @@ class PromptWriter:
                 "planner.language.nearest: this planner has learned from no plans yet, so none can stand in its "
                 "prompts; train phase 1 with it, or set it to 0"
             )
-        return self.memory.nearest(instruction, self._nearest)
+        return self.memory.nearest(instruction, self._nearest, origin)
 
     def _ids(self, known: Sequence[KnownPlan], instruction: str, preference: Preference | None) -> list[int]:
         said = "" if preference is None else f"\n\n{in_words(preference)}"

@@ -73,7 +73,7 @@ def _attend(
 ) -> tuple[Tensor, None]:
     """Attention in float32 and without dropout, as `transformers` calls it.
 
-    On CPUs its gradient takes three times as long in bfloat16, and with dropout.
+    On CPUs its gradient takes three times as long in bfloat16, with dropout or without.
     """
     with torch.autocast(query.device.type, enabled=False):
         found = F.scaled_dot_product_attention(query.float(), key.float(), value.float(), mask, scale=scaling)

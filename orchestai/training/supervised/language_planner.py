@@ -75,7 +75,7 @@ def begin(setup: Setup) -> RunState:
 
 
 def _memory(learned: Sequence[TrainingExample], planner: LanguagePlanner, setup: Setup) -> PlanMemory:
-    """What the planner knows already, and the examples that leave no choice open."""
+    """The examples that leave no choice open, and what the planner knows of other tasks already."""
     before = () if planner.prompts.memory is None else planner.prompts.memory.plans
     found = [known for example in learned if (known := known_plan(example, planner)) is not None]
     if not before and not found:
@@ -83,7 +83,7 @@ def _memory(learned: Sequence[TrainingExample], planner: LanguagePlanner, setup:
             f"{setup.data}: planner.language.nearest: no example can stand in prompts, as each was only reworded, or "
             "leaves types or workers open; set it to 0, or learn plans alone (planner.language.assign=false)"
         )
-    return PlanMemory.of([*before, *found])
+    return PlanMemory.of([*found, *before])
 
 
 def _usable(examples: Sequence[TrainingExample], planner: LanguagePlanner, setup: Setup) -> list[TokenizedExample]:

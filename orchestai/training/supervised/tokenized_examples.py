@@ -71,7 +71,7 @@ def tokenize(example: TrainingExample, planner: LanguagePlanner) -> TokenizedExa
     encoded = planner.tokenizer(plan.text, add_special_tokens=False, return_offsets_mapping=True)
     ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
     try:
-        prompt = planner.prompts.write(example.instruction)
+        prompt = planner.prompts.write(example.instruction, origin=_origin(example))
     except PromptTooLongError as error:
         raise UnusableExampleError(str(error)) from None
     if len(ids) + 1 > planner.max_slots:
@@ -97,7 +97,16 @@ def known_plan(example: TrainingExample, planner: LanguagePlanner) -> KnownPlan 
         plan, wanted = _written(example, planner)
     except UnusableExampleError:
         return None
-    return None if example.augmented or _open_values(plan, wanted) else KnownPlan(example.instruction, plan.text)
+    return (
+        None
+        if example.augmented or _open_values(plan, wanted)
+        else KnownPlan(example.instruction, plan.text, _origin(example))
+    )
+
+
+def _origin(example: TrainingExample) -> str:
+    """What names the task that an example is of, or was reworded from."""
+    return example.task_id or example.asked
 
 
 def _written(example: TrainingExample, planner: LanguagePlanner) -> tuple[PlanText, Workflow]:

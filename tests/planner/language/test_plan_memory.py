@@ -13,7 +13,7 @@ from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.planner.language.plan_memory import KnownPlan, PlanMemory
 from orchestai.planner.language.prompt import PromptTooLongError
-from orchestai.training.supervised.tokenized_examples import known_plan
+from orchestai.training.supervised.tokenized_examples import known_plan, tokenize
 from orchestai.training.supervised.train import train
 from support.training.language_phase1 import config
 from support.training.phase1 import example as assigned
@@ -43,7 +43,7 @@ def prompt(writer, task: str) -> str:
 
 
 def memory(*tasks: str) -> PlanMemory:
-    return PlanMemory.of([KnownPlan(task, f"plan of {task}") for task in tasks or TASKS])
+    return PlanMemory.of([KnownPlan(task, f"plan of {task}", task) for task in tasks or TASKS])
 
 
 def test_the_most_similar_task_comes_last_and_a_task_is_never_its_own_example():
@@ -54,8 +54,28 @@ def test_the_most_similar_task_comes_last_and_a_task_is_never_its_own_example():
     assert own[-1].instruction == TASKS[0]
 
 
+def test_a_task_is_no_example_for_what_was_made_from_it():
+    """A reworded example has other words than its original, and the same plan."""
+    reworded = memory().nearest("Please: brew a pot of green tea.", 4, origin=TASKS[2])
+    assert TASKS[2] not in [known.instruction for known in reworded]
+    writer = planner(settings(), PlanMemory.of([known_plan(example(task), planner(settings())) for task in TASKS]))
+    varied = example(TASKS[2]).model_copy(update={"instruction": "Please: brew a pot of green tea.", "augmented": True})
+    said = writer.tokenizer.decode(tokenize(varied, writer).prompt)
+    assert f"begin: {TASKS[0]}" in said
+    assert f"begin: {TASKS[2]}" not in said
+
+
+def test_plans_of_workers_that_are_gone_are_no_examples():
+    named = [{"worker": "a", "fallback": ["b"]}, {"worker": "b", "fallback": []}, {}]
+    plans = [KnownPlan(str(i), json.dumps({"subtasks": [step]}), str(i)) for i, step in enumerate(named)]
+    assert [known.instruction for known in PlanMemory.of(plans).of_pool(["b", "c"]).plans] == ["1", "2"]
+    assert PlanMemory.of(plans[:1]).of_pool(["c"]).nearest("anything", 1) == []
+
+
 def test_of_several_plans_for_one_task_the_first_is_known():
-    twice = PlanMemory.of([KnownPlan("Make tea.", "first"), KnownPlan("make tea", "second"), KnownPlan("Sing.", "s")])
+    twice = PlanMemory.of(
+        [KnownPlan("Make tea.", "first", "a"), KnownPlan("make tea", "second", "b"), KnownPlan("Sing.", "s", "c")]
+    )
     assert [known.plan for known in twice.plans] == ["first", "s"]
 
 
@@ -102,10 +122,15 @@ def test_phase_1_learns_with_examples_and_the_checkpoint_keeps_them(tmp_path):
     assert "begin: Brew a cup of coffee." in said
     assert "cocoa" not in said.replace(held_out.instruction, "")
 
-    save_training_data(data, [example("Brew a mug of mocha."), held_out], chosen)
+    [first, *_] = [one for one in loaded.prompts.memory.plans if one.instruction == TASKS[0]]
+    better = example(TASKS[0]).model_copy(update={"workflow": example("Boil.").workflow})
+    save_training_data(data, [example("Brew a mug of mocha."), better, held_out], chosen)
     train(chosen, data=data, output_dir=tmp_path / "on", start=tmp_path / "phase1_best")
     further = load_planner(tmp_path / "on/phase1_best.pth", chosen.planner, chosen.workers)
     assert {known.instruction for known in further.prompts.memory.plans} == {*TASKS, "Brew a mug of mocha."}
+    [later] = [one for one in further.prompts.memory.plans if one.instruction == TASKS[0]]
+    assert "Boil." in later.plan
+    assert "Boil." not in first.plan
 
 
 def test_where_no_example_can_stand_in_prompts_training_says_so(tmp_path):

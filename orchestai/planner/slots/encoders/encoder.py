@@ -140,7 +140,7 @@ class TextEncoder:
         if not (above := self._model.encoder.layer[self._layer :]):
             raise UserError(
                 f"planner.encoder_layer: {self._layer} is the last of {self.name!r}, and planner.tune_encoder tunes "
-                "those above it; set it lower"
+                "those above it; set it lower, or planner.tune_encoder to false"
             )
         return cast(nn.ModuleList, deepcopy(above).float().requires_grad_(True))
 
