@@ -50,7 +50,7 @@ def test_the_encoders_own_layers_learn_more_slowly_and_are_kept_with_the_planner
     settings = settings.model_copy(update={"planner": settings.planner.model_copy(update={"tune_encoder": True})})
     train(settings, data=data, output_dir=tmp_path)
     saved = torch.load(tmp_path / "phase1_last.pth", weights_only=True)
-    assert [group["lr"] for group in saved["optimizer_state_dict"]["param_groups"]] == pytest.approx([0.01, 0.003])
+    assert [group["lr"] for group in saved["optimizer_state_dict"]["param_groups"]] == pytest.approx([0.01, 0.001])
     pretrained = PlannerModel(settings.planner, worker_cards(settings.workers))
     planner = load_planner(tmp_path / "phase1_last.pth", config().planner, settings.workers)
     assert planner.config.tune_encoder
