@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
+from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import Progress
 
-from orchestai.config import OF_SERVING, BackendConfig, Config, Phase1Config, TasksConfig
+from orchestai.config import OF_SERVING, BackendConfig, Config, Phase1Config, PlannerConfig, TasksConfig
 from orchestai.data.training_file import TrainingExample, data_fingerprint, logged_reference
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import seen_by
@@ -198,9 +200,14 @@ def progress_lines(accelerator: Accelerator) -> Progress:
     return open_progress(console=Console(stderr=True, quiet=not accelerator.is_main_process))
 
 
-def _without_sampling(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """An identity without what says who samples from a language model, which only phase 2 does."""
+def _comparable(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """An identity with the defaults of keys that came after it, as a new key changes nothing until it is set.
+
+    Left out is who samples from a language model, which only phase 2 does.
+    """
     planner = identity.get("planner", {})
+    with suppress(ValidationError):
+        planner = PlannerConfig.model_validate(planner).model_dump(mode="json", exclude=set(OF_SERVING))
     language = {k: v for k, v in planner.get("language", {}).items() if k not in BackendConfig.model_fields}
     return {**identity, "planner": {**planner, "language": language}}
 
@@ -210,7 +217,7 @@ def _resume(
 ) -> list[dict[str, float]]:
     """Put the last state into the epochs; gives the metrics of those that are done."""
     path, written = setup.checkpoint(LAST), setup.output_dir / METRICS
-    was, identity = (_without_sampling(one) for one in (saved.get("identity", {}), identity))
+    was, identity = (_comparable(one) for one in (saved.get("identity", {}), identity))
     for key, now in identity.items():
         before = was.get(key)
         if isinstance(now, dict) and isinstance(before, dict):
