@@ -36,6 +36,7 @@ from orchestai.workflow import Subtask, Workflow
 
 _ADDED = (
     "reader.meaning.",
+    "reader.tuned.between",
     "decoder.boundaries.",
     "decoder.edges.within.",
     "decoder.edges.meant.",
@@ -48,6 +49,7 @@ _ADDED = (
 )
 _LAST_LAYERS = (
     "reader.meaning.1.",
+    "reader.tuned.between",
     "decoder.boundaries.",
     "decoder.edges.within.agreement.",
     "decoder.edges.within.fits.",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.util import find_spec
 from itertools import pairwise
+from operator import getitem
 from pathlib import Path
 from typing import cast
 
@@ -41,12 +42,16 @@ class EncodedText:
         offsets: (t, 2) int64; [start, end) character offsets of each token.
         ids: (t,) int64; the tokens in the encoder's vocabulary.
         meanings: (t, width / 2) float16 on the CPU; the last layer's output, which was trained to be compared.
+        before, after: (k, width / 2) float16 on the CPU; the chosen layer's output at the special tokens that the
+            encoder reads before and after a text, which the layers above it look at, too.
     """
 
     features: Tensor
     offsets: Tensor
     ids: Tensor
     meanings: Tensor
+    before: Tensor
+    after: Tensor
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -197,21 +202,31 @@ class TextEncoder:
         if not real:
             raise UnreadableTextError("the text is empty")
         ids = tokens["input_ids"]
-        hidden = [layer[[i - real[0] for i in real]] for layer in self._read(ids, real[0], real[-1] + 1)]
-        features = torch.cat([hidden[self._layer], hidden[0]], -1)
-        offsets = torch.tensor([tokens["offset_mapping"][i] for i in real])
-        meanings = hidden[-1].to("cpu", torch.float16)
-        return EncodedText(features.to("cpu", torch.float16), offsets, torch.tensor([ids[i] for i in real]), meanings)
+        layers = self._read(ids, real[0], real[-1] + 1)
+        hidden = [layer[real] for layer in layers]
+        chosen = layers[self._layer]
+        return EncodedText(
+            features=_kept(torch.cat([hidden[self._layer], hidden[0]], -1)),
+            offsets=torch.tensor([tokens["offset_mapping"][i] for i in real]),
+            ids=torch.tensor([ids[i] for i in real]),
+            meanings=_kept(hidden[-1]),
+            before=_kept(chosen[: real[0]]),
+            after=_kept(chosen[real[-1] + 1 :]),
+        )
 
     def _read(self, ids: list[int], first: int, end: int) -> list[Tensor]:
-        """Every layer's (end - first, width / 2) output for these tokens, the embeddings' first."""
+        """Every layer's (tokens, width / 2) output, the embeddings' first.
+
+        Args:
+            first, end: where the text is among the tokens, between special ones.
+        """
         before, text, after = ids[:first], ids[first:end], ids[end:]
         size = min(len(text), self._window)
         starts, cuts = _windows(len(text), size)
         rows = torch.tensor([[*before, *text[a : a + size], *after] for a in starts], device=self._model.device)
         read = self._model(rows, output_hidden_states=True).hidden_states
         parts = [slice(first + a - s, first + b - s) for s, (a, b) in zip(starts, pairwise(cuts), strict=True)]
-        return [torch.cat([layer[row, part] for row, part in enumerate(parts)]) for layer in read]
+        return [torch.cat([layer[0, :first], *map(getitem, layer, parts), layer[-1, first + size :]]) for layer in read]
 
     def __deepcopy__(self, memo: dict[int, object]) -> TextEncoder:
         """Itself: copies of a planner share the encoder, which never changes, and its cache."""
@@ -241,6 +256,10 @@ def open_configured(config: PlannerConfig) -> TextEncoder:
     """
     dtype = choose_dtype(config.encoder_dtype, torch.device("cpu"))
     return open_encoder(config.encoder, config.max_tokens, config.encoder_layer, dtype)
+
+
+def _kept(states: Tensor) -> Tensor:
+    return states.to("cpu", torch.float16, copy=True)
 
 
 def _windows(length: int, size: int) -> tuple[list[int], list[int]]:
