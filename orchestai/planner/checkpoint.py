@@ -177,7 +177,7 @@ def load_planner(
             cache_dir=workers.models_dir,
         )
     for part, model in _frozen(planner).items():
-        if checkpoint.get(part, {}).get("fingerprint") != model.fingerprint:
+        if not model.has_weights(checkpoint.get(part, {}).get("fingerprint", "")):
             raise UserError(
                 f"{path}: trained on the {part.replace('_', ' ')} {model.name!r} with other weights than here; "
                 "install those, or train again"

@@ -21,7 +21,7 @@ _PREAMBLE = re.compile(
     r"\s*(?:please\s+)?(?:write|implement|create|define|complete)\b[^.]*?\b(?:function|program|code)\b", re.IGNORECASE
 )
 _CALL = re.compile(r"`[A-Za-z_]\w*\(|>>>")
-_EDGES = " \t\n.,;:"
+_EDGES = " \t\r\n.,;:"
 _SHORTEST = 4
 """Characters; anything shorter is punctuation or a stray word."""
 

@@ -25,6 +25,7 @@ from orchestai.planner.checkpoint import estimate_state_of
 from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
 from orchestai.planner.slots.encoders.sentences import MAX_SENTENCE_TOKENS, EmbedSentences, sentence_embedder
 from orchestai.planner.stored_estimate import of_state
+from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Workflow
 
 logger = logging.getLogger(__name__)
@@ -123,7 +124,7 @@ class PoolOutlook:
         if plan.workflow is None:
             return None
         subtasks = plan.workflow.subtasks
-        whole = len(subtasks) == 1 and _plain(subtasks[0].instruction) == _plain(instruction)
+        whole = len(subtasks) == 1 and clean(subtasks[0].instruction) == clean(instruction)
         confidence = 1.0 if whole else plan.confidence
         types = (WHOLE,) if whole else tuple(subtask.task_type for subtask in subtasks)
         if not self._known_types.issuperset(types):
@@ -210,7 +211,3 @@ def _wilson(share: float, count: float) -> Likely:
     center, half = share + square / 2, _NORMAL * np.sqrt(share * (1 - share) / count + square / (4 * count))
     low, high = (center - half) / (1 + square), (center + half) / (1 + square)
     return Likely(mean=share, low=float(max(low, 0.0)), high=float(min(high, 1.0)))
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split())

@@ -35,7 +35,9 @@ def judge_plans(
 
 
 def calibrate(planner: PlannerModel, judged: Sequence[Judged], suites: Sequence[str]) -> None:
-    """Learn how likely the planner is right from its plans for what it has not learned; of too few, nothing.
+    """Learn how likely the planner is right from its plans for what it has not learned.
+
+    Where they are too few nobody knows its confidence any more: that of before was of other weights.
 
     Instructions in people's own words are among them, whatever was learned: a planner that knows one suite alone must
     not take itself to be sure of another wording.
@@ -43,6 +45,7 @@ def calibrate(planner: PlannerModel, judged: Sequence[Judged], suites: Sequence[
     Args:
         suites: that the instructions are of.
     """
+    planner.confidence.forget()
     if len(judged) < FEWEST:
         return
     others = [] if NAME in suites else list(islice(held_out_instructions(), _OTHER_WORDINGS))
@@ -54,13 +57,9 @@ def calibrate(planner: PlannerModel, judged: Sequence[Judged], suites: Sequence[
 
 
 def calibrate_anew(planner: PlannerModel, tasks: Sequence[Task]) -> None:
-    """The same for a planner whose steps and edges have changed, from those tasks whose plan is known.
-
-    Where they are too few nobody knows its confidence any more.
-    """
+    """The same for a planner whose steps and edges have changed, from those tasks whose plan is known."""
     known = with_reference(tasks)
     judged = judge_plans([task.instruction for task in known], planner.plan(known), [task.reference for task in known])
-    planner.confidence.forget()
     calibrate(planner, judged, [task.suite for task in known])
 
 

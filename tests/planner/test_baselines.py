@@ -123,6 +123,14 @@ def test_heuristic_chains_the_clauses_and_cascades() -> None:
     assert all(s.span and INSTRUCTION[slice(*s.span)] == s.instruction for s in workflow.subtasks)
 
 
+def test_of_a_text_without_words_the_heuristic_makes_no_valid_plan() -> None:
+    empty, some = (TASK.model_copy(update={"instruct_prompt": text}) for text in ("...", "\r\nSort it\r\n"))
+    first, second = HeuristicPlanner(["tool"], CONFIG).plan([empty, some])
+    assert not first.raw_valid
+    assert second.raw_valid
+    assert [some.instruction[slice(*step.span)] for step in workflow_of(second).subtasks] == ["Sort it"]
+
+
 def test_random_plans_are_valid_differ_and_repeat() -> None:
     """The floor of the comparison must still be executable."""
     tasks = [TASK.model_copy(update={"task_id": f"t/{i}"}) for i in range(40)] + [UNKNOWN]

@@ -21,6 +21,7 @@ from orchestai.planner.planning_queue import PlanningQueue
 from orchestai.planner.serving import Preferred, ServedPlanner
 from orchestai.preference import Preference
 from orchestai.tasks.task import Task
+from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Subtask, Workflow
 from support.serving.logged_pool import INSTRUCTION, STEPS, USD, logs, record, settings, subtask
 
@@ -194,3 +195,13 @@ async def test_a_step_of_an_unknown_kind_is_nobodys_guess(estimate):
     assert result.receipt.changes[-1] == KEPT
     assert result.receipt.forecast is None
     assert result.receipt.success is None
+
+
+@pytest.mark.parametrize("asked", ["Then play some quiet jazz.", "play some quiet jazz", "Play some quiet jazz!"])
+def test_a_task_that_is_asked_as_it_stands_is_planned_right_however_it_is_punctuated(estimate, asked):
+    """With a full stop nothing was known of it, with a question mark all."""
+    words = clean(asked)
+    whole = Subtask(id="1", instruction=words, task_type="string", worker="cheap", span=(0, len(words)))
+    outlook = PoolOutlook(estimate).of(Plan(Workflow([whole]), raw_valid=True, confidence=0.3), asked)
+    assert outlook is not None
+    assert outlook.confidence == 1.0

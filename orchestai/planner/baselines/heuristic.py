@@ -27,7 +27,8 @@ class HeuristicPlanner:
 
     def plan(self, tasks: Sequence[Task]) -> list[Plan]:
         unused = random.Random(0)
-        return [Plan(workflow=assign(self._workflow(task), self._assignment, unused), raw_valid=True) for task in tasks]
+        plans = [assign(self._workflow(task), self._assignment, unused) for task in tasks]
+        return [Plan(workflow=plan, raw_valid=all(step.instruction for step in plan.subtasks)) for plan in plans]
 
     def _workflow(self, task: Task) -> Workflow:
         spans = clauses(task.instruction)[: self._config.max_subtasks]

@@ -34,7 +34,18 @@ FORMAT = "orchestai.language-planner/1"
 _REMEDY = "pass another checkpoint, or train again"
 STATE, ESTIMATE, _VALUE_HEAD = "training_state.pt", "worker_estimate.pt", "value_head.safetensors"
 _OF_THE_WEIGHTS = frozenset(
-    {"model", "tiny", "describe", "quote", "few_shot", "nearest", "lora", "max_prompt_tokens", "max_new_tokens"}
+    {
+        "model",
+        "tiny",
+        "assign",
+        "describe",
+        "quote",
+        "few_shot",
+        "nearest",
+        "lora",
+        "max_prompt_tokens",
+        "max_new_tokens",
+    }
 )
 """Keys of `planner.language` that the weights were made for; a loaded planner keeps them."""
 

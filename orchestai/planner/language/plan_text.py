@@ -232,7 +232,7 @@ def _clause_end(instruction: str, start: int) -> int:
     """Where the clause that begins at `start` ends: at a full stop, semicolon or line end that nothing encloses."""
     shield = _shield(instruction[start:])
     match = _CLAUSE_END.search(shield)
-    return start + len((shield[: match.start()] if match else shield).rstrip(" \t\n.,;:"))
+    return start + len((shield[: match.start()] if match else shield).rstrip(" \t\r\n.,;:"))
 
 
 def _is_whole(text: str) -> bool:

@@ -27,7 +27,8 @@ class PlanConfidence(nn.Module):
     """Learns from plans whose references are known, and which the planner has not learned from.
 
     It is fitted to plans right and wrong, not trained with the planner; until then nobody knows a confidence. Platt
-    (1999) does the same to the margin of a classifier.
+    (1999) does the same to the margin of a classifier; as there, right and wrong count as 1 and 0 but for what as many
+    examples of them leave uncertain, so that no confidence is 1 because all of a few plans were right.
     """
 
     def __init__(self) -> None:
@@ -68,7 +69,9 @@ class PlanConfidence(nn.Module):
         shaped = self._shaped(features)
         self.center.copy_(shaped.mean(0))
         self.scale.copy_(shaped.std(0).clamp(min=1e-3))
-        x, y = self._design(features), right.double()
+        number = right.sum().double()
+        least, most = 1 / (len(right) - number + 2), (number + 1) / (number + 2)
+        x, y = self._design(features), torch.where(right.bool(), most, least)
         ridge = torch.eye(x.shape[1], dtype=x.dtype, device=x.device) * _RIDGE
         ridge[-1, -1] = 1e-6
         signs = torch.tensor([*_SIGNS, 0.0], dtype=x.dtype, device=x.device)

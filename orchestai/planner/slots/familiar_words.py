@@ -32,15 +32,17 @@ class FamiliarWords(nn.Module):
         self.register_buffer("most", torch.tensor(1.0))
 
     @torch.no_grad()
-    def learn(self, texts: Sequence[Tensor]) -> None:
-        """Count the tokens of some instructions, beside those of before; none changes nothing.
+    def learn(self, texts: Sequence[Tensor], new: Sequence[bool]) -> None:
+        """Count the tokens of those instructions that are new, beside those of before; none changes nothing.
 
-        What is rare in one of them is what hardly any other has.
+        What is rare in one of them is what hardly any other has. An instruction that is learned again says nothing new:
+        counted in each training, no word of it would stay rare.
         """
         if not texts:
             return
-        distinct = torch.cat([text.unique() for text in texts]).to(self.counts.device)
-        self.counts += torch.bincount(distinct, minlength=len(self.counts)).to(self.counts.dtype)
+        for text, counts in zip(texts, new, strict=True):
+            if counts:
+                self.counts[text.unique().to(self.counts.device)] += 1
         rare = torch.tensor([self._rare(text, _OFTEN + 1) for text in texts])
         self.most.fill_(max(_USUAL, float(rare.quantile(_QUANTILE))))
 

@@ -34,11 +34,6 @@ class InstructionMemory:
     offsets: Tensor
 
     @property
-    def lengths(self) -> Tensor:
-        """(b,) tokens of each instruction."""
-        return self.mask.sum(-1)
-
-    @property
     def positions(self) -> Tensor:
         """(t,) 0, 1, ..."""
         return torch.arange(self.mask.shape[1], device=self.mask.device)

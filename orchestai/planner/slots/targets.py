@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypedDict
 
 import torch
 from torch import Tensor
 
 from orchestai.planner.slots.decisions import DecisionBatch
+from orchestai.planner.slots.encoders.encoder import UnreadableTextError
 
 IGNORE = -100
 """A target that nobody knows; that choice is not trained."""
@@ -64,6 +66,23 @@ def token_spans(spans: Tensor, offsets: Tensor) -> Tensor:
     last = (offsets[:, None, :, 0] < end) & (offsets[:, None, :, 1] > 0)
     tokens = torch.stack([first.sum(-1), last.sum(-1) - 1], -1)
     return torch.where(known, tokens, IGNORE)
+
+
+def check_words(spans: Sequence[tuple[int, int]], offsets: Tensor) -> None:
+    """See that there is a token in each step's words.
+
+    Args:
+        spans: [start, end) character offsets.
+        offsets: (t, 2) [start, end) character offsets of the instruction's tokens.
+
+    Raises:
+        UnreadableTextError: there is none in some step's.
+    """
+    if not spans:
+        return
+    for number, (first, last) in enumerate(token_spans(torch.tensor([list(spans)]), offsets[None])[0].tolist(), 1):
+        if last < first:
+            raise UnreadableTextError(f"step {number} has no words")
 
 
 def given_decisions(targets: PlanTargets, offsets: Tensor, types: int, workers: int, fallbacks: int) -> DecisionBatch:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from typing import TypedDict
+from typing import TypeAlias, TypedDict
 
 import torch
 from torch.utils.data import Dataset, Sampler
@@ -14,6 +15,7 @@ from orchestai.data.training_file import TrainingExample
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER, PlanTargets
 from orchestai.workflow import Workflow
 
+Span: TypeAlias = tuple[int, int]
 _GROUP = 16
 """Batches among which instructions are sorted by length."""
 
@@ -30,8 +32,8 @@ class PlanDataset(Dataset[Item]):
 
     Args:
         instructions: one per plan.
-        plans: a step without a span has the place in the instruction where its words are found first; one whose words
-            are not in the instruction trains everything but its span.
+        plans: a step without a span has the place in the instruction where its words are found behind the step before
+            it, or else first; one whose words are not in the instruction trains everything but its span.
         given: whether the instruction lists the steps, so that finding them is not trained; False where not said.
         sources: where each instruction is from; one source where not said.
         max_fallbacks: further fallbacks are left out.
@@ -61,6 +63,8 @@ class PlanDataset(Dataset[Item]):
     ) -> PlanDataset:
         """What `examples` vouch for, with steps in the order of their words unless these may overlap.
 
+        A step without a span has the place where its words are found: behind the step before it, if they are there.
+
         Args:
             workers: names, in the order in which the planner numbers them.
         """
@@ -68,8 +72,8 @@ class PlanDataset(Dataset[Item]):
         return PlanDataset(
             [example.instruction for example in examples],
             [
-                IndexedPlan.of(example.imitated if config.overlapping_spans else _as_told(example.imitated), vocabulary)
-                for example in examples
+                IndexedPlan.of(plan if config.overlapping_spans else _as_told(plan), vocabulary)
+                for plan in (_located(example.imitated, example.instruction) for example in examples)
             ],
             [example.given for example in examples],
             [example.suite for example in examples],
@@ -148,6 +152,14 @@ class LengthGroupedBatches(Sampler[list[int]]):
             yield batches[i]
 
 
+def _located(workflow: Workflow, instruction: str) -> Workflow:
+    """The workflow with a place for each step whose words are in the instruction."""
+    words, spans = zip(*((step.instruction, step.span) for step in workflow.subtasks), strict=True)
+    places = _places(words, spans, instruction)
+    steps = zip(workflow.subtasks, places, strict=True)
+    return Workflow([step.model_copy(update={"span": place}) for step, place in steps])
+
+
 def _as_told(workflow: Workflow) -> Workflow:
     """The steps in the order of their words, if all have a place in the instruction."""
     places = {subtask.id: subtask.span for subtask in workflow.subtasks if subtask.span is not None}
@@ -171,8 +183,8 @@ def _targets(instruction: str, plan: IndexedPlan, given: bool, max_subtasks: int
         fallback=torch.full((max_subtasks, max_fallbacks), IGNORE),
         dependencies=torch.zeros(max_subtasks, max_subtasks, dtype=torch.bool),
     )
-    for i in range(n):
-        if (span := plan.spans[i] or _find(plan.instructions[i], instruction)) is not None:
+    for i, span in enumerate(_places(plan.instructions, plan.spans, instruction)):
+        if span is not None:
             targets["spans"][i] = torch.tensor(span)
         if (kind := plan.task_types[i]) is not None:
             targets["task_types"][i] = kind
@@ -185,6 +197,18 @@ def _targets(instruction: str, plan: IndexedPlan, given: bool, max_subtasks: int
     return targets
 
 
-def _find(words: str, instruction: str) -> tuple[int, int] | None:
-    start = instruction.find(words) if words else -1
-    return None if start < 0 else (start, start + len(words))
+def _places(words: Sequence[str], spans: Sequence[Span | None], instruction: str) -> list[Span | None]:
+    """The spans, and where the words are of steps that have none."""
+    places: list[Span | None] = []
+    behind = 0
+    for own, span in zip(words, spans, strict=True):
+        places.append(span or _find(own, instruction, behind) or _find(own, instruction, 0))
+        behind = behind if places[-1] is None else places[-1][1]
+    return places
+
+
+def _find(words: str, instruction: str, start: int) -> Span | None:
+    """The first place from `start` on, if possible one that begins and ends no word in its middle."""
+    found = re.compile(rf"(?<!\w){re.escape(words)}(?!\w)").search(instruction, start) if words else None
+    begin = found.start() if found else instruction.find(words, start) if words else -1
+    return None if begin < 0 else (begin, begin + len(words))

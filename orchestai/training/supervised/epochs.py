@@ -99,6 +99,11 @@ class Epochs(ABC):
         """Losses (`val_loss`, ...) and metrics on the examples held out."""
 
     @property
+    @abstractmethod
+    def plans_judged(self) -> int:
+        """Number of plans that `exact_decomposition` is a share of."""
+
+    @property
     def finished(self) -> bool:
         """All epochs are done, or none of the last `patience` was the best so far."""
         return self.epoch >= self.settings.num_epochs or self.stale_epochs >= self.settings.patience

@@ -24,6 +24,7 @@ from orchestai.planner.language.checkpoint import (
 )
 from orchestai.planner.language.plan_memory import PlanMemory
 from orchestai.planner.language.planner import LanguagePlanner
+from orchestai.planner.stored_estimate import STATE_KEY
 from orchestai.tasks.seen_tasks import SEEN
 from orchestai.training.distributed import interleave, share, together
 from orchestai.training.dtypes import autocast_format
@@ -40,7 +41,7 @@ from orchestai.training.supervised.tokenized_examples import (
     tokenize,
 )
 
-_OF_THE_BEST = ("epoch", "val_loss", "seed", "identity", "reward_reference", SEEN)
+_OF_THE_BEST = ("epoch", "val_loss", "seed", "identity", "reward_reference", SEEN, STATE_KEY)
 """Facts beside the best epoch; nobody goes on from there, so it needs no states."""
 
 
@@ -51,7 +52,7 @@ def begin(setup: Setup) -> RunState:
         UserError: the model or the state to resume cannot be used, or no example has room.
     """
     config, last = setup.config, setup.checkpoint(LAST)
-    learned, held_out = split_examples(setup.examples, config.tasks, setup.data)
+    learned, held_out = split_examples(setup.examples, config.tasks, setup.data, setup.seen)
     before = last if setup.resume else setup.start
     if before is not None:
         planner = load_language_planner(before, config.planner, config.workers)
@@ -195,6 +196,10 @@ class LanguageImitation(Epochs):
         mine, counts = parts[self.accelerator.process_index], _counts(examples)
         idle = max(map(len, parts)) - len(mine)
         return [(part, counts) for part in mine] + [(examples[:1], Counts(math.inf, math.inf))] * idle
+
+    @property
+    def plans_judged(self) -> int:
+        return min(self.planner.config.language.eval_plans, len(self.validation))
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:

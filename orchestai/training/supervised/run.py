@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -23,12 +24,13 @@ from orchestai.planner.checkpoint_files import fingerprint_of, without_suffix
 from orchestai.planner.stored_estimate import STATE_KEY, estimate_path, read_state
 from orchestai.progress import open_progress
 from orchestai.storage import artifacts
-from orchestai.tasks.seen_tasks import SeenTasks
+from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks
 from orchestai.tasks.splits import divide
 from orchestai.training.distributed import on_main
 from orchestai.training.supervised.epochs import Epochs, kept_epoch
 from orchestai.workers.pool import worker_cards
 
+logger = logging.getLogger(__name__)
 BEST, LAST, METRICS = "phase1_best.pth", "phase1_last.pth", "phase1_metrics.jsonl"
 
 
@@ -63,6 +65,12 @@ class Setup:
     @property
     def settings(self) -> Phase1Config:
         return self.config.training.phase1_supervised
+
+    @property
+    def seen(self) -> SeenTasks:
+        """What the weights that the run begins with, or goes on with, have seen of tasks."""
+        before = self.checkpoint(LAST) if self.resume else self.start
+        return NOTHING_SEEN if before is None else seen_by(before)
 
     def checkpoint(self, name: str) -> Path:
         """Where the planner called `name` (`BEST` or `LAST`) is kept."""
@@ -130,7 +138,7 @@ def run(setup: Setup, state: RunState) -> Summary:
         shown = f"loss {metrics['train_loss']:.3f}  val {metrics['val_loss']:.3f}  exact {metrics['exact_plan']:.0%}"
         progress.update(line, completed=epochs.epoch, status=shown)
     accelerator.end_training()
-    best = kept_epoch(history, len(state.held_out))
+    best = kept_epoch(history, epochs.plans_judged)
     summary = Summary(int(best["epoch"]), best["val_loss"], best)
     progress.console.print(_said(setup, state, summary), highlight=False)
     return summary
@@ -138,17 +146,21 @@ def run(setup: Setup, state: RunState) -> Summary:
 
 def _save(setup: Setup, state: RunState, history: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> None:
     artifacts.write_text(setup.output_dir / METRICS, "".join(json.dumps(row) + "\n" for row in history))
-    if kept_epoch(history, len(state.held_out)) is history[-1]:
+    if kept_epoch(history, state.epochs.plans_judged) is history[-1]:
         state.save(setup.checkpoint(BEST), {**facts, "val_loss": history[-1]["val_loss"]})
     state.save(setup.checkpoint(LAST), facts)
 
 
 def split_examples(
-    examples: Sequence[TrainingExample], tasks: TasksConfig, data: Path
+    examples: Sequence[TrainingExample], tasks: TasksConfig, data: Path, seen: SeenTasks = NOTHING_SEEN
 ) -> tuple[list[TrainingExample], list[TrainingExample]]:
     """Examples to learn from, and examples held out: those marked so, or, where none is, a share of the tasks.
 
-    Examples for tests are in neither. What is reworded is where the task is that it was made from.
+    Examples for tests are in neither. What is reworded is where the task is that it was made from. Nothing is held out
+    that is learned from, too, here or in an earlier training.
+
+    Args:
+        seen: what the weights have seen before.
 
     Raises:
         UserError: nothing would be left for one of them.
@@ -169,7 +181,27 @@ def split_examples(
             f"{data}: {len(learned)} examples to learn from and {len(held_out)} to validate on; both are needed, so "
             "collect executions of more tasks"
         )
-    return learned, held_out
+    known = seen | SeenTasks.of(map(_words, learned))
+    unseen = [example for example in held_out if not known.has_learned(_words(example))]
+    if not unseen:
+        raise UserError(
+            f"{data}: nothing is left to validate on, as all {len(held_out)} examples held out are learned from, here "
+            "or by the planner that this run begins with; hold other tasks out"
+        )
+    if len(unseen) < len(held_out):
+        logger.warning(
+            "%s: left out %d of %d examples held out, which are learned from, here or by the planner that this run "
+            "begins with",
+            data,
+            len(held_out) - len(unseen),
+            len(held_out),
+        )
+    return learned, unseen
+
+
+def _words(example: TrainingExample) -> str:
+    """What makes an example the same as another: what is asked, and where steps are given these, too."""
+    return example.instruction if example.given else example.asked
 
 
 def identity_of(config: Config, data: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from orchestai.planner.slots.encoders.encoder import UnreadableTextError
 from orchestai.planner.slots.loose_ends import one_result_log_odds
 from orchestai.planner.slots.losses import GivenEdges, PlannerOutputs, given_edges_loss
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.planner.slots.targets import PlanTargets
+from orchestai.planner.slots.targets import PlanTargets, check_words
 from orchestai.training.calibration import Judged, calibrate, judge_plans
 from orchestai.training.free_memory import free_bytes
 from orchestai.training.malloc_trim import FreedMemory
@@ -57,13 +57,15 @@ def begin(setup: Setup) -> RunState:
         )
     planner = _open(setup)
     planner.to(setup.accelerator.device)
-    learned, held_out = split_examples(_readable(setup, planner), config.tasks, setup.data)
-    results = one_result_log_odds(example.workflow for example in learned if not example.given)
-    planner.decoder.one_result.fill_(results)
+    seen = setup.seen
+    learned, held_out = split_examples(_readable(setup, planner), config.tasks, setup.data, seen)
+    found = [example for example in learned if not example.given]
+    if found:
+        planner.decoder.one_result.fill_(one_result_log_odds(example.workflow for example in found))
     workers = [card.name for card in planner.cards]
     train, validation = (PlanDataset.from_examples(some, config.planner, workers) for some in (learned, held_out))
-    read = [planner.encoder.token_ids(example.instruction) for example in learned if not example.given]
-    planner.familiar_words.learn([torch.tensor(ids) for ids in read])
+    read = [torch.tensor(planner.encoder.token_ids(example.instruction)) for example in found]
+    planner.familiar_words.learn(read, [not seen.has_learned(example.asked) for example in found])
 
     def save(path: Path, facts: Mapping[str, Any]) -> None:
         save_planner(path, planner, config, **facts)
@@ -82,7 +84,7 @@ def _open(setup: Setup) -> PlannerModel:
 
 
 def _readable(setup: Setup, planner: PlannerModel) -> list[TrainingExample]:
-    """The examples whose instructions the planner takes whole; what is read is kept for training.
+    """The examples whose instructions the planner takes whole, and steps too; what is read is kept for training.
 
     It may fill half of the memory that is free: an epoch goes through all of it, and reading an instruction anew takes
     longer than learning from it.
@@ -96,7 +98,7 @@ def _readable(setup: Setup, planner: PlannerModel) -> list[TrainingExample]:
             if example.given:
                 planner.edge_predictor.read(example.instruction, example.spans)
             else:
-                planner.encoder.encode(example.instruction)
+                check_words(example.spans, planner.encoder.encode(example.instruction).offsets)
             readable.append(example)
         except UnreadableTextError as error:
             reason = f"{example.task_id or example.instruction[:40]!r}: {error}"
@@ -156,6 +158,10 @@ class Imitation(Epochs):
         self._freed.give_back()
         return values
 
+    @property
+    def plans_judged(self) -> int:
+        return len(self.validation)
+
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
         """Losses and metrics on the validation set, without dropout; the planner's confidence is fitted to it."""
@@ -175,7 +181,9 @@ class Imitation(Epochs):
                 judged += judge_plans(instructions, made, reference_plans(targets))
             for name, value in losses.items():
                 running.add(short("val", name), value.item(), len(rows))
-        calibrate(self.planner, judged, self.validation.sources)
+        if not all(self.train.given):
+            pairs = zip(self.validation.sources, self.validation.given, strict=True)
+            calibrate(self.planner, judged, [source for source, given in pairs if not given])
         return {**running.means(), **edges.metrics()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

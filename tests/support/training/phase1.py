@@ -60,8 +60,10 @@ def example(*steps: str, split: str = "train") -> TrainingExample:
 
 
 def examples() -> list[TrainingExample]:
-    learned = [example(a, b) for a in STEPS for b in STEPS if a != b] + [example(a) for a in STEPS]
-    return learned + [example(a, b, split="validation") for a, b in zip(STEPS, [*STEPS][1:], strict=False)]
+    held_out = [*zip(STEPS, [*STEPS][1:], strict=False)]
+    pairs = [(a, b) for a in STEPS for b in STEPS if a != b and (a, b) not in held_out]
+    learned = [*(example(*pair) for pair in pairs), *(example(a) for a in STEPS)]
+    return learned + [example(*pair, split="validation") for pair in held_out]
 
 
 def interrupted_after(epochs: int, run_epoch):

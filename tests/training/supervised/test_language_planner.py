@@ -11,18 +11,23 @@ from accelerate import Accelerator
 
 from orchestai.cli.serving.plan import make_plan
 from orchestai.config import Config
+from orchestai.data.fit_estimate import fit_estimate
 from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
 from orchestai.errors import UserError
 from orchestai.execution.reward_reference import Reference
 from orchestai.planner.base import Plan
-from orchestai.planner.checkpoint import load_planner, reference_of
+from orchestai.planner.checkpoint import estimate_state_of, load_planner, reference_of
 from orchestai.planner.language.checkpoint import open_language_planner
+from orchestai.planner.stored_estimate import estimate_path, write_estimate
 from orchestai.storage.digests import write_sums
+from orchestai.training.supervised.epochs import kept_epoch
 from orchestai.training.supervised.language_planner import LanguageImitation
 from orchestai.training.supervised.metrics import written_plans_metrics
 from orchestai.training.supervised.tokenized_examples import tokenize, workflow_of
 from orchestai.training.supervised.train import train
 from support.models.language_model import save_tiny_model
+from support.serving.logged_pool import logs
+from support.serving.logged_pool import settings as logged_settings
 from support.training.language_phase1 import config
 from support.training.phase1 import STEPS, example, examples, interrupted_after, metrics
 
@@ -61,8 +66,7 @@ def test_it_learns_to_plan_and_keeps_the_best_epoch(data, tmp_path):
     rows = metrics(tmp_path)
     assert rows[-1]["train_loss"] < 0.3 < rows[0]["train_loss"]
     assert summary.metrics["exact_plan"] == 1
-    most = max(row["exact_decomposition"] for row in rows)
-    assert summary.val_loss == min(row["val_loss"] for row in rows if row["exact_decomposition"] == most)
+    assert summary.epoch == kept_epoch(rows, held_out=3)["epoch"]
     assert {"val_dag_loss", "token_accuracy", "step_f1", "edge_f1", "valid_plans", "raw_validity"} <= rows[0].keys()
     best, last = tmp_path / "phase1_best", tmp_path / "phase1_last"
     assert (last / "training_state.pt").exists()
@@ -222,3 +226,11 @@ def test_figures_of_plans_are_counted_over_all_of_them():
     assert figures["raw_validity"] == figures["valid_plans"] == pytest.approx(2 / 3)
     assert figures["step_f1"] == pytest.approx(2 * 4 / (4 + 6))
     assert figures["edge_f1"] == pytest.approx(2 * 1 / (1 + 3))
+
+
+def test_the_best_planner_keeps_what_is_known_of_the_workers(data, tmp_path):
+    """It is the one that is served and trained on: without the estimate nobody could ask it for a preference."""
+    settings = config(num_epochs=1)
+    write_estimate(estimate_path(data), fit_estimate(logs(whole=100), logged_settings()))
+    train(settings, data=data, output_dir=tmp_path)
+    assert estimate_state_of(tmp_path / "phase1_best") is not None

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from orchestai.config import TasksConfig
-from orchestai.data.training_file import Rewards, save_training_data
+from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
 from orchestai.errors import UserError
 from orchestai.execution.reward_reference import Reference
 from orchestai.planner.checkpoint import load_planner, reference_of, save_planner, seen_by
@@ -24,6 +24,7 @@ from orchestai.training.supervised.run import split_examples
 from orchestai.training.supervised.slot_planner import Imitation
 from orchestai.training.supervised.train import train
 from orchestai.workers.pool import worker_cards
+from orchestai.workflow import Subtask, Workflow
 from support.training.phase1 import STEPS, WORKERS, config, example, examples, interrupted_after, metrics
 
 
@@ -118,7 +119,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(data, tmp_path, schedule, monkeypatch
 
 def test_a_planner_is_trained_further_and_remembers_what_it_has_seen(data, tmp_path):
     before = train(config(num_epochs=3), data=data, output_dir=tmp_path / "first")
-    others = [example("spell the date"), example("sort the list", split="validation")]
+    others = [example("spell the date"), example(*[*STEPS][:3], split="validation")]
     save_training_data(tmp_path / "more.json", [*examples(), *others], config())
     slow = config(num_epochs=1, learning_rate=1e-9)
     start = tmp_path / "first" / "phase1_best.pth"
@@ -139,7 +140,7 @@ def test_a_run_that_began_with_a_planner_goes_on_and_remembers_what_that_has_see
     """Else a resumed improvement would take what its incumbent has learned for unseen."""
     train(config(num_epochs=1), data=data, output_dir=tmp_path / "first")
     start = tmp_path / "first" / "phase1_best.pth"
-    others = [example("spell the date"), example("sort the list", split="validation")]
+    others = [example("spell the date"), example(*[*STEPS][:3], split="validation")]
     save_training_data(tmp_path / "more.json", others, config())
     settings, more = config(num_epochs=2), tmp_path / "more.json"
     train(settings, data=more, output_dir=tmp_path / "whole", start=start)
@@ -312,6 +313,60 @@ def test_held_out_tasks_are_those_marked_or_else_a_share_by_their_words():
     assert {one.task_id for one in held_out} == expected
     with pytest.raises(UserError, match="both are needed"):
         split_examples(unmarked[:1], tasks, Path("x"))
+
+
+def test_nothing_is_held_out_that_was_learned(data, tmp_path, caplog):
+    """Epochs would be chosen, and the confidence fitted, by plans that the planner knows by heart."""
+    train(config(num_epochs=1), data=data, output_dir=tmp_path / "first")
+    start = tmp_path / "first" / "phase1_best.pth"
+    known, new = example("sort the list", split="validation"), example(*[*STEPS][:3], split="validation")
+    save_training_data(tmp_path / "more.json", [example("spell the date", "count its words"), known, new], config())
+    train(config(num_epochs=1), data=tmp_path / "more.json", output_dir=tmp_path / "second", start=start)
+    assert "left out 1 of 2 examples held out, which are learned from" in caplog.text
+    with pytest.raises(UserError, match="nothing is left to validate on, as all 1 examples held out are learned from"):
+        split_examples([example("sort the list"), known], TasksConfig(), Path("x"))
+
+
+def test_the_confidence_of_a_planner_is_not_that_of_the_one_it_began_with(data, tmp_path):
+    """Its weights have moved; of three plans nobody can tell how often it is right now."""
+    first = tmp_path / "first"
+    train(config(num_epochs=1), data=data, output_dir=first)
+    planner = load_planner(first / "phase1_best.pth", config().planner, config().workers)
+    planner.confidence.known.fill_(True)
+    save_planner(tmp_path / "sure.pth", planner, config())
+    train(config(num_epochs=1), data=data, output_dir=tmp_path / "second", start=tmp_path / "sure.pth")
+    assert not load_planner(tmp_path / "second/phase1_best.pth", config().planner, config().workers).confidence.is_known
+
+
+def test_a_step_without_a_token_is_left_out_with_a_reason(data, tmp_path, capsys):
+    """Its end had no place, and a loss of a billion, or none and the run ended with an index error."""
+    blank = example("sort the list")
+    step = blank.workflow.subtasks[0].model_copy(update={"span": (6, 7)})
+    blank = blank.model_copy(update={"workflow": Workflow([step])})
+    save_training_data(data, [*examples(), blank], config())
+    train(config(num_epochs=1), data=data, output_dir=tmp_path / "out")
+    assert "step 1 has no words" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("instruction", "steps", "places"),
+    [
+        ("Return the length of the longest word", ["the longest word", "the length"], [(7, 17), (21, 37)]),
+        (
+            "count it, then double it, then count it",
+            ["count it", "double it", "count it"],
+            [(0, 8), (15, 24), (31, 39)],
+        ),
+        ("Resort it, then sort it", ["sort it"], [(16, 23)]),
+        ("Unsorted it is", ["sort"], [(2, 6)]),
+    ],
+)
+def test_steps_are_found_by_their_words_in_the_order_of_the_text(instruction, steps, places):
+    """What is pointed at from left to right can point at nothing before the last step, nor twice at the same."""
+    subtasks = [Subtask(id=str(i), instruction=words) for i, words in enumerate(steps)]
+    told = TrainingExample(instruction=instruction, workflow=Workflow(subtasks))
+    found = PlanDataset.from_examples([told], config().planner, WORKERS)[0]["targets"]["spans"]
+    assert found[: len(steps)].tolist() == [list(place) for place in places]
 
 
 def test_a_run_of_before_goes_on_whatever_samples_in_phase_2(data, tmp_path):

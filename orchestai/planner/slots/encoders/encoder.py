@@ -117,7 +117,7 @@ class TextEncoder:
         if not self._tokenizer.is_fast:
             raise UserError(f"planner.encoder: {name!r} has no fast tokenizer, which the offsets of tokens need")
         limit = getattr(self._model.config, "max_position_embeddings", None) or max_tokens
-        self._window: int = limit - self._tokenizer.num_special_tokens_to_add()
+        self._window: int = limit - _reserved_positions(self._model) - self._tokenizer.num_special_tokens_to_add()
         layers: int = self._model.config.num_hidden_layers
         if layer is not None and layer > layers:
             raise UserError(f"planner.encoder_layer: {layer}, but the encoder {name!r} has {layers} layers")
@@ -127,7 +127,7 @@ class TextEncoder:
         self._cache: OrderedDict[str, EncodedText] = OrderedDict()
         self._cached_bytes = 0
         if dtype != torch.float32:
-            self.fingerprint  # noqa: B018 (while the weights are those of the file)
+            self.has_weights("")  # while they are those of the file
             self._model.to(dtype)
 
     def layers_above(self) -> nn.ModuleList:
@@ -156,21 +156,31 @@ class TextEncoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 of the weights up to the layer that is read, as 16 hexadecimal digits; the same for every dtype."""
+        """sha256 of the weights, as 16 hexadecimal digits; the same for every dtype."""
+        return self._digest(leaving_out=())
+
+    def has_weights(self, fingerprint: str) -> bool:
+        """Whether it has the weights of that fingerprint; one of an earlier version leaves the upper layers out."""
+        return fingerprint in (self.fingerprint, self._fingerprint_below)
+
+    @cached_property
+    def _fingerprint_below(self) -> str:
+        above = range(self._layer, self._model.config.num_hidden_layers)
+        return self._digest(leaving_out=tuple(f"encoder.layer.{i}." for i in above))
+
+    def _digest(self, leaving_out: tuple[str, ...]) -> str:
         digest = hashlib.sha256()
-        above = tuple(f"encoder.layer.{i}." for i in range(self._layer, self._model.config.num_hidden_layers))
         for key, tensor in sorted(self._model.state_dict().items()):
-            if key.startswith(above):
-                continue
-            digest.update(key.encode())
-            digest.update(tensor.cpu().float().contiguous().numpy().tobytes())
+            if not key.startswith(leaving_out):
+                digest.update(key.encode())
+                digest.update(tensor.cpu().float().contiguous().numpy().tobytes())
         return digest.hexdigest()[:16]
 
     def encode(self, text: str) -> EncodedText:
         """The text's token features.
 
         Raises:
-            UnreadableTextError: the text is empty or too long.
+            UnreadableTextError: the text is empty or too long, or holds half of a surrogate pair.
         """
         if (known := self._cache.get(text)) is not None:
             self._cache.move_to_end(text)
@@ -194,6 +204,8 @@ class TextEncoder:
 
     @torch.no_grad()
     def _encode(self, text: str) -> EncodedText:
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise UnreadableTextError("the text has half of a surrogate pair, which is no character")
         tokens = self._tokenizer(text, return_offsets_mapping=True, return_special_tokens_mask=True, verbose=False)
         count = len(tokens["input_ids"])
         if count > self.max_tokens:
@@ -256,6 +268,13 @@ def open_configured(config: PlannerConfig) -> TextEncoder:
     """
     dtype = choose_dtype(config.encoder_dtype, torch.device("cpu"))
     return open_encoder(config.encoder, config.max_tokens, config.encoder_layer, dtype)
+
+
+def _reserved_positions(model: nn.Module) -> int:
+    """Positions that no token has: encoders of RoBERTa's kind count from behind the one for padding."""
+    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    padding = getattr(table, "padding_idx", None)
+    return 0 if padding is None else padding + 1
 
 
 def _kept(states: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from orchestai.planner.slots.given.references import References
 from orchestai.planner.slots.heads import mlp
 from orchestai.planner.slots.layers import EncoderLayer
 from orchestai.planner.slots.losses import GivenEdges
-from orchestai.planner.slots.targets import PlanTargets, existing_steps, token_spans
+from orchestai.planner.slots.targets import PlanTargets, check_words, existing_steps, token_spans
 
 
 class EdgePredictor(nn.Module):
@@ -87,11 +87,7 @@ class EdgePredictor(nn.Module):
             raise UnreadableTextError("no steps are given")
         if len(spans) > self.max_subtasks:
             raise UnreadableTextError(f"{len(spans)} steps, but planner.max_subtasks is {self.max_subtasks}")
-        offsets = self.text_encoder.encode(instruction).offsets
-        tokens = token_spans(torch.tensor([list(spans)]), offsets[None])[0]
-        for number, (first, last) in enumerate(tokens.tolist(), start=1):
-            if last < first:
-                raise UnreadableTextError(f"step {number} has no words")
+        check_words(spans, self.text_encoder.encode(instruction).offsets)
         self.step_encoder.read(instruction, spans)
 
     def _logits(self, known: Tensor, texts: Sequence[EncodedText], spans: Tensor, steps: Tensor) -> Tensor:

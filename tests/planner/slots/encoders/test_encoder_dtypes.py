@@ -1,5 +1,6 @@
 """Planners may read in another dtype than they were trained with: their encoder counts as the same."""
 
+import pytest
 import torch
 
 from orchestai.planner.slots.encoders.encoder import MINILM, TextEncoder, open_encoder
@@ -14,3 +15,23 @@ def test_rounded_weights_are_still_those_that_a_planner_was_trained_with() -> No
     one, other = exact.encode(TEXT).features.float(), rounded.encode(TEXT).features.float()
     assert not torch.equal(one, other)
     assert torch.nn.functional.cosine_similarity(one, other, dim=-1).min() > 0.995
+
+
+@pytest.mark.parametrize("layer", [1, 5])
+def test_weights_of_any_layer_tell_encoders_apart(layer: int) -> None:
+    """Phrases are compared in the last layer; a planner was loaded on an encoder with another one."""
+    exact, other = open_encoder(MINILM, 64, 3), TextEncoder(MINILM, 64, 3)
+    other._model.encoder.layer[layer].output.dense.weight.mul_(1.3)
+    assert other.fingerprint != exact.fingerprint
+    assert not other.has_weights(exact.fingerprint)
+    assert exact.has_weights(exact.fingerprint)
+
+
+def test_a_checkpoint_of_an_earlier_version_knows_the_layers_that_are_read_alone() -> None:
+    of_earlier_versions = open_encoder(MINILM, 64, 3)._fingerprint_below
+    other = TextEncoder(MINILM, 64, 3)
+    other._model.encoder.layer[5].output.dense.weight.mul_(1.3)
+    assert other.has_weights(of_earlier_versions)
+    other = TextEncoder(MINILM, 64, 3)
+    other._model.encoder.layer[1].output.dense.weight.mul_(1.3)
+    assert not other.has_weights(of_earlier_versions)
