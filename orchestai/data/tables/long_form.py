@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from orchestai.data.readers.files import files
-from orchestai.data.tables.cell_values import measures, number, outcomes_of, text
-from orchestai.data.tables.outcome_table import TableOutcome, UnusableOutcomeError
+from orchestai.data.tables.cell_values import measures
+from orchestai.data.tables.outcome import MEASURES, TableOutcome
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
 from orchestai.tasks.records import Record
@@ -42,17 +42,17 @@ def parse_columns(words: Iterable[str]) -> dict[str, str]:
     return columns
 
 
-def read_csv(path: Path, columns: Columns) -> Iterator[TableOutcome | UnusableOutcomeError]:
+def read_csv(path: Path, columns: Columns) -> Iterator[TableOutcome]:
     """Rows of a .csv or .tsv file, with gzip or without; of a folder, of all such files."""
     return _read(files(path, "*.csv", "*.tsv"), columns, _filled)
 
 
-def read_parquet(path: Path, columns: Columns) -> Iterator[TableOutcome | UnusableOutcomeError]:
+def read_parquet(path: Path, columns: Columns) -> Iterator[TableOutcome]:
     """Rows of a Parquet file; of a folder, of all its .parquet files."""
     return _read(files(path, "*.parquet"), columns)
 
 
-def read_jsonl(path: Path, columns: Columns) -> Iterator[TableOutcome | UnusableOutcomeError]:
+def read_jsonl(path: Path, columns: Columns) -> Iterator[TableOutcome]:
     """JSON lines, with gzip or without; of a folder, of all its .jsonl files."""
     return _read(files(path, "*.jsonl"), columns)
 
@@ -68,11 +68,11 @@ def _as_it_is(row: Record) -> Record:
 
 def _read(
     paths: Iterable[Path], columns: Columns, cells: Callable[[Record], Record] = _as_it_is
-) -> Iterator[TableOutcome | UnusableOutcomeError]:
+) -> Iterator[TableOutcome]:
     for path in paths:
         rows = [(where, cells(row)) for where, row in read_table(path, "outcome")]
         named = column_names({name for _, row in rows for name in row}, columns, str(path))
-        yield from outcomes_of(outcome, ((where, row, named) for where, row in rows))
+        yield from (outcome(where, row, named) for where, row in rows)
 
 
 def column_names(present: Iterable[str], columns: Columns, where: str) -> dict[str, str]:
@@ -100,22 +100,10 @@ def outcome(where: str, row: Mapping[str, Any], named: Columns) -> TableOutcome:
 
     Args:
         named: field -> column; what is not in it the outcome does not say.
-
-    Raises:
-        UnusableOutcomeError: it holds none.
     """
-    cells = {field: row.get(column) for field, column in named.items()}
-    return TableOutcome(
-        where=where,
-        query=text(cells["query"]),
-        worker=text(cells["worker"]),
-        score=number(cells["score"], "score"),
-        id=text(cells.get("id")),
-        task_type=text(cells.get("task_type")),
-        card=text(cells.get("card")),
-        reply=None if cells.get("reply") is None else text(cells["reply"]),
-        **measures({name: cells.get(name) for name in ("cost_usd", "latency_s", "tokens")}),
-    )
+    cells: dict[str, Any] = {field: row.get(column) for field, column in named.items()}
+    numbers = measures({name: cells.pop(name, None) for name in MEASURES})
+    return TableOutcome(where=where, **cells, **numbers)
 
 
 def _there_are(column: str, present: Iterable[str]) -> str:

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from orchestai.data.tables.outcome import MEASURES
 from orchestai.data.tables.outcome_table import OutcomeTable
 from orchestai.storage.artifacts import write_bytes
-
-_MEASURES = ("score", "cost_usd", "latency_s", "tokens")
 
 
 def write_outcomes(path: Path | str, table: OutcomeTable) -> None:
@@ -24,7 +23,7 @@ def write_outcomes(path: Path | str, table: OutcomeTable) -> None:
     lines = []
     for row, (id, query, task_type) in enumerate(zip(table.ids, table.texts, table.task_types, strict=True)):
         for column, worker in enumerate(table.workers):
-            measured = {name: float(getattr(table, name)[row, column]) for name in _MEASURES}
+            measured = {name: float(getattr(table, name)[row, column]) for name in MEASURES}
             cell: dict[str, Any] = {name: value for name, value in measured.items() if np.isfinite(value)}
             if table.replies is not None and (reply := table.replies[row][column]) is not None:
                 cell["reply"] = reply
