@@ -67,6 +67,33 @@ def test_columns_that_are_called_like_fields_need_no_mapping(tmp_path):
     assert (table.ids, table.latency_s[0, 0], table.tokens[0, 0], table.replies) == (("4",), 2, 7, (("",),))
 
 
+def test_cost_and_latency_are_short_names_that_give_way_to_the_long_ones(tmp_path):
+    row = {"query": "?", "worker": "w", "score": 1, "cost": 0.1, "latency": 2, "latency_s": 3}
+    table = read_outcome_table([write(tmp_path / "t.csv", [row])], "csv")
+    assert (table.cost_usd[0, 0], table.latency_s[0, 0]) == (0.1, 3)
+
+
+def test_ids_that_number_the_rows_are_refused_and_may_be_left_out(tmp_path):
+    rows = [{"id": row, "query": f"q{row // 2}", "worker": "wv"[row % 2], "score": 1} for row in range(4)]
+    path = write(tmp_path / "t.csv", rows)
+    with pytest.raises(UserError, match=r"'0' and '1' ask the same.*--columns id= "):
+        read_outcome_table([path], "csv")
+    table = read_outcome_table([path], "csv", parse_columns(["id="]))
+    assert (table.texts, table.workers, table.score.tolist()) == (("q0", "q1"), ("w", "v"), [[1, 1], [1, 1]])
+    apart = [row | {"query": f"q{row['id']}"} for row in rows]
+    assert len(read_outcome_table([write(tmp_path / "u.csv", apart)], "csv")) == 4
+
+
+def test_a_column_is_left_out_though_it_is_called_like_a_field(tmp_path):
+    path = write(tmp_path / "t.csv", [row | {"cost": 7, "cost_usd": 8} for row in LONG])
+    assert not read_outcome_table([path], "csv", COLUMNS | parse_columns(["cost_usd="])).priced
+
+
+def test_the_name_of_a_column_may_hold_commas():
+    words = ["query=the prompt, as sent (a, b),worker=model", "id="]
+    assert parse_columns(words) == {"query": "the prompt, as sent (a, b)", "worker": "model", "id": ""}
+
+
 @pytest.mark.parametrize(
     ("score", "remedy"), [(1.5, "divide"), (70, "divide"), (-0.1, "correct it"), ("inf", "correct it")]
 )

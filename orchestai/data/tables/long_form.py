@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -15,24 +16,27 @@ from orchestai.tasks.records import Record
 from orchestai.tasks.table_files import read_table
 
 Columns: TypeAlias = Mapping[str, str]
-"""Field of an outcome -> name of the column that holds it."""
+"""Field of an outcome -> name of the column that holds it; empty where none does, though one may be called so."""
 
 REQUIRED: Final = ("query", "worker", "score")
 FIELDS: Final = (*REQUIRED, "id", "task_type", "cost_usd", "latency_s", "tokens", "reply", "card")
 _SHORT: Final = {"cost": "cost_usd", "latency": "latency_s"}
+_NEXT_FIELD: Final = re.compile(r",(?=[^,]*=)")
 
 
 def parse_columns(words: Iterable[str]) -> dict[str, str]:
     """`query=prompt,worker=model` as a mapping; `cost` and `latency` stand for `cost_usd` and `latency_s`.
 
+    A part without `=` goes on with the name of the column before it. `FIELD=` says that no column holds the field.
+
     Raises:
         UserError: a part is no FIELD=COLUMN, or names no field.
     """
     columns: dict[str, str] = {}
-    for part in (part for word in words for part in word.split(",")):
+    for part in (part for word in words for part in _NEXT_FIELD.split(word)):
         field, equals, column = (side.strip() for side in part.partition("="))
         field = _SHORT.get(field, field)
-        if not equals or not column:
+        if not equals or (not column and field in REQUIRED):
             raise UserError(f"--columns: {part!r} is no FIELD=COLUMN, such as query=prompt")
         if field not in FIELDS:
             raise UserError(
@@ -76,16 +80,18 @@ def _read(
 
 
 def column_names(present: Iterable[str], columns: Columns, where: str) -> dict[str, str]:
-    """Field -> column: those of the mapping, and columns that are called like a field.
+    """Field -> column: those of the mapping, and columns that are called like a field, or shortly like one.
 
     Raises:
         UserError: a mapped column is absent, or one that is needed is neither mapped nor there.
     """
     present = set(present)
     for field, column in columns.items():
-        if column not in present:
+        if column and column not in present:
             raise UserError(f"{where}: no column {column!r} for {field}{_there_are(column, present)}")
-    named = {field: field for field in FIELDS if field in present} | dict(columns)
+    named = {field: short for short, field in _SHORT.items() if short in present}
+    named |= {field: field for field in FIELDS if field in present} | dict(columns)
+    named = {field: column for field, column in named.items() if column}
     for field in REQUIRED:
         if field not in named:
             raise UserError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -150,8 +150,8 @@ def table_of(
         by_columns: whether `--columns` says what is read, for error messages.
 
     Raises:
-        UserError: there is no outcome with a score, a measure is out of its range or often no number, or two texts have
-            the same id.
+        UserError: there is no outcome with a score, a measure is out of its range or often no number, two texts have
+            the same id, or ids number the rows.
     """
     left_out = LeftOut()
     rows: dict[str, int] = {}
@@ -188,6 +188,7 @@ def table_of(
         if cell not in cells or (cells[cell].score is None and record.score is not None):
             cells[cell] = record
     left_out.refuse_unread(source, by_columns=by_columns)
+    _refuse_row_numbers(source, first, columns, cells, by_columns=by_columns)
     if all(record.score is None for record in cells.values()):
         reasons = "; ".join(left_out.lines)
         raise UserError(f"{source}: no outcome with a score{f' ({reasons})' if reasons else ''}")
@@ -212,6 +213,20 @@ def table_of(
 def _content_id(record: TableOutcome) -> str:
     content = repr((record.task_type, record.query)).encode("utf-8", "surrogatepass")
     return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _refuse_row_numbers(
+    source: str, first: Sequence[TableOutcome], workers: Collection[str], cells: Collection[object], *, by_columns: bool
+) -> None:
+    """Refuse ids of which each has one worker's outcome alone, though the same is asked under several."""
+    known: dict[str, str] = {}
+    twins = ((known.setdefault(one.query, one.id), one.id) for one in first if one.id)
+    if len(workers) > 1 and len(cells) == len(first) and (twin := next((t for t in twins if t[0] != t[1]), None)):
+        remedy = "--columns id= tells queries apart by their text" if by_columns else "give each query one id, or none"
+        raise UserError(
+            f"{source}: each id has the outcome of one worker alone, though {twin[0]!r} and {twin[1]!r} ask the same, "
+            f"so that no workers can be compared; if the ids number the rows, {remedy}"
+        )
 
 
 def _values(cells: Mapping[tuple[int, int], TableOutcome], name: str, shape: tuple[int, int]) -> Values:
