@@ -94,6 +94,15 @@ def test_the_name_of_a_column_may_hold_commas():
     assert parse_columns(words) == {"query": "the prompt, as sent (a, b)", "worker": "model", "id": ""}
 
 
+def test_endings_may_be_in_any_case_and_others_are_no_csv(tmp_path):
+    write(tmp_path / "t.csv", LONG).rename(tmp_path / "t.CSV")
+    for path in (tmp_path, tmp_path / "t.CSV"):
+        check_long(read_outcome_table([path], "csv", COLUMNS))
+    (tmp_path / "t.CSV").rename(tmp_path / "t.txt")
+    with pytest.raises(UserError, match=r"t\.txt: the reader csv takes files that end in \.csv"):
+        read_outcome_table([tmp_path / "t.txt"], "csv", COLUMNS)
+
+
 @pytest.mark.parametrize(
     ("score", "remedy"), [(1.5, "divide"), (70, "divide"), (-0.1, "correct it"), ("inf", "correct it")]
 )
@@ -218,6 +227,11 @@ def test_routerbench_in_its_published_columns(tmp_path):
     assert wide.digest == read_outcome_table([write(tmp_path / "r.jsonl", [ROUTERBENCH])], "routerbench").digest
 
 
+def test_an_empty_cell_of_routerbench_in_csv_is_no_reply(tmp_path):
+    rows = [{"sample_id": 1, "prompt": "q", "eval_name": "t", "a": 1, "a|total_cost": 0.1, "a|model_response": ""}]
+    assert read_outcome_table([write(tmp_path / "r.csv", rows)], "routerbench").replies is None
+
+
 def test_a_cost_that_cannot_be_read_does_not_cost_the_score(tmp_path):
     rows = [LONG[0] | {"prompt": f"query {row}"} for row in range(10)]
     path = write(tmp_path / "t.jsonl", [LONG[0] | {"usd": "a dime"}, *rows])
@@ -228,6 +242,7 @@ def test_a_cost_that_cannot_be_read_does_not_cost_the_score(tmp_path):
 
 def test_columns_of_routellm_that_are_about_the_query_are_no_workers(tmp_path):
     rows = [{"Unnamed: 0": 0, "id": "7", "prompt": "A or B?", "subject": "law", "weak": False, "strong": True}]
+    rows[0] |= dict.fromkeys(("cost", "cost_usd", "latency", "latency_s", "tokens", "reply", "worker", "query"), 1)
     table = read_outcome_table([write(tmp_path / "t.csv", rows)], "routellm")
     assert (table.ids, table.task_types, table.workers) == (("7",), ("law",), ("weak", "strong"))
 

@@ -13,8 +13,8 @@ from orchestai.data.readers.files import files
 from orchestai.data.tables.cell_values import measures, text
 from orchestai.data.tables.long_form import column_names, outcome
 from orchestai.data.tables.outcome import TableOutcome
+from orchestai.data.tables.outcome_rows import outcome_rows
 from orchestai.errors import UserError
-from orchestai.tasks.table_files import read_table
 
 _COLUMNS = {
     "query": "query",
@@ -37,7 +37,7 @@ def read(path: Path) -> Iterator[TableOutcome]:
     of `default_llm.json`, which LLMRouter keeps beside the file or in the folder `llm_candidates` beside its folder.
     """
     for file in files(path, "*.jsonl"):
-        rows = read_table(file, "outcome")
+        rows = outcome_rows(file)
         present = {name for _, row in rows for name in row}
         wanted = {field: name for field, name in _COLUMNS.items() if name in present or field in _NEEDED}
         named = column_names(present, wanted, str(file))

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from orchestai.data.readers.files import files
 from orchestai.data.tables.cell_values import measures
 from orchestai.data.tables.outcome import MEASURES, TableOutcome
+from orchestai.data.tables.outcome_rows import outcome_rows
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
-from orchestai.tasks.records import Record
-from orchestai.tasks.table_files import read_table
+from orchestai.tasks.table_files import is_csv
 
 Columns: TypeAlias = Mapping[str, str]
 """Field of an outcome -> name of the column that holds it; empty where none does, though one may be called so."""
 
 REQUIRED: Final = ("query", "worker", "score")
 FIELDS: Final = (*REQUIRED, "id", "task_type", "cost_usd", "latency_s", "tokens", "reply", "card")
-_SHORT: Final = {"cost": "cost_usd", "latency": "latency_s"}
+SHORT: Final = {"cost": "cost_usd", "latency": "latency_s"}
 _NEXT_FIELD: Final = re.compile(r",(?=[^,]*=)")
 
 
@@ -35,7 +35,7 @@ def parse_columns(words: Iterable[str]) -> dict[str, str]:
     columns: dict[str, str] = {}
     for part in (part for word in words for part in _NEXT_FIELD.split(word)):
         field, equals, column = (side.strip() for side in part.partition("="))
-        field = _SHORT.get(field, field)
+        field = SHORT.get(field, field)
         if not equals or (not column and field in REQUIRED):
             raise UserError(f"--columns: {part!r} is no FIELD=COLUMN, such as query=prompt")
         if field not in FIELDS:
@@ -47,8 +47,18 @@ def parse_columns(words: Iterable[str]) -> dict[str, str]:
 
 
 def read_csv(path: Path, columns: Columns) -> Iterator[TableOutcome]:
-    """Rows of a .csv or .tsv file, with gzip or without; of a folder, of all such files."""
-    return _read(files(path, "*.csv", "*.tsv"), columns, _filled)
+    """Rows of a .csv or .tsv file, with gzip or without; of a folder, of all such files.
+
+    Raises:
+        UserError: its name ends otherwise.
+    """
+    found = files(path, "*.csv", "*.tsv")
+    if not is_csv(found[0]):
+        raise UserError(
+            f"{found[0]}: the reader csv takes files that end in .csv or .tsv, or in these and .gz; rename it, or name "
+            "the --reader of what it is"
+        )
+    return _read(found, columns)
 
 
 def read_parquet(path: Path, columns: Columns) -> Iterator[TableOutcome]:
@@ -61,20 +71,9 @@ def read_jsonl(path: Path, columns: Columns) -> Iterator[TableOutcome]:
     return _read(files(path, "*.jsonl"), columns)
 
 
-def _filled(row: Record) -> Record:
-    """The cells that hold something: CSV does not tell an empty text from none."""
-    return {name: value or None for name, value in row.items()}
-
-
-def _as_it_is(row: Record) -> Record:
-    return row
-
-
-def _read(
-    paths: Iterable[Path], columns: Columns, cells: Callable[[Record], Record] = _as_it_is
-) -> Iterator[TableOutcome]:
+def _read(paths: Iterable[Path], columns: Columns) -> Iterator[TableOutcome]:
     for path in paths:
-        rows = [(where, cells(row)) for where, row in read_table(path, "outcome")]
+        rows = outcome_rows(path)
         named = column_names({name for _, row in rows for name in row}, columns, str(path))
         yield from (outcome(where, row, named) for where, row in rows)
 
@@ -89,7 +88,7 @@ def column_names(present: Iterable[str], columns: Columns, where: str) -> dict[s
     for field, column in columns.items():
         if column and column not in present:
             raise UserError(f"{where}: no column {column!r} for {field}{_there_are(column, present)}")
-    named = {field: short for short, field in _SHORT.items() if short in present}
+    named = {field: short for short, field in SHORT.items() if short in present}
     named |= {field: field for field in FIELDS if field in present} | dict(columns)
     named = {field: column for field, column in named.items() if column}
     for field in REQUIRED:

@@ -9,11 +9,12 @@ from typing import Any
 
 from orchestai.data.readers.files import files
 from orchestai.data.tables.cell_values import measures
+from orchestai.data.tables.long_form import FIELDS, SHORT
 from orchestai.data.tables.outcome import TableOutcome
+from orchestai.data.tables.outcome_rows import outcome_rows
 from orchestai.errors import UserError
-from orchestai.tasks.table_files import read_table
 
-_OTHER_COLUMNS = frozenset({"prompt", "id", "task_type", "subject", ""})
+_OTHER_COLUMNS = frozenset({"prompt", "subject", "", *FIELDS, *SHORT})
 
 
 def read(path: Path) -> Iterator[TableOutcome]:
@@ -24,7 +25,7 @@ def read(path: Path) -> Iterator[TableOutcome]:
     """
     for file in files(path, "*.csv", "*.jsonl"):
         subject = file.name.split(".")[0].removeprefix("mmlu_")
-        cells = (cell for where, row in read_table(file, "outcome") for cell in _cells(where, row, subject))
+        cells = (cell for where, row in outcome_rows(file) for cell in _cells(where, row, subject))
         yield from starmap(_outcome, cells)
 
 
@@ -39,7 +40,7 @@ def _cells(where: str, row: Mapping[str, Any], subject: str) -> Iterator[tuple[A
 
 
 def _no_model(column: str) -> bool:
-    """Whether it is about the query, or what pandas calls a column of row numbers."""
+    """Whether it is about the query or an outcome, or what pandas calls a column of row numbers."""
     return column in _OTHER_COLUMNS or column.startswith("Unnamed")
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from orchestai.data.readers.files import files
 from orchestai.data.tables.cell_values import absent, measures, printed_list
 from orchestai.data.tables.outcome import TableOutcome
+from orchestai.data.tables.outcome_rows import outcome_rows
 from orchestai.errors import UserError
-from orchestai.tasks.table_files import read_table
 
 _COST, _REPLY = "|total_cost", "|model_response"
 
@@ -24,9 +24,7 @@ def read(path: Path) -> Iterator[TableOutcome]:
     `response` are mappings by model. Prompts and replies that are printed lists become text.
     """
     for file in files(path, "*.jsonl", "*.csv", "*.parquet"):
-        yield from starmap(
-            _outcome, (cell for where, row in read_table(file, "outcome") for cell in _cells(where, row))
-        )
+        yield from starmap(_outcome, (cell for where, row in outcome_rows(file) for cell in _cells(where, row)))
 
 
 def _cells(where: str, row: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
