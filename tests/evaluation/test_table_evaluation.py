@@ -213,6 +213,12 @@ def test_a_table_of_one_worker_is_refused():
         evaluate_table(table().only(["cheap"]), FEATURES, {})
 
 
+def test_a_table_that_says_one_thing_only_is_refused():
+    texts = tuple(f"What is the colour of the sky today, at last{'!' * row}" for row in range(QUERIES))
+    with pytest.raises(UserError, match="400 queries are 1 group of near-duplicates"):
+        evaluate_table(table().worded(texts), FEATURES, {})
+
+
 def test_the_command_reads_embeds_and_writes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     outcomes = table()
