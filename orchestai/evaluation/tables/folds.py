@@ -69,8 +69,8 @@ def split_table(table: OutcomeTable, seeds: Sequence[int]) -> TableFolds:
         if not split.train.size or not split.test.size:
             count = len(np.unique(groups))
             raise UserError(
-                f"{table.source}: {len(table)} queries are {count} group{'s' * (count != 1)} of near-duplicates: too few "
-                "to learn from some and test on others; add queries that say something else"
+                f"{table.source}: {len(table)} queries are {count} group{'s' * (count != 1)} of near-duplicates: too "
+                "few to learn from some and test on others; add queries that say something else"
             )
         splits.append(split)
     return TableFolds(tuple(seeds), tuple(splits), groups, _drawn_weights(groups, [split.test for split in splits]))
