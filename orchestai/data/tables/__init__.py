@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from orchestai.config import read
 from orchestai.data.tables import llmrouter, long_form, routellm, routerbench
+from orchestai.data.tables.cell_values import shown
 from orchestai.data.tables.long_form import Columns
 from orchestai.data.tables.outcome import TableOutcome, UnusableOutcomeError
 from orchestai.data.tables.outcome_table import OutcomeTable, table_of
@@ -40,7 +41,7 @@ def read_cards(path: Path) -> dict[str, str]:
     """
     cards = read(path)
     if wrong := [name for name, card in cards.items() if not isinstance(card, str) or not card.strip()]:
-        raise UserError(f"{path}: the card of {wrong[0]!r} is no text; write WORKER: what it is, in a sentence")
+        raise UserError(f"{path}: the card of {shown(wrong[0])} is no text; write WORKER: what it is, in a sentence")
     return cards
 
 

@@ -17,10 +17,13 @@ from orchestai.storage.artifacts import write_bytes
 def write_outcomes(path: Path | str, table: OutcomeTable) -> None:
     """Write one line per query and worker of which anything is known; the same bytes for the same table.
 
+    The first line of a worker has its card.
+
     Raises:
         UserError: it cannot be written.
     """
     lines = []
+    cards = dict(table.cards)
     for row, (id, query, task_type) in enumerate(zip(table.ids, table.texts, table.task_types, strict=True)):
         for column, worker in enumerate(table.workers):
             measured = {name: float(getattr(table, name)[row, column]) for name in MEASURES}
@@ -28,6 +31,8 @@ def write_outcomes(path: Path | str, table: OutcomeTable) -> None:
             if table.replies is not None and (reply := table.replies[row][column]) is not None:
                 cell["reply"] = reply
             if cell:
+                if card := cards.pop(worker, ""):
+                    cell["card"] = card
                 about = {"id": id, "query": query, "task_type": task_type, "worker": worker}
                 lines.append(json.dumps(about | cell, ensure_ascii=False) + "\n")
     write_bytes(path, gzip.compress("".join(lines).encode("utf-8", "surrogatepass"), mtime=0))
