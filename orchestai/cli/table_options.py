@@ -23,7 +23,10 @@ Reader = Annotated[
 ]
 Columns = Annotated[
     list[str] | None,
-    flag("columns", "FIELD=COLUMN,... for csv, parquet and jsonl: query=prompt,worker=model,score=correct"),
+    flag(
+        "columns",
+        "FIELD=COLUMN,... for csv, parquet and jsonl: query=prompt,worker=model,score=correct; FIELD= leaves one out.",
+    ),
 ]
 Cards = Annotated[Path | None, flag("cards", "YAML or JSON: what each worker is, in a sentence.")]
 RunReplies = Annotated[bool, flag("run_replies", "Judge replies that are programs by the tests of tasks.suite.")]
