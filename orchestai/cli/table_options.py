@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from orchestai.cli.options import console, flag
+from orchestai.cli.options import flag, say
 
 if TYPE_CHECKING:
     from orchestai.config import Config
@@ -23,7 +23,10 @@ Reader = Annotated[
 ]
 Columns = Annotated[
     list[str] | None,
-    flag("columns", "FIELD=COLUMN,... for csv, parquet and jsonl: query=prompt,worker=model,score=correct"),
+    flag(
+        "columns",
+        "FIELD=COLUMN,... for csv, parquet and jsonl: query=prompt,worker=model,score=correct; FIELD= leaves one out.",
+    ),
 ]
 Cards = Annotated[Path | None, flag("cards", "YAML or JSON: what each worker is, in a sentence.")]
 RunReplies = Annotated[bool, flag("run_replies", "Judge replies that are programs by the tests of tasks.suite.")]
@@ -35,8 +38,7 @@ def read_table(paths: list[Path], reader: str, columns: list[str] | None, cards:
     from orchestai.data.tables.long_form import parse_columns
 
     outcomes = read_outcome_table(paths, reader, parse_columns(columns or []))
-    for reason, count in outcomes.unusable.items():
-        console.print(f"left out: {count} x {reason}", highlight=False)
+    say(*(f"left out: {line}" for line in outcomes.left_out))
     return outcomes if cards is None else outcomes.with_cards(read_cards(cards))
 
 
@@ -51,7 +53,7 @@ def judged_replies(
     suite = open_suite(config.tasks)
     tasks, ambiguous = matching_tasks(outcomes, [task for split in suite.splits for task in suite.split(split)])
     if ambiguous:
-        console.print(f"left out: {ambiguous} x several tasks begin with the query", highlight=False)
+        say(f"left out: {ambiguous} x several tasks begin with the query")
     with open_sandbox(config.sandbox, config.execution) as sandbox:
         replies = run_replies(outcomes, tasks, sandbox, config.workers.models_dir, progress)
     return replies.named(f"{suite.name}_replies"), [tasks[row] for row in sorted(tasks)]

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 _SECRET = re.compile(r"authorization|cookie|(^|[-_])(api|access)?[-_]?(key|token|secret|password)$", re.I)
 SECRET = "secret"
 """Type of the errors whose input holds a secret."""
-_VARIABLE = re.compile(r"\$\{\s*oc\.env\s*:\s*([^,}\s]+)")
+_VARIABLE = re.compile(r"(?<!\\)(?:\\\\)*\$\{\s*oc\.env\s*:\s*([^,}\s]+)")
 
 
 def refuse_secrets(headers: Mapping[str, str]) -> Mapping[str, str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from omegaconf import OmegaConf
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from orchestai.config.deprecated_keys import under_new_keys
+from orchestai.config.written import as_yaml
 
 
 class Section(BaseModel):
@@ -17,7 +17,7 @@ class Section(BaseModel):
 
     def to_yaml(self) -> str:
         """As resolved; `config.load` reads it back to an equal object."""
-        return OmegaConf.to_yaml(OmegaConf.create(self.model_dump(mode="json")))
+        return as_yaml(self.model_dump(mode="json"))
 
 
 class RootSection(Section):

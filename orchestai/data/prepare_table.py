@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from omegaconf import OmegaConf
+from rich.markup import escape
 from rich.table import Table
 
 from orchestai.config import Config, TasksConfig
+from orchestai.config.written import as_yaml
 from orchestai.data.prepare import FOR_TESTS
 from orchestai.data.table_estimate import table_estimate
 from orchestai.data.tables.near_duplicates import near_duplicate_groups
@@ -24,7 +25,7 @@ from orchestai.planner.stored_estimate import estimate_path, write_estimate
 from orchestai.rewards.recorded_scores import RECORDED_SCORES, scores_by_answer
 from orchestai.rewards.scorers import RECORDED
 from orchestai.storage.artifacts import write_text
-from orchestai.tasks.splits import Part, divide
+from orchestai.tasks.splits import PARTS, Part, divide
 from orchestai.tasks.task import Task
 from orchestai.tasks.written import write_tasks
 from orchestai.workers.pool import worker_cards
@@ -42,6 +43,7 @@ class PreparedTable:
         outcomes: that the estimate of the workers was learned from; 0 where they are too few.
         replies: that recorded workers know.
         dropped: reason -> number of queries, or of outcomes.
+        unpriced: workers of the recorded pool whose price is that of the others, as nobody measured their costs.
         config: where the configuration of the recorded pool is; None where the configured pool has the workers.
     """
 
@@ -50,6 +52,7 @@ class PreparedTable:
     replies: int
     config: Path | None
     dropped: dict[str, int] = field(default_factory=dict)
+    unpriced: tuple[str, ...] = ()
 
     def table(self) -> Table:
         """For the terminal."""
@@ -58,9 +61,22 @@ class PreparedTable:
             table.add_row(f"queries: {part}", str(count))
         table.add_row("outcomes learned from", str(self.outcomes) if self.outcomes else "none: too few")
         table.add_row("recorded replies", str(self.replies))
+        for worker in self.unpriced:
+            table.add_row(escape(f"price of {worker}"), "nobody measured: the mean of the others")
         for reason, count in self.dropped.items():
-            table.add_row(f"dropped: {reason}", str(count))
+            table.add_row(escape(f"dropped: {reason}"), str(count))
         return table
+
+
+def refuse_tables(output: Path, tables: Sequence[Path]) -> None:
+    """Refuse to write over what is read.
+
+    Raises:
+        UserError: the training file, or the outcomes beside it, are one of the tables.
+    """
+    written = {output.resolve(), _outcomes(output).resolve()}
+    if taken := next((path for path in tables if path.resolve() in written), None):
+        raise UserError(f"--output {output}: would be written over the table {taken}; name another file")
 
 
 def prepare_table(
@@ -88,7 +104,8 @@ def prepare_table(
     dropped: Counter[str] = Counter(table.unusable)
     parts = _parts(table, config.tasks)
     learned = np.array([row for row, part in enumerate(parts) if part != "test"], dtype=np.intp)
-    recorded = None
+    recorded: Path | None = None
+    unpriced: tuple[str, ...] = ()
     if own:
         dropped["an outcome of a worker that is not in workers.pool"] = int(
             np.isfinite(np.delete(table.score, own, axis=1)).sum()
@@ -98,6 +115,8 @@ def prepare_table(
     else:
         recorded = output.with_name(f"{output.stem}.yaml")
         config = _recorded_config(table, table.take(learned), config, output, recorded)
+        costs = zip(table.workers, table.cost_usd.T, strict=True)
+        unpriced = tuple(worker for worker, own in costs if table.priced and np.isnan(own).all())
     counts: Counter[str] = Counter(parts)
     if not counts["train"]:
         raise UserError(f"{table.source}: no query to learn from; {len(table)} are too few")
@@ -119,7 +138,19 @@ def prepare_table(
         write_tasks(_beside(output, "tasks.jsonl"), _tasks(table, parts, tasks))
     replies = 0 if table.replies is None else sum(reply is not None for row in table.replies for reply in row)
     outcomes = 0 if estimate is None else int(np.isfinite(table.score[learned]).sum())
-    return PreparedTable(dict(counts), outcomes, replies, recorded, {k: n for k, n in dropped.items() if n})
+    return PreparedTable(
+        {part: counts[part] for part in PARTS},
+        outcomes,
+        replies,
+        recorded,
+        {reason: count for reason, count in dropped.items() if count},
+        unpriced,
+    )
+
+
+def _outcomes(output: Path) -> Path:
+    """What the recorded workers replay."""
+    return _beside(output, "outcomes.jsonl.gz")
 
 
 def _beside(output: Path, ending: str) -> Path:
@@ -132,9 +163,8 @@ def _recorded_config(table: OutcomeTable, learned: OutcomeTable, config: Config,
     Args:
         learned: the table without the queries for tests, which gives the workers' prices where it says what they cost.
     """
-    outcomes = _beside(output, "outcomes.jsonl.gz")
+    outcomes = _outcomes(output)
     write_outcomes(outcomes, table)
-    prices = np.where(np.isfinite(learned.cost_usd).any(axis=0), _means(learned.cost_usd), _means(table.cost_usd))
     pool = {
         worker: {
             "kind": "recorded",
@@ -142,7 +172,7 @@ def _recorded_config(table: OutcomeTable, learned: OutcomeTable, config: Config,
             "card": table.cards.get(worker) or worker,
             "price_per_call_usd": float(price),
         }
-        for worker, price in zip(table.workers, prices, strict=True)
+        for worker, price in zip(table.workers, _prices(table, learned), strict=True)
     }
     raw = config.model_dump(mode="json", exclude_defaults=True)
     types = sorted(set(table.task_types) - {""}) or [_NO_TYPE]
@@ -157,7 +187,7 @@ def _recorded_config(table: OutcomeTable, learned: OutcomeTable, config: Config,
     if table.replies is not None:
         tasks |= {"suite": "written", "path": _beside(output, "tasks.jsonl").name}
     raw["tasks"] = tasks
-    write_text(path, OmegaConf.to_yaml(OmegaConf.create(raw)))
+    write_text(path, as_yaml(raw))
     return Config.model_validate(raw, context={"folder": path.parent})
 
 
@@ -212,6 +242,16 @@ def _reference(table: OutcomeTable) -> Reference | None:
     return typical(pairs, f"median of {int(known.sum())} outcomes of {table.source}")
 
 
+def _prices(table: OutcomeTable, learned: OutcomeTable) -> Values:
+    """(workers,) mean costs; of a worker whose cost nobody measured the mean of the others, and 0 without any cost."""
+    own = _means(learned.cost_usd)
+    prices = np.where(np.isnan(own), _means(table.cost_usd), own)
+    measured = prices[np.isfinite(prices)]
+    return np.where(np.isnan(prices), measured.mean() if measured.size else 0.0, prices)
+
+
 def _means(values: Values) -> Values:
+    """(columns,) NaN where nothing is known."""
     known = np.isfinite(values)
-    return np.asarray(np.where(known, values, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1))
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(known, values, 0.0).sum(axis=0) / known.sum(axis=0))

@@ -135,9 +135,9 @@ def read_file(path: Path, what: str = "task", *, within: str = "") -> list[tuple
     Raises:
         UserError: it cannot be read, holds no records, or something else.
     """
-    opened = gzip.open if path.suffix == ".gz" else open
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
     try:
-        with opened(path, "rt", encoding="utf-8") as file:
+        with opened(path, "rt", encoding="utf-8-sig") as file:
             text = file.read()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from None

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestai.config import Config, TasksConfig, load, load_config
+from orchestai.config import Config, TasksConfig, load, load_config, read
 from orchestai.config.agents import AgentConfig, AgentsConfig
+from orchestai.config.written import as_yaml
 from orchestai.errors import UserError
 
 MINIMAL = """
@@ -173,3 +174,19 @@ def test_one_name_where_a_list_is_wanted_is_answered_with_the_list(path):
     """It was said to be no valid tuple."""
     with pytest.raises(UserError, match=r"planner\.fallback: a list is wanted, such as \[whole\] \(got 'whole'\)"):
         load_config(path, ["planner.fallback=whole"])
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from(["\\", "${", "$", "}", "oc.env:HOME", "oc.env:API_KEY", "a", ": ", "\n"]), max_size=8).map(
+        "".join
+    )
+)
+@example("\\${oc.env:HOME}")
+@example("???")
+def test_what_is_loaded_is_what_was_written(tmp_path_factory, text):
+    """Cards and names come from others, whose interpolations would read this machine's environment."""
+    path = tmp_path_factory.getbasetemp() / "written.yaml"
+    raw = {"a": {f"key {text}": [text, {"card": text}], "b": 1.5, "c": None}}
+    path.write_text(as_yaml(raw))
+    assert read(path) == raw

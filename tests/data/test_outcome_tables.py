@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from orchestai.data.tables import find_table_reader, read_outcome_table
+from orchestai.data.tables.cell_values import measures
 from orchestai.data.tables.long_form import parse_columns
-from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, UnusableOutcomeError, table_of
+from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, table_of
 from orchestai.errors import UserError
 
 LONG = [
@@ -66,10 +67,48 @@ def test_columns_that_are_called_like_fields_need_no_mapping(tmp_path):
     assert (table.ids, table.latency_s[0, 0], table.tokens[0, 0], table.replies) == (("4",), 2, 7, (("",),))
 
 
-@pytest.mark.parametrize("score", [1.5, -0.1, "inf", 70])
-def test_a_score_outside_its_range_is_refused_with_its_row(tmp_path, score):
+def test_cost_and_latency_are_short_names_that_give_way_to_the_long_ones(tmp_path):
+    row = {"query": "?", "worker": "w", "score": 1, "cost": 0.1, "latency": 2, "latency_s": 3}
+    table = read_outcome_table([write(tmp_path / "t.csv", [row])], "csv")
+    assert (table.cost_usd[0, 0], table.latency_s[0, 0]) == (0.1, 3)
+
+
+def test_ids_that_number_the_rows_are_refused_and_may_be_left_out(tmp_path):
+    rows = [{"id": row, "query": f"q{row // 2}", "worker": "wv"[row % 2], "score": 1} for row in range(4)]
+    path = write(tmp_path / "t.csv", rows)
+    with pytest.raises(UserError, match=r"'0' and '1' ask the same.*--columns id= "):
+        read_outcome_table([path], "csv")
+    table = read_outcome_table([path], "csv", parse_columns(["id="]))
+    assert (table.texts, table.workers, table.score.tolist()) == (("q0", "q1"), ("w", "v"), [[1, 1], [1, 1]])
+    apart = [row | {"query": f"q{row['id']}"} for row in rows]
+    assert len(read_outcome_table([write(tmp_path / "u.csv", apart)], "csv")) == 4
+
+
+def test_a_column_is_left_out_though_it_is_called_like_a_field(tmp_path):
+    path = write(tmp_path / "t.csv", [row | {"cost": 7, "cost_usd": 8} for row in LONG])
+    assert not read_outcome_table([path], "csv", COLUMNS | parse_columns(["cost_usd="])).priced
+
+
+def test_the_name_of_a_column_may_hold_commas():
+    words = ["query=the prompt, as sent (a, b),worker=model", "id="]
+    assert parse_columns(words) == {"query": "the prompt, as sent (a, b)", "worker": "model", "id": ""}
+
+
+def test_endings_may_be_in_any_case_and_others_are_no_csv(tmp_path):
+    write(tmp_path / "t.csv", LONG).rename(tmp_path / "t.CSV")
+    for path in (tmp_path, tmp_path / "t.CSV"):
+        check_long(read_outcome_table([path], "csv", COLUMNS))
+    (tmp_path / "t.CSV").rename(tmp_path / "t.txt")
+    with pytest.raises(UserError, match=r"t\.txt: the reader csv takes files that end in \.csv"):
+        read_outcome_table([tmp_path / "t.txt"], "csv", COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("score", "remedy"), [(1.5, "divide"), (70, "divide"), (-0.1, "correct it"), ("inf", "correct it")]
+)
+def test_a_score_outside_its_range_is_refused_with_its_row(tmp_path, score, remedy):
     path = write(tmp_path / "t.jsonl", [*LONG, LONG[0] | {"model": "other", "correct": score}])
-    with pytest.raises(UserError, match=r"t\.jsonl, line 4: .*'other'"):
+    with pytest.raises(UserError, match=rf"t\.jsonl, line 4: .*'other'.*; {remedy}"):
         read_outcome_table([path], "jsonl", COLUMNS)
 
 
@@ -80,15 +119,37 @@ def test_a_negative_cost_is_refused_with_its_row(tmp_path):
 
 
 def test_what_cannot_be_used_is_counted_and_named(tmp_path):
-    rows = [*LONG, LONG[0], LONG[0] | {"prompt": " "}, LONG[0] | {"correct": "maybe"}, LONG[0] | {"model": None}]
-    table = read_outcome_table([write(tmp_path / "t.jsonl", rows)], "jsonl", COLUMNS)
+    rows = [*LONG, *[LONG[0]] * 9, LONG[0] | {"prompt": " "}, LONG[0] | {"correct": "maybe"}, LONG[0] | {"model": None}]
+    path = write(tmp_path / "t.jsonl", rows)
+    table = read_outcome_table([path], "jsonl", COLUMNS)
     check_long(table)
     assert table.unusable == {
-        "a second outcome of the same worker on the same query": 1,
+        "a second outcome of the same worker on the same query": 9,
         "a query without words": 1,
         "score is no number": 1,
         "no worker": 1,
     }
+    assert f"1 x score is no number (the first: 'maybe', {path}, line 14)" in table.left_out
+    assert f"1 x no worker (the first: {path}, line 15)" in table.left_out
+
+
+def test_numbers_that_are_mostly_no_numbers_are_refused_with_the_first():
+    """Of decimal commas the whole numbers alone would survive, with another mean."""
+    cells = ["0", "1", *["0,25"] * 2]
+    outcomes = [
+        TableOutcome(f"t.csv, line {row + 2}", f"q{row}", "w", **measures({"score": cell, "tokens": 7}))
+        for row, cell in enumerate(cells * 4)
+    ]
+    with pytest.raises(UserError, match=r"t: 8 of 16 cells of score .*'0,25', t\.csv, line 4.*decimal point"):
+        table_of("t", outcomes)
+    few = [*outcomes[:2] * 9, outcomes[2]]
+    assert table_of("t", few).unusable["score is no number"] == 1
+
+
+def test_an_optional_column_without_numbers_may_be_left_out(tmp_path):
+    path = write(tmp_path / "t.csv", [row | {"usd": "a dime"} for row in LONG])
+    with pytest.raises(UserError, match=r"3 of 3 cells of cost_usd .*--columns cost_usd=$"):
+        read_outcome_table([path], "csv", COLUMNS)
 
 
 def test_a_score_that_nobody_gave_is_missing(tmp_path):
@@ -99,7 +160,7 @@ def test_a_score_that_nobody_gave_is_missing(tmp_path):
 
 def test_a_table_without_any_score_says_why(tmp_path):
     path = write(tmp_path / "t.jsonl", [LONG[0] | {"correct": "maybe"}])
-    with pytest.raises(UserError, match="1 x score is no number"):
+    with pytest.raises(UserError, match="1 of 1 cells of score are no numbers"):
         read_outcome_table([path], "jsonl", COLUMNS)
 
 
@@ -166,15 +227,22 @@ def test_routerbench_in_its_published_columns(tmp_path):
     assert wide.digest == read_outcome_table([write(tmp_path / "r.jsonl", [ROUTERBENCH])], "routerbench").digest
 
 
+def test_an_empty_cell_of_routerbench_in_csv_is_no_reply(tmp_path):
+    rows = [{"sample_id": 1, "prompt": "q", "eval_name": "t", "a": 1, "a|total_cost": 0.1, "a|model_response": ""}]
+    assert read_outcome_table([write(tmp_path / "r.csv", rows)], "routerbench").replies is None
+
+
 def test_a_cost_that_cannot_be_read_does_not_cost_the_score(tmp_path):
-    path = write(tmp_path / "t.jsonl", [LONG[0] | {"usd": "a dime"}])
+    rows = [LONG[0] | {"prompt": f"query {row}"} for row in range(10)]
+    path = write(tmp_path / "t.jsonl", [LONG[0] | {"usd": "a dime"}, *rows])
     found = read_outcome_table([path], "jsonl", COLUMNS)
-    assert (found.score[0, 0], found.priced) == (1, False)
-    assert sum(found.unusable.values()) == 1
+    assert (found.score[0, 0], np.isnan(found.cost_usd[:, 0]).tolist()) == (1, [True] + [False] * 10)
+    assert found.unusable == {"cost_usd is no number, so that it is missing": 1}
 
 
 def test_columns_of_routellm_that_are_about_the_query_are_no_workers(tmp_path):
     rows = [{"Unnamed: 0": 0, "id": "7", "prompt": "A or B?", "subject": "law", "weak": False, "strong": True}]
+    rows[0] |= dict.fromkeys(("cost", "cost_usd", "latency", "latency_s", "tokens", "reply", "worker", "query"), 1)
     table = read_outcome_table([write(tmp_path / "t.csv", rows)], "routellm")
     assert (table.ids, table.task_types, table.workers) == (("7",), ("law",), ("weak", "strong"))
 
@@ -271,7 +339,27 @@ def test_the_first_outcome_with_a_score_counts():
 
 
 def test_an_outcome_needs_a_query_and_a_worker():
-    with pytest.raises(UnusableOutcomeError, match="surrogate"):
-        TableOutcome("", "a \ud83d b", "w", 1.0)
-    with pytest.raises(UnusableOutcomeError, match="words"):
-        TableOutcome("", " \n", "w", 1.0)
+    """A reader of the user's own gives every row; one that cannot be used does not end the reading."""
+    outcomes = [TableOutcome("here", query, "w", 1.0) for query in ("q", "", None, " \n", "a \ud83d b")]
+    whole = table_of("t", [*outcomes, TableOutcome("there", "q", " ", 1.0)])
+    assert whole.texts == ("q",)
+    assert sorted(whole.unusable.values()) == [1, 1, 3]
+    assert "3 x a query without words (the first: here)" in whole.left_out
+
+
+def test_a_score_of_ones_own_reader_is_a_number():
+    with pytest.raises(UserError, match=r"my\.jsonl, line 1: score of 'w' is '1', no number; .*None"):
+        table_of("t", [TableOutcome("my.jsonl, line 1", "q", "w", "1")])
+    missing = table_of("t", [TableOutcome("", "q", "w", float("nan")), TableOutcome("", "q", "v", True)])
+    np.testing.assert_array_equal(missing.score, [[np.nan, 1]])
+
+
+def test_space_around_names_makes_no_other_names():
+    outcomes = [TableOutcome("", "q", name, 1.0, id=f" 7{name[1:]}", task_type="t ") for name in ("w", "v ")]
+    whole = table_of("t", outcomes)
+    assert (whole.ids, whole.workers, whole.task_types) == (("7",), ("w", "v"), ("t",))
+
+
+def test_a_reply_that_is_not_a_number_is_missing():
+    outcomes = [TableOutcome("", "q", name, 1.0, reply=reply) for name, reply in (("w", float("nan")), ("v", ""))]
+    assert table_of("t", outcomes).replies == ((None, ""),)

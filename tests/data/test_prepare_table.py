@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from orchestai.cli import app
@@ -118,6 +121,35 @@ def test_prices_come_from_what_is_learned_from(prepared, tmp_path):
     )
 
 
+def test_a_worker_whose_costs_nobody_measured_is_not_free(tmp_path):
+    costs = table()
+    costs.cost_usd[:, costs.workers.index("expensive")] = np.nan
+    settings = load_config(Path("config.yaml"), [f"workers.cache_dir={tmp_path / 'cache'}"])
+    report = prepare_table(costs, settings, tmp_path / "t.json")
+    pool = load_config(report.config).workers.pool
+    assert {name: worker.price_per_call_usd for name, worker in pool.items()} == pytest.approx(
+        {"cheap": 0.001, "expensive": 0.001}
+    )
+    assert report.unpriced == ("expensive",)
+    costs.cost_usd[:] = np.nan
+    free = prepare_table(costs, settings, tmp_path / "free.json")
+    assert free.unpriced == ()
+    assert {worker.price_per_call_usd for worker in load_config(free.config).workers.pool.values()} == {0}
+
+
+def test_names_and_cards_of_others_are_taken_as_they_are(tmp_path):
+    """Brackets are no markup, and what looks like an interpolation reads nothing."""
+    words = "${oc.env:HOME} [/b]"
+    named = replace(table(30), workers=("cheap", words)).with_cards({"cheap": words})
+    report = prepare_table(named, Config(workers={"cache_dir": tmp_path}), tmp_path / "t.json")
+    pool = load_config(report.config).workers.pool
+    assert (pool["cheap"].card, pool[words].card) == (words, words)
+    unpriced = replace(report, unpriced=(words,), dropped={words: 1})
+    printed = StringIO()
+    Console(file=printed, width=200).print(unpriced.table())
+    assert printed.getvalue().count(words) == 2
+
+
 async def test_a_recorded_pool_replays_and_judges_without_a_key(prepared):
     """What nobody recorded would be a zero if it were judged."""
     splits = open_splits(prepared.tasks)
@@ -150,7 +182,7 @@ def test_an_answer_that_was_scored_differently_has_no_score():
 
 
 def test_a_table_survives_being_written(tmp_path):
-    first = table(6)
+    first = table(6).with_cards({"cheap": "Small and quick."})
     write_outcomes(tmp_path / "t.jsonl.gz", first)
     again = read_outcome_table([tmp_path / "t.jsonl.gz"], "jsonl")
     assert again.digest == first.digest
@@ -213,6 +245,10 @@ def test_cards_come_from_a_column_or_a_file(tmp_path):
     assert described.cards == {"cheap": "cheap, a model", "expensive": "expensive, a model"}
     (tmp_path / "cards.yaml").write_text("cheap: Small and quick.\n")
     assert described.with_cards(read_cards(tmp_path / "cards.yaml")).cards["cheap"] == "Small and quick."
+    (tmp_path / "words.yaml").write_text("no mapping " * 500)
+    with pytest.raises(UserError, match="is no text; write WORKER") as refused:
+        read_cards(tmp_path / "words.yaml")
+    assert len(str(refused.value)) < 300
     with pytest.raises(UserError, match=r"no worker 'chaep'.*did you mean 'cheap'"):
         described.with_cards({"chaep": "?"})
 
@@ -230,6 +266,23 @@ def test_the_command_writes_what_train_phase1_reads(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     assert "phase1_best.pth: asks whole tasks" in result.output
     assert Path("checkpoints/phase1_best.pth").exists()
+
+
+def test_the_command_writes_over_no_table_and_says_how_many_outcomes_it_needs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_outcomes("t.outcomes.jsonl.gz", table(8))
+    words = ["prepare-table", "--from-table", "t.outcomes.jsonl.gz", "--reader", "jsonl", "--output"]
+    for output in ("t.json", "t.outcomes.jsonl.gz"):
+        refused = CliRunner().invoke(app, [*words, output])
+        assert "name another file" in str(refused.exception)
+        assert not Path("t.json").exists()
+    result = CliRunner().invoke(app, [*words, "few.json"])
+    assert result.exit_code == 0, result.output
+    assert "too few outcomes" in result.output
+    assert "20 of queries" in result.output
+    assert "next:" not in result.output
+    for part in ("train", "validation", "test"):
+        assert f"queries: {part}" in result.output
 
 
 def test_a_query_is_of_the_kind_of_those_that_say_nearly_the_same():

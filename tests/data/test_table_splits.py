@@ -32,6 +32,14 @@ def test_twins_are_one_group_and_shared_wording_makes_none():
     assert len(set(groups)) == len(groups) - 1
 
 
+def test_a_template_in_the_same_line_makes_no_near_duplicates():
+    """Weighed by their frequency alone, its many shingles would make all queries one group, in quadratic time."""
+    template = "Read the two amounts below, multiply them, round the product to cents, and reply with it alone: "
+    texts = [f"{template} {number * 7919 % 99991} and {number * 104729 % 99991}" for number in range(150)]
+    groups = near_duplicate_groups([*texts, texts[0] + "!", template])
+    assert groups.tolist() == [*range(150), 0, 150]
+
+
 OTHERS = [
     ("seeds", "sows barley and"),
     ("cows", "milks by hand his"),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from io import StringIO
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from orchestai.cli import app
@@ -159,6 +161,14 @@ def test_the_report_has_the_keys_that_others_read():
     assert to_table(EVALUATION).row_count == len(NAMES) + 3
 
 
+def test_brackets_in_names_are_printed_as_they_are():
+    named = replace(table(), source="t[b]", workers=("llama[/b]", "mix[bold]"))
+    evaluation = evaluate_table(named, FEATURES, {"knn": BASELINES["knn"]}, seeds=(0,))
+    printed = StringIO()
+    Console(file=printed, width=200).print(to_table(evaluation))
+    assert all(name in printed.getvalue() for name in ("t[b]: ", "llama[/b] ", "mix[bold] "))
+
+
 def test_a_table_without_costs_has_no_aiq():
     evaluation = evaluate_table(table(priced=False), FEATURES, {"knn": BASELINES["knn"]}, seeds=(0,))
     assert evaluation.routers("aiq") == []
@@ -213,6 +223,12 @@ def test_a_table_of_one_worker_is_refused():
         evaluate_table(table().only(["cheap"]), FEATURES, {})
 
 
+def test_a_table_that_says_one_thing_only_is_refused():
+    texts = tuple(f"What is the colour of the sky today, at last{'!' * row}" for row in range(QUERIES))
+    with pytest.raises(UserError, match="400 queries are 1 group of near-duplicates"):
+        evaluate_table(table().worded(texts), FEATURES, {})
+
+
 def test_the_command_reads_embeds_and_writes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     outcomes = table()
@@ -235,6 +251,13 @@ def test_the_command_reads_embeds_and_writes(tmp_path, monkeypatch):
     assert set(report["t"]["aiq"]) == {"coin_flips", "ours", *BASELINES}
     assert report["reader"] == "jsonl"
     assert len(list((tmp_path / "embeddings").rglob("*"))) > 12
+    monkeypatch.setattr("orchestai.evaluation.tables.new_worker.leave_one_worker_out", lambda *_, **__: 1 / 0)
+    lost = CliRunner().invoke(
+        app, [*words, "--json", "kept.json", "--seeds", "1", "--new_workers", f"workers.cache_dir={tmp_path}"]
+    )
+    assert isinstance(lost.exception, ZeroDivisionError)
+    assert json.loads((tmp_path / "kept.json").read_text())["t"] == report["t"]
+    assert "task_prior" in lost.output
     refused = CliRunner().invoke(app, [*words, "--cascade", "cheap,expensive"])
     assert isinstance(refused.exception, UserError)
 
@@ -306,6 +329,23 @@ def test_a_new_worker_is_chosen_better_the_more_of_its_outcomes_are_known():
     assert set(found["aiq"]) == {"full", "without", "0", "20", "50"}
     assert found["aiq"]["without"]["mean"] < found["aiq"]["50"]["mean"] <= found["aiq"]["full"]["mean"] + 0.02
     assert found["differences"]["50 - full"]["mean"] == pytest.approx(0, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("count", "costs", "metric"), [(3, 0.5, "success"), (3, np.nan, "success"), (2, np.nan, "apgr")]
+)
+def test_where_no_costs_differ_a_new_worker_is_judged_by_what_is_left(count, costs, metric):
+    outcomes = three_workers()
+    outcomes = outcomes.only(outcomes.workers[:count])
+    outcomes.cost_usd[:] = costs
+    found = leave_one_worker_out(outcomes, FEATURES, seeds=(0,)).to_dict()
+    assert found[metric]["full"]["mean"] == pytest.approx(1 if metric == "success" else 0.75, abs=0.02)
+    gaps = {"0 - full", "20 - full", "50 - full"} | ({"0 - without"} if count > 2 else set())
+    assert set(found["differences"]) == gaps
+    for gap in gaps:
+        one, other = gap.split(" - ")
+        expected = found[metric][one]["mean"] - found[metric][other]["mean"]
+        assert found["differences"][gap]["mean"] == pytest.approx(expected)
 
 
 def three_workers() -> OutcomeTable:

@@ -52,6 +52,32 @@ def test_the_first_line_of_a_table_tells_what_separates_its_columns(tmp_path, na
     assert (task.instruction, task.details) == ("1, 2; or 3?", {"a,b;c,d;e": "x"})
 
 
+def test_the_first_record_may_go_over_lines_and_names_have_no_space_around_them(tmp_path):
+    (tmp_path / "T.CSV").write_text('"the, whole,\ninstruction"; kind \na;b\n')
+    (task,) = tasks(tmp_path / "T.CSV", {"instruction": "the, whole,\ninstruction"})
+    assert (task.instruction, task.details) == ("a", {"kind": "b"})
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("instruction,kind, kind,,\na,b,c,,\n")
+    with pytest.raises(UserError, match=r"t\.csv, line 1: two columns are called 'kind'; rename"):
+        tasks(tmp_path / "t.csv", {})
+
+
+def test_long_cells_and_marks_of_byte_order_are_read(tmp_path):
+    text = "word " * 30_000 + "end"
+    write(tmp_path / "t.csv", [{"instruction": text}])
+    (tmp_path / "t.jsonl").write_text(json.dumps({"instruction": text}), encoding="utf-8-sig")
+    for name in ("t.csv", "t.jsonl"):
+        assert tasks(tmp_path / name, {})[0].instruction == text
+
+
+def test_a_quote_that_ends_a_cell_too_early_is_named_with_its_line(tmp_path):
+    (tmp_path / "t.csv").write_text('instruction,kind\na,b\n"say \\"hi\\", you",b\n')
+    with pytest.raises(UserError, match=r"t\.csv, line 3: cannot be read as CSV: .*write each quote as two"):
+        tasks(tmp_path / "t.csv", {})
+
+
 def test_text_that_is_not_utf8_is_refused_in_words(tmp_path):
     (tmp_path / "t.csv").write_bytes("instruction\nOù?\n".encode("latin-1"))
     with pytest.raises(UserError, match=r"t\.csv: is no UTF-8 .*save it as UTF-8"):

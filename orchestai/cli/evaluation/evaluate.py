@@ -50,7 +50,7 @@ def evaluate(
     )
     for table in evaluation.tables():
         console.print(table)
-    console.print(evaluation.conclusion, highlight=False)
+    say(evaluation.conclusion)
     console.print(f"written: {output}, and the plot and the table beside it", highlight=False)
 
 

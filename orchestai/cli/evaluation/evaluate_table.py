@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from orchestai.cli.options import CONFIG, ConfigFile, JsonFile, Overrides, console, flag
+from rich.markup import escape
+
+from orchestai.cli.options import CONFIG, ConfigFile, JsonFile, Overrides, console, flag, say
 from orchestai.cli.table_options import Cards, Columns, Reader, RunReplies, judged_replies, read_table
 
 
@@ -51,11 +53,20 @@ def evaluate_table(
         raise UserError("--cascade and --cascade_budget compare replies that are run: add --run_replies")
     loaded = load_config(config, overrides or [])
     outcomes = read_table(table, reader, columns, cards)
+    facts = {"paths": [str(path) for path in table], "reader": reader, "versions": artifacts.versions()}
     report: dict[str, Any]
-    common: dict[str, Any]
+
+    def write() -> None:
+        if json_path is not None:
+            artifacts.write_json(json_path, report | facts)
+
     with console.status("embedding the queries") as status:
+
+        def progress(doing: str) -> None:
+            status.update(escape(doing))
+
         if run_replies:
-            judged, _ = judged_replies(outcomes, loaded, status.update)
+            judged, _ = judged_replies(outcomes, loaded, progress)
             chains = [one.split(",") for one in cascade or []]
             budget = {} if cascade_budget is None else {"budget": cascade_budget}
             features = query_features(judged.table.texts, loaded.workers.models_dir)
@@ -67,16 +78,15 @@ def evaluate_table(
             if outcomes.cards:
                 texts = [outcomes.cards.get(worker, worker) for worker in outcomes.workers]
                 described = query_features(texts, loaded.workers.models_dir)
-            common = {"seeds": range(seeds), "cards": described, "progress": status.update}
+            common: dict[str, Any] = {"seeds": range(seeds), "cards": described, "progress": progress}
             evaluation = run_evaluation(outcomes, features, BASELINES | {OURS: estimate}, **common)
             printed, report, notes = to_table(evaluation), to_dict(evaluation), evaluation.notes
-            if new_workers:
-                left_out = leave_one_worker_out(outcomes, features, **common)
-                report["new_worker"] = left_out.to_dict()
-    console.print(printed)
-    for note in notes:
-        console.print(note, highlight=False)
+        write()
+        console.print(printed)
+        say(*notes)
+        if new_workers and not run_replies:
+            left_out = leave_one_worker_out(outcomes, features, **common)
+            report["new_worker"] = left_out.to_dict()
+            write()
     if json_path is not None:
-        facts = {"paths": [str(path) for path in table], "reader": reader, "versions": artifacts.versions()}
-        artifacts.write_json(json_path, report | facts)
-        console.print(f"written: {json_path}", highlight=False)
+        say(f"written: {json_path}")

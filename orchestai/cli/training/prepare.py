@@ -111,8 +111,11 @@ def prepare_table(
     """Turn a table of outcomes into training data and, with its replies, into a pool that runs without a key."""
     from orchestai.config import load_config
     from orchestai.data.prepare_table import prepare_table as run_preparation
+    from orchestai.data.prepare_table import refuse_tables
+    from orchestai.estimate.pool_estimate import FEWEST
     from orchestai.storage import artifacts
 
+    refuse_tables(output, table)
     loaded = load_config(config, overrides or [])
     outcomes, tasks, visible = read_table(table, reader, columns, cards), None, None
     with console.status("running replies" if run_replies else "learning from the outcomes") as status:
@@ -124,6 +127,9 @@ def prepare_table(
     if report.config is not None:
         replays = "" if report.replies else ", which plan and answer nothing, since the table has no replies"
         say(f"written: {report.config}, with a pool of recorded workers{replays}")
+    if not report.outcomes:
+        say(f"too few outcomes to learn whom to ask from: {FEWEST} of queries that are not for tests are needed")
+    elif report.config is not None:
         say(f"next: orchestai train-phase1 --config {report.config} --data {output}")
     facts = {"paths": [str(path) for path in table], "reader": reader}
     artifacts.save_run_info(output.parent, loaded, command="prepare-table", **facts)

@@ -12,8 +12,8 @@ from orchestai.errors import UserError
 
 
 def files(path: Path, *patterns: str) -> list[Path]:
-    """The file itself, or the files of a folder that fit one of the patterns, by name; with gzip (.gz), too, but
-    for Parquet.
+    """The file itself, or the files of a folder that fit one of the patterns, by name, in any case of letters; with
+    gzip (.gz), too, but for Parquet.
 
     What this program writes beside its training files (.meta.json, .run.json) is left out of a folder.
 
@@ -22,7 +22,7 @@ def files(path: Path, *patterns: str) -> list[Path]:
     """
     found = [path]
     if path.is_dir():
-        fits = {file for pattern in patterns for end in _ends(pattern) for file in path.glob(pattern + end)}
+        fits = {file for pattern in patterns for end in _ends(pattern) for file in path.glob(_any_case(pattern + end))}
         found = sorted(file for file in fits if not file.name.endswith((".meta.json", ".run.json")))
     if not found or not found[0].exists():
         raise UserError(f"{path}: no such file, or a folder without any of {', '.join(patterns)}")
@@ -31,6 +31,10 @@ def files(path: Path, *patterns: str) -> list[Path]:
 
 def _ends(pattern: str) -> tuple[str, ...]:
     return ("",) if pattern.endswith(".parquet") else ("", ".gz")
+
+
+def _any_case(pattern: str) -> str:
+    return "".join(f"[{sign.lower()}{sign.upper()}]" if sign.isalpha() else sign for sign in pattern)
 
 
 def load(file: Path) -> Any:

@@ -10,8 +10,10 @@ from typing import TypeAlias
 
 from orchestai.config import read
 from orchestai.data.tables import llmrouter, long_form, routellm, routerbench
+from orchestai.data.tables.cell_values import shown
 from orchestai.data.tables.long_form import Columns
-from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, UnusableOutcomeError, table_of
+from orchestai.data.tables.outcome import TableOutcome, UnusableOutcomeError
+from orchestai.data.tables.outcome_table import OutcomeTable, table_of
 from orchestai.errors import UserError
 from orchestai.names import find_object
 from orchestai.plugins import find_plugin, there_are
@@ -39,7 +41,7 @@ def read_cards(path: Path) -> dict[str, str]:
     """
     cards = read(path)
     if wrong := [name for name, card in cards.items() if not isinstance(card, str) or not card.strip()]:
-        raise UserError(f"{path}: the card of {wrong[0]!r} is no text; write WORKER: what it is, in a sentence")
+        raise UserError(f"{path}: the card of {shown(wrong[0])} is no text; write WORKER: what it is, in a sentence")
     return cards
 
 
@@ -51,11 +53,11 @@ def read_outcome_table(paths: Sequence[Path], reader: str, columns: Columns | No
         columns: field -> column, for csv, parquet and jsonl.
 
     Raises:
-        UserError: there is no such reader, a file cannot be read, or a score is not between 0 and 1.
+        UserError: there is no such reader, a file cannot be read, or its outcomes make no table.
     """
     read = find_table_reader(reader, columns or {})
     source = reader if reader in _OWN_FORM else paths[0].name.split(".")[0]
-    return table_of(source, chain.from_iterable(map(read, paths)))
+    return table_of(source, chain.from_iterable(map(read, paths)), by_columns=reader in _LONG_FORM)
 
 
 def find_table_reader(name: str, columns: Columns) -> TableReader:

@@ -3,49 +3,55 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from orchestai.data.tables.outcome_table import TableOutcome, UnusableOutcomeError
 from orchestai.text.syntax import parse_literal
 
 _TRUTH = {"true": 1.0, "false": 0.0}
 _ABSENT = {"", "nan", "none", "null", "na", "n/a"}
+_SHOWN = 60
 
 
-def number(value: Any, name: str) -> float | None:
+def number(value: Any) -> float | None:
     """The number that a cell says, 1 or 0 for true or false; None where it is empty.
 
     Raises:
-        UnusableOutcomeError: it is no number.
+        ValueError: it is no number.
     """
-    text = str(value).strip().lower()
-    if text in _ABSENT:
+    written = str(value).strip().lower()
+    if written in _ABSENT:
         return None
-    try:
-        found = _TRUTH[text] if text in _TRUTH else float(text)
-    except ValueError:
-        raise UnusableOutcomeError(f"{name} is no number") from None
+    found = _TRUTH[written] if written in _TRUTH else float(written)
     return None if math.isnan(found) else found
 
 
 def measures(cells: Mapping[str, Any]) -> dict[str, Any]:
-    """What the cells say of an outcome beside its score, by field, with the names of those that are no numbers.
-
-    A score is not lost because its cost cannot be read.
-    """
-    found: dict[str, Any] = {"unread": ()}
+    """The numbers that the cells say, by field, and by field under `unread` the cells that are no numbers."""
+    found: dict[str, Any] = {}
+    unread: dict[str, str] = {}
     for name, value in cells.items():
         try:
-            found[name] = number(value, name)
-        except UnusableOutcomeError:
-            found["unread"] += (name,)
-    return found
+            found[name] = number(value)
+        except ValueError:
+            found[name], unread[name] = None, shown(value)
+    return found | {"unread": unread}
+
+
+def absent(value: Any) -> bool:
+    """Whether a cell holds nothing: tables hold a NaN for no text, too."""
+    return value is None or value != value
 
 
 def text(value: Any) -> str:
-    """The text of a cell; empty where there is none, and of a NaN, which tables hold for no text."""
-    return "" if value is None or value != value else str(value)
+    """The text of a cell; empty where there is none."""
+    return "" if absent(value) else str(value)
+
+
+def shown(value: Any) -> str:
+    """The beginning of a cell, in quotes, for messages."""
+    written = str(value)
+    return repr(written if len(written) <= _SHOWN else f"{written[:_SHOWN]}...")
 
 
 def printed_list(value: Any) -> str:
@@ -59,14 +65,3 @@ def printed_list(value: Any) -> str:
         if isinstance(parts, list) and all(isinstance(part, str) for part in parts):
             return "\n\n".join(parts)
     return written
-
-
-def outcomes_of(
-    make: Callable[..., TableOutcome], records: Iterable[tuple[Any, ...]]
-) -> Iterator[TableOutcome | UnusableOutcomeError]:
-    """As `itertools.starmap`, but where `make` cannot use a record its reason."""
-    for record in records:
-        try:
-            yield make(*record)
-        except UnusableOutcomeError as reason:
-            yield reason

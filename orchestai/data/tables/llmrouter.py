@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 from orchestai.data.readers.files import files
-from orchestai.data.tables.cell_values import number, outcomes_of
+from orchestai.data.tables.cell_values import measures, text
 from orchestai.data.tables.long_form import column_names, outcome
-from orchestai.data.tables.outcome_table import TableOutcome, UnusableOutcomeError
+from orchestai.data.tables.outcome import TableOutcome
+from orchestai.data.tables.outcome_rows import outcome_rows
 from orchestai.errors import UserError
-from orchestai.tasks.table_files import read_table
 
 _COLUMNS = {
     "query": "query",
@@ -29,32 +30,35 @@ _NEEDED = ("query", "worker", "score")
 _CANDIDATES = "default_llm.json"
 
 
-def read(path: Path) -> Iterator[TableOutcome | UnusableOutcomeError]:
+def read(path: Path) -> Iterator[TableOutcome]:
     """Rows of a routing data file, or of all .jsonl files of a folder.
 
     Where rows have no `cost`, it is that of their `input_tokens` and `output_tokens` at the prices per million tokens
     of `default_llm.json`, which LLMRouter keeps beside the file or in the folder `llm_candidates` beside its folder.
     """
     for file in files(path, "*.jsonl"):
-        rows = read_table(file, "outcome")
+        rows = outcome_rows(file)
         present = {name for _, row in rows for name in row}
         wanted = {field: name for field, name in _COLUMNS.items() if name in present or field in _NEEDED}
         named = column_names(present, wanted, str(file))
         prices = {} if "cost" in present else _prices(file)
-        yield from outcomes_of(_outcome, ((where, row, named, prices) for where, row in rows))
+        yield from starmap(_outcome, ((where, row, named, prices) for where, row in rows))
 
 
 def _outcome(
     where: str, row: Mapping[str, Any], named: Mapping[str, str], prices: Mapping[str, tuple[float, float]]
 ) -> TableOutcome:
     found = outcome(where, row, named)
-    if found.worker not in prices:
+    price = prices.get(text(found.worker).strip())
+    if price is None:
         return found
-    tokens = number(row.get("input_tokens"), "input_tokens"), number(row.get("output_tokens"), "output_tokens")
-    if tokens[0] is None or tokens[1] is None:
+    tokens = measures({name: row.get(name) for name in ("input_tokens", "output_tokens")})
+    if tokens["unread"]:
+        return replace(found, unread={**found.unread, "cost_usd": next(iter(tokens["unread"].values()))})
+    if tokens["input_tokens"] is None or tokens["output_tokens"] is None:
         return found
-    per_input, per_output = prices[found.worker]
-    return replace(found, cost_usd=(tokens[0] * per_input + tokens[1] * per_output) / 1e6)
+    cost = (tokens["input_tokens"] * price[0] + tokens["output_tokens"] * price[1]) / 1e6
+    return replace(found, cost_usd=cost)
 
 
 def _prices(file: Path) -> dict[str, tuple[float, float]]:

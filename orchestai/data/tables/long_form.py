@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from orchestai.data.readers.files import files
-from orchestai.data.tables.cell_values import measures, number, outcomes_of, text
-from orchestai.data.tables.outcome_table import TableOutcome, UnusableOutcomeError
+from orchestai.data.tables.cell_values import measures
+from orchestai.data.tables.outcome import MEASURES, TableOutcome
+from orchestai.data.tables.outcome_rows import outcome_rows
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
-from orchestai.tasks.records import Record
-from orchestai.tasks.table_files import read_table
+from orchestai.tasks.table_files import is_csv
 
 Columns: TypeAlias = Mapping[str, str]
-"""Field of an outcome -> name of the column that holds it."""
+"""Field of an outcome -> name of the column that holds it; empty where none does, though one may be called so."""
 
 REQUIRED: Final = ("query", "worker", "score")
 FIELDS: Final = (*REQUIRED, "id", "task_type", "cost_usd", "latency_s", "tokens", "reply", "card")
-_SHORT: Final = {"cost": "cost_usd", "latency": "latency_s"}
+SHORT: Final = {"cost": "cost_usd", "latency": "latency_s"}
+_NEXT_FIELD: Final = re.compile(r",(?=[^,]*=)")
 
 
 def parse_columns(words: Iterable[str]) -> dict[str, str]:
     """`query=prompt,worker=model` as a mapping; `cost` and `latency` stand for `cost_usd` and `latency_s`.
 
+    A part without `=` goes on with the name of the column before it. `FIELD=` says that no column holds the field.
+
     Raises:
         UserError: a part is no FIELD=COLUMN, or names no field.
     """
     columns: dict[str, str] = {}
-    for part in (part for word in words for part in word.split(",")):
+    for part in (part for word in words for part in _NEXT_FIELD.split(word)):
         field, equals, column = (side.strip() for side in part.partition("="))
-        field = _SHORT.get(field, field)
-        if not equals or not column:
+        field = SHORT.get(field, field)
+        if not equals or (not column and field in REQUIRED):
             raise UserError(f"--columns: {part!r} is no FIELD=COLUMN, such as query=prompt")
         if field not in FIELDS:
             raise UserError(
@@ -42,50 +46,51 @@ def parse_columns(words: Iterable[str]) -> dict[str, str]:
     return columns
 
 
-def read_csv(path: Path, columns: Columns) -> Iterator[TableOutcome | UnusableOutcomeError]:
-    """Rows of a .csv or .tsv file, with gzip or without; of a folder, of all such files."""
-    return _read(files(path, "*.csv", "*.tsv"), columns, _filled)
+def read_csv(path: Path, columns: Columns) -> Iterator[TableOutcome]:
+    """Rows of a .csv or .tsv file, with gzip or without; of a folder, of all such files.
+
+    Raises:
+        UserError: its name ends otherwise.
+    """
+    found = files(path, "*.csv", "*.tsv")
+    if not is_csv(found[0]):
+        raise UserError(
+            f"{found[0]}: the reader csv takes files that end in .csv or .tsv, or in these and .gz; rename it, or name "
+            "the --reader of what it is"
+        )
+    return _read(found, columns)
 
 
-def read_parquet(path: Path, columns: Columns) -> Iterator[TableOutcome | UnusableOutcomeError]:
+def read_parquet(path: Path, columns: Columns) -> Iterator[TableOutcome]:
     """Rows of a Parquet file; of a folder, of all its .parquet files."""
     return _read(files(path, "*.parquet"), columns)
 
 
-def read_jsonl(path: Path, columns: Columns) -> Iterator[TableOutcome | UnusableOutcomeError]:
+def read_jsonl(path: Path, columns: Columns) -> Iterator[TableOutcome]:
     """JSON lines, with gzip or without; of a folder, of all its .jsonl files."""
     return _read(files(path, "*.jsonl"), columns)
 
 
-def _filled(row: Record) -> Record:
-    """The cells that hold something: CSV does not tell an empty text from none."""
-    return {name: value or None for name, value in row.items()}
-
-
-def _as_it_is(row: Record) -> Record:
-    return row
-
-
-def _read(
-    paths: Iterable[Path], columns: Columns, cells: Callable[[Record], Record] = _as_it_is
-) -> Iterator[TableOutcome | UnusableOutcomeError]:
+def _read(paths: Iterable[Path], columns: Columns) -> Iterator[TableOutcome]:
     for path in paths:
-        rows = [(where, cells(row)) for where, row in read_table(path, "outcome")]
+        rows = outcome_rows(path)
         named = column_names({name for _, row in rows for name in row}, columns, str(path))
-        yield from outcomes_of(outcome, ((where, row, named) for where, row in rows))
+        yield from (outcome(where, row, named) for where, row in rows)
 
 
 def column_names(present: Iterable[str], columns: Columns, where: str) -> dict[str, str]:
-    """Field -> column: those of the mapping, and columns that are called like a field.
+    """Field -> column: those of the mapping, and columns that are called like a field, or shortly like one.
 
     Raises:
         UserError: a mapped column is absent, or one that is needed is neither mapped nor there.
     """
     present = set(present)
     for field, column in columns.items():
-        if column not in present:
+        if column and column not in present:
             raise UserError(f"{where}: no column {column!r} for {field}{_there_are(column, present)}")
-    named = {field: field for field in FIELDS if field in present} | dict(columns)
+    named = {field: short for short, field in SHORT.items() if short in present}
+    named |= {field: field for field in FIELDS if field in present} | dict(columns)
+    named = {field: column for field, column in named.items() if column}
     for field in REQUIRED:
         if field not in named:
             raise UserError(
@@ -100,22 +105,10 @@ def outcome(where: str, row: Mapping[str, Any], named: Columns) -> TableOutcome:
 
     Args:
         named: field -> column; what is not in it the outcome does not say.
-
-    Raises:
-        UnusableOutcomeError: it holds none.
     """
-    cells = {field: row.get(column) for field, column in named.items()}
-    return TableOutcome(
-        where=where,
-        query=text(cells["query"]),
-        worker=text(cells["worker"]),
-        score=number(cells["score"], "score"),
-        id=text(cells.get("id")),
-        task_type=text(cells.get("task_type")),
-        card=text(cells.get("card")),
-        reply=None if cells.get("reply") is None else text(cells["reply"]),
-        **measures({name: cells.get(name) for name in ("cost_usd", "latency_s", "tokens")}),
-    )
+    cells: dict[str, Any] = {field: row.get(column) for field, column in named.items()}
+    numbers = measures({name: cells.pop(name, None) for name in MEASURES})
+    return TableOutcome(where=where, **cells, **numbers)
 
 
 def _there_are(column: str, present: Iterable[str]) -> str:

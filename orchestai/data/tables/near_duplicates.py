@@ -13,7 +13,7 @@ import networkx as nx
 import numpy as np
 
 from orchestai.data.tables.outcome_table import Rows
-from orchestai.data.tables.shared_wording import shared_lines, without_lines
+from orchestai.data.tables.shared_wording import SHINGLES, shared_lines, widespread, without_lines
 
 SIMILAR: Final = 0.5
 """From this weighted Jaccard similarity on, two texts are near-duplicates."""
@@ -30,8 +30,8 @@ def near_duplicate_groups(texts: Sequence[str], threshold: float = SIMILAR) -> R
 
     Two texts share a group where a chain of texts leads from one to the other, each similar to the next: equal but for
     case and punctuation, or with a weighted Jaccard similarity of their three-word shingles of at least `threshold`.
-    Lines that many texts share do not count, and a shingle's weight is its inverse document frequency, so that a common
-    wording makes none similar.
+    Lines and shingles that many texts share do not count, and a shingle's weight is its inverse document frequency, so
+    that a common wording makes none similar.
 
     All pairs that are similar enough are found: such texts share a shingle among the rarest of each, up to where
     the others weigh less than `threshold` of the whole (prefix filtering; Bayardo et al. 2007, Scaling up all pairs
@@ -41,7 +41,9 @@ def near_duplicate_groups(texts: Sequence[str], threshold: float = SIMILAR) -> R
     common = shared_lines(texts)
     words = [tuple(_WORD.findall(without_lines(text, common).lower())) for text in texts]
     same = [first.setdefault(key, row) for row, key in enumerate(words)]
-    shingles = {row: _shingles(key) for key, row in first.items()}
+    whole = {row: _shingles(key) for key, row in first.items()}
+    template = widespread(whole.values(), len(texts), SHINGLES)
+    shingles = {row: own - template for row, own in whole.items()}
     frequency = Counter(shingle for own in shingles.values() for shingle in own)
     weight = {shingle: log(1 + len(shingles) / count) for shingle, count in frequency.items()}
     total = {row: sum(weight[shingle] for shingle in own) for row, own in shingles.items()}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -12,6 +11,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestai.data.tables.left_out import LeftOut
+from orchestai.data.tables.outcome import MEASURES, TableOutcome, UnusableOutcomeError, usable
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
 
@@ -20,61 +21,6 @@ Rows: TypeAlias = NDArray[np.intp]
 """Indices of queries."""
 
 _TWICE = "a second outcome of the same worker on the same query"
-
-
-class UnusableOutcomeError(ValueError):
-    """A record holds no outcome that can be used; the message says why, in words that can be counted."""
-
-
-@dataclass(frozen=True)
-class TableOutcome:
-    """What one worker did on one query. What the source does not say is None.
-
-    Attributes:
-        where: the place in the file, for error messages.
-        id: of the query; empty where the source has none, and queries are told apart by type and text.
-        query: its text.
-        task_type: its type; empty where the source has none.
-        score: in [0, 1].
-        cost_usd: in US dollars.
-        latency_s: in seconds.
-        tokens: that were generated.
-        reply: what the worker wrote.
-        card: what the worker is, in words.
-        unread: names of measures that the source has, but not as numbers.
-    """
-
-    where: str
-    query: str
-    worker: str
-    score: float | None
-    id: str = ""
-    task_type: str = ""
-    cost_usd: float | None = None
-    latency_s: float | None = None
-    tokens: float | None = None
-    reply: str | None = None
-    card: str = ""
-    unread: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.query.strip():
-            raise UnusableOutcomeError("a query without words")
-        if any("\ud800" <= character <= "\udfff" for character in self.query):
-            raise UnusableOutcomeError("a query with half of a surrogate pair, which is no character")
-        if not self.worker.strip():
-            raise UnusableOutcomeError("no worker")
-        if self.score is not None and not 0 <= self.score <= 1:
-            raise UserError(
-                f"{self.where}: the score of {self.worker!r} is {self.score:g}, but scores are between 0 and 1; divide "
-                "them by the highest possible one"
-            )
-        for name in ("cost_usd", "latency_s", "tokens"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < float("inf"):
-                raise UserError(
-                    f"{self.where}: {name} of {self.worker!r} is {value:g}, but cannot be below 0 or infinite"
-                )
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +40,7 @@ class OutcomeTable:
         replies: (queries, workers) what was answered, or None where the source has no replies.
         cards: worker -> what it is, in words; of those that the source describes.
         unusable: reason -> number of records that were left out.
+        left_out: the same in words, each with the place of the first.
     """
 
     source: str
@@ -108,10 +55,11 @@ class OutcomeTable:
     replies: tuple[tuple[str | None, ...], ...] | None = None
     cards: Mapping[str, str] = field(default_factory=dict)
     unusable: Mapping[str, int] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         shape = (len(self.ids), len(self.workers))
-        for name in ("score", "cost_usd", "latency_s", "tokens"):
+        for name in MEASURES:
             if (found := getattr(self, name).shape) != shape:
                 raise ValueError(f"{name} has shape {found}, but there are {shape[0]} queries and {shape[1]} workers")
         if not len(self.texts) == len(self.task_types) == len(self.ids) == len(set(self.ids)):
@@ -191,25 +139,38 @@ class OutcomeTable:
         )
 
 
-def table_of(source: str, records: Iterable[TableOutcome | UnusableOutcomeError]) -> OutcomeTable:
+def table_of(
+    source: str, records: Iterable[TableOutcome | UnusableOutcomeError], *, by_columns: bool = False
+) -> OutcomeTable:
     """The table of outcomes in any order; queries and workers stand in the order in which they first occur.
 
     Of several outcomes of one worker on one query the first that has a score counts.
 
+    Args:
+        by_columns: whether `--columns` says what is read, for error messages.
+
     Raises:
-        UserError: there is no outcome with a score, or two texts have the same id.
+        UserError: there is no outcome with a score, a measure is out of its range or often no number, two texts have
+            the same id, or ids number the rows.
     """
-    unusable: Counter[str] = Counter()
+    left_out = LeftOut()
     rows: dict[str, int] = {}
     columns: dict[str, int] = {}
     first: list[TableOutcome] = []
     cells: dict[tuple[int, int], TableOutcome] = {}
     cards: dict[str, str] = {}
-    for record in records:
-        if isinstance(record, UnusableOutcomeError):
-            unusable[str(record)] += 1
+    for given in records:
+        if isinstance(given, UnusableOutcomeError):
+            left_out.add(str(given), "")
             continue
-        unusable.update(f"{name} is no number, so that it is missing" for name in record.unread)
+        try:
+            record = usable(given)
+        except UnusableOutcomeError as reason:
+            left_out.add(str(reason), given.where)
+            continue
+        left_out.add_unread(record)
+        if "score" in record.unread:
+            continue
         key = record.id or _content_id(record)
         row = rows.setdefault(key, len(rows))
         if row == len(first):
@@ -223,11 +184,13 @@ def table_of(source: str, records: Iterable[TableOutcome | UnusableOutcomeError]
         if record.card:
             cards.setdefault(record.worker, record.card)
         if cell in cells:
-            unusable[_TWICE] += 1
+            left_out.add(_TWICE, record.where)
         if cell not in cells or (cells[cell].score is None and record.score is not None):
             cells[cell] = record
+    left_out.refuse_unread(source, by_columns=by_columns)
+    _refuse_row_numbers(source, first, columns, cells, by_columns=by_columns)
     if all(record.score is None for record in cells.values()):
-        reasons = "; ".join(f"{count} x {reason}" for reason, count in unusable.most_common())
+        reasons = "; ".join(left_out.lines)
         raise UserError(f"{source}: no outcome with a score{f' ({reasons})' if reasons else ''}")
     shape = len(rows), len(columns)
     return OutcomeTable(
@@ -242,13 +205,28 @@ def table_of(source: str, records: Iterable[TableOutcome | UnusableOutcomeError]
         tokens=_values(cells, "tokens", shape),
         replies=_replies(cells, shape),
         cards=cards,
-        unusable=dict(unusable.most_common()),
+        unusable=left_out.counts,
+        left_out=left_out.lines,
     )
 
 
 def _content_id(record: TableOutcome) -> str:
     content = repr((record.task_type, record.query)).encode("utf-8", "surrogatepass")
     return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _refuse_row_numbers(
+    source: str, first: Sequence[TableOutcome], workers: Collection[str], cells: Collection[object], *, by_columns: bool
+) -> None:
+    """Refuse ids of which each has one worker's outcome alone, though the same is asked under several."""
+    known: dict[str, str] = {}
+    twins = ((known.setdefault(one.query, one.id), one.id) for one in first if one.id)
+    if len(workers) > 1 and len(cells) == len(first) and (twin := next((t for t in twins if t[0] != t[1]), None)):
+        remedy = "--columns id= tells queries apart by their text" if by_columns else "give each query one id, or none"
+        raise UserError(
+            f"{source}: each id has the outcome of one worker alone, though {twin[0]!r} and {twin[1]!r} ask the same, "
+            f"so that no workers can be compared; if the ids number the rows, {remedy}"
+        )
 
 
 def _values(cells: Mapping[tuple[int, int], TableOutcome], name: str, shape: tuple[int, int]) -> Values:

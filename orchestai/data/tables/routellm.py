@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 from orchestai.data.readers.files import files
-from orchestai.data.tables.cell_values import number, outcomes_of, text
-from orchestai.data.tables.outcome_table import TableOutcome, UnusableOutcomeError
+from orchestai.data.tables.cell_values import measures
+from orchestai.data.tables.long_form import FIELDS, SHORT
+from orchestai.data.tables.outcome import TableOutcome
+from orchestai.data.tables.outcome_rows import outcome_rows
 from orchestai.errors import UserError
-from orchestai.tasks.table_files import read_table
 
-_OTHER_COLUMNS = frozenset({"prompt", "id", "task_type", "subject", ""})
+_OTHER_COLUMNS = frozenset({"prompt", "subject", "", *FIELDS, *SHORT})
 
 
-def read(path: Path) -> Iterator[TableOutcome | UnusableOutcomeError]:
+def read(path: Path) -> Iterator[TableOutcome]:
     """Rows of a file, or of all such files of a folder.
 
     Read are the published `mmlu_SUBJECT.csv` (a `prompt`, and a column of True and False per model; the type is the
@@ -23,8 +25,8 @@ def read(path: Path) -> Iterator[TableOutcome | UnusableOutcomeError]:
     """
     for file in files(path, "*.csv", "*.jsonl"):
         subject = file.name.split(".")[0].removeprefix("mmlu_")
-        cells = (cell for where, row in read_table(file, "outcome") for cell in _cells(where, row, subject))
-        yield from outcomes_of(_outcome, cells)
+        cells = (cell for where, row in outcome_rows(file) for cell in _cells(where, row, subject))
+        yield from starmap(_outcome, cells)
 
 
 def _cells(where: str, row: Mapping[str, Any], subject: str) -> Iterator[tuple[Any, ...]]:
@@ -38,16 +40,16 @@ def _cells(where: str, row: Mapping[str, Any], subject: str) -> Iterator[tuple[A
 
 
 def _no_model(column: str) -> bool:
-    """Whether it is about the query, or what pandas calls a column of row numbers."""
+    """Whether it is about the query or an outcome, or what pandas calls a column of row numbers."""
     return column in _OTHER_COLUMNS or column.startswith("Unnamed")
 
 
 def _outcome(where: str, row: Mapping[str, Any], task_type: Any, worker: str, score: Any) -> TableOutcome:
     return TableOutcome(
         where=where,
-        id=text(row.get("id")),
-        query=text(row["prompt"]),
-        task_type=text(task_type),
+        id=row.get("id", ""),
+        query=row["prompt"],
+        task_type=task_type,
         worker=worker,
-        score=number(score, "score"),
+        **measures({"score": score}),
     )

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 from orchestai.data.readers.files import files
-from orchestai.data.tables.cell_values import measures, number, outcomes_of, printed_list, text
-from orchestai.data.tables.outcome_table import TableOutcome, UnusableOutcomeError
+from orchestai.data.tables.cell_values import absent, measures, printed_list
+from orchestai.data.tables.outcome import TableOutcome
+from orchestai.data.tables.outcome_rows import outcome_rows
 from orchestai.errors import UserError
-from orchestai.tasks.table_files import read_table
 
 _COST, _REPLY = "|total_cost", "|model_response"
 
 
-def read(path: Path) -> Iterator[TableOutcome | UnusableOutcomeError]:
+def read(path: Path) -> Iterator[TableOutcome]:
     """Rows of a file, or of all such files of a folder.
 
     Read are the published columns (`sample_id`, `prompt`, `eval_name`, and per model `MODEL`, `MODEL|total_cost`,
@@ -23,9 +24,7 @@ def read(path: Path) -> Iterator[TableOutcome | UnusableOutcomeError]:
     `response` are mappings by model. Prompts and replies that are printed lists become text.
     """
     for file in files(path, "*.jsonl", "*.csv", "*.parquet"):
-        yield from outcomes_of(
-            _outcome, (cell for where, row in read_table(file, "outcome") for cell in _cells(where, row))
-        )
+        yield from starmap(_outcome, (cell for where, row in outcome_rows(file) for cell in _cells(where, row)))
 
 
 def _cells(where: str, row: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
@@ -50,11 +49,10 @@ def _outcome(
     score, cost, reply = cell
     return TableOutcome(
         where=where,
-        id=text(row.get("id", row.get("sample_id"))),
+        id=row.get("id", row.get("sample_id", "")),
         query=printed_list(row.get("prompt")),
-        task_type=text(task_type),
+        task_type=task_type,
         worker=worker,
-        score=number(score, "score"),
-        reply=None if reply is None else printed_list(reply),
-        **measures({"cost_usd": cost}),
+        reply=None if absent(reply) else printed_list(reply),
+        **measures({"score": score, "cost_usd": cost}),
     )

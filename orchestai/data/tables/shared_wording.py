@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, TypeVar
 
-SHARED: Final = 0.02
+T = TypeVar("T")
+
+LINES: Final = 0.02
 """A line is shared wording where more than this share of all queries have it ..."""
+SHINGLES: Final = 0.2
+"""... and a few words in a row where more than this share have them, as they may be of a common turn of phrase, ..."""
 _FEWEST = 50
 """... and more than so many: fewer may be questions about one passage."""
 
 
 def shared_lines(texts: Sequence[str]) -> frozenset[str]:
     """The lines, without space around them, that more than 2 % of the texts (and more than fifty) have."""
-    counts = Counter(line for text in texts for line in {line.strip() for line in text.splitlines()})
-    limit = max(_FEWEST, SHARED * len(texts))
-    return frozenset(line for line, count in counts.items() if line and count > limit)
+    return widespread(({line.strip() for line in text.splitlines()} - {""} for text in texts), len(texts), LINES)
+
+
+def widespread(parts: Iterable[Collection[T]], texts: int, share: float) -> frozenset[T]:
+    """What more than a share of the texts, and more than fifty, have.
+
+    Args:
+        parts: of each text, each once.
+        texts: how many there are.
+    """
+    limit = max(_FEWEST, share * texts)
+    return frozenset(part for part, count in Counter(part for own in parts for part in own).items() if count > limit)
 
 
 def without_lines(text: str, lines: Collection[str]) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 
 from orchestai.estimate.calibration import expected_calibration_error, reliability
@@ -91,7 +92,7 @@ class PreferenceSweep:
 
     def table(self) -> Table:
         shown = Table(
-            title=f"{self.planner} at every preference",
+            title=escape(f"{self.planner} at every preference"),
             title_justify="left",
             header_style="bold",
             box=SIMPLE_HEAD,
@@ -103,7 +104,7 @@ class PreferenceSweep:
         for point in (*self.preferences, *self.least):
             solved = point.success
             shown.add_row(
-                point.setting,
+                escape(point.setting),
                 str(point.answered),
                 f"{100 * solved.mean:.1f} [{100 * solved.low:.1f}, {100 * solved.high:.1f}]" if point.answered else "-",
                 f"{100 * point.expected_success:.1f}",

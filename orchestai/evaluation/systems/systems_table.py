@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 
 from orchestai.evaluation.systems.row_summaries import Difference, RowSummary
@@ -18,18 +19,23 @@ def table(ours: str, summaries: Sequence[RowSummary], differences: Sequence[Diff
     against = {d.to: d for d in differences if d.of == ours}
     lost = any(summary.unscorable for summary in summaries)
     shown = Table(
-        title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
+        title=escape(title),
+        title_justify="left",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
     )
     shown.add_column("row", no_wrap=True)
     shown.add_column("solved % [95 %]", justify="right")
     for heading in ("reward", "USD/1000", "ms", "valid %", *(["unscored %"] if lost else [])):
         shown.add_column(heading, justify="right", no_wrap=True)
-    shown.add_column(f"reward, {ours} minus it", justify="right")
+    shown.add_column(escape(f"reward, {ours} minus it"), justify="right")
     for summary in summaries:
         compared = against.get(summary.name)
         low, high = (_number(end, scale=100, digits=1) for end in summary.success_ci)
         shown.add_row(
-            summary.name,
+            escape(summary.name),
             f"{_number(summary.success, scale=100, digits=1)} [{low}, {high}]",
             _number(summary.reward, digits=2),
             _number(summary.cost_usd, scale=1000, digits=4),

@@ -67,7 +67,11 @@ def split_table(table: OutcomeTable, seeds: Sequence[int]) -> TableFolds:
         split = split_by_groups(groups, table.task_types, seed=seed)
         split = TableSplit(usable_rows(table, split.train), usable_rows(table, split.test))
         if not split.train.size or not split.test.size:
-            raise UserError(f"{table.source}: {len(table)} queries are too few to learn from some and test on others")
+            count = len(np.unique(groups))
+            raise UserError(
+                f"{table.source}: {len(table)} queries are {count} group{'s' * (count != 1)} of near-duplicates: too "
+                "few to learn from some and test on others; add queries that say something else"
+            )
         splits.append(split)
     return TableFolds(tuple(seeds), tuple(splits), groups, _drawn_weights(groups, [split.test for split in splits]))
 

@@ -13,7 +13,13 @@ from orchestai.estimate.attempts import Attempts
 from orchestai.estimate.success import SuccessEstimate, fit_success, learn
 from orchestai.evaluation.tables.estimates import Features, Fold, TableEstimates, nan_mean
 from orchestai.evaluation.tables.folds import TableFolds, split_table
-from orchestai.evaluation.tables.router_metrics import HeldOutPart, metrics_of_router
+from orchestai.evaluation.tables.router_metrics import (
+    SUCCESS,
+    HeldOutPart,
+    calls_compared,
+    costs_differ,
+    metrics_of_router,
+)
 from orchestai.evaluation.tables.worker_estimate import cards_of, expected_cost, queries_of
 
 OUTCOMES: Final = (0, 20, 50)
@@ -30,7 +36,7 @@ class NewWorkerEvaluation:
 
     Attributes:
         folds: the splits.
-        metric: `aiq`, or `apgr` where the table has no costs.
+        metric: `aiq`; where all workers cost the same `apgr`, and of more than two `success`.
         values: (1 + draws,) by what is known: `without` the worker, its card and 0, 20 or 50 outcomes, and `full`.
     """
 
@@ -65,13 +71,14 @@ def leave_one_worker_out(
     """
     folds = split_table(table, seeds)
     found: dict[str, list[Values]] = {}
+    metric = _metric_name(table)
     for seed, split in zip(folds.seeds, folds.splits, strict=True):
         fold = Fold(table, split.train, features, folds.groups, seed, cards)
         weights = folds.weights[split.test][:, :_DRAWS]
         prices = nan_mean(table.cost_usd[split.train])
         fitted = fit_success(_attempts(fold, prices), seed=seed).estimate
         expected = _expected(fold, fitted, prices)
-        full = _metric(fold, split.test, weights, expected)
+        full = _metric(metric, fold, split.test, weights, expected)
         for worker, name in enumerate(table.workers):
             progress(f"split {seed}: {name} is new")
             found.setdefault(FULL, []).append(full)
@@ -79,15 +86,15 @@ def leave_one_worker_out(
                 score = expected.score.copy()
                 score[:, worker] = _NEVER
                 never = replace(expected, score=score)
-                found.setdefault(WITHOUT, []).append(_metric(fold, split.test, weights, never))
+                found.setdefault(WITHOUT, []).append(_metric(metric, fold, split.test, weights, never))
             known = np.random.default_rng(seed).permutation(split.train[np.isfinite(table.score[split.train, worker])])
             for count in OUTCOMES:
                 masked = _masked(fold, worker, known[:count])
                 own = learn(_attempts(masked, prices), fitted.strengths, fitted.calibration)
-                value = _metric(masked, split.test, weights, _expected(masked, own, prices))
+                value = _metric(metric, masked, split.test, weights, _expected(masked, own, prices))
                 found.setdefault(str(count), []).append(value)
     means = {known: np.mean(values, axis=0) for known, values in found.items()}
-    return NewWorkerEvaluation(folds, _metric_name(table), means)
+    return NewWorkerEvaluation(folds, metric, means)
 
 
 def _attempts(fold: Fold, prices: Values) -> Attempts:
@@ -102,12 +109,13 @@ def _expected(fold: Fold, estimate: SuccessEstimate, prices: Values) -> TableEst
 
 
 def _metric_name(table: OutcomeTable) -> str:
-    return "aiq" if table.priced else "apgr"
+    if costs_differ(table):
+        return "aiq"
+    return "apgr" if calls_compared(table) else SUCCESS
 
 
-def _metric(fold: Fold, rows: Rows, weights: Values, expected: TableEstimates) -> Values:
-    part = HeldOutPart(fold, rows, weights)
-    return metrics_of_router(part, FULL, expected)[_metric_name(fold.table), FULL]
+def _metric(name: str, fold: Fold, rows: Rows, weights: Values, expected: TableEstimates) -> Values:
+    return metrics_of_router(HeldOutPart(fold, rows, weights), FULL, expected)[name, FULL]
 
 
 def _masked(fold: Fold, worker: int, known: Rows) -> Fold:

@@ -58,6 +58,11 @@ def costs_differ(table: OutcomeTable) -> bool:
     return bool(np.nanmin(means) < np.nanmax(means)) if table.priced else False
 
 
+def calls_compared(table: OutcomeTable) -> bool:
+    """Whether there are two workers, and queries on which both were measured, so that calls of the stronger count."""
+    return len(table.workers) == 2 and bool(np.isfinite(table.score).all(axis=1).any())
+
+
 def metrics_of_workers(part: HeldOutPart) -> Metrics:
     """Success and cost of each worker alone, and all metrics of tossing coins between them."""
     learned, tested = (single_workers(part.table, rows) for rows in (part.fold.train, part.rows))
@@ -117,7 +122,7 @@ def _metrics_of_curve(part: HeldOutPart, name: str, learned: RouterCurve, tested
 
 def _metrics_of_calls(part: HeldOutPart, name: str, estimated: Values) -> Metrics:
     """APGR and CPT, of a table of two workers; the one that was better in training is the strong one."""
-    if len(part.table.workers) != 2 or not np.isfinite(part.table.score).all(axis=1).any():
+    if not calls_compared(part.table):
         return {}
     weak, strong = np.argsort(worker_means(part.table.score[part.fold.train]))
     both = np.isfinite(part.table.score[part.rows]).all(axis=1)

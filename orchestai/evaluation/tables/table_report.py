@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from orchestai.evaluation.statistics import Interval
@@ -55,7 +56,7 @@ def to_table(evaluation: TableEvaluation) -> Table:
     """A row per router, and the main metric's paired difference to the task prior; readable in 80 columns."""
     columns = [column for column in _COLUMNS if evaluation.routers(column)]
     main = next((metric for metric in _MAIN if evaluation.routers(metric)), "")
-    printed = Table(title=f"{evaluation.table.source}: {len(evaluation.table)} queries, test parts of 20 %")
+    printed = Table(title=escape(f"{evaluation.table.source}: {len(evaluation.table)} queries, test parts of 20 %"))
     printed.add_column("router", overflow="fold")
     for column in (*columns, f"{main} - {TASK_PRIOR}") if main else columns:
         printed.add_column(column, justify="right", no_wrap=True)
@@ -63,7 +64,7 @@ def to_table(evaluation: TableEvaluation) -> Table:
         cells = [_cell(evaluation, column, router) for column in columns]
         if {router, TASK_PRIOR} <= set(evaluation.routers(main)) and router != TASK_PRIOR:
             cells.append(_written(evaluation.difference(main, router, TASK_PRIOR)))
-        printed.add_row(router, *cells)
+        printed.add_row(escape(router), *cells)
     return printed
 
 

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any, Final
 
 import numpy as np
+from rich.markup import escape
 from rich.table import Table
 
 from orchestai.data.tables.outcome_table import Rows, Values
@@ -100,12 +101,13 @@ class RepliesEvaluation:
 
     def to_table(self) -> Table:
         """A row each, as printed."""
-        printed = Table(title=f"{self.replies.table.source}: replies of {len(self.replies.table)} queries, run")
+        table = self.replies.table
+        printed = Table(title=escape(f"{table.source}: replies of {len(table)} queries, run"))
         for column in ("", "success", "USD per 1,000"):
             printed.add_column(column, justify="right" if column else "left")
         for row in self.success:
             cells = (f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" for one in self.intervals(row))
-            printed.add_row(row, *cells)
+            printed.add_row(escape(row), *cells)
         return printed
 
 

@@ -1,0 +1,110 @@
+"""What one worker did on one query, as readers give it, and what of it a table can use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import inf, isnan
+from typing import Any, Final
+
+from orchestai.data.tables.cell_values import absent, shown, text
+from orchestai.errors import UserError
+
+MEASURES: Final = ("score", "cost_usd", "latency_s", "tokens")
+
+
+class UnusableOutcomeError(ValueError):
+    """A record holds no outcome that can be used; the message says why, in words that can be counted."""
+
+
+@dataclass(frozen=True)
+class TableOutcome:
+    """What one worker did on one query. What the source does not say is None.
+
+    Attributes:
+        where: the place in the file, for error messages.
+        id: of the query; empty where the source has none, and queries are told apart by type and text.
+        query: its text.
+        task_type: its type; empty where the source has none.
+        score: in [0, 1].
+        cost_usd: in US dollars.
+        latency_s: in seconds.
+        tokens: that were generated.
+        reply: what the worker wrote.
+        card: what the worker is, in words.
+        unread: by measure what the source has in place of a number.
+    """
+
+    where: str
+    query: str
+    worker: str
+    score: float | None
+    id: str = ""
+    task_type: str = ""
+    cost_usd: float | None = None
+    latency_s: float | None = None
+    tokens: float | None = None
+    reply: str | None = None
+    card: str = ""
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+
+def usable(outcome: TableOutcome) -> TableOutcome:
+    """The outcome in texts and numbers: a NaN is missing, and names have no space around them.
+
+    Raises:
+        UnusableOutcomeError: it has no query, or no worker.
+        UserError: a measure is no number, or out of its range.
+    """
+    query, worker = text(outcome.query), text(outcome.worker).strip()
+    if not query.strip():
+        raise UnusableOutcomeError("a query without words")
+    if any("\ud800" <= character <= "\udfff" for character in query):
+        raise UnusableOutcomeError("a query with half of a surrogate pair, which is no character")
+    if not worker:
+        raise UnusableOutcomeError("no worker")
+    numbers: dict[str, Any] = {name: _measured(outcome, name) for name in MEASURES}
+    found = replace(
+        outcome,
+        query=query,
+        worker=worker,
+        id=text(outcome.id).strip(),
+        task_type=text(outcome.task_type).strip(),
+        reply=None if absent(outcome.reply) else text(outcome.reply),
+        card=text(outcome.card),
+        **numbers,
+    )
+    _refuse_out_of_range(found)
+    return found
+
+
+def _measured(outcome: TableOutcome, name: str) -> float | None:
+    value = getattr(outcome, name)
+    if value is None:
+        return None
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        found = float(value)
+    except (TypeError, ValueError):
+        raise UserError(
+            f"{outcome.where}: {name} of {outcome.worker!r} is {shown(value)}, no number; the reader has to give a "
+            "number, or None where nobody measured"
+        ) from None
+    return None if isnan(found) else found
+
+
+def _refuse_out_of_range(outcome: TableOutcome) -> None:
+    score = outcome.score
+    if score is not None and not 0 <= score <= 1:
+        remedy = "divide them by the highest possible one" if 1 < score < inf else "correct it, or leave it out"
+        raise UserError(
+            f"{outcome.where}: the score of {outcome.worker!r} is {score:g}, but scores are between 0 and 1; {remedy}"
+        )
+    for name in ("cost_usd", "latency_s", "tokens"):
+        value = getattr(outcome, name)
+        if value is not None and not 0 <= value < inf:
+            raise UserError(
+                f"{outcome.where}: {name} of {outcome.worker!r} is {value:g}, but cannot be below 0 or infinite; "
+                "correct it, or leave it out"
+            )
