@@ -181,8 +181,8 @@ def split_examples(
             f"{data}: {len(learned)} examples to learn from and {len(held_out)} to validate on; both are needed, so "
             "collect executions of more tasks"
         )
-    known = seen | SeenTasks.of(map(_words, learned))
-    unseen = [example for example in held_out if not known.has_learned(_words(example))]
+    seen |= SeenTasks.of(map(_words, learned))
+    unseen = [example for example in held_out if not seen.has_learned(_words(example))]
     if not unseen:
         raise UserError(
             f"{data}: nothing is left to validate on, as all {len(held_out)} examples held out are learned from, here "

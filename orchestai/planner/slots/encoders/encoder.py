@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.util import find_spec
 from itertools import pairwise
-from operator import getitem
 from pathlib import Path
 from typing import cast
 
@@ -238,7 +237,11 @@ class TextEncoder:
         rows = torch.tensor([[*before, *text[a : a + size], *after] for a in starts], device=self._model.device)
         read = self._model(rows, output_hidden_states=True).hidden_states
         parts = [slice(first + a - s, first + b - s) for s, (a, b) in zip(starts, pairwise(cuts), strict=True)]
-        return [torch.cat([layer[0, :first], *map(getitem, layer, parts), layer[-1, first + size :]]) for layer in read]
+        windows = [[row[part] for row, part in zip(layer, parts, strict=True)] for layer in read]
+        return [
+            torch.cat([layer[0, :first], *own, layer[-1, first + size :]])
+            for layer, own in zip(read, windows, strict=True)
+        ]
 
     def __deepcopy__(self, memo: dict[int, object]) -> TextEncoder:
         """Itself: copies of a planner share the encoder, which never changes, and its cache."""
