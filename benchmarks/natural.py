@@ -1,10 +1,11 @@
 """What planners make of instructions in natural wording, and of compositions longer than any they learned from.
 
-    python -m benchmarks.natural FILE --checkpoint CHECKPOINT... [--json FILE] [--plot FILE]
+    python -m benchmarks.natural FILE --checkpoint CHECKPOINT... [--beside JSON...] [--json FILE] [--plot FILE]
 
 FILE has one task a line, with BigCodeBench's fields, and `steps` (id, span in the instruction, perhaps acceptable other
 spans) and `edges` between them; the functions of its `canonical_solution` are the steps'. One checkpoint per seed:
-figures are means over tasks of the means over checkpoints, with 95 % bootstrap intervals over tasks.
+figures are means over tasks of the means over checkpoints, with 95 % bootstrap intervals over tasks. Checkpoints that
+were measured before, one at a time, are added from the JSON files of then.
 
 `steps_right`: as many steps as the reference. `plan_right`: also each with at least half of the words of one of its
 steps (intersection over union), and its edges. `success`: the plan is executed by a worker that answers a step with the
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import ast
 import asyncio
+import hashlib
 import io
 import json
 import re
@@ -266,42 +268,97 @@ def risk_by_coverage(plans: Sequence[Judged]) -> list[tuple[float, float]]:
     return list(zip((np.cumsum(weight) / weight.sum()).tolist(), wrong.tolist(), strict=True))
 
 
-async def measure(config: Config, file: Path, checkpoints: Sequence[Path], limit: int | None) -> dict[str, Any]:
-    tasks = read_tasks(file)
+@dataclass(frozen=True)
+class Measured:
+    """What one checkpoint made of everything.
+
+    Attributes:
+        scores: by source and figure, one value per task.
+        confident: by source, its plans with their confidence.
+    """
+
+    scores: Mapping[str, Scores]
+    confident: Mapping[str, Sequence[Judged]]
+
+    def to_dict(self) -> dict[str, Any]:
+        plans = {name: [[p.confidence, p.right, p.weight] for p in some] for name, some in self.confident.items()}
+        return {"scores": dict(self.scores), "confident": plans}
+
+    @classmethod
+    def of(cls, known: Mapping[str, Any]) -> Measured:
+        confident = {name: [Judged(*plan) for plan in some] for name, some in known["confident"].items()}
+        return cls(known["scores"], confident)
+
+
+async def measure(tasks: Sequence[NaturalTask], config: Config, checkpoint: Path, limit: int | None) -> Measured:
     suite = load_suite("composition")
     six, test = suite.split("longer")[:limit], suite.split("test")[:limit]
     ten = generate(Split("ten_steps", min(len(six), _TEN_STEPS), {10: 1}, range(BUCKETS)))
-    found: dict[str, list[Scores]] = {"natural": [], "longer": [], "ten_steps": [], "composition": []}
-    confident: dict[str, list[Judged]] = {"natural": [], "composition": []}
     async with open_runtime(config.workers, config.execution, config.sandbox) as runtime:
-        for checkpoint in checkpoints:
-            planner = load_planner(checkpoint, config.planner, config.workers)
-            plans = planner.plan([one.task for one in tasks])
-            found["natural"].append(await natural(tasks, plans, runtime, config))
-            confident["natural"] += judged(plans, found["natural"][-1]["plan_right"])
-            if six:
-                plans = planner.plan(six)
-                solved = await success(plans, six, runtime)
-                taken = {"exact": exact(plans, six), "success": solved, "named_wrong": named_wrong(plans, six)}
-                found["longer"].append(taken)
-                found["ten_steps"].append({"exact": exact(planner.plan(ten), ten)})
-                plans = planner.plan(test)
-                found["composition"].append({"exact": exact(plans, test)})
-                confident["composition"] += judged(plans, found["composition"][-1]["exact"])
+        planner = load_planner(checkpoint, config.planner, config.workers)
+        plans = planner.plan([one.task for one in tasks])
+        scores = {"natural": await natural(tasks, plans, runtime, config)}
+        confident = {"natural": judged(plans, scores["natural"]["plan_right"])}
+        if six:
+            plans = planner.plan(six)
+            solved = await success(plans, six, runtime)
+            scores["longer"] = {"exact": exact(plans, six), "success": solved, "named_wrong": named_wrong(plans, six)}
+            scores["ten_steps"] = {"exact": exact(planner.plan(ten), ten)}
+            plans = planner.plan(test)
+            scores["composition"] = {"exact": exact(plans, test)}
+            confident["composition"] = judged(plans, scores["composition"]["exact"])
+    return Measured(scores, confident)
+
+
+def summary(measured: Sequence[Measured]) -> dict[str, Any]:
+    """The figures of all checkpoints.
+
+    Raises:
+        UserError: they were asked different things.
+    """
+    first = measured[0].scores
+    if (
+        len({tuple((name, key, len(v)) for name in m.scores for key, v in m.scores[name].items()) for m in measured})
+        > 1
+    ):
+        raise UserError("--beside: checkpoints were measured with another --longer, or on another composition suite")
     figures: dict[str, Any] = {
-        name: {key: _interval([scores[key] for scores in seeds]) for key in seeds[0]}
-        for name, seeds in found.items()
-        if seeds
+        name: {key: _interval([one.scores[name][key] for one in measured]) for key in first[name]} for name in first
     }
-    everything = [*confident["natural"], *confident["composition"]]
-    if everything:
+    confident = {name: [plan for one in measured for plan in one.confident[name]] for name in measured[0].confident}
+    if everything := [plan for some in confident.values() for plan in some]:
         figures["confidence"] = {
             "calibration_error": calibration_error(everything),
             **{f"{name}_calibration_error": calibration_error(some) for name, some in confident.items() if some},
             "risk_by_coverage": risk_by_coverage(everything),
         }
-    counts = {"tasks": len(tasks), "compositions": len(six), "checkpoints": len(checkpoints)}
-    return figures | counts
+    counts = {
+        "tasks": len(first["natural"]["steps_right"]),
+        "compositions": len(first.get("longer", {}).get("exact", [])),
+    }
+    return figures | counts | {"checkpoints": len(measured)}
+
+
+def read_measured(paths: Sequence[Path], file: str, tasks: int) -> list[Measured]:
+    """What earlier runs measured of other checkpoints on the same file.
+
+    Args:
+        file: sha256 of the file of tasks.
+
+    Raises:
+        UserError: one cannot be read, or was of another file.
+    """
+    found = []
+    for path in paths:
+        try:
+            known = json.loads(path.read_text(encoding="utf-8"))
+            same = known["file"] == file
+            found += [Measured.of(one) for one in known["measured"]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"--beside {path}: is no JSON file of this benchmark ({error!r})") from None
+        if not same:
+            raise UserError(f"--beside {path}: measured other tasks than these {tasks}; name the file that it was of")
+    return found
 
 
 def draw(figures: dict[str, Any], path: Path) -> None:
@@ -333,6 +390,9 @@ def main() -> None:
     parser.add_argument(
         "--longer", type=int, help="at most so many compositions of a length (all of them); 0 leaves them out"
     )
+    parser.add_argument(
+        "--beside", type=Path, nargs="+", default=[], help="JSON files of checkpoints that were measured before"
+    )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path, help="draw risk against coverage there")
     args, overrides = parser.parse_known_args()
@@ -340,7 +400,12 @@ def main() -> None:
     checkpoints = [path for path in args.checkpoint if "=" not in str(path)]
     try:
         config = load_config(args.config, overrides)
-        figures = asyncio.run(measure(config, args.file, checkpoints, args.longer))
+        tasks = read_tasks(args.file)
+        file = hashlib.sha256(args.file.read_bytes()).hexdigest()
+        measured = read_measured(args.beside, file, len(tasks))
+        for path in checkpoints:
+            measured.append(asyncio.run(measure(tasks, config, path, args.longer)))
+        figures = summary(measured)
     except UserError as error:
         parser.error(str(error))
     table = Table("figure", "mean %", "95 %", "each checkpoint")
@@ -356,8 +421,8 @@ def main() -> None:
         if args.plot:
             draw(figures, args.plot)
     if args.json:
-        facts = {"checkpoint": [str(path) for path in checkpoints], "versions": artifacts.versions()}
-        artifacts.write_json(args.json, figures | facts)
+        facts = {"checkpoint": [str(path) for path in checkpoints], "file": file, "versions": artifacts.versions()}
+        artifacts.write_json(args.json, figures | facts | {"measured": [one.to_dict() for one in measured]})
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.natural import read_tasks
+from benchmarks.natural import Judged, Measured, read_measured, read_tasks, summary
 from orchestai.errors import UserError
 
 RECORD: dict[str, Any] = {
@@ -58,3 +58,24 @@ def test_a_file_without_tasks_gives_no_figures(tmp_path: Path) -> None:
         read_tasks(file_of(tmp_path))
     with pytest.raises(UserError, match="cannot be read"):
         read_tasks(tmp_path / "absent.jsonl")
+
+
+def measured(*right: float, longer: int = 2) -> Measured:
+    scores = {"natural": {"steps_right": [*right]}, "longer": {"exact": [1.0] * longer}}
+    return Measured(scores, {"natural": [Judged(0.5, one, 1 / len(right)) for one in right]})
+
+
+def test_checkpoints_that_are_measured_one_at_a_time_give_the_figures_of_all(tmp_path: Path) -> None:
+    """A training takes an hour: three of them do not always lie side by side."""
+    seeds = [measured(1, 0, 1), measured(1, 1, 1)]
+    earlier = tmp_path / "a.json"
+    earlier.write_text(json.dumps({"file": "x", "measured": [seeds[0].to_dict()]}))
+    assert summary([*read_measured([earlier], "x", 3), seeds[1]]) == summary(seeds)
+    assert summary(seeds)["natural"]["steps_right"]["each"] == pytest.approx([2 / 3, 1])
+    with pytest.raises(UserError, match="measured other tasks than these 3"):
+        read_measured([earlier], "y", 3)
+    earlier.write_text("{}")
+    with pytest.raises(UserError, match="is no JSON file of this benchmark"):
+        read_measured([earlier], "x", 3)
+    with pytest.raises(UserError, match="another --longer"):
+        summary([measured(1, 0), measured(1, 0, longer=4)])
