@@ -36,7 +36,6 @@ from orchestai.workflow import Subtask, Workflow
 
 _ADDED = (
     "reader.meaning.",
-    "reader.tuned.between",
     "decoder.boundaries.",
     "decoder.edges.within.",
     "decoder.edges.meant.",
@@ -49,7 +48,6 @@ _ADDED = (
 )
 _LAST_LAYERS = (
     "reader.meaning.1.",
-    "reader.tuned.between",
     "decoder.boundaries.",
     "decoder.edges.within.agreement.",
     "decoder.edges.within.fits.",

@@ -66,7 +66,7 @@ class InstructionReader(nn.Module):
         lengths = torch.tensor([len(text) for text in texts], device=device)
         mask = torch.arange(raw.shape[1], device=device) < lengths[:, None]
         meanings = pad_sequence([text.meanings.to(device, torch.float32) for text in texts], batch_first=True)
-        told = meanings if self.tuned is None else self.tuned(texts, device)
+        told = meanings if self.tuned is None else self.tuned(raw[..., : raw.shape[-1] // 2], mask)
         words = self.project(raw)
         tokens = words + self.meaning(told)
         for layer in self.layers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any, cast
 
@@ -12,23 +12,22 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AttentionInterface
 
-from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder
+from orchestai.planner.slots.encoders.encoder import TextEncoder
 
 _ATTENTION = "orchestai_float32"
 
 
 class TunedLayers(nn.Module):
-    """Copies of the layers above the one that is read: they begin as the encoder was trained, and learn on.
+    """Copies of the layers above the one that is read: they begin with the encoder's weights, and learn on.
+
+    They see the text alone, without the special tokens that the encoder sets around it: with these they begin where the
+    encoder ends, but what they learned was no better.
 
     They tell what part each token plays in the instruction. What phrases mean is still read from the frozen layers:
     where these learned, too, a planner forgot which of several results a phrase names.
 
     Their weights learn in float32, and are multiplied in the encoder's dtype. Outside training they are rounded to it,
     and texts are read one at a time, so that a text's meaning never depends on what it was batched with.
-
-    Attributes:
-        between: whether they read texts between the encoder's special tokens, as they were trained to; planners of
-            earlier versions do without.
 
     Raises:
         UserError: as `TextEncoder.layers_above`.
@@ -41,29 +40,17 @@ class TunedLayers(nn.Module):
             layer.attention.self.config._attn_implementation = _ATTENTION
         self._dtype = encoder.dtype
         self._rounded: tuple[nn.Module, ...] = ()
-        self.between: Tensor
-        self.register_buffer("between", torch.tensor(True))
         self.register_load_state_dict_post_hook(TunedLayers._changed)
 
-    def forward(self, texts: Sequence[EncodedText], device: torch.device) -> Tensor:
-        """(b, t, width) output at the tokens of b texts of at most t; what stands beyond a text's end says nothing."""
-        own = [len(text) for text in texts]
-        if self.between:
-            first = len(texts[0].before)
-            parts = [torch.cat([text.before, text.hidden, text.after]) for text in texts]
-        else:
-            first, parts = 0, [text.hidden for text in texts]
-        hidden = [part.to(device, torch.float32) for part in parts]
+    def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        """(b, t, width) output of the layer below at the tokens that (b, t) exist gives (b, t, width)."""
         if self.training:
-            lengths = torch.tensor([len(part) for part in parts], device=device)
-            mask = torch.arange(max(map(len, parts)), device=device) < lengths[:, None]
-            with torch.autocast(device.type, self._dtype, enabled=self._dtype != torch.float32):
-                read = _through(self.layers, pad_sequence(hidden, batch_first=True), mask[:, None, None])
-            return read[:, first : first + max(own)].float()
+            with torch.autocast(hidden.device.type, self._dtype, enabled=self._dtype != torch.float32):
+                return _through(self.layers, hidden, mask[:, None, None]).float()
         self._rounded = self._rounded or tuple(deepcopy(self.layers).to(self._dtype).requires_grad_(False))
-        alone = [_through(self._rounded, part[None].to(self._dtype), None)[0] for part in hidden]
-        kept = [read[first : first + length].float() for read, length in zip(alone, own, strict=True)]
-        return pad_sequence(kept, batch_first=True)
+        lengths = mask.sum(-1).tolist()
+        texts = [text[None, :length].to(self._dtype) for text, length in zip(hidden, lengths, strict=True)]
+        return pad_sequence([_through(self._rounded, text, None)[0].float() for text in texts], batch_first=True)
 
     def train(self, mode: bool = True) -> TunedLayers:
         self._changed()

@@ -41,16 +41,12 @@ class EncodedText:
         offsets: (t, 2) int64; [start, end) character offsets of each token.
         ids: (t,) int64; the tokens in the encoder's vocabulary.
         meanings: (t, width / 2) float16 on the CPU; the last layer's output, which was trained to be compared.
-        before, after: (k, width / 2) float16 on the CPU; the chosen layer's output at the special tokens that the
-            encoder reads before and after a text, which the layers above it look at, too.
     """
 
     features: Tensor
     offsets: Tensor
     ids: Tensor
     meanings: Tensor
-    before: Tensor
-    after: Tensor
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -213,35 +209,21 @@ class TextEncoder:
         if not real:
             raise UnreadableTextError("the text is empty")
         ids = tokens["input_ids"]
-        layers = self._read(ids, real[0], real[-1] + 1)
-        hidden = [layer[real] for layer in layers]
-        chosen = layers[self._layer]
-        return EncodedText(
-            features=_kept(torch.cat([hidden[self._layer], hidden[0]], -1)),
-            offsets=torch.tensor([tokens["offset_mapping"][i] for i in real]),
-            ids=torch.tensor([ids[i] for i in real]),
-            meanings=_kept(hidden[-1]),
-            before=_kept(chosen[: real[0]]),
-            after=_kept(chosen[real[-1] + 1 :]),
-        )
+        hidden = [layer[[i - real[0] for i in real]] for layer in self._read(ids, real[0], real[-1] + 1)]
+        features = torch.cat([hidden[self._layer], hidden[0]], -1)
+        offsets = torch.tensor([tokens["offset_mapping"][i] for i in real])
+        meanings = hidden[-1].to("cpu", torch.float16)
+        return EncodedText(features.to("cpu", torch.float16), offsets, torch.tensor([ids[i] for i in real]), meanings)
 
     def _read(self, ids: list[int], first: int, end: int) -> list[Tensor]:
-        """Every layer's (tokens, width / 2) output, the embeddings' first.
-
-        Args:
-            first, end: where the text is among the tokens, between special ones.
-        """
+        """Every layer's (end - first, width / 2) output for these tokens, the embeddings' first."""
         before, text, after = ids[:first], ids[first:end], ids[end:]
         size = min(len(text), self._window)
         starts, cuts = _windows(len(text), size)
         rows = torch.tensor([[*before, *text[a : a + size], *after] for a in starts], device=self._model.device)
         read = self._model(rows, output_hidden_states=True).hidden_states
         parts = [slice(first + a - s, first + b - s) for s, (a, b) in zip(starts, pairwise(cuts), strict=True)]
-        windows = [[row[part] for row, part in zip(layer, parts, strict=True)] for layer in read]
-        return [
-            torch.cat([layer[0, :first], *own, layer[-1, first + size :]])
-            for layer, own in zip(read, windows, strict=True)
-        ]
+        return [torch.cat([layer[row, part] for row, part in enumerate(parts)]) for layer in read]
 
     def __deepcopy__(self, memo: dict[int, object]) -> TextEncoder:
         """Itself: copies of a planner share the encoder, which never changes, and its cache."""
@@ -278,10 +260,6 @@ def _reserved_positions(model: nn.Module) -> int:
     table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
     padding = getattr(table, "padding_idx", None)
     return 0 if padding is None else padding + 1
-
-
-def _kept(states: Tensor) -> Tensor:
-    return states.to("cpu", torch.float16, copy=True)
 
 
 def _windows(length: int, size: int) -> tuple[list[int], list[int]]:
