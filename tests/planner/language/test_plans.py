@@ -78,8 +78,13 @@ def test_given_steps_are_read_in_the_instruction():
 
 def test_it_learns_steps_and_edges(tmp_path):
     settings = config(language={**BARE, "eval_plans": 2}, num_epochs=30, patience=30, batch_size=4)
-    learned = [example("01 12", task="one by one"), example("", task="all at once")] * 4
-    held_out = [one.model_copy(update={"split": "validation"}) for one in learned[:2]]
+    learned = [
+        one
+        for first in ("now ", "then ", "do it ", "")
+        for one in (example("01 12", task=f"{first}one by one"), example("", task=f"{first}all at once"))
+    ]
+    others = [example("01 12", task="then do it one by one"), example("", task="then do it all at once")]
+    held_out = [one.model_copy(update={"split": "validation"}) for one in others]
     save_training_data(tmp_path / "data.json", [*learned, *held_out], settings)
     summary = train(settings, data=tmp_path / "data.json", output_dir=tmp_path)
     assert summary.metrics["exact_decomposition"] == 1
