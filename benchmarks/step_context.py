@@ -21,7 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.natural import NaturalTask, StepFunctions, assigned_to_itself
+from benchmarks.natural_tasks import NaturalTask, StepFunctions, assigned_to_itself
 from orchestai.config import Config, WorkerConfig, load_config
 from orchestai.errors import UserError
 from orchestai.evaluation.statistics import bootstrap_mean

@@ -1,4 +1,4 @@
-"""What `benchmarks/natural.py` reads: files of others, whose mistakes it names."""
+"""What `benchmarks/natural.py` reads, files of others whose mistakes it names, and how it sums up checkpoints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.natural import Judged, Measured, read_measured, read_tasks, summary
+from benchmarks.natural import Judged, Measured, read_measured, summary
+from benchmarks.natural_tasks import read_tasks
 from orchestai.errors import UserError
 
 RECORD: dict[str, Any] = {
