@@ -150,9 +150,7 @@ def read_metadata(checkpoint: Path) -> dict[str, Any]:
     Raises:
         UserError: there is no such folder, it is damaged, or it is another's.
     """
-    before = artifacts.previous_folder(checkpoint)
-    if not checkpoint.exists() and before.is_dir():
-        before.rename(checkpoint)
+    artifacts.restore_folder(checkpoint)
     if (checkpoint / METADATA).exists():
         digests.check_sums(checkpoint, _REMEDY, METADATA)
     try:

@@ -18,7 +18,7 @@ from orchestai.data.table_estimate import table_estimate
 from orchestai.data.tables.near_duplicates import near_duplicate_groups
 from orchestai.data.tables.outcome_file import write_outcomes
 from orchestai.data.tables.outcome_table import OutcomeTable, Values
-from orchestai.data.training_file import TrainingExample, save_training_data
+from orchestai.data.training_file import TrainingExample, meta_path, save_training_data
 from orchestai.errors import UserError
 from orchestai.execution.reward_reference import Reference, typical
 from orchestai.planner.stored_estimate import estimate_path, write_estimate
@@ -72,9 +72,10 @@ def refuse_tables(output: Path, tables: Sequence[Path]) -> None:
     """Refuse to write over what is read.
 
     Raises:
-        UserError: the training file, or the outcomes beside it, are one of the tables.
+        UserError: the training file, or a file beside it, is one of the tables.
     """
-    written = {output.resolve(), _outcomes(output).resolve()}
+    beside = (_outcomes(output), _answered(output), _pool(output), meta_path(output), estimate_path(output))
+    written = {path.resolve() for path in (output, *beside)}
     if taken := next((path for path in tables if path.resolve() in written), None):
         raise UserError(f"--output {output}: would be written over the table {taken}; name another file")
 
@@ -113,7 +114,7 @@ def prepare_table(
         table = table.only([table.workers[place] for place in own])
         visible = None if visible is None else visible[:, own]
     else:
-        recorded = output.with_name(f"{output.stem}.yaml")
+        recorded = _pool(output)
         config = _recorded_config(table, table.take(learned), config, output, recorded)
         costs = zip(table.workers, table.cost_usd.T, strict=True)
         unpriced = tuple(worker for worker, own in costs if table.priced and np.isnan(own).all())
@@ -135,7 +136,7 @@ def prepare_table(
     )
     write_estimate(estimate_path(output), estimate)
     if recorded is not None and table.replies is not None:
-        write_tasks(_beside(output, "tasks.jsonl"), _tasks(table, parts, tasks))
+        write_tasks(_answered(output), _tasks(table, parts, tasks))
     replies = 0 if table.replies is None else sum(reply is not None for row in table.replies for reply in row)
     outcomes = 0 if estimate is None else int(np.isfinite(table.score[learned]).sum())
     return PreparedTable(
@@ -151,6 +152,16 @@ def prepare_table(
 def _outcomes(output: Path) -> Path:
     """What the recorded workers replay."""
     return _beside(output, "outcomes.jsonl.gz")
+
+
+def _answered(output: Path) -> Path:
+    """The tasks that the replies answer."""
+    return _beside(output, "tasks.jsonl")
+
+
+def _pool(output: Path) -> Path:
+    """The configuration of the recorded workers."""
+    return _beside(output, "yaml")
 
 
 def _beside(output: Path, ending: str) -> Path:
@@ -185,7 +196,7 @@ def _recorded_config(table: OutcomeTable, learned: OutcomeTable, config: Config,
     }
     tasks = {key: value for key, value in raw.get("tasks", {}).items() if key not in ("suite", "path", "scorer")}
     if table.replies is not None:
-        tasks |= {"suite": "written", "path": _beside(output, "tasks.jsonl").name}
+        tasks |= {"suite": "written", "path": _answered(output).name}
     raw["tasks"] = tasks
     write_text(path, as_yaml(raw))
     return Config.model_validate(raw, context={"folder": path.parent})

@@ -207,6 +207,16 @@ def read_checkpoint(path: Path | str) -> dict[str, Any]:
     return checkpoint
 
 
+def read_facts(path: Path | str) -> Mapping[str, Any]:
+    """What is kept beside the weights of any planner, and of a planner of heads these, too.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    path = locate(path)
+    return read_metadata(path) if path.is_dir() else read_checkpoint(path)
+
+
 def seen_by(path: Path | str) -> SeenTasks:
     """The tasks that a checkpoint has learned from and was selected on; none of `base`.
 
@@ -215,8 +225,7 @@ def seen_by(path: Path | str) -> SeenTasks:
     """
     if str(path) == BASE:
         return NOTHING_SEEN
-    path = locate(path)
-    return SeenTasks.of_checkpoint(read_metadata(path) if path.is_dir() else read_checkpoint(path))
+    return SeenTasks.of_checkpoint(read_facts(path))
 
 
 def reference_of(path: Path | str) -> Reference | None:
@@ -227,12 +236,11 @@ def reference_of(path: Path | str) -> Reference | None:
     """
     if str(path) == BASE:
         return None
-    path = locate(path)
-    found = (read_metadata(path) if path.is_dir() else read_checkpoint(path)).get("reward_reference")
+    found = read_facts(path).get("reward_reference")
     try:
         return None if found is None else Reference(**found)
     except TypeError as error:
-        raise other_version(path, error) from None
+        raise other_version(locate(path), error) from None
 
 
 def estimate_state_of(path: Path | str) -> dict[str, Any] | None:

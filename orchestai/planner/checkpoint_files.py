@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orchestai.config.planner import BASE
 from orchestai.errors import UserError
+from orchestai.storage.artifacts import restore_folder
 
 LAST = "phase2_last.pth"
 """The planner, or the folder of agents (without the suffix), of the latest checkpoint of phase 2 in a folder."""
@@ -29,6 +30,8 @@ def locate(path: Path | str) -> Path:
         inside = (path / FIRST, without_suffix(path / FIRST))
         path = next((found for found in inside if found.exists()), path)
     folder = without_suffix(path)
+    if not path.exists():
+        restore_folder(folder)
     return folder if not path.exists() and (folder / METADATA).exists() else path
 
 

@@ -25,7 +25,6 @@ from orchestai.planner.checkpoint import estimate_state_of
 from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
 from orchestai.planner.slots.encoders.sentences import MAX_SENTENCE_TOKENS, EmbedSentences, sentence_embedder
 from orchestai.planner.stored_estimate import of_state
-from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Workflow
 
 logger = logging.getLogger(__name__)
@@ -119,12 +118,12 @@ class PoolOutlook:
     def of(self, plan: Plan, instruction: str) -> PlanOutlook | None:
         """What is expected of a plan; None where nobody knows what workers do on such steps.
 
-        A task that is asked for as it stands is planned right.
+        A task that is asked for as it stands, but for white space and punctuation behind it, is planned right.
         """
         if plan.workflow is None:
             return None
         subtasks = plan.workflow.subtasks
-        whole = len(subtasks) == 1 and clean(subtasks[0].instruction) == clean(instruction)
+        whole = len(subtasks) == 1 and _bare(subtasks[0].instruction) == _bare(instruction)
         confidence = 1.0 if whole else plan.confidence
         types = (WHOLE,) if whole else tuple(subtask.task_type for subtask in subtasks)
         if not self._known_types.issuperset(types):
@@ -203,6 +202,10 @@ def open_outlook(checkpoint: Path | str) -> PoolOutlook | None:
     except UserError as error:
         logger.warning("%s; until then nobody knows what its workers achieve", error)
         return None
+
+
+def _bare(text: str) -> str:
+    return " ".join(text.split()).rstrip(" .,;:!?")
 
 
 def _wilson(share: float, count: float) -> Likely:

@@ -53,7 +53,7 @@ def replacing(path: Path | str) -> Iterator[BinaryIO]:
 def replacing_folder(path: Path | str) -> Iterator[Path]:
     """An empty folder that takes the place of `path` when the block ends well, and vanishes when it does not.
 
-    Where a crash falls between the two renames that this takes, the folder before is found as `previous_folder(path)`.
+    Where a crash falls between the two renames that this takes, `restore_folder(path)` brings the folder before back.
 
     Raises:
         UserError: it cannot be written (no space, no permission, a file of that name).
@@ -106,6 +106,13 @@ def clone(source: Path, target: Path) -> None:
 def previous_folder(path: Path) -> Path:
     """Where the folder that `replacing_folder` is about to replace waits."""
     return path.with_name(f".{path.name}.previous")
+
+
+def restore_folder(path: Path) -> None:
+    """Put a folder back that `replacing_folder` was about to replace when it was killed."""
+    before = previous_folder(path)
+    if not path.exists() and before.is_dir():
+        before.rename(path)
 
 
 def check_run(state: Path, *others: Path, resume: bool) -> None:

@@ -32,17 +32,17 @@ class SeenTasks:
         return cls(frozenset(map(task_hash, learned)), frozenset(map(task_hash, selected_on)))
 
     @classmethod
-    def of_checkpoint(cls, facts: Mapping[str, Any]) -> SeenTasks:
+    def of_checkpoint(cls, facts: Mapping[str, Any], key: str = SEEN) -> SeenTasks:
         """What the keys of a checkpoint say; of one that does not say it, nothing, and that this is not all."""
-        found = facts.get(SEEN)
+        found = facts.get(key)
         if not isinstance(found, Mapping):
             return cls(complete=False)
         return cls(frozenset(found["learned"]), frozenset(found["selected_on"]), bool(found["complete"]))
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, key: str = SEEN) -> dict[str, Any]:
         """The key of a checkpoint with plain values."""
         plain = {"learned": sorted(self.learned), "selected_on": sorted(self.selected_on), "complete": self.complete}
-        return {SEEN: plain}
+        return {key: plain}
 
     def __or__(self, other: SeenTasks) -> SeenTasks:
         """What weights have seen that were trained on."""

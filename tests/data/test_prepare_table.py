@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from orchestai.cli import app
 from orchestai.config import Config, load_config
-from orchestai.data.prepare_table import prepare_table
+from orchestai.data.prepare_table import prepare_table, refuse_tables
 from orchestai.data.table_estimate import table_attempts, table_estimate
 from orchestai.data.tables import read_cards, read_outcome_table
 from orchestai.data.tables.long_form import parse_columns
@@ -276,6 +276,9 @@ def test_the_command_writes_over_no_table_and_says_how_many_outcomes_it_needs(tm
         refused = CliRunner().invoke(app, [*words, output])
         assert "name another file" in str(refused.exception)
         assert not Path("t.json").exists()
+    for name in ("t.tasks.jsonl", "t.yaml", "t.meta.json", "t.estimate.pt"):
+        with pytest.raises(UserError, match=f"would be written over the table {name}"):
+            refuse_tables(Path("t.json"), [Path("other.csv"), Path(name)])
     result = CliRunner().invoke(app, [*words, "few.json"])
     assert result.exit_code == 0, result.output
     assert "too few outcomes" in result.output

@@ -155,9 +155,7 @@ def read_metadata(path: Path | str) -> dict[str, Any]:
         UserError: there is no such folder, it is damaged, or it is no planner's.
     """
     path = Path(path)
-    before = artifacts.previous_folder(path)
-    if not path.exists() and before.is_dir():
-        before.rename(path)
+    artifacts.restore_folder(path)
     if (path / METADATA).exists():
         digests.check_sums(path, _REMEDY, METADATA)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import torch
@@ -30,19 +31,29 @@ class FamiliarWords(nn.Module):
         self.most: Tensor
         self.register_buffer("counts", torch.zeros(vocabulary, dtype=torch.int32))
         self.register_buffer("most", torch.tensor(1.0))
+        self._counted = torch.zeros(0, dtype=torch.int64)
+
+    def get_extra_state(self) -> Tensor:
+        """(n,) int64 hashes of the instructions that were counted."""
+        return self._counted
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self._counted = state
 
     @torch.no_grad()
-    def learn(self, texts: Sequence[Tensor], new: Sequence[bool]) -> None:
-        """Count the tokens of those instructions that are new, beside those of before; none changes nothing.
+    def learn(self, texts: Sequence[Tensor]) -> None:
+        """Count the tokens of instructions that no earlier training has counted; none changes nothing.
 
         What is rare in one of them is what hardly any other has. An instruction that is learned again says nothing new:
         counted in each training, no word of it would stay rare.
         """
         if not texts:
             return
-        for text, counts in zip(texts, new, strict=True):
-            if counts:
+        before, now = set(self._counted.tolist()), [_hash(text) for text in texts]
+        for text, its in zip(texts, now, strict=True):
+            if its not in before:
                 self.counts[text.unique().to(self.counts.device)] += 1
+        self._counted = torch.tensor(sorted(before.union(now)))
         rare = torch.tensor([self._rare(text, _OFTEN + 1) for text in texts])
         self.most.fill_(max(_USUAL, float(rare.quantile(_QUANTILE))))
 
@@ -52,3 +63,8 @@ class FamiliarWords(nn.Module):
 
     def _rare(self, text: Tensor, often: int) -> float:
         return float((self.counts[text.to(self.counts.device)] < often).float().mean())
+
+
+def _hash(text: Tensor) -> int:
+    digest = hashlib.sha256(text.cpu().long().numpy().tobytes()).digest()
+    return int.from_bytes(digest[:8], "little", signed=True)

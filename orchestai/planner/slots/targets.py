@@ -68,19 +68,21 @@ def token_spans(spans: Tensor, offsets: Tensor) -> Tensor:
     return torch.where(known, tokens, IGNORE)
 
 
-def check_words(spans: Sequence[tuple[int, int]], offsets: Tensor) -> None:
-    """See that there is a token in each step's words.
+def check_words(spans: Sequence[tuple[int, int] | None], offsets: Tensor) -> None:
+    """See that there is a token in each step's words, where these are in the instruction.
 
     Args:
-        spans: [start, end) character offsets.
+        spans: [start, end) character offsets; None of a step that is told in other words.
         offsets: (t, 2) [start, end) character offsets of the instruction's tokens.
 
     Raises:
         UnreadableTextError: there is none in some step's.
     """
-    if not spans:
+    told = {number: span for number, span in enumerate(spans, 1) if span is not None}
+    if not told:
         return
-    for number, (first, last) in enumerate(token_spans(torch.tensor([list(spans)]), offsets[None])[0].tolist(), 1):
+    places = token_spans(torch.tensor([list(told.values())]), offsets[None])[0].tolist()
+    for number, (first, last) in zip(told, places, strict=True):
         if last < first:
             raise UnreadableTextError(f"step {number} has no words")
 

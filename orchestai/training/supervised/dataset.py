@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import TypeAlias, TypedDict
 
 import torch
@@ -73,7 +73,7 @@ class PlanDataset(Dataset[Item]):
             [example.instruction for example in examples],
             [
                 IndexedPlan.of(plan if config.overlapping_spans else _as_told(plan), vocabulary)
-                for plan in (_located(example.imitated, example.instruction) for example in examples)
+                for plan in (located(example.imitated, example.instruction) for example in examples)
             ],
             [example.given for example in examples],
             [example.suite for example in examples],
@@ -152,7 +152,7 @@ class LengthGroupedBatches(Sampler[list[int]]):
             yield batches[i]
 
 
-def _located(workflow: Workflow, instruction: str) -> Workflow:
+def located(workflow: Workflow, instruction: str) -> Workflow:
     """The workflow with a place for each step whose words are in the instruction."""
     words, spans = zip(*((step.instruction, step.span) for step in workflow.subtasks), strict=True)
     places = _places(words, spans, instruction)
@@ -200,15 +200,22 @@ def _targets(instruction: str, plan: IndexedPlan, given: bool, max_subtasks: int
 def _places(words: Sequence[str], spans: Sequence[Span | None], instruction: str) -> list[Span | None]:
     """The spans, and where the words are of steps that have none."""
     places: list[Span | None] = []
+    taken = {span for span in spans if span is not None}
     behind = 0
     for own, span in zip(words, spans, strict=True):
-        places.append(span or _find(own, instruction, behind) or _find(own, instruction, 0))
-        behind = behind if places[-1] is None else places[-1][1]
+        if span is None and (span := _find(own, instruction, behind, taken)) is not None:
+            taken.add(span)
+        places.append(span)
+        behind = behind if span is None else span[1]
     return places
 
 
-def _find(words: str, instruction: str, start: int) -> Span | None:
-    """The first place from `start` on, if possible one that begins and ends no word in its middle."""
-    found = re.compile(rf"(?<!\w){re.escape(words)}(?!\w)").search(instruction, start) if words else None
-    begin = found.start() if found else instruction.find(words, start) if words else -1
-    return None if begin < 0 else (begin, begin + len(words))
+def _find(words: str, instruction: str, behind: int, taken: Set[Span]) -> Span | None:
+    """The first place that no other step has, from `behind` on if there is one; parts of other words only where the
+    words stand nowhere by themselves."""
+    if not words:
+        return None
+    literal = re.escape(words)
+    standing = [found.span() for found in re.finditer(rf"(?<!\w){literal}(?!\w)", instruction)]
+    free = set(standing or (found.span() for found in re.finditer(literal, instruction))) - taken
+    return min(free, key=lambda span: (span[0] < behind, span), default=None)

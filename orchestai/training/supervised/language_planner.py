@@ -52,7 +52,7 @@ def begin(setup: Setup) -> RunState:
         UserError: the model or the state to resume cannot be used, or no example has room.
     """
     config, last = setup.config, setup.checkpoint(LAST)
-    learned, held_out = split_examples(setup.examples, config.tasks, setup.data, setup.seen)
+    learned, held_out = split_examples(setup.examples, config.tasks, setup.data, setup.seen_before)
     before = last if setup.resume else setup.start
     if before is not None:
         planner = load_language_planner(before, config.planner, config.workers)

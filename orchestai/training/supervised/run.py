@@ -19,7 +19,7 @@ from rich.progress import Progress
 from orchestai.config import OF_SERVING, BackendConfig, Config, Phase1Config, PlannerConfig, TasksConfig
 from orchestai.data.training_file import TrainingExample, data_fingerprint, logged_reference
 from orchestai.errors import UserError
-from orchestai.planner.checkpoint import seen_by
+from orchestai.planner.checkpoint import estimate_state_of, read_facts, reference_of, seen_by
 from orchestai.planner.checkpoint_files import fingerprint_of, without_suffix
 from orchestai.planner.stored_estimate import STATE_KEY, estimate_path, read_state
 from orchestai.progress import open_progress
@@ -32,6 +32,8 @@ from orchestai.workers.pool import worker_cards
 
 logger = logging.getLogger(__name__)
 BEST, LAST, METRICS = "phase1_best.pth", "phase1_last.pth", "phase1_metrics.jsonl"
+SEEN_BEFORE = "seen_before"
+"""The key of a checkpoint with what the weights that its run began with had seen of tasks."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,11 @@ class Setup:
         return self.config.training.phase1_supervised
 
     @property
-    def seen(self) -> SeenTasks:
-        """What the weights that the run begins with, or goes on with, have seen of tasks."""
-        before = self.checkpoint(LAST) if self.resume else self.start
-        return NOTHING_SEEN if before is None else seen_by(before)
+    def seen_before(self) -> SeenTasks:
+        """What the weights that the run began with had seen of tasks; the same when it is resumed."""
+        if self.resume:
+            return SeenTasks.of_checkpoint(read_facts(self.checkpoint(LAST)), SEEN_BEFORE)
+        return NOTHING_SEEN if self.start is None else seen_by(self.start)
 
     def checkpoint(self, name: str) -> Path:
         """Where the planner called `name` (`BEST` or `LAST`) is kept."""
@@ -96,8 +99,10 @@ class RunState:
 
     @property
     def seen(self) -> SeenTasks:
-        """What its planner has seen of tasks."""
-        return SeenTasks.of(*((example.asked for example in some) for some in (self.learned, self.held_out)))
+        """What its planner has seen of tasks: what was asked and, where steps were given, these with it."""
+        return SeenTasks.of(
+            *((words for one in some for words in (one.asked, _words(one))) for some in (self.learned, self.held_out))
+        )
 
 
 def run(setup: Setup, state: RunState) -> Summary:
@@ -110,21 +115,18 @@ def run(setup: Setup, state: RunState) -> Summary:
     accelerator, progress, settings, epochs = setup.accelerator, setup.progress, setup.settings, state.epochs
     saved = state.read(setup.checkpoint(LAST)) if setup.resume else {}
     identity = identity_of(setup.config, setup.data)
-    seen = state.seen
+    before = setup.seen_before
     if setup.start is not None:
         identity["start"] = fingerprint_of(setup.start)
-        seen |= seen_by(setup.start)
     elif "start" in saved.get("identity", {}):
         identity["start"] = saved["identity"]["start"]
-        seen |= SeenTasks.of_checkpoint(saved)
     history = _resume(setup, state, saved, identity) if setup.resume else []
-    reference = logged_reference(setup.data)
     known = {
         "seed": settings.seed,
         "identity": identity,
-        "reward_reference": None if reference is None else asdict(reference),
-        STATE_KEY: read_state(estimate_path(setup.data)),
-        **seen.facts(),
+        **_of_workers(setup),
+        **before.facts(SEEN_BEFORE),
+        **(state.seen | before).facts(),
     }
     info = partial(artifacts.save_run_info, setup.output_dir, setup.config, command="phase1", seed=settings.seed)
     on_main(accelerator, partial(info, **identity), "beginning")
@@ -142,6 +144,16 @@ def run(setup: Setup, state: RunState) -> Summary:
     summary = Summary(int(best["epoch"]), best["val_loss"], best)
     progress.console.print(_said(setup, state, summary), highlight=False)
     return summary
+
+
+def _of_workers(setup: Setup) -> dict[str, Any]:
+    """What was measured of workers, by the data or else by the planner that the run begins with, or goes on with."""
+    reference, estimate = logged_reference(setup.data), read_state(estimate_path(setup.data))
+    before = setup.checkpoint(LAST) if setup.resume else setup.start
+    if before is not None:
+        reference = reference or reference_of(before)
+        estimate = estimate or estimate_state_of(before)
+    return {"reward_reference": None if reference is None else asdict(reference), STATE_KEY: estimate}
 
 
 def _save(setup: Setup, state: RunState, history: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> None:

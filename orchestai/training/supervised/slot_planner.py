@@ -25,7 +25,7 @@ from orchestai.training.calibration import Judged, calibrate, judge_plans
 from orchestai.training.free_memory import free_bytes
 from orchestai.training.malloc_trim import FreedMemory
 from orchestai.training.optimizers import open_optimizer
-from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset
+from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset, located
 from orchestai.training.supervised.epochs import Epochs, short
 from orchestai.training.supervised.metrics import (
     EdgeCounts,
@@ -57,15 +57,14 @@ def begin(setup: Setup) -> RunState:
         )
     planner = _open(setup)
     planner.to(setup.accelerator.device)
-    seen = setup.seen
-    learned, held_out = split_examples(_readable(setup, planner), config.tasks, setup.data, seen)
+    learned, held_out = split_examples(_readable(setup, planner), config.tasks, setup.data, setup.seen_before)
     found = [example for example in learned if not example.given]
     if found:
         planner.decoder.one_result.fill_(one_result_log_odds(example.workflow for example in found))
     workers = [card.name for card in planner.cards]
     train, validation = (PlanDataset.from_examples(some, config.planner, workers) for some in (learned, held_out))
     read = [torch.tensor(planner.encoder.token_ids(example.instruction)) for example in found]
-    planner.familiar_words.learn(read, [not seen.has_learned(example.asked) for example in found])
+    planner.familiar_words.learn(read)
 
     def save(path: Path, facts: Mapping[str, Any]) -> None:
         save_planner(path, planner, config, **facts)
@@ -98,7 +97,8 @@ def _readable(setup: Setup, planner: PlannerModel) -> list[TrainingExample]:
             if example.given:
                 planner.edge_predictor.read(example.instruction, example.spans)
             else:
-                check_words(example.spans, planner.encoder.encode(example.instruction).offsets)
+                steps = located(example.imitated, example.instruction).subtasks
+                check_words([step.span for step in steps], planner.encoder.encode(example.instruction).offsets)
             readable.append(example)
         except UnreadableTextError as error:
             reason = f"{example.task_id or example.instruction[:40]!r}: {error}"

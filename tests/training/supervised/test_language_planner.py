@@ -19,6 +19,7 @@ from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import estimate_state_of, load_planner, reference_of
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.planner.stored_estimate import estimate_path, write_estimate
+from orchestai.storage.artifacts import previous_folder
 from orchestai.storage.digests import write_sums
 from orchestai.training.supervised.epochs import kept_epoch
 from orchestai.training.supervised.language_planner import LanguageImitation
@@ -82,6 +83,20 @@ def test_it_learns_to_plan_and_keeps_the_best_epoch(data, tmp_path):
     assert make_plan(settings, "First, spell the date. Then, count its words.", best).workflow == plan.workflow
 
 
+@pytest.mark.parametrize(("eval_plans", "judged"), [(2, 2), (9, 3)])
+def test_epochs_are_compared_by_the_plans_that_were_made(eval_plans, judged):
+    """By as many as are held out, a plan more or less would seem to be less than chance."""
+    held_out = [one for one in examples() if one.split == "validation"]
+    assert imitation(held_out, config(language={"eval_plans": eval_plans})).plans_judged == judged
+
+
+def test_a_planner_that_leaves_workers_open_does_so_whatever_the_configuration_says(data, tmp_path):
+    train(config(num_epochs=1, language={"assign": False}), data=data, output_dir=tmp_path)
+    settings = config()
+    assert settings.planner.language.assign
+    assert not load_planner(tmp_path / "phase1_best", settings.planner, settings.workers).config.language.assign
+
+
 def test_the_checkpoint_keeps_what_executions_typically_cost(data, tmp_path):
     """Phase 2 rewards plans relative to it, and evaluation has to use the same."""
     reference = Reference(0.25, 900.0, "median of 3 logged executions")
@@ -100,6 +115,8 @@ def test_a_stopped_run_goes_on_bit_for_bit(data, tmp_path, schedule, optimizer, 
         patch.setattr(LanguageImitation, "run_epoch", interrupted_after(2, LanguageImitation.run_epoch))
         train(settings, data=data, output_dir=stopped)
     torch.rand(7)  # whatever else the process does in between
+    last = stopped / "phase1_last"
+    last.rename(previous_folder(last))  # as if killed while another took its place
     train(settings, data=data, output_dir=stopped, resume=True)
     assert metrics(stopped) == metrics(whole)
     name = "phase1_last/model.safetensors"

@@ -13,14 +13,15 @@ from orchestai.config import TasksConfig
 from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
 from orchestai.errors import UserError
 from orchestai.execution.reward_reference import Reference
-from orchestai.planner.checkpoint import load_planner, reference_of, save_planner, seen_by
+from orchestai.planner.checkpoint import load_planner, reference_of, save_planner
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER
 from orchestai.storage import digests
+from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks
 from orchestai.tasks.splits import divide
 from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset, WorkflowDataset
 from orchestai.training.supervised.epochs import Judgement
-from orchestai.training.supervised.run import split_examples
+from orchestai.training.supervised.run import SEEN_BEFORE, split_examples
 from orchestai.training.supervised.slot_planner import Imitation
 from orchestai.training.supervised.train import train
 from orchestai.workers.pool import worker_cards
@@ -115,46 +116,8 @@ def test_a_stopped_run_goes_on_bit_for_bit(data, tmp_path, schedule, monkeypatch
     first, second = (torch.load(path / "phase1_last.pth", weights_only=True) for path in (whole, stopped))
     for key, tensor in first["model_state_dict"].items():
         assert torch.equal(tensor, second["model_state_dict"][key]), key
-
-
-def test_a_planner_is_trained_further_and_remembers_what_it_has_seen(data, tmp_path):
-    before = train(config(num_epochs=3), data=data, output_dir=tmp_path / "first")
-    others = [example("spell the date"), example(*[*STEPS][:3], split="validation")]
-    save_training_data(tmp_path / "more.json", [*examples(), *others], config())
-    slow = config(num_epochs=1, learning_rate=1e-9)
-    start = tmp_path / "first" / "phase1_best.pth"
-    after = train(slow, data=tmp_path / "more.json", output_dir=tmp_path / "second", start=start)
-    assert after.val_loss == pytest.approx(before.val_loss, rel=0.3)
-    anew = train(slow, data=tmp_path / "more.json", output_dir=tmp_path / "anew")
-    assert after.val_loss < 0.9 * anew.val_loss
-    seen, seen_before = (seen_by(path) for path in (tmp_path / "second" / "phase1_best.pth", start))
-    assert seen.learned >= seen_before.learned
-    with pytest.raises(UserError, match=r"cannot resume, start has changed"):
-        train(slow, data=tmp_path / "more.json", output_dir=tmp_path / "anew", start=start, resume=True)
-
-
-@pytest.mark.parametrize("named_again", [True, False])
-def test_a_run_that_began_with_a_planner_goes_on_and_remembers_what_that_has_seen(
-    data, tmp_path, monkeypatch, named_again
-):
-    """Else a resumed improvement would take what its incumbent has learned for unseen."""
-    train(config(num_epochs=1), data=data, output_dir=tmp_path / "first")
-    start = tmp_path / "first" / "phase1_best.pth"
-    others = [example("spell the date"), example(*[*STEPS][:3], split="validation")]
-    save_training_data(tmp_path / "more.json", others, config())
-    settings, more = config(num_epochs=2), tmp_path / "more.json"
-    train(settings, data=more, output_dir=tmp_path / "whole", start=start)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Imitation, "run_epoch", interrupted_after(1, Imitation.run_epoch))
-        train(settings, data=more, output_dir=tmp_path / "stopped", start=start)
-    again = start if named_again else None
-    train(settings, data=more, output_dir=tmp_path / "stopped", start=again, resume=True)
-    assert metrics(tmp_path / "stopped") == metrics(tmp_path / "whole")
-    last, stopped = (tmp_path / run / "phase1_last.pth" for run in ("whole", "stopped"))
-    assert seen_by(stopped) == seen_by(last)
-    assert seen_by(last).learned >= seen_by(start).learned
-    first, second = (torch.load(path, weights_only=True) for path in (last, stopped))
-    assert first["identity"] == second["identity"]
+    before = SeenTasks.of_checkpoint(second, SEEN_BEFORE)
+    assert before == NOTHING_SEEN, "or it would validate on less than it began with"
 
 
 def test_it_stops_early(data, tmp_path):
@@ -315,33 +278,11 @@ def test_held_out_tasks_are_those_marked_or_else_a_share_by_their_words():
         split_examples(unmarked[:1], tasks, Path("x"))
 
 
-def test_nothing_is_held_out_that_was_learned(data, tmp_path, caplog):
-    """Epochs would be chosen, and the confidence fitted, by plans that the planner knows by heart."""
-    train(config(num_epochs=1), data=data, output_dir=tmp_path / "first")
-    start = tmp_path / "first" / "phase1_best.pth"
-    known, new = example("sort the list", split="validation"), example(*[*STEPS][:3], split="validation")
-    save_training_data(tmp_path / "more.json", [example("spell the date", "count its words"), known, new], config())
-    train(config(num_epochs=1), data=tmp_path / "more.json", output_dir=tmp_path / "second", start=start)
-    assert "left out 1 of 2 examples held out, which are learned from" in caplog.text
-    with pytest.raises(UserError, match="nothing is left to validate on, as all 1 examples held out are learned from"):
-        split_examples([example("sort the list"), known], TasksConfig(), Path("x"))
-
-
-def test_the_confidence_of_a_planner_is_not_that_of_the_one_it_began_with(data, tmp_path):
-    """Its weights have moved; of three plans nobody can tell how often it is right now."""
-    first = tmp_path / "first"
-    train(config(num_epochs=1), data=data, output_dir=first)
-    planner = load_planner(first / "phase1_best.pth", config().planner, config().workers)
-    planner.confidence.known.fill_(True)
-    save_planner(tmp_path / "sure.pth", planner, config())
-    train(config(num_epochs=1), data=data, output_dir=tmp_path / "second", start=tmp_path / "sure.pth")
-    assert not load_planner(tmp_path / "second/phase1_best.pth", config().planner, config().workers).confidence.is_known
-
-
-def test_a_step_without_a_token_is_left_out_with_a_reason(data, tmp_path, capsys):
+@pytest.mark.parametrize("span", [(6, 7), None])
+def test_a_step_without_a_token_is_left_out_with_a_reason(data, tmp_path, capsys, span):
     """Its end had no place, and a loss of a billion, or none and the run ended with an index error."""
     blank = example("sort the list")
-    step = blank.workflow.subtasks[0].model_copy(update={"span": (6, 7)})
+    step = blank.workflow.subtasks[0].model_copy(update={"span": span, "instruction": " "})
     blank = blank.model_copy(update={"workflow": Workflow([step])})
     save_training_data(data, [*examples(), blank], config())
     train(config(num_epochs=1), data=data, output_dir=tmp_path / "out")
@@ -359,6 +300,12 @@ def test_a_step_without_a_token_is_left_out_with_a_reason(data, tmp_path, capsys
         ),
         ("Resort it, then sort it", ["sort it"], [(16, 23)]),
         ("Unsorted it is", ["sort"], [(2, 6)]),
+        ("Sort it after you have counted it, and do not Resort it", ["counted it", "Sort it"], [(0, 7), (23, 33)]),
+        (
+            "count it, and count it again after you sort it",
+            ["count it", "sort it", "count it"],
+            [(0, 8), (14, 22), (39, 46)],
+        ),
     ],
 )
 def test_steps_are_found_by_their_words_in_the_order_of_the_text(instruction, steps, places):
@@ -367,6 +314,14 @@ def test_steps_are_found_by_their_words_in_the_order_of_the_text(instruction, st
     told = TrainingExample(instruction=instruction, workflow=Workflow(subtasks))
     found = PlanDataset.from_examples([told], config().planner, WORKERS)[0]["targets"]["spans"]
     assert found[: len(steps)].tolist() == [list(place) for place in places]
+
+
+def test_a_step_has_no_place_that_another_was_given():
+    again = [Subtask(id="1", instruction="count it"), Subtask(id="2", instruction="count it", span=(0, 8))]
+    for instruction, place in (("count it, then count it", [15, 23]), ("count it, then recount it", [IGNORE, IGNORE])):
+        told = TrainingExample(instruction=instruction, workflow=Workflow(again))
+        found = PlanDataset.from_examples([told], config().planner, WORKERS)[0]["targets"]["spans"]
+        assert place in found[:2].tolist()
 
 
 def test_a_run_of_before_goes_on_whatever_samples_in_phase_2(data, tmp_path):

@@ -151,19 +151,23 @@ class TextEncoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 of the weights, as 16 hexadecimal digits; the same for every dtype."""
-        return self._digest(leaving_out=())
+        """sha256 of the weights that are used, as 16 hexadecimal digits; the same for every dtype.
+
+        The pooler, which nobody asks, is chosen by chance where a file has none.
+        """
+        return self._digest("pooler.")
 
     def has_weights(self, fingerprint: str) -> bool:
-        """Whether it has the weights of that fingerprint; one of an earlier version leaves the upper layers out."""
-        return fingerprint in (self.fingerprint, self._fingerprint_below)
+        """Whether it has the weights of that fingerprint, which may be an earlier version's."""
+        return fingerprint in (self.fingerprint, *self._former_fingerprints)
 
     @cached_property
-    def _fingerprint_below(self) -> str:
+    def _former_fingerprints(self) -> tuple[str, str]:
+        """Of all weights, and of all but the layers above the one that is read."""
         above = range(self._layer, self._model.config.num_hidden_layers)
-        return self._digest(leaving_out=tuple(f"encoder.layer.{i}." for i in above))
+        return self._digest(), self._digest(*(f"encoder.layer.{i}." for i in above))
 
-    def _digest(self, leaving_out: tuple[str, ...]) -> str:
+    def _digest(self, *leaving_out: str) -> str:
         digest = hashlib.sha256()
         for key, tensor in sorted(self._model.state_dict().items()):
             if not key.startswith(leaving_out):

@@ -28,7 +28,8 @@ def test_weights_of_any_layer_tell_encoders_apart(layer: int) -> None:
 
 
 def test_a_checkpoint_of_an_earlier_version_knows_the_layers_that_are_read_alone() -> None:
-    of_earlier_versions = open_encoder(MINILM, 64, 3)._fingerprint_below
+    of_all, of_earlier_versions = open_encoder(MINILM, 64, 3)._former_fingerprints
+    assert TextEncoder(MINILM, 64, 3).has_weights(of_all)
     other = TextEncoder(MINILM, 64, 3)
     other._model.encoder.layer[5].output.dense.weight.mul_(1.3)
     assert other.has_weights(of_earlier_versions)

@@ -61,6 +61,9 @@ def test_an_encoder_that_counts_positions_from_behind_padding_takes_two_tokens_l
     encoder = TextEncoder(str(tmp_path), 500, 1)
     for length in (61, 62, 63, 64, 200):
         assert len(encoder.encode("sort " * length)) == length
+    RobertaModel(roberta, add_pooling_layer=False).save_pretrained(tmp_path)
+    one, again = (TextEncoder(str(tmp_path), 500, 1) for _ in range(2))
+    assert one.fingerprint == again.fingerprint, "the pooler that such files lack is another one each time"
 
 
 def test_half_of_a_surrogate_pair_cannot_be_read(encoder: TextEncoder) -> None:
