@@ -17,20 +17,18 @@ class Beams:
         size: most beginnings, and most whole plans, that are kept of each plan.
         logp: (b, w) their log-probability.
         spans: (b, w, i, 2) first and last tokens of their steps.
-        chosen: (b, w, i, d) what was decided for each step, as a vector.
     """
 
     size: int
     logp: Tensor
     spans: Tensor
-    chosen: Tensor
     _whole: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     @classmethod
     def begin(cls, rows: int, size: int, like: Tensor) -> Beams:
-        """One beginning without a step for each plan; `like` has the type, device and width d of vectors."""
+        """One beginning without a step for each plan; `like` has the type and device of log-probabilities."""
         spans = torch.zeros(rows, 1, 0, 2, dtype=torch.long, device=like.device)
-        return cls(size, like.new_zeros(rows, 1), spans, like.new_zeros(rows, 1, 0, like.shape[-1]))
+        return cls(size, like.new_zeros(rows, 1), spans)
 
     def stop(self, stop: Tensor, go_on: Tensor) -> None:
         """Every beginning is a whole plan with (b, w) log-probability `stop`, and goes on with that of `go_on`."""
@@ -57,7 +55,6 @@ class Beams:
         origin = best // k
         taken = spans.flatten(1, 2).gather(1, best[..., None].expand(-1, -1, 2))
         self.spans = torch.cat([_rows(self.spans, origin), taken[:, :, None]], 2)
-        self.chosen = _rows(self.chosen, origin)
         return origin
 
     def whole(self) -> tuple[Tensor, Tensor, Tensor]:

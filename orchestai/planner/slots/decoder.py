@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import cast
 
@@ -14,9 +15,9 @@ from orchestai.lm.value_head import ValueHead
 from orchestai.planner.slots.beam_search import Beams
 from orchestai.planner.slots.dag import likeliest_edges
 from orchestai.planner.slots.decisions import IMPOSSIBLE, Chooser, DecisionBatch, SlotLayout
-from orchestai.planner.slots.decoder_memory import DecoderMemory
+from orchestai.planner.slots.decoder_memory import DecoderMemory, pair_rows
 from orchestai.planner.slots.heads import Boundaries, EdgeScorer, SpanPointer, first_accepted, mlp
-from orchestai.planner.slots.layers import DecoderLayer, DistanceBias, SpanPool
+from orchestai.planner.slots.layers import DecoderLayer, DistanceBias, Pair, SpanPool
 from orchestai.planner.slots.loose_ends import join_loose_ends, loose_ends
 from orchestai.planner.slots.reader import InstructionMemory
 
@@ -141,11 +142,12 @@ class StructureDecoder(nn.Module):
         spans = torch.zeros(rows, 0, 2, dtype=torch.long, device=device)
         chosen = memory.tokens.new_zeros(rows, 0, memory.tokens.shape[-1])
         held = self._project(memory)
+        latest, before = self._begin(rows)
         states: list[Tensor] = []
         stopping: list[Tensor] = []
         columns: tuple[list[Tensor], ...] = ([], [], [], [], [])
         for i in range(self.layout.max_subtasks):
-            state = self._states(chosen, spans[..., 1], held)[:, -1:]
+            state, before = self._read(latest, _previous(spans[..., 1])[:, -1:], held, before)
             exists = torch.arange(i, device=device) < lengths[:, None]
             free = self.free(spans, exists, memory)[:, -1:]
             go_on = _possible(self._go_on(state, held.boundaries, free), free.any(-1))
@@ -164,7 +166,8 @@ class StructureDecoder(nn.Module):
             content = self._content(span, held)
             types = self.kind(content)
             kind = chooser.choose("type", slot(i, 3), types[:, 0])[:, None]
-            chosen = torch.cat([chosen, self._chosen(content, kind)], 1)
+            latest = self._chosen(content, kind)
+            chosen = torch.cat([chosen, latest], 1)
             spans = torch.cat([spans, span], 1)
             for column, value in zip(columns, (content, kind, starts, ends, types), strict=True):
                 column.append(value)
@@ -191,10 +194,11 @@ class StructureDecoder(nn.Module):
         rows, device = len(memory.mask), memory.mask.device
         found = Beams.begin(rows, beams, memory.tokens)
         each = held = self._project(memory)
+        latest, before = self._begin(rows)
         for i in range(self.layout.max_subtasks):
             width = found.logp.shape[1]
             spans = found.spans.flatten(0, 1)
-            state = self._states(found.chosen.flatten(0, 1), spans[..., 1], held)[:, -1:]
+            state, before = self._read(latest, _previous(spans[..., 1])[:, -1:], held, before)
             free = self.free(spans, torch.ones_like(spans[..., 0], dtype=torch.bool), held.memory)[:, -1:]
             if i:
                 go_on = _possible(self._go_on(state, held.boundaries, free), free.any(-1)).view(rows, width)
@@ -208,12 +212,12 @@ class StructureDecoder(nn.Module):
             end_logp, end = ends.log_softmax(-1).topk(min(beams, ends.shape[-1]))
             logp = (start_logp[..., None] + end_logp).view(rows, width, -1)
             steps = torch.stack([start[..., None].expand_as(end), end], -1).view(rows, width, -1, 2)
-            found.extend(logp, steps)
+            origin = found.extend(logp, steps) + torch.arange(rows, device=device)[:, None] * width
+            before = [pair_rows(pair, origin.flatten()) for pair in before]
             if found.logp.shape[1] != width:
                 held = each[torch.arange(rows, device=device).repeat_interleave(found.logp.shape[1])]
             content = self._content(found.spans[:, :, -1:].flatten(0, 1), held)
-            chosen = self._chosen(content, self.kind(content).argmax(-1)).unflatten(0, (rows, -1))
-            found.chosen = torch.cat([found.chosen, chosen], 2)
+            latest = self._chosen(content, self.kind(content).argmax(-1))
         else:
             found.stop(torch.zeros_like(found.logp), torch.zeros_like(found.logp))
         return self._likeliest(each, *found.whole())
@@ -280,12 +284,29 @@ class StructureDecoder(nn.Module):
 
     def _states(self, chosen: Tensor, ends: Tensor, held: DecoderMemory) -> Tensor:
         """(b, k + 1, d) states before steps 0 .. k, given (b, k, d) what was chosen and (b, k) where its words end."""
-        x = torch.cat([self.first.expand(len(chosen), 1, -1), chosen], 1)
-        bias = self.distance(_distance(_previous(ends), held.memory)).permute(0, 3, 1, 2)
+        first, nothing = self._begin(len(chosen))
+        return self._read(torch.cat([first, chosen], 1), _previous(ends), held, nothing)[0]
+
+    def _begin(self, rows: int) -> tuple[Tensor, list[Pair]]:
+        """(b, 1, d) what stands before the first step, and what each layer knows of what was before: nothing."""
+        first = self.first.expand(rows, 1, -1)
+        return first, [cast(DecoderLayer, layer).attend_self.keys(first[:, :0]) for layer in self.layers]
+
+    def _read(
+        self, latest: Tensor, ends: Tensor, held: DecoderMemory, before: Sequence[Pair]
+    ) -> tuple[Tensor, list[Pair]]:
+        """(b, k, d) states behind each of the latest (b, k, d) choices, whose words end at (b, k).
+
+        Args:
+            before: what each layer knows of earlier choices; returned with what it knows then.
+        """
+        x, after = latest, []
+        bias = self.distance(_distance(ends, held.memory)).permute(0, 3, 1, 2)
         bias = bias.masked_fill(~held.memory.mask[:, None, None], IMPOSSIBLE)
-        for layer, attended in zip(self.layers, held.attended, strict=True):
-            x = layer(x, attended, bias)
-        return self.norm(x)
+        for layer, attended, known in zip(self.layers, held.attended, before, strict=True):
+            x, pair = layer(x, attended, bias, known)
+            after.append(pair)
+        return self.norm(x), after
 
     def free(self, spans: Tensor, exists: Tensor, memory: InstructionMemory) -> Tensor:
         """(b, n + 1, t) bool: the tokens that a step may have, after none, one, ... of the n steps before it.

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from orchestai.planner.slots.layers import Pair
 from orchestai.planner.slots.reader import InstructionMemory
-
-Pair = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +31,12 @@ class DecoderMemory:
     def __getitem__(self, rows: Tensor) -> DecoderMemory:
         return DecoderMemory(
             self.memory[rows],
-            tuple(_rows(pair, rows) for pair in self.attended),
-            _rows(self.pointed, rows),
-            _rows(self.pooled, rows),
+            tuple(pair_rows(pair, rows) for pair in self.attended),
+            pair_rows(self.pointed, rows),
+            pair_rows(self.pooled, rows),
             self.boundaries[rows],
         )
 
 
-def _rows(pair: Pair, rows: Tensor) -> Pair:
+def pair_rows(pair: Pair, rows: Tensor) -> Pair:
     return pair[0][rows], pair[1][rows]

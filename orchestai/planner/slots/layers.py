@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+Pair: TypeAlias = tuple[Tensor, Tensor]
 
 
 class Attention(nn.Module):
@@ -33,17 +36,18 @@ class Attention(nn.Module):
         """
         return self.attend(x, self.keys(memory), mask)
 
-    def keys(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def keys(self, memory: Tensor) -> Pair:
         """Keys and values of (b, t, width) memory, each (b, heads, t, width / heads)."""
         key, value = self.key_value(memory).chunk(2, -1)
         return self._split(key), self._split(value)
 
-    def attend(self, x: Tensor, keys: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
-        """`forward` on what `keys` gave."""
+    def attend(self, x: Tensor, keys: Pair, mask: Tensor) -> Tensor:
+        """`forward` on what `keys` gave; of fewer queries than keys, these are the last ones of the sequence."""
         query, (key, value) = self._split(self.query(x)), keys
         if self.rotary:
-            angles = _angles(x.shape[1], query.shape[-1], x.device)
-            query, key = _rotate(query, angles), _rotate(key, angles)
+            cos, sin = _angles(key.shape[2], query.shape[-1], x.device)
+            behind = key.shape[2] - x.shape[1]
+            query, key = _rotate(query, (cos[behind:], sin[behind:])), _rotate(key, (cos, sin))
         attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         return self.out(attended.transpose(1, 2).flatten(-2))
 
@@ -79,14 +83,20 @@ class DecoderLayer(nn.Module):
         self.feed_forward = _feed_forward(width)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, memory: tuple[Tensor, Tensor], memory_bias: Tensor) -> Tensor:
-        """`memory` is what `attend_memory.keys` gave."""
-        n = x.shape[1]
-        causal = torch.ones(n, n, dtype=torch.bool, device=x.device).tril()
+    def forward(self, x: Tensor, memory: Pair, memory_bias: Tensor, before: Pair) -> tuple[Tensor, Pair]:
+        """What comes of x, and keys and values of it and of all before it, which the next call takes as `before`.
+
+        Args:
+            memory: what `attend_memory.keys` gave.
+            memory_bias: broadcasts to (b, heads, n, t).
+        """
         normed = self.norm_self(x)
-        x = x + self.dropout(self.attend_self(normed, normed, causal))
+        key, value = (torch.cat(pair, 2) for pair in zip(before, self.attend_self.keys(normed), strict=True))
+        length = key.shape[2]
+        causal = torch.ones(x.shape[1], length, dtype=torch.bool, device=x.device).tril(length - x.shape[1])
+        x = x + self.dropout(self.attend_self.attend(normed, (key, value), causal))
         x = x + self.dropout(self.attend_memory.attend(self.norm_memory(x), memory, memory_bias))
-        return x + self.dropout(self.feed_forward(x))
+        return x + self.dropout(self.feed_forward(x)), (key, value)
 
 
 class DistanceBias(nn.Module):
@@ -135,12 +145,12 @@ class SpanPool(nn.Module):
         """(b, t, width) tokens and (b, n, t) bool spans give (b, n, width); an empty span gives zeros."""
         return self.pool(self.values(tokens), inside)
 
-    def values(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    def values(self, tokens: Tensor) -> Pair:
         """How much each token counts, (b, heads, 1, t), and what it gives, (b, heads, t, width / heads)."""
         value = self.value(tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         return self.weight(tokens).transpose(1, 2)[:, :, None], value
 
-    def pool(self, values: tuple[Tensor, Tensor], inside: Tensor) -> Tensor:
+    def pool(self, values: Pair, inside: Tensor) -> Tensor:
         """`forward` on what `values` gave."""
         weight, value = values
         return (masked_softmax(weight, inside[:, None]) @ value).transpose(1, 2).flatten(-2)
@@ -156,13 +166,13 @@ def _feed_forward(width: int) -> nn.Module:
 
 
 @lru_cache(maxsize=64)
-def _angles(length: int, head_width: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def _angles(length: int, head_width: int, device: torch.device) -> Pair:
     frequency = 10000.0 ** (-torch.arange(0, head_width, 2, device=device) / head_width)
     angle = (torch.arange(length, device=device)[:, None] * frequency).repeat(1, 2)
     return angle.cos(), angle.sin()
 
 
-def _rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
+def _rotate(x: Tensor, angles: Pair) -> Tensor:
     cos, sin = angles
     first, second = x.chunk(2, -1)
     return x * cos + torch.cat([-second, first], -1) * sin
