@@ -1,4 +1,4 @@
-"""`orchestai COMMAND`: every command takes `--config FILE`, its own flags, and overrides such as `tasks.limit=20`."""
+"""`orchestai COMMAND`: most commands take `--config FILE`, their own flags, and overrides such as `tasks.limit=20`."""
 
 from __future__ import annotations
 

@@ -207,8 +207,8 @@ class PlansConfig(Section):
     preference_share: float = Field(0.0, ge=0, le=1)
     """Share of the tasks, drawn anew for every update, that are planned and rewarded by a preference: `prefer` is drawn
     from 0 to 1, and for one of four of them so is how much of the price is time. The others are planned and rewarded
-    as configured. A planner that has learned this chooses workers itself where `prefer` is asked for; at 0 an estimate
-    does."""
+    as configured. A planner that has learned this chooses workers itself where `prefer` is asked for and it has no
+    estimate of them."""
     max_invalid_share: float | None = Field(None, ge=0, le=1)
     """Training stops where a larger share of the sampled plans stays invalid; null never stops it."""
 

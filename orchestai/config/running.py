@@ -96,6 +96,8 @@ class SandboxConfig(Section):
     """Wall-clock limit of one test."""
     memory_mb: int = Field(1024, ge=64)
     """Address space of one process beyond what the sandbox itself needs."""
+    processes: int = Field(64, ge=1)
+    """Most processes and threads of one program at a time."""
     preload: tuple[str, ...] = ()
     """Modules that the sandbox imports once, so that programs that use them load quickly, e.g. [numpy, pandas]."""
     packages: tuple[str, ...] = ()

@@ -35,5 +35,5 @@ class Phase1Config(AdamConfig):
     """heads: above 1, small sources of examples are drawn more often: by their size to the power of 1 over this."""
     weight_decay: float = Field(0.01, ge=0)
     patience: int = Field(8, ge=1)
-    """Epochs without a better validation loss before training stops."""
+    """Epochs without better plans of what is held out, or as good ones at a lower loss, before training stops."""
     seed: int = 0

@@ -72,7 +72,9 @@ class Sandbox:
 
     @classmethod
     def from_config(cls, config: SandboxConfig) -> Sandbox:
-        limits = Limits(wall_s=config.wall_s, test_s=config.test_s, memory_mb=config.memory_mb)
+        limits = Limits(
+            wall_s=config.wall_s, test_s=config.test_s, memory_mb=config.memory_mb, processes=config.processes
+        )
         return cls(config.workers, limits, config.preload, strictness=config.level, packages=config.packages)
 
     def __enter__(self) -> Sandbox:

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from orchestai.config import SandboxConfig
 from orchestai.errors import UserError
 from orchestai.outcome import Scored, Unscorable
 from orchestai.sandbox import Limits, Program, Report, Sandbox
@@ -330,3 +331,21 @@ def test_what_a_test_prints_is_cut(sandbox: Sandbox) -> None:
     tests = "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(task_func(9**7), 9**7)"
     (test,) = sandbox.run(Program(code, tests)).tests
     assert (test.outcome, test.output) == ("passed", "x" * 2000)
+
+
+@pytest.mark.parametrize(("processes", "passed"), [(16, 0), (64, 1)])
+def test_a_configuration_says_how_many_threads_a_program_may_have(processes: int, passed: int) -> None:
+    """One of BigCodeBench's starts 256, and no key allowed it."""
+    code = """\
+import threading
+def task_func(n):
+    done = threading.Event()
+    threads = [threading.Thread(target=done.wait) for _ in range(n)]
+    for thread in threads:
+        thread.start()
+    done.set()
+    return n
+"""
+    tests = "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(task_func(40), 40)"
+    with Sandbox.from_config(SandboxConfig(workers=1, processes=processes)) as sandbox:
+        assert sandbox.run(Program(code, tests)).passed == passed

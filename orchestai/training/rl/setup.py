@@ -105,7 +105,7 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
         )
 
     named = config.rewards.reward_weights
-    sections = config.model_dump(mode="json", include={"planner", "workers", "execution", "rewards"})
+    sections = config.model_dump(mode="json", include={"planner", "workers", "execution", "rewards", "sandbox"})
     of_workers = {STATE_KEY: estimate_state_of(checkpoint)}
     same = {**identity(sections, phase2, tasks, eval_tasks), "checkpoint": fingerprint_of(checkpoint)}
     async with (

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import torch
 
+from orchestai.config import SandboxConfig
 from orchestai.errors import UserError
 from orchestai.storage import digests
 from orchestai.training.rl.monitoring.training_report import METRICS, ROLLOUTS, _append, _keep_until
@@ -186,6 +187,23 @@ def test_a_run_goes_on_with_another_threshold_of_confidence(tmp_path: Path) -> N
     assert load_state(tmp_path / "state.pt", now)[0] == Position()
     with pytest.raises(UserError, match=r"planner\.d_model"):
         load_state(tmp_path / "state.pt", noted(d_model=64))
+
+
+def test_a_run_is_not_gone_on_with_other_limits_of_programs(tmp_path: Path) -> None:
+    """A longer time for tests gives other verdicts; how many programs run at a time gives none. Earlier versions did
+    not note it."""
+
+    def noted(**sandbox: Any) -> dict[str, Any]:
+        sections = {"sandbox": SandboxConfig(**sandbox).model_dump(mode="json")}
+        return identity(sections, bandit.settings(), [], [])
+
+    now = noted(workers=2)
+    assert now == noted(workers=8, preload=["json"])
+    save_state(tmp_path / "state.pt", Position(), {}, now)
+    with pytest.raises(UserError, match=r"sandbox\.test_s was 6.0 and is now 7.0"):
+        load_state(tmp_path / "state.pt", noted(test_s=7.0))
+    save_state(tmp_path / "state.pt", Position(), {}, identity({}, bandit.settings(), [], []))
+    assert load_state(tmp_path / "state.pt", noted(test_s=7.0))[0] == Position()
 
 
 def test_a_run_of_before_rewards_could_be_compared_one_by_one_goes_on_as_it_was(tmp_path: Path) -> None:

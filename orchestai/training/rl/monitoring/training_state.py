@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from orchestai.config import OF_SERVING, OptimizationConfig, Phase2Config, RayConfig, RaySamplingConfig, RlConfig
+from orchestai.config import (
+    OF_SERVING,
+    OptimizationConfig,
+    Phase2Config,
+    RayConfig,
+    RaySamplingConfig,
+    RlConfig,
+    SandboxConfig,
+)
 from orchestai.errors import UserError
 from orchestai.storage import digests
 from orchestai.tasks.suite import data_fingerprint
@@ -81,12 +89,16 @@ _ADDED = {
     "training.phase2_rl.preference_share": 0.0,
 }
 """Keys that identities of earlier versions lack, and what these versions did."""
+_SANDBOX = frozenset(f"sandbox.{key}" for key in SandboxConfig.model_fields)
+"""Earlier versions did not note it."""
 _SCHEDULE = "training.phase2_rl.lr_schedule"
 _OF_VLLM = ("base_url", "api_key_env", "timeout_s", "gpu_memory_utilization", "sync_dir")
 _SPEED = {
     "agents.concurrency",
     "model.max_rows",
     "execution.backend",
+    "sandbox.workers",
+    "sandbox.preload",
     *(f"execution.ray.{key}" for key in RayConfig.model_fields),
     *(_PHASE2 + key for key in ("micro_batch_size", "micro_batch_tokens", "save_every", "keep_checkpoints")),
     *(f"{section}.vllm.{key}" for section in ("planner.language", "model") for key in _OF_VLLM),
@@ -162,7 +174,7 @@ def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Position, dict[
 
 
 def _refuse_change(path: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    for key in sorted({*saved, *now} - (_FORMER - now.keys())):
+    for key in sorted({*saved, *now} - (_FORMER - now.keys()) - (_SANDBOX - saved.keys())):
         if saved.get(key, _ADDED.get(key)) != now.get(key):
             remedy = "restore it, or start a new run in another output folder"
             if key in _LENGTH:
