@@ -68,16 +68,19 @@ class PreparedTable:
         return table
 
 
-def refuse_tables(output: Path, tables: Sequence[Path]) -> None:
-    """Refuse to write over what is read.
+def refuse_overwriting(output: Path, read: Sequence[Path]) -> None:
+    """Refuse to write over what is read, or into a folder of which all tables are read.
 
     Raises:
-        UserError: the training file, or a file beside it, is one of the tables.
+        UserError: the training file, or a file beside it, is one of these.
     """
     beside = (_outcomes(output), _answered(output), _pool(output), meta_path(output), estimate_path(output))
-    written = {path.resolve() for path in (output, *beside)}
-    if taken := next((path for path in tables if path.resolve() in written), None):
-        raise UserError(f"--output {output}: would be written over the table {taken}; name another file")
+    for path in (output, *beside):
+        if over := next((one for one in read if one.resolve() in (path.resolve(), path.resolve().parent)), None):
+            where = "into the folder" if over.is_dir() else "over"
+            raise UserError(
+                f"--output {output}: {path.name} would be written {where} {over}, which is read; name another file"
+            )
 
 
 def prepare_table(
@@ -204,7 +207,7 @@ def _recorded_config(table: OutcomeTable, learned: OutcomeTable, config: Config,
 
 def _parts(table: OutcomeTable, settings: TasksConfig) -> list[Part]:
     """The part of each query, by the words of the first of its near-duplicates."""
-    groups = near_duplicate_groups(table.texts)
+    groups = near_duplicate_groups(table.texts, types=table.task_types)
     first = {int(group): text for group, text in zip(groups[::-1], table.texts[::-1], strict=True)}
     return divide([first[int(group)] for group in groups], settings)
 

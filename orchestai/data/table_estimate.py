@@ -44,7 +44,7 @@ def table_attempts(table: OutcomeTable, prices: Values, visible: Values | None =
         workers=table.workers,
         texts=table.texts,
         task_types=(WHOLE,) * len(table),
-        groups=near_duplicate_groups(table.texts),
+        groups=near_duplicate_groups(table.texts, types=table.task_types),
         prices=prices,
         planned=tuple(((int(one), (int(who),)),) for one, who in zip(row, worker, strict=True)),
         succeeded=score,

@@ -161,6 +161,8 @@ def read_file(path: Path, what: str = "task", *, within: str = "") -> list[tuple
 def _parse(text: str, where: str) -> Any:
     try:
         return json.loads(text)
+    except RecursionError:
+        raise UserError(f"{where}: JSON that is nested too deeply; correct or remove it") from None
     except ValueError as error:
         raise UserError(f"{where}: not JSON: {error}; correct or remove it") from None
 

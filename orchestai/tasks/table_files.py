@@ -57,17 +57,21 @@ def _read_csv(path: Path, separators: str) -> list[tuple[str, Record]]:
         with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
             names = _QUOTED.sub("", _first_record(file))
             file.seek(0)
-            reader = csv.reader(file, delimiter=max(separators, key=names.count), strict=True)
+            reader = csv.reader(file, delimiter=max(separators, key=names.count), strict=True, skipinitialspace=True)
             header = [name.strip() for name in next(reader, [])]
             if twice := next((name for name in header if name and header.count(name) > 1), None):
                 raise UserError(f"{where}: two columns are called {twice!r}; rename or remove one")
             where = f"{path}, line {reader.line_num + 1}"
             for cells in reader:
+                if len(cells) > len(header) and not any(cells[len(header) :]):
+                    del cells[len(header) :]
+                if not any(cell.strip() for cell in cells):
+                    cells = []
                 if cells and len(cells) != len(header):
-                    raise UserError(
-                        f"{where}: {len(cells)} cells under {len(header)} column names; quote a cell that holds a "
-                        "separator"
+                    remedy = (
+                        "quote a cell that holds a separator" if len(cells) > len(header) else "add what is missing"
                     )
+                    raise UserError(f"{where}: {len(cells)} cells under {len(header)} column names; {remedy}")
                 if cells:
                     rows.append((where, dict(zip(header, cells, strict=True))))
                 where = f"{path}, line {reader.line_num + 1}"

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from orchestai.cli import app
 from orchestai.config import Config, load_config
-from orchestai.data.prepare_table import prepare_table, refuse_tables
+from orchestai.data.prepare_table import prepare_table, refuse_overwriting
 from orchestai.data.table_estimate import table_attempts, table_estimate
 from orchestai.data.tables import read_cards, read_outcome_table
 from orchestai.data.tables.long_form import parse_columns
@@ -277,8 +277,14 @@ def test_the_command_writes_over_no_table_and_says_how_many_outcomes_it_needs(tm
         assert "name another file" in str(refused.exception)
         assert not Path("t.json").exists()
     for name in ("t.tasks.jsonl", "t.yaml", "t.meta.json", "t.estimate.pt"):
-        with pytest.raises(UserError, match=f"would be written over the table {name}"):
-            refuse_tables(Path("t.json"), [Path("other.csv"), Path(name)])
+        with pytest.raises(UserError, match=f"{name} would be written over {name}, which is read"):
+            refuse_overwriting(Path("t.json"), [Path("other.csv"), Path(name)])
+    Path("config.yaml").write_text("{}")
+    refused = CliRunner().invoke(app, [*words, "config.json"])
+    assert "config.yaml would be written over config.yaml" in str(refused.exception)
+    Path("config.yaml").unlink()
+    with pytest.raises(UserError, match=r"would be written into the folder \., which is read"):
+        refuse_overwriting(Path("t.json"), [Path(".")])
     result = CliRunner().invoke(app, [*words, "few.json"])
     assert result.exit_code == 0, result.output
     assert "too few outcomes" in result.output

@@ -111,11 +111,11 @@ def prepare_table(
     """Turn a table of outcomes into training data and, with its replies, into a pool that runs without a key."""
     from orchestai.config import load_config
     from orchestai.data.prepare_table import prepare_table as run_preparation
-    from orchestai.data.prepare_table import refuse_tables
+    from orchestai.data.prepare_table import refuse_overwriting
     from orchestai.estimate.pool_estimate import FEWEST
     from orchestai.storage import artifacts
 
-    refuse_tables(output, table)
+    refuse_overwriting(output, [*table, config, *([] if cards is None else [cards])])
     loaded = load_config(config, overrides or [])
     outcomes, tasks, visible = read_table(table, reader, columns, cards), None, None
     with console.status("running replies" if run_replies else "learning from the outcomes") as status:

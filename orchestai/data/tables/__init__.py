@@ -39,7 +39,7 @@ def read_cards(path: Path) -> dict[str, str]:
     Raises:
         UserError: it cannot be read, or is no such mapping.
     """
-    cards = read(path)
+    cards = {str(name): card for name, card in read(path).items()}
     if wrong := [name for name, card in cards.items() if not isinstance(card, str) or not card.strip()]:
         raise UserError(f"{path}: the card of {shown(wrong[0])} is no text; write WORKER: what it is, in a sentence")
     return cards
@@ -56,7 +56,7 @@ def read_outcome_table(paths: Sequence[Path], reader: str, columns: Columns | No
         UserError: there is no such reader, a file cannot be read, or its outcomes make no table.
     """
     read = find_table_reader(reader, columns or {})
-    source = reader if reader in _OWN_FORM else paths[0].name.split(".")[0]
+    source = reader if reader in _OWN_FORM else paths[0].resolve().name.split(".")[0]
     return table_of(source, chain.from_iterable(map(read, paths)), by_columns=reader in _LONG_FORM)
 
 

@@ -39,8 +39,13 @@ def measures(cells: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def absent(value: Any) -> bool:
-    """Whether a cell holds nothing: tables hold a NaN for no text, too."""
-    return value is None or value != value
+    """Whether a cell holds nothing: tables hold a NaN, or pandas' NA, for no text, too."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # NA is neither equal to itself nor unequal
+        return True
+    except ValueError:  # an array says it of each of its elements
+        return False
 
 
 def text(value: Any) -> str:

@@ -50,7 +50,7 @@ def _outcome(
 ) -> TableOutcome:
     found = outcome(where, row, named)
     price = prices.get(text(found.worker).strip())
-    if price is None:
+    if price is None or found.cost_usd is not None:
         return found
     tokens = measures({name: row.get(name) for name in ("input_tokens", "output_tokens")})
     if tokens["unread"]:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from itertools import combinations
 from math import log
 from typing import Final
+from unicodedata import normalize
 
 import networkx as nx
 import numpy as np
 
 from orchestai.data.tables.outcome_table import Rows
-from orchestai.data.tables.shared_wording import SHINGLES, shared_lines, widespread, without_lines
+from orchestai.data.tables.shared_wording import OF_TYPE, SHINGLES, shared_lines, widespread, without_lines
 
 SIMILAR: Final = 0.5
 """From this weighted Jaccard similarity on, two texts are near-duplicates."""
@@ -25,13 +26,13 @@ _UNSPACED = (
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
 
 
-def near_duplicate_groups(texts: Sequence[str], threshold: float = SIMILAR) -> Rows:
+def near_duplicate_groups(texts: Sequence[str], threshold: float = SIMILAR, types: Sequence[str] | None = None) -> Rows:
     """(texts,) the number of each text's group, counted in the order of the groups' first texts.
 
     Two texts share a group where a chain of texts leads from one to the other, each similar to the next: equal but for
     case and punctuation, or with a weighted Jaccard similarity of their three-word shingles of at least `threshold`.
-    Lines and shingles that many texts share do not count, and a shingle's weight is its inverse document frequency, so
-    that a common wording makes none similar.
+    Lines and shingles that many texts share, or most of one type, do not count, and a shingle's weight is its inverse
+    document frequency, so that a common wording makes none similar.
 
     All pairs that are similar enough are found: such texts share a shingle among the rarest of each, up to where
     the others weigh less than `threshold` of the whole (prefix filtering; Bayardo et al. 2007, Scaling up all pairs
@@ -39,10 +40,15 @@ def near_duplicate_groups(texts: Sequence[str], threshold: float = SIMILAR) -> R
     """
     first: dict[tuple[str, ...], int] = {}
     common = shared_lines(texts)
-    words = [tuple(_WORD.findall(without_lines(text, common).lower())) for text in texts]
+    words = [tuple(_WORD.findall(normalize("NFKC", without_lines(text, common)).casefold())) for text in texts]
     same = [first.setdefault(key, row) for row, key in enumerate(words)]
     whole = {row: _shingles(key) for key, row in first.items()}
     template = widespread(whole.values(), len(texts), SHINGLES)
+    of_type: defaultdict[str, list[int]] = defaultdict(list)
+    for row, kind in enumerate(types or ()):
+        of_type[kind].append(row)
+    for rows in of_type.values():
+        template |= widespread((whole[row] for row in rows if row in whole), len(rows), OF_TYPE)
     shingles = {row: own - template for row, own in whole.items()}
     frequency = Counter(shingle for own in shingles.values() for shingle in own)
     weight = {shingle: log(1 + len(shingles) / count) for shingle, count in frequency.items()}

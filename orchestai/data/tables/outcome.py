@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf, isnan
@@ -11,6 +12,10 @@ from orchestai.data.tables.cell_values import absent, shown, text
 from orchestai.errors import UserError
 
 MEASURES: Final = ("score", "cost_usd", "latency_s", "tokens")
+_HALF = re.compile("[\ud800-\udfff]")
+"""Of a surrogate pair: no character, and in no file."""
+_ROUNDING = 1e-9
+"""By which a mean of scores may miss 0 or 1."""
 
 
 class UnusableOutcomeError(ValueError):
@@ -50,16 +55,17 @@ class TableOutcome:
 
 
 def usable(outcome: TableOutcome) -> TableOutcome:
-    """The outcome in texts and numbers: a NaN is missing, and names have no space around them.
+    """The outcome in texts and numbers: a NaN is missing, names have no space around them, and half of a surrogate pair
+    in what is not asked is a replacement character.
 
     Raises:
         UnusableOutcomeError: it has no query, or no worker.
         UserError: a measure is no number, or out of its range.
     """
-    query, worker = text(outcome.query), text(outcome.worker).strip()
+    query, worker = text(outcome.query), _whole(outcome.worker).strip()
     if not query.strip():
         raise UnusableOutcomeError("a query without words")
-    if any("\ud800" <= character <= "\udfff" for character in query):
+    if _HALF.search(query):
         raise UnusableOutcomeError("a query with half of a surrogate pair, which is no character")
     if not worker:
         raise UnusableOutcomeError("no worker")
@@ -68,19 +74,23 @@ def usable(outcome: TableOutcome) -> TableOutcome:
         outcome,
         query=query,
         worker=worker,
-        id=text(outcome.id).strip(),
-        task_type=text(outcome.task_type).strip(),
-        reply=None if absent(outcome.reply) else text(outcome.reply),
-        card=text(outcome.card),
+        id=_whole(outcome.id).strip(),
+        task_type=_whole(outcome.task_type).strip(),
+        reply=None if absent(outcome.reply) else _whole(outcome.reply),
+        card=_whole(outcome.card),
         **numbers,
     )
     _refuse_out_of_range(found)
     return found
 
 
+def _whole(value: Any) -> str:
+    return _HALF.sub("\ufffd", text(value))
+
+
 def _measured(outcome: TableOutcome, name: str) -> float | None:
     value = getattr(outcome, name)
-    if value is None:
+    if absent(value):
         return None
     try:
         if isinstance(value, str | bytes):
@@ -91,6 +101,8 @@ def _measured(outcome: TableOutcome, name: str) -> float | None:
             f"{outcome.where}: {name} of {outcome.worker!r} is {shown(value)}, no number; the reader has to give a "
             "number, or None where nobody measured"
         ) from None
+    if name == "score" and -_ROUNDING < min(found, 1 - found) < 0:
+        return min(max(found, 0.0), 1.0)
     return None if isnan(found) else found
 
 
@@ -99,7 +111,7 @@ def _refuse_out_of_range(outcome: TableOutcome) -> None:
     if score is not None and not 0 <= score <= 1:
         remedy = "divide them by the highest possible one" if 1 < score < inf else "correct it, or leave it out"
         raise UserError(
-            f"{outcome.where}: the score of {outcome.worker!r} is {score:g}, but scores are between 0 and 1; {remedy}"
+            f"{outcome.where}: the score of {outcome.worker!r} is {score!r}, but scores are between 0 and 1; {remedy}"
         )
     for name in ("cost_usd", "latency_s", "tokens"):
         value = getattr(outcome, name)

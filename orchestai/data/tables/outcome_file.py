@@ -35,4 +35,4 @@ def write_outcomes(path: Path | str, table: OutcomeTable) -> None:
                     cell["card"] = card
                 about = {"id": id, "query": query, "task_type": task_type, "worker": worker}
                 lines.append(json.dumps(about | cell, ensure_ascii=False) + "\n")
-    write_bytes(path, gzip.compress("".join(lines).encode("utf-8", "surrogatepass"), mtime=0))
+    write_bytes(path, gzip.compress("".join(lines).encode(), mtime=0))

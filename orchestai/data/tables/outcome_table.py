@@ -75,7 +75,7 @@ class OutcomeTable:
     def digest(self) -> str:
         """sha256 of all that the table says, as 16 hexadecimal digits; its name and what was left out do not count."""
         texts = [self.ids, self.texts, self.task_types, self.workers, self.replies, *sorted(self.cards.items())]
-        digest = hashlib.sha256(repr(texts).encode("utf-8", "surrogatepass"))
+        digest = hashlib.sha256(repr(texts).encode())
         for values in (self.score, self.cost_usd, self.latency_s, self.tokens):
             digest.update(np.where(np.isnan(values), -1.0, values).tobytes())
         return digest.hexdigest()[:16]
@@ -175,7 +175,7 @@ def table_of(
         row = rows.setdefault(key, len(rows))
         if row == len(first):
             first.append(record)
-        elif (first[row].query, first[row].task_type) != (record.query, record.task_type):
+        elif _asked(first[row]) != _asked(record):
             raise UserError(
                 f"{record.where}: the query {key!r} has another text or type at {first[row].where}; give each query an "
                 "id of its own"
@@ -210,17 +210,21 @@ def table_of(
     )
 
 
+def _asked(record: TableOutcome) -> tuple[str, str]:
+    """What makes two queries one: type and text, however lines end and whatever space is around it."""
+    return record.task_type, record.query.replace("\r\n", "\n").strip()
+
+
 def _content_id(record: TableOutcome) -> str:
-    content = repr((record.task_type, record.query)).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(content).hexdigest()[:16]
+    return hashlib.sha256(repr(_asked(record)).encode()).hexdigest()[:16]
 
 
 def _refuse_row_numbers(
     source: str, first: Sequence[TableOutcome], workers: Collection[str], cells: Collection[object], *, by_columns: bool
 ) -> None:
     """Refuse ids of which each has one worker's outcome alone, though the same is asked under several."""
-    known: dict[str, str] = {}
-    twins = ((known.setdefault(one.query, one.id), one.id) for one in first if one.id)
+    known: dict[tuple[str, str], str] = {}
+    twins = ((known.setdefault(_asked(one), one.id), one.id) for one in first if one.id)
     if len(workers) > 1 and len(cells) == len(first) and (twin := next((t for t in twins if t[0] != t[1]), None)):
         remedy = "--columns id= tells queries apart by their text" if by_columns else "give each query one id, or none"
         raise UserError(

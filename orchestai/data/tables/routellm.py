@@ -41,7 +41,7 @@ def _cells(where: str, row: Mapping[str, Any], subject: str) -> Iterator[tuple[A
 
 def _no_model(column: str) -> bool:
     """Whether it is about the query or an outcome, or what pandas calls a column of row numbers."""
-    return column in _OTHER_COLUMNS or column.startswith("Unnamed")
+    return column in _OTHER_COLUMNS or column.startswith(("Unnamed", "__index_level_"))
 
 
 def _outcome(where: str, row: Mapping[str, Any], task_type: Any, worker: str, score: Any) -> TableOutcome:

@@ -30,6 +30,8 @@ def read(path: Path) -> Iterator[TableOutcome]:
 def _cells(where: str, row: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     if isinstance(row.get("score"), dict):
         costs, replies = row.get("cost_usd") or {}, row.get("response") or {}
+        if not (isinstance(costs, dict) and isinstance(replies, dict)):
+            raise UserError(f"{where}: `cost_usd` and `response` are mappings by model where `score` is one")
         for worker, score in row["score"].items():
             yield where, row, row.get("suite"), worker, (score, costs.get(worker), replies.get(worker))
         return
@@ -49,7 +51,7 @@ def _outcome(
     score, cost, reply = cell
     return TableOutcome(
         where=where,
-        id=row.get("id", row.get("sample_id", "")),
+        id=row.get("sample_id", "") if absent(row.get("id")) else row["id"],
         query=printed_list(row.get("prompt")),
         task_type=task_type,
         worker=worker,

@@ -12,6 +12,8 @@ LINES: Final = 0.02
 """A line is shared wording where more than this share of all queries have it ..."""
 SHINGLES: Final = 0.2
 """... and a few words in a row where more than this share have them, as they may be of a common turn of phrase, ..."""
+OF_TYPE: Final = 0.8
+"""... or more than this share of the queries of one type, whose instruction they are then, ..."""
 _FEWEST = 50
 """... and more than so many: fewer may be questions about one passage."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from orchestai.evaluation.statistics import Interval
 from orchestai.evaluation.tables.preference_sweep import usable_rows
 
 _DRAWS = 1000
+_MANY = 50
+"""Queries of a type, of which one at least should be tested."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +48,16 @@ class TableFolds:
         """The number of groups of near-duplicates in the test parts together."""
         return len(np.unique(self.groups[np.concatenate([split.test for split in self.splits])]))
 
+    def untested_types(self, task_types: Sequence[str]) -> list[str]:
+        """Types, of fifty queries at least, of which no query is in any test part."""
+        tested = {task_types[row] for split in self.splits for row in split.test}
+        counts = Counter(task_types)
+        return sorted(kind for kind, count in counts.items() if kind and count >= _MANY and kind not in tested)
+
+    def mean(self, values: Sequence[Values]) -> Values:
+        """(1 + draws,) the mean of a metric's values over the splits in which it is known, if it is in any."""
+        return np.mean([own for own in values if np.isfinite(own[0])] or values, axis=0)
+
     def interval(self, values: Values) -> Interval:
         """The first of a metric's values, (1 + draws,), with the 95 % interval of the others."""
         drawn = values[1:][~np.isnan(values[1:])]
@@ -61,13 +74,20 @@ def split_table(table: OutcomeTable, seeds: Sequence[int]) -> TableFolds:
     """
     if len(table.workers) < 2:
         raise UserError(f"{table.source}: a table of one worker leaves no choice; two are needed at least")
-    groups = near_duplicate_groups(table.texts)
+    groups = near_duplicate_groups(table.texts, types=table.task_types)
     splits = []
     for seed in seeds:
         split = split_by_groups(groups, table.task_types, seed=seed)
         split = TableSplit(usable_rows(table, split.train), usable_rows(table, split.test))
         if not split.train.size or not split.test.size:
             count = len(np.unique(groups))
+            known = usable_rows(table, np.arange(len(table)))
+            if len(np.unique(groups[known])) < count:
+                costs = "; where most costs are unknown, --columns cost_usd= leaves them out" if table.priced else ""
+                raise UserError(
+                    f"{table.source}: only {len(known)} of {len(table)} queries have an outcome with a score"
+                    f"{' and a cost' if table.priced else ''}, too few to learn from some and test on others{costs}"
+                )
             raise UserError(
                 f"{table.source}: {len(table)} queries are {count} group{'s' * (count != 1)} of near-duplicates: too "
                 "few to learn from some and test on others; add queries that say something else"

@@ -93,7 +93,7 @@ def leave_one_worker_out(
                 own = learn(_attempts(masked, prices), fitted.strengths, fitted.calibration)
                 value = _metric(metric, masked, split.test, weights, _expected(masked, own, prices))
                 found.setdefault(str(count), []).append(value)
-    means = {known: np.mean(values, axis=0) for known, values in found.items()}
+    means = {known: folds.mean(values) for known, values in found.items()}
     return NewWorkerEvaluation(folds, metric, means)
 
 
@@ -115,7 +115,9 @@ def _metric_name(table: OutcomeTable) -> str:
 
 
 def _metric(name: str, fold: Fold, rows: Rows, weights: Values, expected: TableEstimates) -> Values:
-    return metrics_of_router(HeldOutPart(fold, rows, weights), FULL, expected)[name, FULL]
+    """NaN where what is known of the table does not say it."""
+    found = metrics_of_router(HeldOutPart(fold, rows, weights), FULL, expected)
+    return found.get((name, FULL), np.full(weights.shape[1], np.nan))
 
 
 def _masked(fold: Fold, worker: int, known: Rows) -> Fold:

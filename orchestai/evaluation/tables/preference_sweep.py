@@ -44,11 +44,10 @@ def sweep(table: OutcomeTable, rows: Rows, estimates: TableEstimates) -> RouterC
     Args:
         rows: of the table; each has an outcome.
     """
-    measured = np.isfinite(table.score[rows])
+    measured = usable(table)[rows]
     score, cost = estimates.score[rows], np.zeros((len(rows), len(table.workers)))
     weights = _WEIGHTS[:1]
     if table.priced:
-        measured &= np.isfinite(table.cost_usd[rows])
         cost = estimates.cost_usd[rows]
         highest = np.nanmax(nan_mean(estimates.cost_usd))
         weights = _WEIGHTS / highest if highest > 0 else weights
@@ -57,16 +56,21 @@ def sweep(table: OutcomeTable, rows: Rows, estimates: TableEstimates) -> RouterC
 
 
 def single_workers(table: OutcomeTable, rows: Rows) -> RouterCurve:
-    """A point for each worker, asked on every query; queries where its outcome is missing are left out of its mean."""
-    return RouterCurve(table.score[rows].T, table.cost_usd[rows].T)
+    """A point for each worker, asked on every query; queries where it cannot be chosen are left out of its mean."""
+    known = usable(table)[rows]
+    score, cost = (np.where(known, values[rows], np.nan).T for values in (table.score, table.cost_usd))
+    return RouterCurve(score, cost)
+
+
+def usable(table: OutcomeTable) -> NDArray[np.bool_]:
+    """(queries, workers) where a worker's score is known, and its cost if the table has any: there it can be chosen."""
+    known: NDArray[np.bool_] = np.isfinite(table.score)
+    return known & np.isfinite(table.cost_usd) if table.priced else known
 
 
 def usable_rows(table: OutcomeTable, rows: Rows) -> Rows:
-    """Those on which some worker's score is known, and its cost where the table has any."""
-    known = np.isfinite(table.score[rows])
-    if table.priced:
-        known &= np.isfinite(table.cost_usd[rows])
-    return rows[known.any(axis=1)]
+    """Those on which some worker can be chosen."""
+    return rows[usable(table)[rows].any(axis=1)]
 
 
 def _choose(utility: Values, cost: Values, measured: NDArray[np.bool_]) -> NDArray[np.intp]:

@@ -10,7 +10,7 @@ import numpy as np
 from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values
 from orchestai.evaluation.tables.estimate_metrics import calibration_errors, chance_errors, cost_errors
 from orchestai.evaluation.tables.estimates import Fold, TableEstimates, nan_mean, worker_means
-from orchestai.evaluation.tables.preference_sweep import RouterCurve, single_workers, sweep
+from orchestai.evaluation.tables.preference_sweep import RouterCurve, single_workers, sweep, usable
 from orchestai.evaluation.tables.routing_metrics import (
     aiq,
     apgr,
@@ -54,8 +54,8 @@ class HeldOutPart:
 
 def costs_differ(table: OutcomeTable) -> bool:
     """Whether some worker costs more than another on average, without which there is nothing to save."""
-    means = nan_mean(table.cost_usd)
-    return bool(np.nanmin(means) < np.nanmax(means)) if table.priced else False
+    means = nan_mean(np.where(usable(table), table.cost_usd, np.nan))
+    return bool(np.nanmin(means) < np.nanmax(means)) if np.isfinite(means).any() else False
 
 
 def calls_compared(table: OutcomeTable) -> bool:
@@ -65,19 +65,21 @@ def calls_compared(table: OutcomeTable) -> bool:
 
 def metrics_of_workers(part: HeldOutPart) -> Metrics:
     """Success and cost of each worker alone, and all metrics of tossing coins between them."""
-    learned, tested = (single_workers(part.table, rows) for rows in (part.fold.train, part.rows))
-    cost, score = tested.means(part.weights)
+    table = part.table
     metrics: Metrics = {}
-    for index, worker in enumerate(part.table.workers):
+    cost, score = RouterCurve(table.score[part.rows].T, table.cost_usd[part.rows].T).means(part.weights)
+    for index, worker in enumerate(table.workers):
         metrics[SUCCESS, worker] = score[index]
-        if part.table.priced:
+        if table.priced:
             metrics[COST, worker] = 1000 * cost[index]
+    learned, tested = (single_workers(table, rows) for rows in (part.fold.train, part.rows))
     metrics |= _metrics_of_curve(part, COIN_FLIPS, learned, tested)
-    best = int(np.nanargmax(nan_mean(part.table.score[part.fold.train])))
+    cost, score = tested.means(part.weights)
+    best = int(np.nanargmax(nan_mean(learned.score.T)))
     metrics[SUCCESS, COIN_FLIPS] = score[best]
-    if part.table.priced:
+    if table.priced:
         metrics[COST, COIN_FLIPS] = 1000 * cost[best]
-    return metrics | _metrics_of_calls(part, COIN_FLIPS, np.zeros_like(part.table.score))
+    return metrics | _metrics_of_calls(part, COIN_FLIPS, np.zeros_like(table.score))
 
 
 def metrics_of_router(part: HeldOutPart, name: str, estimates: TableEstimates) -> Metrics:

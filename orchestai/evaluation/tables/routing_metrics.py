@@ -84,12 +84,16 @@ def calls_curve(
     Queries go to the strong model in descending order of `preference`. Among queries of equal preference a coin
     decides, so that the curve is straight over them, and an order of rows cannot help.
 
+    Without a query nobody knows the scores.
+
     Args:
         preference: (queries,) estimated gain of the strong model over the weak one.
         weak, strong: (queries,) scores.
         weights: (queries,) how often each query counts; once if absent.
     """
     weights = np.ones_like(weak) if weights is None else weights
+    if not weights.any():
+        return np.array([0.0, 1.0]), np.full(2, np.nan)
     _, level = np.unique(-preference, return_inverse=True)
     calls = np.cumsum(np.bincount(level, weights))
     gain = np.cumsum(np.bincount(level, weights * (strong - weak)))
@@ -105,7 +109,7 @@ def apgr(calls: Values, score: Values) -> float:
     integrates it). Tossing coins has .5; NaN where the strong model is not better than the weak one.
     """
     gap = score[-1] - score[0]
-    if gap <= 0:
+    if not gap > 0:
         return float("nan")
     shares = np.linspace(0, 1, 11)
     return float(np.trapezoid((np.interp(shares, calls, score) - score[0]) / gap, shares))
@@ -121,7 +125,7 @@ def cpt(calls: Values, score: Values, recovered: float) -> float:
         recovered: in (0, 1].
     """
     gap = score[-1] - score[0]
-    if gap <= 0:
+    if not gap > 0:
         return float("nan")
     pgr = (score - score[0]) / gap
     first = int(np.argmax(pgr >= recovered - 1e-12))

@@ -35,14 +35,17 @@ class TableEvaluation:
     Attributes:
         table: whose test parts were routed.
         folds: its splits.
-        metrics: means over the splits; of each the first value is over all test queries, the others over draws of them.
+        metrics: means over the splits in which they are known; of each the first value is over all test queries, the
+            others over draws of them.
         reliability: by estimator, see `reliability_of`.
+        uncompared: how many splits say nothing of calls of the stronger worker.
     """
 
     table: OutcomeTable
     folds: TableFolds
     metrics: Metrics
     reliability: dict[str, list[list[float]]]
+    uncompared: int = 0
 
     def interval(self, *key: str) -> Interval:
         """A metric of a router with its 95 % bootstrap interval.
@@ -74,6 +77,13 @@ class TableEvaluation:
             )
         if table.priced and not costs_differ(table):
             notes.append("all workers cost the same, so that there is no aiq")
+        if self.uncompared:
+            notes.append(
+                f"apgr and cpt leave out {self.uncompared} of {len(self.folds.seeds)} splits, where the worker that "
+                "was better in training is not better in the test part, or no query was put to both"
+            )
+        if untested := self.folds.untested_types(table.task_types):
+            notes.append(f"no query of {', '.join(untested)} was tested, as all of it are near-duplicates")
         if (count := self.folds.tested_groups) < _FEWEST:
             notes.append(f"only {count} different queries were tested: intervals are narrower than chance allows")
         return notes
@@ -117,7 +127,7 @@ def evaluate_table(
             own |= metrics_of_router(part, name, estimates)
             estimated[name].append((split.test, estimates.score))
         metrics.append(own)
-    means = {key: np.mean([own[key] for own in metrics], axis=0) for key in metrics[0]}
-    return TableEvaluation(
-        table, folds, means, {name: reliability_of(table, tested) for name, tested in estimated.items()}
-    )
+    means = {key: folds.mean([own[key] for own in metrics]) for key in metrics[0]}
+    reliability = {name: reliability_of(table, tested) for name, tested in estimated.items()}
+    of_calls = [own["apgr", COIN_FLIPS][0] for own in metrics if ("apgr", COIN_FLIPS) in own]
+    return TableEvaluation(table, folds, means, reliability, int(np.isnan(of_calls).sum()))

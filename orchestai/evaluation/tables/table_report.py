@@ -12,7 +12,10 @@ from orchestai.evaluation.tables.baselines import TASK_PRIOR
 from orchestai.evaluation.tables.router_metrics import COST
 from orchestai.evaluation.tables.table_evaluation import TableEvaluation
 
-_COLUMNS = ("success", COST, "aiq", "apgr", "cpt_50", "cpt_80")
+_OF_COSTS = ("success", COST, "aiq")
+_COLUMNS = ("success", COST, "apgr", "cpt_50", "cpt_80")
+_NAME = 12
+"""Characters of a name that are in a line at least."""
 _MAIN = ("aiq", "apgr")
 """Metrics whose differences are given."""
 
@@ -53,11 +56,15 @@ def to_dict(evaluation: TableEvaluation) -> dict[str, Any]:
 
 
 def to_table(evaluation: TableEvaluation) -> Table:
-    """A row per router, and the main metric's paired difference to the task prior; readable in 80 columns."""
-    columns = [column for column in _COLUMNS if evaluation.routers(column)]
+    """A row per router, and the main metric's paired difference to the task prior; readable in 80 columns.
+
+    What calls of the stronger of two workers bring is in the JSON alone where costs say more.
+    """
+    shown = _OF_COSTS if evaluation.routers("aiq") else _COLUMNS
+    columns = [column for column in shown if evaluation.routers(column)]
     main = next((metric for metric in _MAIN if evaluation.routers(metric)), "")
     printed = Table(title=escape(f"{evaluation.table.source}: {len(evaluation.table)} queries, test parts of 20 %"))
-    printed.add_column("router", overflow="fold")
+    printed.add_column("router", overflow="fold", min_width=_NAME)
     for column in (*columns, f"{main} - {TASK_PRIOR}") if main else columns:
         printed.add_column(column, justify="right", no_wrap=True)
     for router in evaluation.routers("success"):
