@@ -12,7 +12,8 @@ steps (intersection over union), and its edges. `success`: the plan is executed 
 task's own function where the words match, and fails otherwise. `longer`: the composition suite's tasks of six steps,
 whose plans are executed by the configured workers. `ten_steps`: compositions of ten, planned only. `composition`: the
 suite's test tasks, planned only. The confidence of plans is compared with what is right on FILE and the suite's test
-tasks together, each of the two counting one half; the plot shows the share of wrong plans among the surest ones.
+tasks together, each of the two counting one half, and once more with each plan counting once; the plot shows the share
+of wrong plans among the surest ones.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,7 @@ def summary(measured: Sequence[Measured]) -> dict[str, Any]:
     if everything := [plan for some in confident.values() for plan in some]:
         figures["confidence"] = {
             "calibration_error": calibration_error(everything),
+            "each_plan_once_calibration_error": calibration_error([replace(plan, weight=1.0) for plan in everything]),
             **{f"{name}_calibration_error": calibration_error(some) for name, some in confident.items() if some},
             "risk_by_coverage": risk_by_coverage(everything),
         }
