@@ -188,7 +188,7 @@ class Imitation(Epochs):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from `state_dict` merged with the planner's `model_state_dict`."""
-        self.planner.load_state_dict(state["model_state_dict"])
+        self.planner.load_state_dict(self.planner.added_since() | state["model_state_dict"])
         super().load_state_dict(state)
 
     def _link(self, instructions: list[str], targets: PlanTargets) -> tuple[GivenEdges, dict[str, Tensor]]:

@@ -120,6 +120,16 @@ def test_a_stopped_run_goes_on_bit_for_bit(data, tmp_path, schedule, monkeypatch
     assert before == NOTHING_SEEN, "or it would validate on less than it began with"
 
 
+def test_a_run_of_before_words_were_counted_once_goes_on(data, tmp_path):
+    train(config(num_epochs=1), data=data, output_dir=tmp_path)
+    last = tmp_path / "phase1_last.pth"
+    state = torch.load(last, weights_only=True)
+    del state["model_state_dict"]["familiar_words._extra_state"], state[SEEN_BEFORE]
+    digests.save_torch(last, state)
+    train(config(num_epochs=2), data=data, output_dir=tmp_path, resume=True)
+    assert [row["epoch"] for row in metrics(tmp_path)] == [1, 2]
+
+
 def test_it_stops_early(data, tmp_path):
     train(config(num_epochs=50, patience=1, learning_rate=0.03), data=data, output_dir=tmp_path)
     judged = [Judgement.of(row).rank for row in metrics(tmp_path)]
