@@ -105,6 +105,10 @@ def _run(arguments: Sequence[str], folder: Path) -> None:
         main()
 
 
+_NO_WEIGHTS = "._extra_state"
+"""What modules keep beside their weights, such as hashes of what they have read."""
+
+
 def weights(folder: Path) -> dict[str, float]:
     """Euclidean norms of all that was learned last: the weights, and, where there are any, the optimizer's moments.
 
@@ -118,7 +122,9 @@ def weights(folder: Path) -> dict[str, float]:
             saved += load_file(path).values()
         elif path.suffix == ".pth":
             state = torch.load(path, weights_only=True)["model_state_dict"]
-            saved += _tensors({key: value for key, value in state.items() if not key.startswith("confidence.")})
+            saved += [
+                state[key] for key in state if not key.startswith("confidence.") and not key.endswith(_NO_WEIGHTS)
+            ]
         if path.suffix in (".pth", ".pt"):
             moments += _tensors(torch.load(path, weights_only=True).get("optimizer_state_dict", {}))
     return {"weights": _norm(saved), **({"moments": _norm(moments)} if moments else {})}
