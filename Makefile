@@ -17,7 +17,7 @@ demo: install
 # A process per core, with one thread each: threads that wait for each other are slow on few cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --maxprocesses 4
 test: install
-	@$(PYTEST) --dist loadfile -m "not slow and not vllm"
+	@$(PYTEST) --dist loadfile --no-loadscope-reorder -m "not slow and not vllm"
 
 test-slow: install
 	@$(PYTEST) --dist load -m slow
