@@ -99,7 +99,7 @@ def test_of_no_query_nobody_knows_what_calls_bring():
 def test_a_type_of_which_no_query_is_tested_is_named():
     alike = [f"the same question is asked of everybody here again and again, number {row}" for row in range(50)]
     same = [TableOutcome("", text, w, 1.0, task_type="alike", cost_usd=0.1) for text in alike for w in "ab"]
-    assert "no query of alike was tested, as all of it are near-duplicates" in evaluated_with(same).notes
+    assert "no query of alike was tested: near-duplicates of each other, or not measured" in evaluated_with(same).notes
 
 
 def evaluated_with(others: list[TableOutcome]) -> TableEvaluation:

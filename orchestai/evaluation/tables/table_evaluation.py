@@ -83,7 +83,9 @@ class TableEvaluation:
                 "was better in training is not better in the test part, or no query was put to both"
             )
         if untested := self.folds.untested_types(table.task_types):
-            notes.append(f"no query of {', '.join(untested)} was tested, as all of it are near-duplicates")
+            notes.append(
+                f"no query of {', '.join(untested)} was tested: near-duplicates of each other, or not measured"
+            )
         if (count := self.folds.tested_groups) < _FEWEST:
             notes.append(f"only {count} different queries were tested: intervals are narrower than chance allows")
         return notes

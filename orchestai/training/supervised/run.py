@@ -72,7 +72,8 @@ class Setup:
     def seen_before(self) -> SeenTasks:
         """What the weights that the run began with had seen of tasks; the same when it is resumed."""
         if self.resume:
-            return SeenTasks.of_checkpoint(read_facts(self.checkpoint(LAST)), SEEN_BEFORE)
+            known = read_facts(self.checkpoint(LAST))
+            return SeenTasks.of_checkpoint(known, SEEN_BEFORE) if SEEN_BEFORE in known else NOTHING_SEEN
         return NOTHING_SEEN if self.start is None else seen_by(self.start)
 
     def checkpoint(self, name: str) -> Path:
@@ -116,6 +117,7 @@ def run(setup: Setup, state: RunState) -> Summary:
     saved = state.read(setup.checkpoint(LAST)) if setup.resume else {}
     identity = identity_of(setup.config, setup.data)
     before = setup.seen_before
+    seen = state.seen | before | (SeenTasks.of_checkpoint(saved) if setup.resume else NOTHING_SEEN)
     if setup.start is not None:
         identity["start"] = fingerprint_of(setup.start)
     elif "start" in saved.get("identity", {}):
@@ -126,7 +128,7 @@ def run(setup: Setup, state: RunState) -> Summary:
         "identity": identity,
         **_of_workers(setup),
         **before.facts(SEEN_BEFORE),
-        **(state.seen | before).facts(),
+        **seen.facts(),
     }
     info = partial(artifacts.save_run_info, setup.output_dir, setup.config, command="phase1", seed=settings.seed)
     on_main(accelerator, partial(info, **identity), "beginning")

@@ -13,7 +13,7 @@ from orchestai.config import TasksConfig
 from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
 from orchestai.errors import UserError
 from orchestai.execution.reward_reference import Reference
-from orchestai.planner.checkpoint import load_planner, reference_of, save_planner
+from orchestai.planner.checkpoint import load_planner, reference_of, save_planner, seen_by
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER
 from orchestai.storage import digests
@@ -126,7 +126,9 @@ def test_a_run_of_before_words_were_counted_once_goes_on(data, tmp_path):
     state = torch.load(last, weights_only=True)
     del state["model_state_dict"]["familiar_words._extra_state"], state[SEEN_BEFORE]
     digests.save_torch(last, state)
+    before = seen_by(last)
     train(config(num_epochs=2), data=data, output_dir=tmp_path, resume=True)
+    assert seen_by(last) == before
     assert [row["epoch"] for row in metrics(tmp_path)] == [1, 2]
 
 
