@@ -29,13 +29,6 @@ from orchestai.workflow import Subtask, Workflow
 from support.training.phase1 import STEPS, WORKERS, config, example, examples, interrupted_after, metrics
 
 
-@pytest.fixture
-def data(tmp_path) -> Path:
-    path = tmp_path / "training_data.json"
-    save_training_data(path, examples(), config())
-    return path
-
-
 def test_the_linear_schedule_ends_at_zero_and_fixes_the_number_of_epochs(data, tmp_path):
     train(config(num_epochs=2, lr_schedule="linear", learning_rate=0.01), data=data, output_dir=tmp_path)
     state = torch.load(tmp_path / "phase1_last.pth", weights_only=True)

@@ -23,13 +23,6 @@ from support.serving.logged_pool import logs, settings
 from support.training.phase1 import STEPS, config, example, examples, interrupted_after, metrics
 
 
-@pytest.fixture
-def data(tmp_path) -> Path:
-    path = tmp_path / "training_data.json"
-    save_training_data(path, examples(), config())
-    return path
-
-
 def test_a_planner_is_trained_further_and_remembers_what_it_has_seen(data, tmp_path):
     before = train(config(num_epochs=3), data=data, output_dir=tmp_path / "first")
     others = [example("spell the date"), example(*[*STEPS][:3], split="validation")]
