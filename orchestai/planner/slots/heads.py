@@ -119,13 +119,14 @@ class ReferenceMatcher(nn.Module):
             tokens: (b, t, width) the instruction's.
             near: (b, n, t) bool; the tokens before each step's words that may say what it takes.
         """
+        n = steps.shape[1]
         referent, reference = self.referent(steps), self._split(self.reference(tokens))
         fit = match(self._split(referent), reference)  # (b, heads, parent, t)
         share = masked_softmax(fit, exists[:, None, :, None], dim=2)
         attention = masked_softmax(fit[:, :, :, None], near[:, None, None])  # (b, heads, parent, child, t)
-        found = (attention @ reference[:, :, None]).permute(0, 2, 3, 1, 4).flatten(-2)
-        fits = torch.cat([(attention * scores[:, :, :, None]).sum(-1) for scores in (fit, share)], 1)
-        return self.agreement(found * referent[:, :, None]) + self.fits(fits.permute(0, 2, 3, 1))
+        found = (attention.flatten(2, 3) @ reference).unflatten(2, (n, n)).permute(0, 2, 3, 1, 4).flatten(-2)
+        fits = (attention @ torch.stack([fit, share], -1)).permute(0, 2, 3, 4, 1).flatten(-2)
+        return self.agreement(found * referent[:, :, None]) + self.fits(fits)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
@@ -177,7 +178,7 @@ class EdgeScorer(nn.Module):
         known = torch.cat([steps, content], -1)
         pairs = pairs + self.by_part(known, exists, memory.tokens, before)
         pairs = pairs + self.within(known, exists, memory.tokens, own)
-        pairs = pairs + self.meant(memory.meanings, own, exists, (before, own))
+        pairs = pairs + self.meant(memory.meanings, memory.phrase_norms, own, exists, (before, own))
         rivals = pairs.transpose(1, 2).flatten(0, 1)
         present = exists.repeat_interleave(n, 0)[:, None, None]
         return self.out(self.rivals(rivals, present))[..., 0].unflatten(0, (-1, n)).transpose(1, 2)

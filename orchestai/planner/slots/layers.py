@@ -41,8 +41,11 @@ class Attention(nn.Module):
         key, value = self.key_value(memory).chunk(2, -1)
         return self._split(key), self._split(value)
 
-    def attend(self, x: Tensor, keys: Pair, mask: Tensor) -> Tensor:
-        """`forward` on what `keys` gave; of fewer queries than keys, these are the last ones of the sequence."""
+    def attend(self, x: Tensor, keys: Pair, mask: Tensor | None) -> Tensor:
+        """`forward` on what `keys` gave; of fewer queries than keys, these are the last ones of the sequence.
+
+        Without a mask all is allowed.
+        """
         query, (key, value) = self._split(self.query(x)), keys
         if self.rotary:
             cos, sin = _angles(key.shape[2], query.shape[-1], x.device)
@@ -92,8 +95,10 @@ class DecoderLayer(nn.Module):
         """
         normed = self.norm_self(x)
         key, value = (torch.cat(pair, 2) for pair in zip(before, self.attend_self.keys(normed), strict=True))
-        length = key.shape[2]
-        causal = torch.ones(x.shape[1], length, dtype=torch.bool, device=x.device).tril(length - x.shape[1])
+        latest, length = x.shape[1], key.shape[2]
+        causal = None
+        if latest > 1:
+            causal = torch.ones(latest, length, dtype=torch.bool, device=x.device).tril(length - latest)
         x = x + self.dropout(self.attend_self.attend(normed, (key, value), causal))
         x = x + self.dropout(self.attend_memory.attend(self.norm_memory(x), memory, memory_bias))
         return x + self.dropout(self.feed_forward(x)), (key, value)
@@ -166,6 +171,7 @@ def _feed_forward(width: int) -> nn.Module:
 
 
 @lru_cache(maxsize=64)
+@torch.inference_mode(False)
 def _angles(length: int, head_width: int, device: torch.device) -> Pair:
     frequency = 10000.0 ** (-torch.arange(0, head_width, 2, device=device) / head_width)
     angle = (torch.arange(length, device=device)[:, None] * frequency).repeat(1, 2)

@@ -167,7 +167,6 @@ class PlannerModel(nn.Module):
         """Plan greedily, or sample as `sample` says. A task that cannot be read gets a plan without a workflow."""
         return self.plan_instructions([task.instruction for task in tasks], sample=sample, preferences=preferences)
 
-    @torch.no_grad()
     def plan_instructions(
         self, instructions: Sequence[str], *, sample: SampleSpec | None = None, preferences: Preferences | None = None
     ) -> list[Plan]:
@@ -181,7 +180,7 @@ class PlannerModel(nn.Module):
                 readable[i] = self.encoder.encode(instruction)
             except UnreadableTextError as error:
                 plans[i] = Plan(workflow=None, raw_valid=False, error=str(error))
-        with self.without_dropout():
+        with self.without_dropout(), torch.inference_mode() if sample is None else torch.no_grad():
             for rows in length_batches({i: len(text) for i, text in readable.items()}):
                 part = None if sample is None else replace(sample, seeds=[sample.seeds[i] for i in rows])
                 texts = [instructions[i] for i in rows]

@@ -36,55 +36,61 @@ class PhraseMatcher(nn.Module):
         nn.init.eye_(self.spoken_of.weight)
         self.fits = nn.Linear(2 * _LONGEST * places, out, bias=False)
 
-    def forward(self, meanings: Tensor, inside: Tensor, exists: Tensor, near: Sequence[Tensor]) -> Tensor:
+    def forward(
+        self, meanings: Tensor, norms: Tensor, inside: Tensor, exists: Tensor, near: Sequence[Tensor]
+    ) -> Tensor:
         """(b, n, n, out) features of every ordered pair of steps.
 
         Args:
-            meanings: (b, t, meaning_width) the encoder's output at the tokens.
+            meanings: (b, t, meaning_width) the encoder's output at the tokens. norms: what `phrase_norms` gives of it.
             inside: (b, n, t) bool; the tokens of the steps' words. exists: (b, n) bool, the steps that exist.
             near: for each place (b, n, t) bool; where phrases that speak of others are looked for, for each step.
         """
         steps = F.normalize(self.spoken_of(_mean(inside, meanings)), dim=-1)
-        fit = [steps @ phrases.transpose(1, 2) for phrases in _phrases(meanings)]
-        found = [_best(one, _whole(place, k), exists) for place in near for k, one in enumerate(fit, 1)]
-        fits, rival = (torch.stack(values, -1) for values in zip(*found, strict=True))
+        fit = (_phrase_sums(meanings @ steps.transpose(1, 2)) / norms[..., None]).transpose(2, 3)
+        found = [_best(fit, _whole(place), exists) for place in near]
+        fits, rival = (torch.cat(values, 1).permute(0, 2, 3, 1) for values in zip(*found, strict=True))
         spoken = fits > _NOWHERE
         lead = torch.where(spoken & (rival > _NOWHERE), fits - rival, 0.0)
         features: Tensor = self.fits(_SCALE * torch.cat([fits.where(spoken, 0.0), lead], -1))
         return features
 
 
-def _phrases(meanings: Tensor) -> list[Tensor]:
-    """For each length, (b, t, width) unit vectors of the phrases that end at the tokens."""
-    sums = F.pad(meanings.cumsum(1), (0, 0, _LONGEST, 0))
-    ends = sums[:, _LONGEST:]
-    return [F.normalize(ends - sums[:, _LONGEST - length : -length], dim=-1) for length in range(1, _LONGEST + 1)]
+def phrase_norms(meanings: Tensor) -> Tensor:
+    """(b, _LONGEST, t): for each length, the norms of the sums of (b, t, width) over phrases that end at the tokens."""
+    return _phrase_sums(meanings).norm(dim=-1).clamp(min=1e-12)
 
 
-def _whole(near: Tensor, length: int) -> Tensor:
-    """(b, n, t) bool: where phrases of that length end all of whose tokens are near."""
-    missing = F.pad(~near, (length - 1, 0), value=True).cumsum(-1)
-    before = F.pad(missing, (1, 0))[..., : near.shape[-1]]
-    return missing[..., length - 1 :] == before
+def _phrase_sums(values: Tensor) -> Tensor:
+    """(b, _LONGEST, t, d): for each length, the sums of (b, t, d) over the phrases that end at the tokens."""
+    length = values.shape[1]
+    before = [F.pad(values, (0, 0, back, 0))[:, :length] for back in range(_LONGEST)]
+    return torch.stack(before, 1).cumsum(1)
+
+
+def _whole(near: Tensor) -> Tensor:
+    """(b, _LONGEST, n, t) bool: where phrases of each length end all of whose tokens are near."""
+    longest = F.pad(near, (_LONGEST - 1, 0)).unfold(-1, _LONGEST, 1).flip(-1)
+    return longest.cumprod(-1).bool().permute(0, 3, 1, 2)
 
 
 def _best(fit: Tensor, near: Tensor, exists: Tensor) -> tuple[Tensor, Tensor]:
-    """Each (b, n, n): how the phrase near the column's step that fits the row's best fits it, and any third step.
+    """Each (b, k, n, n): how the phrase near the column's step that fits the row's best fits it, and any third step.
 
     Args:
-        fit: (b, n, t) of steps and phrases.
-        near: (b, n, t) bool; where phrases are looked for, for each step.
+        fit: (b, k, n, t) of steps and phrases of k lengths.
+        near: (b, k, n, t) bool; where phrases are looked for, for each step.
         exists: (b, n) bool, the steps that exist.
     """
-    n = fit.shape[1]
-    phrase = fit.detach()[:, :, None].masked_fill(~near[:, None], _NOWHERE).argmax(-1)
-    best = fit.gather(-1, phrase).where(near.any(-1)[:, None], _NOWHERE)
-    closest, which = fit.masked_fill(~exists[..., None], _NOWHERE).topk(min(3, n), dim=1)
-    at = phrase.flatten(1)[:, None].expand(-1, closest.shape[1], -1)
+    n = fit.shape[2]
+    phrase = fit.detach()[:, :, :, None].masked_fill(~near[:, :, None], _NOWHERE).argmax(-1)
+    best = fit.gather(-1, phrase).where(near.any(-1)[:, :, None], _NOWHERE)
+    closest, which = fit.masked_fill(~exists[:, None, :, None], _NOWHERE).topk(min(3, n), dim=2)
+    at = phrase.flatten(2)[:, :, None].expand(-1, -1, closest.shape[2], -1)
     closest, which = (one.gather(-1, at).unflatten(-1, (n, n)) for one in (closest, which))
     step = torch.arange(n, device=fit.device)
     third = (which != step[:, None]) & (which != step)
-    return best, closest.masked_fill(~third, _NOWHERE).amax(1)
+    return best, closest.masked_fill(~third, _NOWHERE).amax(2)
 
 
 def _mean(inside: Tensor, tokens: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from orchestai.config import PlannerConfig
 from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder
 from orchestai.planner.slots.layers import EncoderLayer
+from orchestai.planner.slots.phrase_matcher import phrase_norms
 from orchestai.planner.slots.tuned_layers import TunedLayers
 
 
@@ -22,6 +23,7 @@ class InstructionMemory:
     Attributes:
         words: (b, t, d) the encoder's features, projected: what the words mean, with little of what is around them.
         meanings: (b, t, encoder's width) its last layer's output, as it was trained to be compared.
+        phrase_norms: `phrase_matcher.phrase_norms` of the meanings.
         tokens: (b, t, d) both, projected, after tokens saw each other: what part each plays in the instruction.
         mask: (b, t) bool; the tokens that exist.
         offsets: (b, t, 2) [start, end) character offsets of the tokens; zeros where there is none.
@@ -29,6 +31,7 @@ class InstructionMemory:
 
     words: Tensor
     meanings: Tensor
+    phrase_norms: Tensor
     tokens: Tensor
     mask: Tensor
     offsets: Tensor
@@ -72,4 +75,4 @@ class InstructionReader(nn.Module):
         for layer in self.layers:
             tokens = layer(tokens, mask[:, None, None])
         offsets = pad_sequence([text.offsets.to(device) for text in texts], batch_first=True)
-        return InstructionMemory(words, meanings, self.norm(tokens), mask, offsets)
+        return InstructionMemory(words, meanings, phrase_norms(meanings), self.norm(tokens), mask, offsets)

@@ -13,6 +13,7 @@ from orchestai.errors import UserError
 from orchestai.planner.slots.dag import is_acyclic
 from orchestai.planner.slots.decisions import Chooser, SlotLayout
 from orchestai.planner.slots.encoders.encoder import TextEncoder
+from orchestai.planner.slots.layers import _angles
 from orchestai.planner.slots.model import PlannerModel, card_features
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER, token_spans
 from orchestai.tasks.task import Task
@@ -70,6 +71,19 @@ def test_scoring_gives_the_log_probabilities_of_sampling(planner, explore, tempe
     assert (scores.entropy[~scores.mask] == 0).all()
     assert (scores.value[~scores.mask] == 0).all()
     assert len({plan.decisions.length for plan in plans}) > 1 or "stop" not in explore
+
+
+def test_what_was_planned_can_be_learned_from():
+    """Plans are decoded without what gradients need, and what is kept from then on serves training, too."""
+    _angles.cache_clear()
+    tuned = CONFIG.model_copy(update={"tune_encoder": True})
+    planner = PlannerModel(tuned, CARDS, TextEncoder("minilm", CONFIG.max_tokens, layer=3)).eval()
+    tasks = [task("Sort the names, then count the vowels.")]
+    decisions = [plan.decisions for plan in planner.plan(tasks)]
+    scores = planner.score(tasks, decisions, explore=EVERYTHING, temperature=1.0)
+    scores.logp.sum().backward()
+    weights = [*planner.reader.layers.parameters(), *planner.decoder.parameters()]
+    assert any(weight.grad is not None and weight.grad.any() for weight in weights)
 
 
 def test_confidence_while_planning_is_that_of_the_decisions_afterwards(planner):

@@ -6,13 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from orchestai.planner.slots.phrase_matcher import PhraseMatcher
+from orchestai.planner.slots.phrase_matcher import PhraseMatcher, phrase_norms
 
 WIDTH = 6
 REVERSED, COUNTED, SORTED = F.one_hot(torch.tensor([0, 1, 2]), WIDTH).float()
 SMALL_WORD = F.one_hot(torch.tensor(5), WIDTH).float()
 MEANINGS = torch.stack([REVERSED, COUNTED, SMALL_WORD, REVERSED, SORTED])[None]
 """Two steps of a word each, then "the reversed", and the words of a third step."""
+NORMS = phrase_norms(MEANINGS)
 INSIDE = torch.eye(5, dtype=torch.bool)[[0, 1, 4]][None]
 BEFORE = torch.tensor([[[0, 0, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 1, 1, 0]]]).bool()
 EXISTS = torch.ones(1, 3, dtype=torch.bool)
@@ -23,7 +24,7 @@ def fits(near: Tensor, *, exists: Tensor = EXISTS) -> Tensor:
     matcher = PhraseMatcher(WIDTH, out=1, places=1)
     torch.nn.init.zeros_(matcher.fits.weight)
     matcher.fits.weight.data[0, 0] = 1 / 8
-    return matcher(MEANINGS, INSIDE, exists, [near])[0, ..., 0].detach()
+    return matcher(MEANINGS, NORMS, INSIDE, exists, [near])[0, ..., 0].detach()
 
 
 def test_a_phrase_is_of_the_step_that_means_the_same_from_the_start() -> None:
@@ -41,10 +42,10 @@ def test_a_phrase_counts_only_if_all_of_its_tokens_are_near() -> None:
     matcher = PhraseMatcher(WIDTH, out=1, places=1)
     torch.nn.init.zeros_(matcher.fits.weight)
     matcher.fits.weight.data[0, 2] = 1 / 8  # three tokens
-    reaching = matcher(MEANINGS, INSIDE, EXISTS, [BEFORE])[0, :, 2, 0]
+    reaching = matcher(MEANINGS, NORMS, INSIDE, EXISTS, [BEFORE])[0, :, 2, 0]
     assert reaching.tolist() == [0.0] * 3, "two tokens are near"
     wider = torch.roll(BEFORE, -1, dims=-1) | BEFORE
-    found = matcher(MEANINGS, INSIDE, EXISTS, [wider])[0, :2, 2, 0]
+    found = matcher(MEANINGS, NORMS, INSIDE, EXISTS, [wider])[0, :2, 2, 0]
     torch.testing.assert_close(found, torch.full((2,), 3**-0.5))
 
 
@@ -52,7 +53,7 @@ def test_a_longer_phrase_is_its_tokens_together() -> None:
     matcher = PhraseMatcher(WIDTH, out=1, places=1)
     torch.nn.init.zeros_(matcher.fits.weight)
     matcher.fits.weight.data[0, 1] = 1 / 8  # two tokens
-    found = matcher(MEANINGS, INSIDE, EXISTS, [BEFORE])[0, 0, 2, 0]
+    found = matcher(MEANINGS, NORMS, INSIDE, EXISTS, [BEFORE])[0, 0, 2, 0]
     torch.testing.assert_close(found, torch.tensor(0.5**0.5))
 
 
@@ -63,11 +64,11 @@ def test_the_lead_is_over_the_other_steps_at_the_same_phrase() -> None:
     matcher.fits.weight.data[0, 4] = 1 / 8
     meanings = torch.stack([REVERSED, COUNTED, REVERSED, COUNTED, SORTED])[None]
     before = torch.tensor([[[0, 0, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 1, 1, 0]]]).bool()
-    leads = matcher(meanings, INSIDE, EXISTS, [before])[0, :, 2, 0]
+    leads = matcher(meanings, phrase_norms(meanings), INSIDE, EXISTS, [before])[0, :, 2, 0]
     torch.testing.assert_close(leads[:2], torch.ones(2))
     alike = meanings.clone()
     alike[0, 1] = REVERSED
-    leads = matcher(alike, INSIDE, EXISTS, [before])[0, :, 2, 0]
+    leads = matcher(alike, phrase_norms(alike), INSIDE, EXISTS, [before])[0, :, 2, 0]
     torch.testing.assert_close(leads[:2], torch.zeros(2))
 
 
@@ -77,8 +78,8 @@ def test_padding_is_no_rival() -> None:
     exists = torch.tensor([[True, True, False]])
     near = torch.zeros(1, 3, 5, dtype=torch.bool)
     near[0, 1, 2:4] = True
-    padded = matcher(MEANINGS, INSIDE, exists, [near, INSIDE])[:, :2, :2]
-    alone = matcher(MEANINGS, INSIDE[:, :2], exists[:, :2], [near[:, :2], INSIDE[:, :2]])
+    padded = matcher(MEANINGS, NORMS, INSIDE, exists, [near, INSIDE])[:, :2, :2]
+    alone = matcher(MEANINGS, NORMS, INSIDE[:, :2], exists[:, :2], [near[:, :2], INSIDE[:, :2]])
     torch.testing.assert_close(padded, alone)
 
 
@@ -88,5 +89,5 @@ def test_whoever_has_no_rival_leads_by_nothing() -> None:
     torch.nn.init.zeros_(matcher.fits.weight)
     matcher.fits.weight.data[0, 4:] = 1 / 8
     near = BEFORE[:, 1:]
-    assert matcher(MEANINGS, INSIDE[:, :2], EXISTS[:, :2], [near])[0, 0, 1, 0] == 0
-    assert matcher(MEANINGS, INSIDE[:, :1], EXISTS[:, :1], [near[:, 1:]]).tolist() == [[[[0.0]]]]
+    assert matcher(MEANINGS, NORMS, INSIDE[:, :2], EXISTS[:, :2], [near])[0, 0, 1, 0] == 0
+    assert matcher(MEANINGS, NORMS, INSIDE[:, :1], EXISTS[:, :1], [near[:, 1:]]).tolist() == [[[[0.0]]]]

@@ -225,7 +225,8 @@ class TextEncoder:
         size = min(len(text), self._window)
         starts, cuts = _windows(len(text), size)
         rows = torch.tensor([[*before, *text[a : a + size], *after] for a in starts], device=self._model.device)
-        read = self._model(rows, output_hidden_states=True).hidden_states
+        with torch.inference_mode():
+            read = self._model(rows, output_hidden_states=True).hidden_states
         parts = [slice(first + a - s, first + b - s) for s, (a, b) in zip(starts, pairwise(cuts), strict=True)]
         return [torch.cat([layer[row, part] for row, part in enumerate(parts)]) for layer in read]
 
