@@ -26,9 +26,12 @@ _OTHER_WORDINGS = 120
 def judge_plans(
     instructions: Sequence[str], plans: Sequence[Plan], references: Sequence[Workflow | None]
 ) -> list[Judged]:
-    """Which of the plans are right, of those that are plans and have a reference."""
+    """Which of the plans are right, of those that are plans and have a reference.
+
+    The reference has one reading of its author's words. Another that takes in more of them, or fewer, is the same step.
+    """
     return [
-        (instruction, plan.decisions, is_right(plan.workflow, reference))
+        (instruction, plan.decisions, is_right(plan.workflow, reference, nested=True))
         for instruction, plan, reference in zip(instructions, plans, references, strict=True)
         if plan.workflow is not None and isinstance(plan.decisions, Decisions) and reference is not None
     ]

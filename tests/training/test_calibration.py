@@ -6,12 +6,16 @@ import pytest
 import torch
 
 from orchestai.config import PlannerConfig
+from orchestai.planner.base import Plan
+from orchestai.planner.plan_metrics import is_right
 from orchestai.planner.slots.confidence import FEWEST
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.tasks.handwritten.suite import load
 from orchestai.tasks.task import Task
-from orchestai.training.calibration import calibrate_anew
+from orchestai.training.calibration import calibrate_anew, judge_plans
+from orchestai.types import Decisions
 from orchestai.workers.base import WorkerCard
+from orchestai.workflow import Subtask, Workflow
 
 
 @pytest.fixture(scope="module")
@@ -44,3 +48,41 @@ def test_where_too_few_plans_are_known_nobody_knows_it(planner: PlannerModel, ta
     calibrate_anew(planner, [*tasks[: FEWEST - 1], *bare])
     assert not planner.confidence.is_known
     assert planner.plan(tasks)[0].confidence is None
+
+
+INSTRUCTION = "Look at the text: reverse it, and all I need to know then is the length (of the reversed one)."
+
+
+def workflow(*words: str) -> Workflow:
+    """A chain of steps that have these words."""
+    starts = [INSTRUCTION.index(one) for one in words]
+    return Workflow(
+        [
+            Subtask(id=str(i), instruction=one, span=(start, start + len(one)), depends_on=(str(i - 1),) if i else ())
+            for i, (one, start) in enumerate(zip(words, starts, strict=True))
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "right"),
+    [
+        (("reverse it", "the length"), True),
+        (("reverse it", "all I need to know then is the length (of the reversed one)"), True),
+        (("reverse it", "the length (of the reversed one)"), True),
+        (("reverse it", "I need to know then"), False),
+        (("the text: reverse", "the length"), False),
+        (("reverse it",), False),
+        (("reverse it, and all I need to know then is the length",), False),
+    ],
+)
+def test_more_or_fewer_words_around_a_step_are_another_reading_of_it(words: tuple[str, ...], right: bool) -> None:
+    plan = Plan(workflow(*words), True, decisions=Decisions.__new__(Decisions))
+    ((_, _, judged),) = judge_plans([INSTRUCTION], [plan], [workflow("reverse it", "the length")])
+    assert judged is right
+
+
+def test_a_plan_is_right_as_it_is_measured_only_with_half_of_the_words() -> None:
+    reference = workflow("reverse it", "the length")
+    assert not is_right(workflow("reverse it", "the length (of the reversed one)"), reference)
+    assert is_right(workflow("reverse it", "is the length"), reference)
