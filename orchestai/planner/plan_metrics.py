@@ -19,6 +19,8 @@ from orchestai.workflow import Subtask, Workflow
 
 Edges: TypeAlias = Set[tuple[int, int]]
 Match: TypeAlias = Mapping[int, int]
+HALF = 0.5
+"""Intersection over union of the words of steps that count as the same."""
 
 
 def match_greedily(similarity: NDArray[np.floating], threshold: float) -> dict[int, int]:
@@ -152,12 +154,12 @@ def is_exact(planned: Workflow, reference: Workflow, match: Match) -> bool:
     )
 
 
-def is_right(planned: Workflow, reference: Workflow, *, nested: bool = False) -> bool:
-    """Whether every step has at least half of its words in common with one of the reference, and the edges are its.
+def is_right(planned: Workflow, reference: Workflow, share: float = HALF) -> bool:
+    """Whether every step has that share of its words in common with one of the reference, and the edges are its.
 
     What is in common is measured as intersection over union; see `match_spans`.
     """
-    match = match_spans(planned, reference, nested=nested)
+    match = match_spans(planned, reference, share)
     if not len(match) == len(planned) == len(reference):
         return False
     return {(match[a], match[b]) for a, b in edges_of(planned)} == edges_of(reference)
@@ -174,25 +176,21 @@ def match_words(planned: Workflow, reference: Workflow) -> dict[int, int]:
     return match_greedily(np.array(pairs), 1.0)
 
 
-def match_spans(planned: Workflow, reference: Workflow, *, nested: bool = False) -> dict[int, int]:
-    """Steps whose spans in the instruction overlap most, as intersection over union, and by half at least.
+def match_spans(planned: Workflow, reference: Workflow, share: float = HALF) -> dict[int, int]:
+    """Steps whose spans in the instruction overlap most, as intersection over union, and by `share` at least.
 
     Steps without a span are the same where their words are.
-
-    Args:
-        nested: a span within the other counts as half at least: "the length" in "all I need is the length".
     """
-    overlap = [[_overlap(a, b, nested=nested) for b in reference.subtasks] for a in planned.subtasks]
-    return match_greedily(np.array(overlap), 0.5)
+    overlap = [[_overlap(a, b) for b in reference.subtasks] for a in planned.subtasks]
+    return match_greedily(np.array(overlap), share)
 
 
-def _overlap(ours: Subtask, theirs: Subtask, *, nested: bool) -> float:
+def _overlap(ours: Subtask, theirs: Subtask) -> float:
     if ours.span is None or theirs.span is None:
         return float(ours.instruction == theirs.instruction)
-    lengths = [end - start for start, end in (ours.span, theirs.span)]
-    shared = max(0, min(ours.span[1], theirs.span[1]) - max(ours.span[0], theirs.span[0]))
-    share = shared / (sum(lengths) - shared) if shared else 0.0
-    return max(share, 0.5) if nested and shared == min(lengths) > 0 else share
+    shared = min(ours.span[1], theirs.span[1]) - max(ours.span[0], theirs.span[0])
+    union = max(ours.span[1], theirs.span[1]) - min(ours.span[0], theirs.span[0])
+    return max(0, shared) / union if union else 0.0
 
 
 @dataclass

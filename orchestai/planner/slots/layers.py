@@ -173,6 +173,7 @@ def _feed_forward(width: int) -> nn.Module:
 @lru_cache(maxsize=64)
 @torch.inference_mode(False)
 def _angles(length: int, head_width: int, device: torch.device) -> Pair:
+    """Kept from call to call, so made for training, too, where inference is what asks first."""
     frequency = 10000.0 ** (-torch.arange(0, head_width, 2, device=device) / head_width)
     angle = (torch.arange(length, device=device)[:, None] * frequency).repeat(1, 2)
     return angle.cos(), angle.sin()

@@ -42,7 +42,8 @@ class PhraseMatcher(nn.Module):
         """(b, n, n, out) features of every ordered pair of steps.
 
         Args:
-            meanings: (b, t, meaning_width) the encoder's output at the tokens. norms: what `phrase_norms` gives of it.
+            meanings: (b, t, meaning_width) the encoder's output at the tokens.
+            norms: (b, _LONGEST, t) what `phrase_norms` gives of them.
             inside: (b, n, t) bool; the tokens of the steps' words. exists: (b, n) bool, the steps that exist.
             near: for each place (b, n, t) bool; where phrases that speak of others are looked for, for each step.
         """
@@ -62,7 +63,10 @@ def phrase_norms(meanings: Tensor) -> Tensor:
 
 
 def _phrase_sums(values: Tensor) -> Tensor:
-    """(b, _LONGEST, t, d): for each length, the sums of (b, t, d) over the phrases that end at the tokens."""
+    """(b, _LONGEST, t, d): for each length, the sums of (b, t, d) over the phrases that end at the tokens.
+
+    Before the first token there is nothing.
+    """
     length = values.shape[1]
     before = [F.pad(values, (0, 0, back, 0))[:, :length] for back in range(_LONGEST)]
     return torch.stack(before, 1).cumsum(1)

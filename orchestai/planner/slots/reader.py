@@ -23,7 +23,7 @@ class InstructionMemory:
     Attributes:
         words: (b, t, d) the encoder's features, projected: what the words mean, with little of what is around them.
         meanings: (b, t, encoder's width) its last layer's output, as it was trained to be compared.
-        phrase_norms: `phrase_matcher.phrase_norms` of the meanings.
+        phrase_norms: (b, k, t) what `phrase_matcher.phrase_norms` gives of the meanings, for phrases of k lengths.
         tokens: (b, t, d) both, projected, after tokens saw each other: what part each plays in the instruction.
         mask: (b, t) bool; the tokens that exist.
         offsets: (b, t, 2) [start, end) character offsets of the tokens; zeros where there is none.

@@ -47,10 +47,15 @@ class TunedLayers(nn.Module):
         if self.training:
             with torch.autocast(hidden.device.type, self._dtype, enabled=self._dtype != torch.float32):
                 return _through(self.layers, hidden, mask[:, None, None]).float()
-        self._rounded = self._rounded or tuple(deepcopy(self.layers).to(self._dtype).requires_grad_(False))
+        self._rounded = self._rounded or self._round()
         lengths = mask.sum(-1).tolist()
         texts = [text[None, :length].to(self._dtype) for text, length in zip(hidden, lengths, strict=True)]
         return pad_sequence([_through(self._rounded, text, None)[0].float() for text in texts], batch_first=True)
+
+    @torch.inference_mode(False)
+    def _round(self) -> tuple[nn.Module, ...]:
+        """For gradients of what is read, too, where inference is what asks first."""
+        return tuple(deepcopy(self.layers).to(self._dtype).requires_grad_(False))
 
     def train(self, mode: bool = True) -> TunedLayers:
         self._changed()

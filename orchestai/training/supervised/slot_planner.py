@@ -178,7 +178,7 @@ class Imitation(Epochs):
                 count_heads(outputs, targets, running, edges)
                 made = self.planner.plan_instructions(instructions)
                 count_plans(made, outputs, targets, running)
-                judged += judge_plans(instructions, made, reference_plans(targets))
+                judged += judge_plans(self.planner, instructions, made, reference_plans(targets))
             for name, value in losses.items():
                 running.add(short("val", name), value.item(), len(rows))
         if not all(self.train.given):

@@ -220,7 +220,10 @@ class TextEncoder:
         return EncodedText(features.to("cpu", torch.float16), offsets, torch.tensor([ids[i] for i in real]), meanings)
 
     def _read(self, ids: list[int], first: int, end: int) -> list[Tensor]:
-        """Every layer's (end - first, width / 2) output for these tokens, the embeddings' first."""
+        """Every layer's (end - first, width / 2) output for these tokens, the embeddings' first.
+
+        They are copies, since what the model gives in inference is of no use to training.
+        """
         before, text, after = ids[:first], ids[first:end], ids[end:]
         size = min(len(text), self._window)
         starts, cuts = _windows(len(text), size)
