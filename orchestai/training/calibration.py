@@ -20,7 +20,7 @@ from orchestai.workflow import Workflow
 Judged: TypeAlias = tuple[str, Decisions, bool]
 """An instruction, what was decided about it, and whether the plan is right."""
 _QUARTER = 0.25
-"""It judges 79 of 80 plans as references do that also name what else is right as a step's words (docs/natural.md)."""
+"""Judged so, 79 of 80 plans come out as by references that also name other readings of a step (docs/natural.md)."""
 _OTHER_WORDINGS = 120
 """Handwritten instructions that confidence is fitted to where validation has none."""
 
