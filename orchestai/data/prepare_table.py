@@ -140,7 +140,8 @@ def prepare_table(
     write_estimate(estimate_path(output), estimate)
     if recorded is not None and table.replies is not None:
         write_tasks(_answered(output), _tasks(table, parts, tasks))
-    replies = 0 if table.replies is None else sum(reply is not None for row in table.replies for reply in row)
+    replies, repeated = _replayed(table)
+    dropped["a reply to a query that its worker has replied to under another id: the first is replayed"] = repeated
     outcomes = 0 if estimate is None else int(np.isfinite(table.score[learned]).sum())
     return PreparedTable(
         {part: counts[part] for part in PARTS},
@@ -150,6 +151,17 @@ def prepare_table(
         {reason: count for reason, count in dropped.items() if count},
         unpriced,
     )
+
+
+def _replayed(table: OutcomeTable) -> tuple[int, int]:
+    """How many replies recorded workers can give, and how many they cannot, as an equal query has another."""
+    given = [
+        (worker, text.strip())
+        for text, replies in zip(table.texts, table.replies or (), strict=table.replies is not None)
+        for worker, reply in zip(table.workers, replies, strict=True)
+        if reply is not None
+    ]
+    return len(set(given)), len(given) - len(set(given))
 
 
 def _outcomes(output: Path) -> Path:

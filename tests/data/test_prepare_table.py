@@ -229,6 +229,18 @@ def test_an_empty_cell_of_a_csv_file_is_no_reply(tmp_path):
     assert read_outcome_table([tmp_path / "t.csv"], "csv").replies == ((None,), ("yes",))
 
 
+def test_of_equal_queries_the_first_reply_is_replayed_and_that_is_said(tmp_path):
+    settings = load_config(Path("config.yaml"), [f"workers.cache_dir={tmp_path}"])
+    known = table(30)
+    twice = replace(known, texts=(*known.texts[:-1], known.texts[0] + " "))
+    for queries, replies, repeated in ((known, 59, []), (twice, 58, [1])):
+        report = prepare_table(queries, settings, tmp_path / "t.json")
+        assert report.replies == replies, "the cheap worker was not asked for query 0"
+        assert [count for reason, count in report.dropped.items() if "the first is replayed" in reason] == repeated
+    replayed = RecordedReplies.read(tmp_path / "t.outcomes.jsonl.gz")
+    assert replayed.find("expensive", known.texts[0]).text == "expensive says 0"
+
+
 def test_the_pool_that_is_configured_is_kept(tmp_path):
     """Outcomes of others are of no use to it, and are counted."""
     pool = {"cheap": {"kind": "tool", "tool": "text", "card": "mine"}}
