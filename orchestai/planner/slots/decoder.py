@@ -1,4 +1,4 @@
-"""What there is to do: step by step, whether to go on, which words, which type; then all edges at once."""
+"""What there is to do: step by step, whether to go on and which words; then all edges at once."""
 
 from __future__ import annotations
 
@@ -29,19 +29,17 @@ class StructureLogits:
     Attributes:
         go_on: (b, m) that there is a step number 0, 1, ...; m = min(n + 1, max_subtasks).
         start, end: (b, n, t) over tokens.
-        types: (b, n, T).
         edges: (b, n, n) from row to column.
         parent_counts: (b, n, max_subtasks) of having 0, 1, ... parents.
         steps: (b, n, d) what was decided for each step, as a vector.
         boundaries: (b, t, 2) that the words of some step begin, and end, at a token.
-        state_values: (b, m, 4) expected return before stop, start, end and type.
+        state_values: (b, m, 3) expected return before stop, start and end.
         plan_value: (b,) expected return before the edges.
     """
 
     go_on: Tensor
     start: Tensor
     end: Tensor
-    types: Tensor
     edges: Tensor
     parent_counts: Tensor
     steps: Tensor
@@ -58,12 +56,11 @@ class Structure:
     """Steps and edges of b plans of at most n steps, before anybody is chosen to do them.
 
     Attributes:
-        lengths: (b,); spans: (b, n, 2); types: (b, n); edges: (b, n, n) bool.
+        lengths: (b,); spans: (b, n, 2); edges: (b, n, n) bool.
     """
 
     lengths: Tensor
     spans: Tensor
-    types: Tensor
     edges: Tensor
 
     def __getitem__(self, rows: Tensor) -> Structure:
@@ -79,7 +76,7 @@ class StructureDecoder(nn.Module):
 
     def __init__(self, meaning_width: int, config: PlannerConfig) -> None:
         super().__init__()
-        d, types = config.d_model, len(config.task_types)
+        d = config.d_model
         self.layout = SlotLayout(config.max_subtasks, config.max_fallbacks)
         self.overlapping = config.overlapping_spans
         self.left_to_right = config.any_length
@@ -91,10 +88,8 @@ class StructureDecoder(nn.Module):
         self.pointer = SpanPointer(d)
         self.boundaries = Boundaries(d)
         self.pool = SpanPool(d, config.num_heads)
-        self.kind = mlp(d, d, types)
-        self.type_embedding = nn.Embedding(types + 1, d)
         self.number = nn.Embedding.from_pretrained(torch.zeros(config.max_subtasks, d), freeze=False)
-        self.chosen = mlp(2 * d, d, d)
+        self.chosen = mlp(d, d, d)
         self.step = nn.Sequential(mlp(2 * d, d, d), nn.LayerNorm(d))
         self.edges = EdgeScorer(
             d, meaning_width, config.num_heads, config.max_subtasks, config.dropout, any_length=config.any_length
@@ -102,7 +97,7 @@ class StructureDecoder(nn.Module):
         self.parent_count = mlp(d, d, config.max_subtasks)
         self.one_result: Tensor
         self.register_buffer("one_result", torch.zeros(()))
-        self.state_value = ValueHead(d, 4)
+        self.state_value = ValueHead(d, 3)
         self.plan_value = ValueHead(d, 1)
 
     def forward(self, memory: InstructionMemory, given: DecisionBatch) -> StructureLogits:
@@ -113,7 +108,7 @@ class StructureDecoder(nn.Module):
         n, memory = given.spans.shape[1], held.memory
         start, end = given.spans.unbind(-1)
         content = self._content(given.spans, held)
-        chosen = self._chosen(content, given.types)
+        chosen = self.chosen(content)
         all_states = self._states(chosen, end, held)[:, : self.layout.max_subtasks]
         states = all_states[:, :n]
         free = self.free(given.spans, given.steps, memory)
@@ -124,7 +119,6 @@ class StructureDecoder(nn.Module):
             go_on=_possible(go_on, possible[:, : all_states.shape[1]]),
             start=self._starts(states, _previous(end)[:, :n], held, free),
             end=self._ends(states, held, free, start),
-            types=self.kind(content),
             boundaries=held.boundaries,
             **self._whole(all_states, content, chosen, given.spans, given.steps, memory),
         )
@@ -145,7 +139,7 @@ class StructureDecoder(nn.Module):
         latest, before = self._begin(rows)
         states: list[Tensor] = []
         stopping: list[Tensor] = []
-        columns: tuple[list[Tensor], ...] = ([], [], [], [], [])
+        columns: tuple[list[Tensor], ...] = ([], [], [])
         for i in range(self.layout.max_subtasks):
             state, before = self._read(latest, _previous(spans[..., 1])[:, -1:], held, before)
             exists = torch.arange(i, device=device) < lengths[:, None]
@@ -164,25 +158,22 @@ class StructureDecoder(nn.Module):
             end = chooser.choose("span", slot(i, 2), ends[:, 0])[:, None]
             span = torch.stack([start, end], -1)
             content = self._content(span, held)
-            types = self.kind(content)
-            kind = chooser.choose("type", slot(i, 3), types[:, 0])[:, None]
-            latest = self._chosen(content, kind)
+            latest = self.chosen(content)
             chosen = torch.cat([chosen, latest], 1)
             spans = torch.cat([spans, span], 1)
-            for column, value in zip(columns, (content, kind, starts, ends, types), strict=True):
+            for column, value in zip(columns, (content, starts, ends), strict=True):
                 column.append(value)
-        content, kind, starts, ends, types = (torch.cat(column, 1) for column in columns)
+        content, starts, ends = (torch.cat(column, 1) for column in columns)
         exists = torch.arange(spans.shape[1], device=device) < lengths[:, None]
         logits = StructureLogits(
             go_on=torch.cat(stopping, 1),
             start=starts,
             end=ends,
-            types=types,
             boundaries=held.boundaries,
             **self._whole(torch.cat(states, 1), content, chosen, spans, exists, memory),
         )
         edges = chooser.flip_pairs(logits.edges, self._edges(logits, exists))
-        return Structure(lengths, spans, kind, edges), logits
+        return Structure(lengths, spans, edges), logits
 
     def search(self, memory: InstructionMemory, beams: int) -> tuple[Structure, StructureLogits]:
         """`decode` without chance, for plans that are likely as a whole: the likeliest next step may lead astray.
@@ -217,14 +208,10 @@ class StructureDecoder(nn.Module):
             if found.logp.shape[1] != width:
                 held = each[torch.arange(rows, device=device).repeat_interleave(found.logp.shape[1])]
             content = self._content(found.spans[:, :, -1:].flatten(0, 1), held)
-            latest = self._chosen(content, self.kind(content).argmax(-1))
+            latest = self.chosen(content)
         else:
             found.stop(torch.zeros_like(found.logp), torch.zeros_like(found.logp))
         return self._likeliest(each, *found.whole())
-
-    def types(self, spans: Tensor, memory: InstructionMemory) -> Tensor:
-        """(b, n, T) logits of the types of steps with (b, n, 2) first and last tokens, whatever stands before them."""
-        return self.kind(self.pool(memory.words, memory.inside(spans)))
 
     def _likeliest(
         self, each: DecoderMemory, logp: Tensor, lengths: Tensor, spans: Tensor
@@ -237,7 +224,7 @@ class StructureDecoder(nn.Module):
         given = DecisionBatch(
             lengths=lengths.flatten(),
             spans=spans,
-            types=self.kind(self._content(spans, held)).argmax(-1),
+            types=nobody,
             workers=nobody,
             fallbacks=nobody[..., None].expand(-1, -1, self.layout.max_fallbacks),
             edges=nobody[..., None].expand(-1, -1, n).bool(),
@@ -248,7 +235,7 @@ class StructureDecoder(nn.Module):
         edge_logp = (F.logsigmoid(torch.where(edges, logits.edges, -logits.edges)) * pairs).sum((1, 2))
         edge_logp -= self.one_result * loose_ends(edges, exists).bool()
         best = (logp + edge_logp.view(rows, width)).argmax(1) + torch.arange(rows, device=logp.device) * width
-        return Structure(given.lengths, spans, given.types, edges)[best], logits[best]
+        return Structure(given.lengths, spans, edges)[best], logits[best]
 
     def _edges(self, logits: StructureLogits, exists: Tensor) -> Tensor:
         """(b, n, n) bool: the likeliest ones, with ends joined where plans had one result when they were learned."""
@@ -336,9 +323,6 @@ class StructureDecoder(nn.Module):
 
     def _steps(self, states: Tensor, chosen: Tensor) -> Tensor:
         return self.step(torch.cat([states, chosen], -1)) + self.number.weight[: states.shape[1]]
-
-    def _chosen(self, content: Tensor, types: Tensor) -> Tensor:
-        return self.chosen(torch.cat([content, self.type_embedding(types)], -1))
 
 
 def _possible(logit: Tensor, possible: Tensor) -> Tensor:

@@ -12,26 +12,24 @@ from orchestai.planner.slots.dag import acyclicity
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER, PlanTargets, existing_steps, token_spans
 
 
-class PlannerOutputs(TypedDict):
+class PlannerOutputs(TypedDict, total=False):
     """What `PlannerModel.forward` gives for b instructions of at most t tokens and plans of n steps.
 
     Keys:
         subtask_embeddings: (b, n, d).
-        task_types: (b, n, T) logits.
-        model_selections: (b, n, W) logits.
         workflow_graph: (b, n, n) probability that the column's step depends on the row's.
         edge_logits: (b, n, n) its logits.
         parent_counts: (b, n, m) logits of having 0, 1, ... parents.
         go_on: (b, m) logits that there is a step number 0, 1, ...; m is n or n + 1.
         span_starts, span_ends: (b, n, t) logits over tokens.
         boundaries: (b, t, 2) logits that the words of some step begin, and end, at a token.
-        fallback: (b, n, F, W + 1) logits; the last one is that of no further worker.
         token_offsets: (b, t, 2) [start, end) character offsets of the tokens; zeros where there is none.
+        task_types: (b, n, T) logits; absent, as the next two, where the planner has no pool.
+        model_selections: (b, n, W) logits.
+        fallback: (b, n, F, W + 1) logits; the last one is that of no further worker.
     """
 
     subtask_embeddings: Tensor
-    task_types: Tensor
-    model_selections: Tensor
     workflow_graph: Tensor
     edge_logits: Tensor
     parent_counts: Tensor
@@ -39,8 +37,10 @@ class PlannerOutputs(TypedDict):
     span_starts: Tensor
     span_ends: Tensor
     boundaries: Tensor
-    fallback: Tensor
     token_offsets: Tensor
+    task_types: Tensor
+    model_selections: Tensor
+    fallback: Tensor
 
 
 class GivenEdges(TypedDict):
@@ -115,14 +115,14 @@ def choices(outputs: PlannerOutputs, targets: PlanTargets) -> dict[str, tuple[Te
         start, end = token_spans(targets["spans"][:, :n], outputs["token_offsets"]).unbind(-1)
         found["start_loss"] = outputs["span_starts"][:, :n], start
         found["end_loss"] = outputs["span_ends"][:, :n], end
-    if "task_types" in targets:
+    if "task_types" in targets and "task_types" in outputs:
         found["type_loss"] = outputs["task_types"][:, :n], targets["task_types"][:, :n]
     if "dependencies" in targets:
         counts = targets["dependencies"][:, :n, :n].sum(1)
         found["parent_count_loss"] = outputs["parent_counts"][:, :n], counts.masked_fill(~steps, IGNORE)
-    if "model_selections" in targets:
+    if "model_selections" in targets and "model_selections" in outputs:
         found["worker_loss"] = outputs["model_selections"][:, :n], targets["model_selections"][:, :n]
-    if "fallback" in targets and targets["fallback"].shape[-1]:
+    if "fallback" in targets and "fallback" in outputs and targets["fallback"].shape[-1]:
         wanted = targets["fallback"][:, :n]
         none = outputs["fallback"].shape[-1] - 1
         found["fallback_loss"] = outputs["fallback"][:, :n], wanted.masked_fill(wanted == NO_WORKER, none)

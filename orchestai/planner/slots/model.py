@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from orchestai.config import CACHE_DIR, PlannerConfig
 from orchestai.errors import UserError
@@ -18,7 +19,7 @@ from orchestai.planner.base import Plan, Preferences
 from orchestai.planner.slots.confidence import PlanConfidence, sureness
 from orchestai.planner.slots.dag import is_acyclic, repair
 from orchestai.planner.slots.decisions import STRUCTURE, Chooser, DecisionBatch, explored
-from orchestai.planner.slots.decoder import StructureDecoder, StructureLogits
+from orchestai.planner.slots.decoder import Structure, StructureDecoder, StructureLogits
 from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder, UnreadableTextError, open_configured
 from orchestai.planner.slots.familiar_words import FamiliarWords
 from orchestai.planner.slots.given.edge_predictor import EdgePredictor
@@ -34,41 +35,20 @@ from orchestai.types import AnyDecisions, DecisionKind, Decisions, SampleSpec, S
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import Subtask, Workflow
 
-_ADDED = (
-    "reader.meaning.",
-    "decoder.boundaries.",
-    "decoder.edges.within.",
-    "decoder.edges.meant.",
-    "decoder.one_result",
-    "linker.references.",
-    "familiar_words.",
-    "selector.matcher.shift.",
-    "selector.matcher.next_shift.",
-    "selector.value_shift.",
-)
-_LAST_LAYERS = (
-    "reader.meaning.1.",
-    "decoder.boundaries.",
-    "decoder.edges.within.agreement.",
-    "decoder.edges.within.fits.",
-    "decoder.edges.meant.fits.",
-    "decoder.one_result",
-    "linker.references.out.",
-)
-"""Of the parts that planners of earlier versions lack."""
-
-
 class PlannerModel(nn.Module):
     """Turns instructions into workflows for the workers that `cards` describe.
 
-    Its parameters know nothing of the pool's names or size, and the encoder's weights are not among them.
+    Its parameters know nothing of the pool's names or size, and the encoder's weights are not among them. Without cards
+    it plans steps and edges alone.
 
     Args:
         encoder: in place of the configured one.
         cache_dir: where packaged models are converted to.
 
     Attributes:
+        by_cards: whether workers are chosen by what their cards say, since nothing was learned of them.
         prefers: whether it has learned to choose workers by a preference.
+        base: digest of the base planner that its weights began with; empty if they began from nothing.
 
     Raises:
         UserError: the encoder, or the language model of the edge predictor, cannot be loaded.
@@ -90,10 +70,12 @@ class PlannerModel(nn.Module):
         self.register_buffer("card_features", features, persistent=False)
         self.reader = InstructionReader(self.encoder, config)
         self.decoder = StructureDecoder(self.encoder.width // 2, config)
-        self.selector = WorkerSelector(features.shape[1], config)
+        self.selector = WorkerSelector(self.encoder, features.shape[1], config)
         self.confidence = PlanConfidence()
         self.familiar_words = FamiliarWords(self.encoder.vocabulary)
         self.prefers = False
+        self.by_cards = False
+        self.base = ""
         self.linker = None
         if config.linker is not None:
             self.linker = EdgePredictor(config.linker, self.encoder, config.max_subtasks, cache_dir)
@@ -113,23 +95,26 @@ class PlannerModel(nn.Module):
             with torch.no_grad():
                 chooser = Chooser(None, len(instructions), self.decoder.layout, memory.mask.device)
                 structure, _ = self.decoder.decode(memory, chooser, stops=False)
-                plans = self.selector.select(memory, self.card_features, structure, chooser)
+                words = self.words_of(instructions, memory.offsets, structure)
+                plans = self.selector.select(words, self.card_features, structure, chooser)
         logits = self.decoder(memory, plans)
-        selection = self.selector(memory, self.card_features, plans)
-        return PlannerOutputs(
+        outputs = PlannerOutputs(
             subtask_embeddings=logits.steps,
-            task_types=logits.types,
-            model_selections=selection.workers,
             workflow_graph=logits.edges.sigmoid(),
             edge_logits=logits.edges,
             parent_counts=logits.parent_counts,
             go_on=logits.go_on,
             span_starts=logits.start,
             span_ends=logits.end,
-            fallback=selection.fallbacks,
             boundaries=logits.boundaries,
             token_offsets=memory.offsets,
         )
+        if self.cards:
+            selection = self.selector(self.words_of(instructions, memory.offsets, plans), self.card_features, plans)
+            outputs["task_types"] = selection.types
+            outputs["model_selections"] = selection.workers
+            outputs["fallback"] = selection.fallbacks
+        return outputs
 
     @property
     def edge_predictor(self) -> EdgePredictor:
@@ -143,17 +128,6 @@ class PlannerModel(nn.Module):
                 "planner.linker: null, but steps are given; set planner.linker.language_model=smollm2-135m and train"
             )
         return self.linker
-
-    def added_since(self) -> dict[str, Tensor]:
-        """State of the parts that planners of earlier versions lack, such that these plan as they did, and can learn.
-
-        What a part adds goes through its last layer; zero there keeps it silent, and the rest is as at the beginning of
-        a training.
-        """
-        added = {name: value for name, value in self.state_dict().items() if name.startswith(_ADDED)}
-        silent = {name: torch.zeros_like(value) for name, value in added.items() if name.startswith(_LAST_LAYERS)}
-        before = {f"confidence.{name}": value for name, value in self.confidence.state_before().items()}
-        return added | silent | before
 
     def compute_supervised_loss(
         self, outputs: PlannerOutputs, targets: PlanTargets, lambda_dag: float
@@ -214,13 +188,17 @@ class PlannerModel(nn.Module):
         known = [one for one in decisions if isinstance(one, Decisions)]
         if len(known) < len(decisions):
             raise TypeError("heads score their own decisions, not tokens")
+        instructions, layout = [task.instruction for task in tasks], self.decoder.layout
+        given = DecisionBatch.collate(known, self.card_features.device)
+        structure = selection = free = None
         with self.without_dropout():
-            memory = self.read([self.encoder.encode(task.instruction) for task in tasks])
-            given = DecisionBatch.collate(known, memory.mask.device)
-            structure = self.decoder(memory, given) if explore & STRUCTURE else None
-            selection = self.selector(memory, self.card_features, given)
-        layout = self.decoder.layout
-        free = self.decoder.free(given.spans, given.steps, memory)
+            if explore & STRUCTURE:
+                memory = self.read([self.encoder.encode(instruction) for instruction in instructions])
+                structure = self.decoder(memory, given)
+                free = self.decoder.free(given.spans, given.steps, memory)
+            if explore - STRUCTURE:
+                offsets = [self.encoder.offsets(instruction) for instruction in instructions]
+                selection = self.selector(self.words_of(instructions, offsets, given), self.card_features, given)
         mask = explored(given, free, len(self.cards), explore, layout)
         return score(structure, selection, given, mask, temperature, layout)
 
@@ -239,8 +217,7 @@ class PlannerModel(nn.Module):
     def learn_only(self, explore: frozenset[DecisionKind], *, preferences: bool = False) -> None:
         """Keep steps and edges as they are, unless one of the kinds that make them up is in `explore`.
 
-        Kinds share weights: those of steps and edges learn together, and so do workers and fallbacks. The encoder's own
-        layers stay as they are.
+        Kinds share weights: those of steps and edges learn together, and so do types, workers and fallbacks.
 
         Args:
             preferences: let what preferences do to the choice of workers learn, too.
@@ -249,8 +226,6 @@ class PlannerModel(nn.Module):
         structural = bool(explore & STRUCTURE)
         for part in (self.reader, self.decoder):
             part.requires_grad_(structural)
-        if self.reader.tuned is not None:
-            self.reader.tuned.requires_grad_(False)
 
     def _plan(
         self,
@@ -272,7 +247,7 @@ class PlannerModel(nn.Module):
             else:
                 structure, logits = self.decoder.decode(memory, Chooser(None, len(distinct), layout, device))
             structure, logits, memory = structure[place], logits[place], memory[place]
-        batch = self.selector.select(memory, self.card_features, structure, chooser, preferences)
+        batch = self.choose_workers(instructions, encoded, structure, chooser, preferences)
         logp = None
         if sample is None and self.confidence.is_known:
             familiar = torch.tensor([self.familiar_words.knows(text.ids) for text in encoded], device=device)
@@ -285,6 +260,45 @@ class PlannerModel(nn.Module):
             logp = (chooser.logp * mask).cpu()
         return self.finish(instructions, encoded, batch, logits.edges, logp)
 
+    def choose_workers(
+        self,
+        instructions: Sequence[str],
+        encoded: Sequence[EncodedText],
+        structure: Structure,
+        chooser: Chooser | None = None,
+        preferences: Preferences = (),
+    ) -> DecisionBatch:
+        """Types and workers for given steps: as learned, or by the cards of a pool that it has not learned.
+
+        Args:
+            chooser: None takes the likeliest.
+        """
+        device, layout = self.card_features.device, self.decoder.layout
+        if not self.by_cards:
+            words = self.words_of(instructions, [text.offsets for text in encoded], structure)
+            chooser = chooser or Chooser(None, len(instructions), layout, device)
+            return self.selector.select(words, self.card_features, structure, chooser, preferences)
+        rows = zip(instructions, encoded, structure.spans.cpu(), structure.lengths.tolist(), strict=True)
+        steps = [[step_words(text, its.offsets, span) for span in spans[:n]] for text, its, spans, n in rows]
+        ranks = self._by_cards([words for row in steps for words in row]).split([len(row) for row in steps])
+        longest = structure.spans.shape[1]
+        ranked = torch.stack([F.pad(its, (0, 0, 0, longest - len(its))) for its in ranks]).to(device)
+        return DecisionBatch(
+            structure.lengths,
+            structure.spans,
+            torch.full_like(structure.spans[..., 0], len(self.config.task_types)),
+            ranked[..., 0],
+            ranked[..., 1:],
+            structure.edges,
+            tuple(preferences),
+        )
+
+    def _by_cards(self, steps: Sequence[str]) -> Tensor:
+        """(steps, 1 + F) workers, those first whose cards say what the steps' words do; W stands for no further one."""
+        first = rank_by_cards(self.encoder.sentences(steps), self.encoder.sentences([card.text for card in self.cards]))
+        missing = 1 + self.config.max_fallbacks - first.shape[1]
+        return F.pad(first, (0, max(missing, 0)), value=len(self.cards))[:, : 1 + self.config.max_fallbacks]
+
     @torch.no_grad()
     def sureness(self, instructions: Sequence[str], decisions: Sequence[Decisions]) -> Tensor:
         """(plans, features) that `PlanConfidence` learns from."""
@@ -295,6 +309,19 @@ class PlannerModel(nn.Module):
                 given = DecisionBatch.collate([one], memory.mask.device)
                 rows.append(self._sureness(self.decoder(memory, given), memory, given))
         return torch.cat(rows)
+
+    def words_of(
+        self, instructions: Sequence[str], offsets: Sequence[Tensor] | Tensor, plans: Structure | DecisionBatch
+    ) -> Tensor:
+        """(b, n, d) what the selector reads of the steps' words.
+
+        Args:
+            offsets: of each instruction (t, 2) [start, end) character offsets of its tokens.
+        """
+        rows = zip(instructions, offsets, plans.spans.cpu(), plans.lengths.tolist(), strict=True)
+        steps = [[step_words(text, its, span) for span in spans[:n]] for text, its, spans, n in rows]
+        words = self.selector.read(steps, self.card_features.device)
+        return F.pad(words, (0, 0, 0, plans.spans.shape[1] - words.shape[1]))
 
     def _sureness(self, logits: StructureLogits, memory: InstructionMemory, given: DecisionBatch) -> Tensor:
         layout = self.decoder.layout
@@ -333,7 +360,7 @@ class PlannerModel(nn.Module):
         return plans
 
     def _workflow(self, instruction: str, text: EncodedText, row: Decisions, edges: Tensor) -> Workflow:
-        names = [card.name for card in self.cards]
+        names, types = [card.name for card in self.cards], (*self.config.task_types, "")
         subtasks = []
         for i in range(row.length):
             first, last = row.spans[i].tolist()
@@ -342,8 +369,8 @@ class PlannerModel(nn.Module):
                 Subtask(
                     id=str(i + 1),
                     instruction=clean(instruction[slice(*span)]),
-                    task_type=self.config.task_types[int(row.types[i])],
-                    worker=names[int(row.workers[i])],
+                    task_type=types[int(row.types[i])],
+                    worker=names[int(row.workers[i])] if names else "",
                     depends_on=tuple(str(parent + 1) for parent in edges[:, i].nonzero().flatten().tolist()),
                     fallback=tuple(names[w] for w in row.fallbacks[i].tolist() if w < len(names)),
                     span=span,
@@ -369,6 +396,18 @@ class PlannerModel(nn.Module):
             self.train()
 
 
+def rank_by_cards(steps: Tensor, cards: Tensor) -> Tensor:
+    """(steps, W) workers, nearest first, of (steps, d) and (W, d) unit vectors of the steps' and the cards' words."""
+    return (steps @ cards.T).argsort(dim=-1, descending=True, stable=True)
+
+
+def step_words(instruction: str, offsets: Tensor, span: Tensor) -> str:
+    """The words of a step without its examples, given the first and the last token of them, both inclusive."""
+    first, last = span.tolist()
+    words = instruction[int(offsets[first, 0]) : int(offsets[last, 1])]
+    return clean(words) or words
+
+
 def _distinct(encoded: Sequence[EncodedText]) -> tuple[list[EncodedText], Tensor]:
     """The different texts, and (texts,) each one's place among them."""
     distinct = {id(text): text for text in encoded}
@@ -382,6 +421,8 @@ def card_features(cards: Sequence[WorkerCard], encoder: TextEncoder) -> Tensor:
     Raises:
         UserError: a card has no words, or too many.
     """
+    if not cards:
+        return torch.zeros(0, encoder.width + 2)
     words = torch.cat([_words_of(card, encoder) for card in cards]) * math.sqrt(encoder.width)
     facts = [[(math.log10(card.price_usd + 1e-8) + 5) / 2, float(card.kind == "tool")] for card in cards]
     return torch.cat([words, torch.tensor(facts)], -1)

@@ -13,7 +13,6 @@ from orchestai.config import PlannerConfig
 from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder
 from orchestai.planner.slots.layers import EncoderLayer
 from orchestai.planner.slots.phrase_matcher import phrase_norms
-from orchestai.planner.slots.tuned_layers import TunedLayers
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +55,6 @@ class InstructionReader(nn.Module):
     def __init__(self, encoder: TextEncoder, config: PlannerConfig) -> None:
         super().__init__()
         encoder_width = encoder.width
-        self.tuned = TunedLayers(encoder) if config.tune_encoder else None
         self.project = nn.Sequential(nn.LayerNorm(encoder_width), nn.Linear(encoder_width, config.d_model))
         self.meaning = nn.Sequential(nn.LayerNorm(encoder_width // 2), nn.Linear(encoder_width // 2, config.d_model))
         self.layers = nn.ModuleList(
@@ -69,9 +67,8 @@ class InstructionReader(nn.Module):
         lengths = torch.tensor([len(text) for text in texts], device=device)
         mask = torch.arange(raw.shape[1], device=device) < lengths[:, None]
         meanings = pad_sequence([text.meanings.to(device, torch.float32) for text in texts], batch_first=True)
-        told = meanings if self.tuned is None else self.tuned(raw[..., : raw.shape[-1] // 2], mask)
         words = self.project(raw)
-        tokens = words + self.meaning(told)
+        tokens = words + self.meaning(meanings)
         for layer in self.layers:
             tokens = layer(tokens, mask[:, None, None])
         offsets = pad_sequence([text.offsets.to(device) for text in texts], batch_first=True)

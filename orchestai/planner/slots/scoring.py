@@ -23,28 +23,31 @@ def score(
     """Scores of the decisions that the logits were computed along.
 
     Args:
-        structure: None where no decision about steps and edges is scored; selection: None where none about workers is.
+        structure: None where no decision about steps and edges is scored; selection: None where none about types and workers is.
         explored: (b, slots) bool; the decisions that are scored.
     """
     rows, n, fallbacks = given.fallbacks.shape
     if selection is None:
-        chosen = [torch.zeros(rows, n, 1 + fallbacks, device=explored.device)] * 3
+        chosen = [torch.zeros(rows, n, 2 + fallbacks, device=explored.device)] * 3
     else:
+        kind = _log_prob(selection.types, given.types, temperature)
         worker = _log_prob(selection.workers, given.workers, temperature)
         fallback = _log_prob(selection.fallbacks, given.fallbacks, temperature)
-        chosen = [torch.cat([one[..., None], more], -1) for one, more in zip(worker, fallback, strict=True)]
+        chosen = [
+            torch.cat([its[..., None], one[..., None], more], -1)
+            for its, one, more in zip(kind, worker, fallback, strict=True)
+        ]
         chosen.append(selection.values)
     if structure is None:
-        nothing = chosen[0].new_zeros(rows, n, 4), chosen[0].new_zeros(rows, n, n)
+        nothing = chosen[0].new_zeros(rows, n, 3), chosen[0].new_zeros(rows, n, n)
         parts = [(nothing[0], more, nothing[1]) for more in chosen]
     else:
         going = torch.arange(structure.go_on.shape[1], device=explored.device) < given.lengths[:, None]
         stop = _log_prob_bool(structure.go_on, going, temperature)
         start = _log_prob(structure.start, given.spans[..., 0], temperature)
         end = _log_prob(structure.end, given.spans[..., 1], temperature)
-        kind = _log_prob(structure.types, given.types, temperature)
         edge = _log_prob_bool(structure.edges, given.edges, temperature)
-        parts = [(_steps(stop[i], start[i], end[i], kind[i]), chosen[i], edge[i]) for i in (0, 1)]
+        parts = [(_steps(stop[i], start[i], end[i]), chosen[i], edge[i]) for i in (0, 1)]
         parts.append((structure.state_values, chosen[2], structure.plan_value[:, None, None].expand(-1, n, n)))
     logp, entropy, value = (_place(*part, layout) * explored for part in parts)
     return Scores(logp=logp, entropy=entropy, value=value, mask=explored, step=layout.step)
@@ -57,7 +60,7 @@ def _steps(stop: Tensor, *others: Tensor) -> Tensor:
 
 
 def _place(steps: Tensor, chosen: Tensor, pairs: Tensor, layout: SlotLayout) -> Tensor:
-    """(b, m, 4), (b, n, 1 + F) and (b, n, n), n <= m, as (b, slots)."""
+    """(b, m, 3), (b, n, 2 + F) and (b, n, n), n <= m, as (b, slots)."""
     padded = F.pad(chosen, (0, 0, 0, steps.shape[1] - chosen.shape[1]))
     return layout.place(torch.cat([steps, padded], -1), pairs)
 

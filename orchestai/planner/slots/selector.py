@@ -1,4 +1,4 @@
-"""Who does it: a worker and fallbacks for each step, given its words, its type and what is preferred."""
+"""The type, worker and fallbacks of each step, given its words and what is preferred."""
 
 from __future__ import annotations
 
@@ -8,53 +8,61 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from orchestai.config import PlannerConfig
 from orchestai.lm.value_head import ValueHead
 from orchestai.planner.slots.decisions import IMPOSSIBLE, Chooser, DecisionBatch, SlotLayout
 from orchestai.planner.slots.decoder import Structure
+from orchestai.planner.slots.encoders.encoder import TextEncoder
 from orchestai.planner.slots.heads import match, mlp
 from orchestai.planner.slots.layers import SpanPool
 from orchestai.planner.slots.preference_shift import PreferenceShift, preference_inputs
-from orchestai.planner.slots.reader import InstructionMemory
 from orchestai.preference import Preference
+from orchestai.types import DecisionKind
 
 
 @dataclass(frozen=True, eq=False)
 class SelectionLogits:
-    """Logits of the workers of b plans of n steps.
+    """Logits of the types and workers of b plans of n steps.
 
     Attributes:
+        types: (b, n, T).
         workers: (b, n, W).
         fallbacks: (b, n, F, W + 1), given those before; the last one is that of no further worker.
-        values: (b, n, 1 + F) expected return before the worker and each fallback.
+        values: (b, n, 2 + F) expected return before the type, the worker and each fallback.
     """
 
+    types: Tensor
     workers: Tensor
     fallbacks: Tensor
     values: Tensor
 
 
 class WorkerSelector(nn.Module):
-    """Selects workers for given steps.
+    """Selects types and workers for given steps.
 
-    Nothing else in the planner uses its weights, and steps and edges are decided without it. So it can learn from
-    reward while the rest stays as it is.
+    It reads each step's own words, apart from the instruction: these are what a worker is asked. So it shares no weight
+    with what finds the steps, learns a pool while that stays as it is, and reads a step once wherever it stands.
 
     Args:
+        encoder: reads the words.
         card_width: width of a card's features.
     """
 
-    def __init__(self, card_width: int, config: PlannerConfig) -> None:
+    def __init__(self, encoder: TextEncoder, card_width: int, config: PlannerConfig) -> None:
         super().__init__()
-        d = config.d_model
+        d, types = config.d_model, len(config.task_types)
+        self.encoder = encoder
         self.layout = SlotLayout(config.max_subtasks, config.max_fallbacks)
+        self.project = nn.Sequential(nn.LayerNorm(encoder.width), nn.Linear(encoder.width, d))
         self.pool = SpanPool(d, config.num_heads)
-        self.type_embedding = nn.Embedding(len(config.task_types) + 1, d)
+        self.kind = mlp(d, d, types)
+        self.type_embedding = nn.Embedding(types + 1, d)
         self.need = mlp(2 * d, 2 * d, d)
         self.matcher = WorkerMatcher(card_width, d, config.max_fallbacks)
-        self.value = ValueHead(d, 1 + config.max_fallbacks)
-        self.value_shift = PreferenceShift(d, 1 + config.max_fallbacks)
+        self.value = ValueHead(d, 2 + config.max_fallbacks)
+        self.value_shift = PreferenceShift(d, 2 + config.max_fallbacks)
 
     def learn_preferences(self, learn: bool) -> None:
         """Let what preferences do learn with the rest, or keep it as it is."""
@@ -65,23 +73,36 @@ class WorkerSelector(nn.Module):
         """What preferences do to the choice of workers."""
         return [*self.matcher.shift.parameters(), *self.matcher.next_shift.parameters()]
 
-    def forward(self, memory: InstructionMemory, cards: Tensor, given: DecisionBatch) -> SelectionLogits:
+    def read(self, steps: Sequence[Sequence[str]], device: torch.device) -> Tensor:
+        """(b, n, d) what the words of b plans' steps say, with zeros behind the last step of each.
+
+        Raises:
+            UnreadableTextError: a step has no word, or too many.
+        """
+        place = {words: i for i, words in enumerate(dict.fromkeys(words for row in steps for words in row))}
+        texts = [self.encoder.encode(words).features.to(device, torch.float32) for words in place]
+        lengths = torch.tensor([len(text) for text in texts], device=device)
+        tokens = self.project(pad_sequence(texts, batch_first=True))
+        mask = torch.arange(tokens.shape[1], device=device) < lengths[:, None]
+        pooled = self.pool(tokens, mask[:, None])[:, 0]
+        rows = [pooled[[place[words] for words in row]] for row in steps]
+        return pad_sequence(rows, batch_first=True)
+
+    def forward(self, words: Tensor, cards: Tensor, given: DecisionBatch) -> SelectionLogits:
         """Logits along given decisions.
 
         Args:
+            words: (b, n, d) what `read` gave.
             cards: (W, card_width) features of the pool.
         """
-        return self.along(self.needs(memory, given.spans, given.types), cards, given)
-
-    def along(self, need: Tensor, cards: Tensor, given: DecisionBatch) -> SelectionLogits:
-        """`forward` on what `needs` gave."""
-        keys = self.matcher.keys(cards)
+        need, keys = self.needs(words, given.types), self.matcher.keys(cards)
         preference = preference_inputs(given.preferences, len(need), need.device)
         taken = torch.cat([given.workers[..., None], given.fallbacks], -1)
         fallbacks = [
             self.matcher.fallback(need, keys, taken[..., : f + 1], preference) for f in range(self.layout.max_fallbacks)
         ]
         return SelectionLogits(
+            types=self.kind(words),
             workers=self.matcher.worker(need, keys, preference),
             fallbacks=torch.stack(fallbacks, 2) if fallbacks else keys.new_zeros(*need.shape[:2], 0, len(keys)),
             values=self.value(need) + self.value_shift(F.layer_norm(need, need.shape[-1:]), preference),
@@ -89,40 +110,43 @@ class WorkerSelector(nn.Module):
 
     def select(
         self,
-        memory: InstructionMemory,
+        words: Tensor,
         cards: Tensor,
         structure: Structure,
         chooser: Chooser,
         preferences: Sequence[Preference | None] = (),
     ) -> DecisionBatch:
-        """Choose workers for the steps of `structure`.
+        """Choose types and workers for the steps of `structure`.
 
         Args:
+            words: (b, n, d) what `read` gave.
             preferences: one per plan, or none at all.
         """
         keys = self.matcher.keys(cards)
         preference = preference_inputs(preferences, len(structure.lengths), keys.device)
-        need = self.needs(memory, structure.spans, structure.types)
-        steps, slot = range(need.shape[1]), self.layout.slot
-        logits = self.matcher.worker(need, keys, preference)
-        taken = torch.stack([chooser.choose("worker", slot(i, 4), logits[:, i]) for i in steps], 1)[..., None]
+        steps, slot = range(words.shape[1]), self.layout.slot
+
+        def choose(kind: DecisionKind, place: int, logits: Tensor) -> Tensor:
+            return torch.stack([chooser.choose(kind, slot(i, place), logits[:, i]) for i in steps], 1)
+
+        types = choose("type", 3, self.kind(words))
+        need = self.needs(words, types)
+        taken = choose("worker", 4, self.matcher.worker(need, keys, preference))[..., None]
         for f in range(self.layout.max_fallbacks):
-            logits = self.matcher.fallback(need, keys, taken, preference)
-            following = torch.stack([chooser.choose("fallback", slot(i, 5 + f), logits[:, i]) for i in steps], 1)
+            following = choose("fallback", 5 + f, self.matcher.fallback(need, keys, taken, preference))
             taken = torch.cat([taken, following[..., None]], -1)
         return DecisionBatch(
             structure.lengths,
             structure.spans,
-            structure.types,
+            types,
             taken[..., 0],
             taken[..., 1:],
             structure.edges,
             tuple(preferences),
         )
 
-    def needs(self, memory: InstructionMemory, spans: Tensor, types: Tensor) -> Tensor:
+    def needs(self, words: Tensor, types: Tensor) -> Tensor:
         """(b, n, d) what each step asks for."""
-        words = self.pool(memory.words, memory.inside(spans))
         return self.need(torch.cat([words, self.type_embedding(types)], -1))
 
 

@@ -22,7 +22,7 @@ _PLATEAU = 0.03
 
 @dataclass(frozen=True)
 class Judgement:
-    """What makes one epoch better than another: plans that are right, and among equals the loss.
+    """What makes one epoch better than another: plans (or, of a pool alone, workers) that are right, then the loss.
 
     The loss alone rises again while plans still become better, as a planner grows too sure of its few mistakes.
     """
@@ -32,12 +32,17 @@ class Judgement:
 
     @classmethod
     def of(cls, metrics: Mapping[str, float]) -> Judgement:
-        return cls(metrics["exact_decomposition"], metrics["val_loss"])
+        return cls(judged_by(metrics), metrics["val_loss"])
 
     @property
     def rank(self) -> tuple[float, float]:
         """Greater is better."""
         return self.exact_decomposition, -self.val_loss
+
+
+def judged_by(metrics: Mapping[str, float]) -> float:
+    """The share of plans that are right; where a pool alone is learned, of workers or else of types."""
+    return next(metrics[key] for key in ("exact_decomposition", "worker_accuracy", "type_accuracy") if key in metrics)
 
 
 def kept_epoch(history: Sequence[Mapping[str, float]], held_out: int) -> Mapping[str, float]:
@@ -51,9 +56,9 @@ def kept_epoch(history: Sequence[Mapping[str, float]], held_out: int) -> Mapping
         history: the figures of each epoch, in order.
         held_out: number of plans that they are shares of.
     """
-    most = max(row["exact_decomposition"] for row in history)
+    most = max(map(judged_by, history))
     standard_error = math.sqrt(most * (1 - most) / held_out)
-    return [row for row in history if row["exact_decomposition"] >= most - standard_error][-1]
+    return [row for row in history if judged_by(row) >= most - standard_error][-1]
 
 
 class Epochs(ABC):

@@ -27,7 +27,7 @@ from orchestai.storage import artifacts
 from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks
 from orchestai.tasks.splits import divide
 from orchestai.training.distributed import on_main
-from orchestai.training.supervised.epochs import Epochs, kept_epoch
+from orchestai.training.supervised.epochs import Epochs, judged_by, kept_epoch
 from orchestai.workers.pool import worker_cards
 
 logger = logging.getLogger(__name__)
@@ -139,7 +139,8 @@ def run(setup: Setup, state: RunState) -> Summary:
         facts = epochs.state_dict() | known
         on_main(accelerator, partial(_save, setup, state, history, facts), f"saving epoch {epochs.epoch}")
         accelerator.log(metrics, step=epochs.epoch)
-        shown = f"loss {metrics['train_loss']:.3f}  val {metrics['val_loss']:.3f}  exact {metrics['exact_plan']:.0%}"
+        right = metrics.get("exact_plan", judged_by(metrics))
+        shown = f"loss {metrics['train_loss']:.3f}  val {metrics['val_loss']:.3f}  right {right:.0%}"
         progress.update(line, completed=epochs.epoch, status=shown)
     accelerator.end_training()
     best = kept_epoch(history, epochs.plans_judged)
@@ -292,8 +293,10 @@ def _said(setup: Setup, state: RunState, best: Summary) -> str:
         "exact plan": "exact_plan",
         "edge F1": "edge_f1",
         "raw validity": "raw_validity",
+        "workers": "worker_accuracy",
+        "types": "type_accuracy",
     }
-    figures = ", ".join(f"{name} {best.metrics[key]:.1%}" for name, key in shown.items())
+    figures = ", ".join(f"{name} {best.metrics[key]:.1%}" for name, key in shown.items() if key in best.metrics)
     return (
         f"{setup.checkpoint(BEST)}: epoch {best.epoch} on {len(state.learned)} examples; "
         f"on {len(state.held_out)} held out: loss {best.val_loss:.3f}, {figures}"

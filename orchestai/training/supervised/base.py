@@ -1,0 +1,103 @@
+"""Training of the base planner: steps and edges of synthetic instructions and compositions, without any pool."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestai.config import Config, Phase1Config, PlannerConfig, TrainingConfig, WorkersConfig
+from orchestai.data.augment import augment
+from orchestai.data.exchange_phrases import exchange_phrases
+from orchestai.data.exchange_surroundings import exchange_surroundings
+from orchestai.data.prepare_plans import read_plans
+from orchestai.data.readers import READERS
+from orchestai.data.training_file import TrainingExample, load_training_data, save_training_data
+from orchestai.planner.base_planner import NOTHING, round_to_shipped, save_base
+from orchestai.planner.checkpoint import load_planner, read_facts
+from orchestai.planner.slots.model import PlannerModel
+from orchestai.storage import artifacts
+from orchestai.tasks import load_suite
+from orchestai.tasks.instructions.suite import NAME, folder
+from orchestai.training.calibration import calibrate, judge_plans
+from orchestai.training.supervised.run import BEST, LAST
+from orchestai.training.supervised.train import train
+
+SETTINGS: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-3, "lr_schedule": "linear", "num_epochs": 3}
+"""Of `training.phase1_supervised`, for the base planner."""
+_COMPOSITION = "composition"
+_VARIED, _EXCHANGED = 2000, 4000
+"""Variations of compositions, and of synthetic instructions."""
+
+
+def train_base(output_dir: Path, data: Sequence[Path] = (), *, seed: int = 0, resume: bool = False) -> str:
+    """Train a base planner into `output_dir`, and write its weights and card there; gives its digest.
+
+    Args:
+        data: training files to learn from besides what ships, as `prepare-plans` writes them.
+
+    Raises:
+        UserError: the data cannot be used, or the files cannot be written.
+    """
+    config = Config(
+        planner=PlannerConfig(base=NOTHING),
+        workers=WorkersConfig(),
+        training=TrainingConfig(phase1_supervised=Phase1Config(**SETTINGS, seed=seed)),
+    )
+    written = output_dir / "base_examples.json"
+    if not (resume and written.exists()):
+        examples = base_examples(config, data, seed)
+        counts: Counter[str] = Counter(example.split for example in examples)
+        save_training_data(written, examples, config, counts=dict(counts))
+    began = time.monotonic()
+    train(config, data=written, output_dir=output_dir, resume=resume and (output_dir / LAST).exists())
+    return export_base(config, output_dir, written, seconds=time.monotonic() - began)
+
+
+def base_examples(config: Config, data: Sequence[Path], seed: int) -> list[TrainingExample]:
+    """Compositions by their references, synthetic instructions, and variations of both; none that is for tests."""
+    suite = load_suite(_COMPOSITION)
+    compositions = [
+        TrainingExample(
+            instruction=task.instruction, workflow=task.reference, task_id=task.task_id, suite=_COMPOSITION, split=split
+        )
+        for split in ("train", "validation")
+        for task in suite.split(split)
+        if task.reference is not None
+    ]
+    instructions, _ = read_plans(READERS[NAME], [folder()], config, given=False)
+    instructions = [example for example in instructions if example.split != "test"]
+    exchanged = exchange_surroundings(exchange_phrases(instructions, _EXCHANGED, seed=seed), instructions, seed=seed)
+    further, _ = read_plans(READERS["orchestai"], data, config, given=False)
+    return [
+        *compositions,
+        *augment(compositions, _VARIED, evidence=None, seed=seed),
+        *instructions,
+        *exchanged,
+        *(example for example in further if example.split != "test"),
+    ]
+
+
+def export_base(config: Config, output_dir: Path, data: Path, *, seconds: float) -> str:
+    """Write the weights that ship, with a confidence that is fitted to them as they ship, and the card."""
+    planner = load_planner(output_dir / BEST, config.planner, config.workers)
+    assert isinstance(planner, PlannerModel)
+    round_to_shipped(planner)
+    examples = load_training_data(data, config)
+    held_out = [example for example in examples if example.split == "validation"]
+    texts = [example.instruction for example in held_out]
+    judged = judge_plans(planner, texts, planner.plan_instructions(texts), [example.workflow for example in held_out])
+    calibrate(planner, judged, [example.suite for example in held_out])
+    facts = read_facts(output_dir / BEST)
+    learned = Counter(example.suite for example in examples if example.split == "train")
+    card = {
+        "name": "OrchestAI base planner",
+        "learned_from": dict(learned),
+        "seed": config.training.phase1_supervised.seed,
+        "seconds": round(seconds),
+        "held_out": {key: facts[key] for key in ("epoch", "exact_decomposition", "val_loss") if key in facts},
+        "versions": artifacts.versions(),
+    }
+    return save_base(output_dir, planner, card)
