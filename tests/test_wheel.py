@@ -62,5 +62,5 @@ def test_a_wheel_answers_in_an_empty_folder(program: Path, tmp_path: Path) -> No
     assert "ok      workers: smol-greedy" in run(program, tmp_path, "doctor")
     collected = ("collect", "--num_executions", "2", "--planner", "whole:smol-greedy", "workers.on_miss=unscorable")
     run(program, tmp_path, *collected, "tasks.limit=2", "tasks.unscorable_limit=1")
-    run(program, tmp_path, "prepare-plans", "--free", "--from", "handwritten", "data/handwritten")
+    run(program, tmp_path, "prepare-plans", "--free", "--from", "instructions", "data/instructions")
     assert len(json.loads((tmp_path / "training_data.json").read_text())) > 2000

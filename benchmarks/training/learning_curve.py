@@ -1,12 +1,12 @@
-"""What more handwritten instructions bring: whole plans of hands never learned from, by instructions learned.
+"""What more synthetic instructions bring: whole plans of styles never learned from, by instructions learned.
 
     python -m benchmarks.training.learning_curve [KEY=VALUE]... [--sizes 100 500 1000 2500] [--seeds 2]
         [--output runs/learning_curve] [--json docs/results/learning_curve.json]
 
-A seed keeps two of the hands to learn from aside, the next ones in turn. Planners of the default configuration learn,
+A seed keeps two of the styles to learn from aside, the next ones in turn. Planners of the default configuration learn,
 without the composition suite, from so many instructions of the others, drawn by lot, each number with those before it,
 and from plans that exchange their phrases and surroundings, in proportion as `prepare` makes them. Fewer instructions
-have more epochs; which one counts is chosen on the hand for validation. Then the two hands and the hand for tests are
+have more epochs; which one counts is chosen on the styles for validation. Then the two styles and those for tests are
 planned: how often the number of steps is right, and how often the whole plan (`is_right`), with intervals over
 instructions. Trainings that are finished in the output folder are kept.
 """
@@ -33,7 +33,7 @@ from orchestai.evaluation.statistics import Interval, mean_over_groups
 from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.plan_metrics import is_right
 from orchestai.storage import artifacts
-from orchestai.tasks.handwritten.suite import HANDS, NAME, folder
+from orchestai.tasks.instructions.suite import NAME, STYLES, folder
 from orchestai.training.supervised.run import BEST
 
 KEPT_ASIDE = 2
@@ -50,11 +50,11 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*")
     args = parser.parse_args()
     config = load_config("config.yaml", args.overrides)
-    written, _ = read_plans(READERS[NAME], [folder()], config, given=False)
+    examples, _ = read_plans(READERS[NAME], [folder()], config, given=False)
     found: dict[int, list[Scores]] = {size: [] for size in args.sizes}
     for seed in range(args.seeds):
         for size in args.sizes:
-            found[size].append(scores_of(size, seed, written, config, args.output))
+            found[size].append(scores_of(size, seed, examples, config, args.output))
             Console(width=100).print(table(found))
     if args.json:
         sizes = {
@@ -65,14 +65,14 @@ def main() -> None:
         artifacts.write_json(args.json, {"instructions": sizes} | facts)
 
 
-def scores_of(size: int, seed: int, written: Sequence[TrainingExample], config: Config, output: Path) -> Scores:
-    """Train a planner on so many instructions, and judge it by hands that it did not learn from."""
-    aside = HANDS["train"][seed * KEPT_ASIDE :][:KEPT_ASIDE]
-    to_learn = [one for one in written if one.split == "train"]
-    others = [one for one in to_learn if _hand(one) not in aside]
+def scores_of(size: int, seed: int, examples: Sequence[TrainingExample], config: Config, output: Path) -> Scores:
+    """Train a planner on so many instructions, and judge it by styles that it did not learn from."""
+    aside = STYLES["train"][seed * KEPT_ASIDE :][:KEPT_ASIDE]
+    to_learn = [one for one in examples if one.split == "train"]
+    others = [one for one in to_learn if _style(one) not in aside]
     chosen = random.Random(seed).sample(others, len(others))[:size]
-    validation = [one for one in written if one.split == "validation"]
-    asked = [one for one in written if one.split == "test" or _hand(one) in aside]
+    validation = [one for one in examples if one.split == "validation"]
+    asked = [one for one in examples if one.split == "test" or _style(one) in aside]
 
     settings = config.training.phase1_supervised
     epochs = min(MOST_EPOCHS, round(settings.num_epochs * len(others) / size))
@@ -94,7 +94,7 @@ def scores_of(size: int, seed: int, written: Sequence[TrainingExample], config: 
     }
 
 
-def _hand(example: TrainingExample) -> str:
+def _style(example: TrainingExample) -> str:
     return example.task_id.partition("/")[0]
 
 

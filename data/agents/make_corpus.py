@@ -195,7 +195,7 @@ def main() -> None:
                 "instruct_prompt": question,
                 "answers": [answer],
                 "details": {"supporting_titles": titles.split("|")},
-                "source": "written for OrchestAI, Apache-2.0",
+                "source": "synthetic, made for OrchestAI; Apache-2.0",
             }
             file.write(json.dumps(task) + "\n")
 

@@ -24,11 +24,11 @@ class Phase1Config(AdamConfig):
     """`success`: `prepare` leaves out tasks that no execution solved. `best`: it keeps their best execution too, for
     what it teaches about decomposition where that is known to be right."""
     mixture: tuple[str, ...] = ()
-    """heads: plans that `prepare` adds to those of the logs, to teach more wordings than a suite has: `handwritten`,
+    """heads: plans that `prepare` adds to those of the logs, to teach more wordings than a suite has: `instructions`,
     which ships, and training files that `prepare-plans --free` wrote."""
     mixture_augmentations: int = Field(0, ge=0)
     """Variations of the mixture's chains that `prepare` adds: with the words of other plans' steps in place of theirs.
-    Other people's wording is understood better with them; they must be English."""
+    Wording of other styles is understood better with them; they must be English."""
     synthetic_augmentations: int = Field(1000, ge=0)
     """Augmented examples that `prepare` adds (fewer when no more distinct ones exist)."""
     source_temperature: float = Field(1.0, ge=1)

@@ -1,4 +1,4 @@
-"""Further plans from written ones: what people say around a step, with the words that somebody else has for another.
+"""Further plans from given ones: what is said around a step, with the words that another plan has for its step.
 
 A planner has to tell a step's words from everything else that is said. That does not depend on what the step does, so
 any words that fit grammatically make another example, as pasted patches do for images (CutMix, Yun et al. 2019, arXiv

@@ -1,4 +1,4 @@
-"""Further plans from written ones: what is said around all steps, with what somebody else says there.
+"""Further plans from given ones: what is said around all steps, exchanged for what another instruction says there.
 
 Greetings, reasons, examples and the name of a function are no steps, whatever the steps are. So the sentences before
 that of the first step, and those behind that of the last one, make another example in any other instruction's place.

@@ -26,7 +26,7 @@ from orchestai.execution.record import ExecutionRecord, measured_in
 from orchestai.execution.reward import reward_form
 from orchestai.names import did_you_mean
 from orchestai.planner.stored_estimate import estimate_path, write_estimate
-from orchestai.tasks.handwritten.suite import NAME, folder
+from orchestai.tasks.instructions.suite import NAME, folder
 from orchestai.tasks.splits import divide, place
 
 Candidate: TypeAlias = tuple[ExecutionRecord, TrainingExample]

@@ -18,7 +18,7 @@ def with_last_resort(
     """The plans with one more fallback for steps that tools alone are asked for: many a tool refuses most steps.
 
     A planner that has learned its pool knows where a tool is enough, from programs whose steps showed examples. Where a
-    step shows none, as hardly any in people's own words does, or of another pool, it goes by words alone.
+    step shows none, as hardly any in everyday wording does, or of another pool, it goes by words alone.
 
     Args:
         strongest: who is asked last.

@@ -22,7 +22,7 @@ OWN_FILE = "file"
 _MODULES = {
     "composition": "orchestai.tasks.composition.suite",
     "almanac": "orchestai.tasks.almanac.suite",
-    "handwritten": "orchestai.tasks.handwritten.suite",
+    "instructions": "orchestai.tasks.instructions.suite",
     "humaneval": "orchestai.tasks.code.humaneval",
     "mbpp": "orchestai.tasks.code.mbpp",
     "bigcodebench": "orchestai.tasks.code.bigcodebench",
@@ -38,7 +38,7 @@ _MODULES = {
     OWN_FILE: "orchestai.tasks.own_file",
     "arxiv_abstracts": "orchestai.tasks.arxiv_abstracts",
 }
-_OF_PROGRAMS = ("orchestai.tasks.composition.", "orchestai.tasks.handwritten.", "orchestai.tasks.code.")
+_OF_PROGRAMS = ("orchestai.tasks.composition.", "orchestai.tasks.instructions.", "orchestai.tasks.code.")
 _STEP_CATALOGS = ("orchestai.tasks.composition.steps",)
 PROGRAM_PACKAGES: tuple[str, ...] = bigcodebench.LIBRARIES
 """Modules beside the standard library that programs of suites may import."""

@@ -12,7 +12,7 @@ from orchestai.planner.base import Plan
 from orchestai.planner.plan_metrics import HALF, is_right
 from orchestai.planner.slots.confidence import FEWEST
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.tasks.handwritten.suite import NAME, held_out_instructions
+from orchestai.tasks.instructions.suite import NAME, held_out_instructions
 from orchestai.tasks.task import Task
 from orchestai.types import Decisions
 from orchestai.workflow import Workflow
@@ -22,7 +22,7 @@ Judged: TypeAlias = tuple[str, Decisions, bool]
 _QUARTER = 0.25
 """Judged so, 79 of 80 plans come out as by references that also name other readings of a step (docs/natural.md)."""
 _OTHER_WORDINGS = 120
-"""Handwritten instructions that confidence is fitted to where validation has none."""
+"""Synthetic instructions that confidence is fitted to where validation has none."""
 
 
 def judge_plans(
@@ -33,7 +33,7 @@ def judge_plans(
 ) -> list[Judged]:
     """Which of its plans are right, of those that are plans and have a reference.
 
-    A reference has one reading of its author's words. A step with more of them, or fewer, is the same step, unless
+    A reference has one reading of its instruction. A step with more of them, or fewer, is the same step, unless
     steps may share words: then it may be another.
     """
     share = HALF if planner.config.overlapping_spans else _QUARTER
@@ -49,8 +49,8 @@ def calibrate(planner: PlannerModel, judged: Sequence[Judged], suites: Sequence[
 
     Where they are too few nobody knows its confidence any more: that of before was of other weights.
 
-    Instructions in people's own words are among them, whatever was learned: a planner that knows one suite alone must
-    not take itself to be sure of another wording.
+    Synthetic instructions are among them, whatever was learned: a planner that knows one suite alone must not take
+    itself to be sure of another wording.
 
     Args:
         suites: that the instructions are of.

@@ -30,7 +30,7 @@ from orchestai.tasks.composition.graph import INPUT, Composition, Node
 from orchestai.tasks.composition.instructions import word
 from orchestai.tasks.composition.operations import OPERATIONS
 from orchestai.tasks.composition.steps import recover
-from orchestai.tasks.handwritten.suite import HANDS
+from orchestai.tasks.instructions.suite import STYLES
 from orchestai.tasks.splits import TaskSplits
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
@@ -387,19 +387,19 @@ def test_a_mixture_teaches_more_wordings_and_keeps_what_is_for_tests_out(
     tasks: list[Task], config_file: Path, tmp_path: Path
 ) -> None:
     """Planners that read one suite alone understand no other wording."""
-    config = load_config(config_file, ["training.phase1_supervised.mixture=[handwritten]"])
+    config = load_config(config_file, ["training.phase1_supervised.mixture=[instructions]"])
     log = write(tmp_path, [record(task) for task in tasks])
     report = prepare(log, config, tmp_path / "data.json")
     examples = load_training_data(tmp_path / "data.json", config)
-    beside = [example for example in examples if example.suite == "handwritten"]
+    beside = [example for example in examples if example.suite == "instructions"]
     assert len(beside) == report.mixture > 2000
     assert {example.split for example in beside} == {"train", "validation"}
-    assert not {example.task_id.split("/")[0] for example in beside} & set(HANDS["test"])
+    assert not {example.task_id.split("/")[0] for example in beside} & set(STYLES["test"])
     assert not any(subtask.worker for example in beside for subtask in example.workflow.subtasks)
 
 
 def test_a_mixture_that_is_not_there_is_said_before_anything_is_read(config_file: Path, tmp_path: Path) -> None:
     """What is mispelt was said to be a missing file, after all logs had been read."""
-    config = load_config(config_file, ["training.phase1_supervised.mixture=[handwriten]"])
-    with pytest.raises(UserError, match=r"^training\.phase1_supervised\.mixture: 'handwriten' .*mean 'handwritten'"):
+    config = load_config(config_file, ["training.phase1_supervised.mixture=[instuctions]"])
+    with pytest.raises(UserError, match=r"^training\.phase1_supervised\.mixture: 'instuctions' .*mean 'instructions'"):
         prepare(tmp_path / "absent", config, tmp_path / "data.json")

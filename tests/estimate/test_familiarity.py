@@ -1,4 +1,4 @@
-"""An estimate learned on one suite expected two in five of people's steps to be solved, of which none was."""
+"""An estimate learned on one suite expected two in five of the natural tasks to be solved, of which none was."""
 
 import numpy as np
 

@@ -83,10 +83,10 @@ def test_checkpoints_that_are_measured_one_at_a_time_give_the_figures_of_all(tmp
 
 
 def test_the_errors_of_confidence_count_both_halves_alike_or_each_plan_once() -> None:
-    """One wrong plan of people's that was thought right beside nine of the suite that are: bins of two plans each."""
+    """One wrong natural plan that was thought right beside nine of the suite that are: bins of two plans each."""
     suite = [Judged(0.9, 1.0, 1 / 9)] * 9
-    of_people = [Judged(0.9, 0.0, 1.0)]
-    figures = summary([Measured({"natural": {"steps_right": [0.0]}}, {"natural": of_people, "suite": suite})])
+    natural = [Judged(0.9, 0.0, 1.0)]
+    figures = summary([Measured({"natural": {"steps_right": [0.0]}}, {"natural": natural, "suite": suite})])
     confidence = figures["confidence"]
     assert confidence["natural_calibration_error"] == pytest.approx(0.9)
     assert confidence["suite_calibration_error"] == pytest.approx(0.1)

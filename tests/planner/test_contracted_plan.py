@@ -89,7 +89,7 @@ async def test_a_planner_that_has_learned_preferences_chooses_where_no_estimate_
 
 
 async def test_of_steps_unlike_all_that_were_logged_nobody_says_what_to_expect(estimate):
-    """It thought that 42 % of people's instructions would be solved, as of its suite's; none was."""
+    """It thought that 42 % of the natural tasks would be solved, as of its suite's; none was."""
     strange = ("Prove the lemma by induction", "Paint the fence green")
     steps = zip(("1", "2"), strange, strict=True)
     made = replace(plan(), workflow=plan().workflow.replace({step: {"instruction": words} for step, words in steps}))

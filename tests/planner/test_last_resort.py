@@ -49,7 +49,7 @@ def test_a_cascade_of_tools_asks_nobody_twice():
     ],
 )
 def test_of_a_learned_pool_only_steps_without_an_example_get_one(step, facts, workers):
-    """Half of the plans for people's instructions gave a step to a search by example, which there was none of."""
+    """Half of the plans for synthetic instructions gave a step to a search by example, which there was none of."""
     workflow = Workflow(
         [
             Subtask(id="1", instruction=step, worker="calculator"),

@@ -64,13 +64,13 @@ def prepare_plans(
         typer.Option(
             "--from",
             help="What the files are: worfbench, worfbench-tools, asynchow, asynchow-stated, break, break-worded, "
-            "orchestai, langgraph-json, handwritten, or a reader of your own, MODULE:FUNCTION.",
+            "orchestai, langgraph-json, instructions, or a reader of your own, MODULE:FUNCTION.",
         ),
     ],
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="PATH... [KEY=VALUE]...", help="Files to read, which handwritten has; dotted overrides."
+            metavar="PATH... [KEY=VALUE]...", help="Files to read, which instructions has; dotted overrides."
         ),
     ] = None,
     config: ConfigFile = CONFIG,
@@ -83,13 +83,13 @@ def prepare_plans(
     from orchestai.data.readers import find_reader
     from orchestai.shipped import here_or_shipped
     from orchestai.storage import artifacts
-    from orchestai.tasks.handwritten import suite as handwritten
+    from orchestai.tasks.instructions import suite as instructions
 
     named = [word for word in words or [] if not _OVERRIDE.match(word)]
     paths = [here_or_shipped(word) for word in named]
     loaded = load_config(config, [word for word in words or [] if _OVERRIDE.match(word)])
-    if not paths and source == handwritten.NAME:
-        paths = [handwritten.folder()]
+    if not paths and source == instructions.NAME:
+        paths = [instructions.folder()]
     if not paths:
         raise UserError(f"prepare-plans --from {source}: name the files or folders to read")
     report = run_preparation(find_reader(source), paths, loaded, output, given=not free)

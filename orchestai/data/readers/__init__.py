@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestai.data.readers import asynchow, handwritten, langgraph, orchestai, qdmr, worfbench
+from orchestai.data.readers import asynchow, instructions, langgraph, orchestai, qdmr, worfbench
 from orchestai.data.readers.plan import Reader
 from orchestai.errors import UserError
 from orchestai.names import find_object
@@ -17,7 +17,7 @@ READERS: dict[str, Reader] = {
     "break-worded": qdmr.read_worded,
     "orchestai": orchestai.read,
     "langgraph-json": langgraph.read,
-    "handwritten": handwritten.read,
+    "instructions": instructions.read,
 }
 
 

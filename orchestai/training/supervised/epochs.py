@@ -50,7 +50,7 @@ def kept_epoch(history: Sequence[Mapping[str, float]], held_out: int) -> Mapping
 
     A share that is lower by less than its standard error says little, and the later epoch has learned at a lower rate:
     where the third of four was ahead by two of 464 plans, the fourth found 50 instead of 40 % of the plans of other
-    hands, and 84 instead of 74 % of longer compositions.
+    styles, and 84 instead of 74 % of longer compositions.
 
     Args:
         history: the figures of each epoch, in order.

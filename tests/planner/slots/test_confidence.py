@@ -43,7 +43,7 @@ def test_all_right_and_a_feature_that_never_changes_are_no_trouble() -> None:
 
 
 def test_what_is_nearly_sure_is_told_from_what_is_unsure_though_both_are_learned_at_once() -> None:
-    """A suite whose plans are right in 98 of 100 was thought right in 91 beside hands of whose plans a third is."""
+    """A suite whose plans are right in 98 of 100 was thought right in 91 beside styles of whose plans a third is."""
     generator = torch.Generator().manual_seed(5)
     doubt = torch.cat([10 ** -(2 + 2 * torch.rand(400, generator=generator)), 3 * torch.rand(400, generator=generator)])
     chance = torch.exp(-doubt)

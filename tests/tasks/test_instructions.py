@@ -1,0 +1,80 @@
+"""The synthetic instructions are what planners learn everyday wording from: each must be what it says it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+
+import pytest
+
+from orchestai.config import TasksConfig
+from orchestai.data.readers import find_reader
+from orchestai.data.training_file import TrainingExample
+from orchestai.tasks.instructions.suite import SPLIT_OF, STYLES, SyntheticInstruction, folder, read_style
+from orchestai.tasks.splits import words
+from orchestai.tasks.suites import asks_for_programs, load_suite
+
+LINES = [(split, line) for style, split in SPLIT_OF.items() for line in read_style(folder() / f"{style}.jsonl")]
+PROGRAMS = [line for _, line in LINES if line.has_program]
+
+
+def solves(line: SyntheticInstruction, program: str) -> bool:
+    scope: dict[str, object] = {}
+    exec(program, scope)
+    try:
+        return all(eval(test, scope) for test in line.tests)
+    except Exception:
+        return False
+
+
+def test_there_are_as_many_as_the_documentation_says() -> None:
+    assert {path.stem for path in folder().glob("*.jsonl")} == set(SPLIT_OF)
+    assert len(LINES) >= 2500
+    assert len(PROGRAMS) >= 600
+    assert min(Counter(line.id.split("/")[0] for _, line in LINES).values()) >= 150
+
+
+def test_no_text_of_one_part_is_in_another() -> None:
+    parts = {split: {words(line.instruction) for part, line in LINES if part == split} for split in STYLES}
+    assert all(not parts[a] & parts[b] for a, b in combinations(parts, 2))
+    assert len({line.id for _, line in LINES}) == len(LINES)
+
+
+def test_steps_have_words_of_their_own() -> None:
+    for _, line in LINES:
+        for a, b in combinations(line.steps, 2):
+            assert a.span[1] <= b.span[0] or b.span[1] <= a.span[0], line.id
+        for step in line.steps:
+            text = line.instruction[slice(*step.span)]
+            assert text == text.strip(), line.id
+
+
+def test_programs_pass_their_tests_and_no_step_is_idle() -> None:
+    """A step without which the tests still pass would reward planners that leave it out."""
+    for line in PROGRAMS:
+        program = line.program()
+        assert solves(line, program), line.id
+        for number, step in enumerate(line.steps, start=1):
+            idle = program.replace(f"step_{number} = {step.do}", f"step_{number} = lambda first, *others: first", 1)
+            assert idle != program
+            assert not solves(line, idle), f"{line.id}: step {number}"
+
+
+def test_the_suite_has_the_programs_and_the_reader_everything() -> None:
+    suite = load_suite("instructions")
+    tasks = [task for split in suite.splits for task in suite.split(split)]
+    assert len(tasks) == len(PROGRAMS)
+    assert asks_for_programs(TasksConfig(suite="instructions"))
+    examples = list(find_reader("instructions")(folder()))
+    assert len(examples) == len(LINES)
+    for example in examples:
+        assert isinstance(example, TrainingExample)
+        assert example.split == SPLIT_OF[example.task_id.split("/")[0]]
+
+
+@pytest.mark.parametrize("parent", [2, 3, 0])
+def test_a_step_that_takes_what_is_not_there_yet_is_refused(parent: int) -> None:
+    steps = [{"op": "a", "type": "list", "span": (0, 1), "inputs": ()}]
+    steps.append({"op": "b", "type": "list", "span": (2, 3), "inputs": (parent,)})
+    with pytest.raises(ValueError, match="takes step"):
+        SyntheticInstruction.model_validate({"id": "x/0", "style": "s", "instruction": "a b", "steps": steps})
