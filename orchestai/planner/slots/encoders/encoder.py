@@ -7,7 +7,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -75,8 +75,6 @@ class TextEncoder:
         dtype: what the weights are rounded to.
 
     Attributes:
-        fingerprint: sha256 of the weights that are used, as 16 hexadecimal digits; the same for every dtype. The
-            pooler, which nobody asks, is chosen by chance where a file has none.
         room: bytes of features that are kept; 1 GiB, some 3,000 instructions. Whoever goes through more texts again
             and again, in random order, has most of them read anew.
 
@@ -118,18 +116,24 @@ class TextEncoder:
         self.room = _ROOM
         self._cache: OrderedDict[str, EncodedText] = OrderedDict()
         self._cached_bytes = 0
-        self.fingerprint = self._digest("pooler.")  # while the weights are those of the file
-        self._model.to(dtype)
+        if dtype != torch.float32:
+            _ = self.fingerprint  # while the weights are those of the file
+            self._model.to(dtype)
 
     @property
     def vocabulary(self) -> int:
         """How many tokens there are."""
         return len(self._tokenizer)
 
-    def _digest(self, *leaving_out: str) -> str:
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 of the weights that are used, as 16 hexadecimal digits; the same for every dtype.
+
+        The pooler, which nobody asks, is chosen by chance where a file has none.
+        """
         digest = hashlib.sha256()
         for key, tensor in sorted(self._model.state_dict().items()):
-            if not key.startswith(leaving_out):
+            if not key.startswith("pooler."):
                 digest.update(key.encode())
                 digest.update(tensor.cpu().float().contiguous().numpy().tobytes())
         return digest.hexdigest()[:16]
