@@ -166,9 +166,6 @@ class PlannerConfig(Section):
     read from the end of the step before, that is taken for a beginning, and end alike, where otherwise all words that
     are left compete and those far behind win too often; and of how far apart two steps are it counts only whether one
     follows the other. Not with `overlapping_spans`."""
-    num_beams: int = Field(1, ge=1)
-    """heads: beginnings of a plan that are followed side by side to find the plan that is likeliest as a whole; with 1,
-    each step is the likeliest next one."""
     max_fallbacks: int = Field(2, ge=0, le=4)
     """Most fallback workers per subtask."""
     d_model: int = Field(128, ge=16)

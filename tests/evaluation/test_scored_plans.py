@@ -21,7 +21,7 @@ from orchestai.workers.pool import worker_cards
 
 CONFIG = Config(
     workers={"pool": {"calculator": {"kind": "tool", "tool": "calculator", "card": "Adds."}}},
-    planner={"d_model": 32, "num_layers": 1, "max_subtasks": 2},
+    planner={"base": "none", "d_model": 32, "num_layers": 1, "max_subtasks": 2},
 )
 
 

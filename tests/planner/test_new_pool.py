@@ -34,7 +34,14 @@ def config(cards: dict[str, str], *, new: bool = False, **prices: float) -> Conf
         for name, card in cards.items()
     }
     return Config(
-        planner={"d_model": 48, "num_layers": 1, "max_subtasks": 3, "max_fallbacks": 0, "allow_new_pool": new},
+        planner={
+            "base": "none",
+            "d_model": 48,
+            "num_layers": 1,
+            "max_subtasks": 3,
+            "max_fallbacks": 0,
+            "allow_new_pool": new,
+        },
         workers={"pool": pool},
         training={"phase1_supervised": {"learning_rate": 3e-3, "batch_size": 8, "num_epochs": 25, "patience": 25}},
     )

@@ -28,7 +28,7 @@ def settings(**planner: Any) -> Config:
         }
         for name in ("cheap", "dear")
     }
-    small = {"d_model": 32, "num_layers": 1, "max_subtasks": 4, "max_tokens": 64}
+    small = {"base": "none", "d_model": 32, "num_layers": 1, "max_subtasks": 4, "max_tokens": 64}
     return Config(
         planner=small | planner,
         workers={"pool": pool, "cascade": ["cheap", "dear"], "cache_dir": None},

@@ -28,7 +28,7 @@ POOL = {"sums": {"kind": "tool", "tool": "calculator", "card": "Does sums."}}
 
 
 def slot_planner(folder: Path) -> tuple[Path, Callable[[], object]]:
-    config = Config(planner={"d_model": 32, "num_layers": 1}, workers={"pool": POOL})
+    config = Config(planner={"base": "none", "d_model": 32, "num_layers": 1}, workers={"pool": POOL})
     cards = worker_cards(config.workers)
     path = folder / "phase1_best.pth"
     save_planner(path, PlannerModel(config.planner, cards), config, epoch=1)
@@ -115,7 +115,7 @@ def test_files_that_were_cut_emptied_or_lost_are_noticed(kind, tmp_path):
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
 def test_weights_of_a_training_that_diverged_are_refused(number, tmp_path):
     """Their digest is right."""
-    config = Config(planner={"d_model": 32, "num_layers": 1}, workers={"pool": POOL})
+    config = Config(planner={"base": "none", "d_model": 32, "num_layers": 1}, workers={"pool": POOL})
     planner = PlannerModel(config.planner, worker_cards(config.workers))
     name, weight = list(planner.named_parameters())[3]
     with torch.no_grad():

@@ -35,6 +35,7 @@ from orchestai.types import AnyDecisions, DecisionKind, Decisions, SampleSpec, S
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import Subtask, Workflow
 
+
 class PlannerModel(nn.Module):
     """Turns instructions into workflows for the workers that `cards` describe.
 
@@ -242,10 +243,7 @@ class PlannerModel(nn.Module):
         else:
             distinct, place = _distinct(encoded)
             memory = self.read(distinct)
-            if self.config.num_beams > 1:
-                structure, logits = self.decoder.search(memory, self.config.num_beams)
-            else:
-                structure, logits = self.decoder.decode(memory, Chooser(None, len(distinct), layout, device))
+            structure, logits = self.decoder.decode(memory, Chooser(None, len(distinct), layout, device))
             structure, logits, memory = structure[place], logits[place], memory[place]
         batch = self.choose_workers(instructions, encoded, structure, chooser, preferences)
         logp = None
@@ -274,7 +272,7 @@ class PlannerModel(nn.Module):
             chooser: None takes the likeliest.
         """
         device, layout = self.card_features.device, self.decoder.layout
-        if not self.by_cards:
+        if self.cards and not self.by_cards:
             words = self.words_of(instructions, [text.offsets for text in encoded], structure)
             chooser = chooser or Chooser(None, len(instructions), layout, device)
             return self.selector.select(words, self.card_features, structure, chooser, preferences)
@@ -295,6 +293,8 @@ class PlannerModel(nn.Module):
 
     def _by_cards(self, steps: Sequence[str]) -> Tensor:
         """(steps, 1 + F) workers, those first whose cards say what the steps' words do; W stands for no further one."""
+        if not self.cards:
+            return torch.zeros(len(steps), 1 + self.config.max_fallbacks, dtype=torch.long)
         first = rank_by_cards(self.encoder.sentences(steps), self.encoder.sentences([card.text for card in self.cards]))
         missing = 1 + self.config.max_fallbacks - first.shape[1]
         return F.pad(first, (0, max(missing, 0)), value=len(self.cards))[:, : 1 + self.config.max_fallbacks]

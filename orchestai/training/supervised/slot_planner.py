@@ -287,7 +287,9 @@ class PoolImitation(Epochs):
         super().__init__(optimizer, settings, -(-len(self.train) // _STEPS))
 
     def batches(self, epoch: int) -> Iterator[list[int]]:
-        order = torch.randperm(len(self.train), generator=torch.Generator().manual_seed(self.settings.seed * 1000 + epoch))
+        order = torch.randperm(
+            len(self.train), generator=torch.Generator().manual_seed(self.settings.seed * 1000 + epoch)
+        )
         for first in range(0, len(self.train), _STEPS):
             yield order[first : first + _STEPS].tolist()
 

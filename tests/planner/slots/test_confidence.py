@@ -55,19 +55,6 @@ def test_what_is_nearly_sure_is_told_from_what_is_unsure_though_both_are_learned
         assert (found[part].mean() - chance[part].mean()).abs() < 0.03
 
 
-def test_a_confidence_of_an_earlier_version_says_what_it_did() -> None:
-    """It was fitted to log(1 + doubt)."""
-    confidence = PlanConfidence()
-    features, right, _ = sample(300, 6)
-    confidence.fit(features, right)
-    kept = {name: value for name, value in confidence.state_dict().items() if name != "least_doubt"}
-    earlier = PlanConfidence()
-    earlier.load_state_dict(earlier.state_before() | kept)
-    shaped = torch.cat([torch.log1p(features[:, :4]), features[:, 4:]], -1)
-    logits = ((shaped - kept["center"]) / kept["scale"]) @ kept["coefficients"][:-1] + kept["coefficients"][-1]
-    torch.testing.assert_close(earlier(features), torch.sigmoid(logits))
-
-
 def test_no_doubt_ever_speaks_for_a_plan() -> None:
     """Where nearly all plans are right, chance says that some doubt helps; and far away that would be certainty."""
     confidence = PlanConfidence()

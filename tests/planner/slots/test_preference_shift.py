@@ -14,7 +14,6 @@ from orchestai.planner.slots.encoders.encoder import TextEncoder
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.preference_shift import PreferenceShift, preference_inputs
 from orchestai.preference import Preference
-from orchestai.storage import digests
 from orchestai.tasks.task import Task
 from orchestai.types import SampleSpec
 from orchestai.workers.base import WorkerCard
@@ -126,7 +125,7 @@ def test_preferences_alone_learn_where_they_are_let(planner):
     assert not any(weight.requires_grad for weight in learned)
 
 
-def test_a_checkpoint_says_whether_it_knows_preferences_and_older_ones_do_not(tmp_path):
+def test_a_checkpoint_says_whether_it_knows_preferences(tmp_path):
     config = configuration(tmp_path)
     made = taught(PlannerModel(config.planner, worker_cards(config.workers)))
     made.prefers = True
@@ -134,12 +133,3 @@ def test_a_checkpoint_says_whether_it_knows_preferences_and_older_ones_do_not(tm
     loaded = load_planner(tmp_path / "new.pth", config.planner, config.workers)
     assert loaded.prefers
     assert all(torch.equal(weight, made.state_dict()[name]) for name, weight in loaded.state_dict().items())
-
-    checkpoint = torch.load(tmp_path / "new.pth")
-    del checkpoint["prefers"]
-    weights = checkpoint["model_state_dict"]
-    checkpoint["model_state_dict"] = {name: value for name, value in weights.items() if "shift" not in name}
-    digests.save_torch(tmp_path / "old.pth", checkpoint)
-    old = load_planner(tmp_path / "old.pth", config.planner, config.workers)
-    assert not old.prefers
-    assert not any(weight.any() for weight in old.selector.preference_parameters())

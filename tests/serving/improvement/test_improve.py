@@ -54,7 +54,14 @@ def settings(url: str) -> Config:
         return {"kind": "function", "function": function, "card": f"Says {name}.", "price_per_call_usd": PRICE}
 
     return Config(
-        planner={"d_model": 48, "num_layers": 1, "max_subtasks": 3, "max_fallbacks": 0, "min_confidence": 0.0},
+        planner={
+            "base": "none",
+            "d_model": 48,
+            "num_layers": 1,
+            "max_subtasks": 3,
+            "max_fallbacks": 0,
+            "min_confidence": 0.0,
+        },
         workers={
             "models": {"guessing": {"kind": "openai_api", "name": "guessing", "base_url": url}},
             "pool": {"wrong": worker("wrong"), "right": worker("right"), "guessing": GUESSING},

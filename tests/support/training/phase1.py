@@ -18,7 +18,7 @@ WORKERS = ("words", "lists", "slow")
 def config(**phase1: object) -> Config:
     tool = {"kind": "tool", "tool": "calculator"}
     return Config(
-        planner={"d_model": 48, "num_layers": 1, "max_subtasks": 3, "max_fallbacks": 1},
+        planner={"base": "none", "d_model": 48, "num_layers": 1, "max_subtasks": 3, "max_fallbacks": 1},
         workers={
             "pool": {
                 "words": {**tool, "card": "Good with words."},

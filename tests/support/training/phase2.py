@@ -27,7 +27,7 @@ def configuration(folder, split="train", **phase2) -> Config:
         "calculator": {"kind": "tool", "tool": "calculator", "card": "Turns wording into a formula."},
     }
     return Config(
-        planner={"d_model": 16, "num_layers": 1, "num_heads": 2, "max_subtasks": 2, "max_fallbacks": 1},
+        planner={"base": "none", "d_model": 16, "num_layers": 1, "num_heads": 2, "max_subtasks": 2, "max_fallbacks": 1},
         workers={"pool": tools, "cache_dir": folder / "cache"},
         tasks={"path": str(suite), "split": split},
         training={

@@ -28,7 +28,7 @@ def wordy(text):
     return "It may be that Paris is the answer which is asked for."
 """
 CONFIG = """
-planner: {d_model: 16, num_layers: 1, num_heads: 2, max_subtasks: 2, max_fallbacks: 1}
+planner: {base: none, d_model: 16, num_layers: 1, num_heads: 2, max_subtasks: 2, max_fallbacks: 1}
 workers:
   cache_dir: null
   pool:

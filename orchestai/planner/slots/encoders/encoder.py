@@ -11,6 +11,7 @@ from functools import cache, cached_property
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+
 import torch
 from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer

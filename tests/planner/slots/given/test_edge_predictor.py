@@ -29,7 +29,14 @@ LINKER = {"d_model": 32, "dropout": 0.0}
 def config(linker: dict[str, object] | None = LINKER, **phase1: object) -> Config:
     pool = {name: {"kind": "tool", "tool": "calculator", "card": name} for name in WORKERS}
     return Config(
-        planner={"d_model": 32, "num_layers": 1, "max_subtasks": 5, "max_tokens": 128, "linker": linker},
+        planner={
+            "base": "none",
+            "d_model": 32,
+            "num_layers": 1,
+            "max_subtasks": 5,
+            "max_tokens": 128,
+            "linker": linker,
+        },
         workers={"pool": pool},
         training={"phase1_supervised": {"learning_rate": 2e-3, "batch_size": 8, **phase1}},
     )

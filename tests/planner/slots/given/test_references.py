@@ -9,16 +9,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from orchestai.config import Config
 from orchestai.data.readers.plan import SourcePlan, SourceStep
 from orchestai.data.training_file import TrainingExample
-from orchestai.planner.checkpoint import load_planner, save_planner
 from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
 from orchestai.planner.slots.given.references import References
-from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import token_spans
-from orchestai.storage import digests
-from orchestai.workers.pool import worker_cards
 
 MOST = 12
 THINGS = ("cups", "plates", "boxes", "letters", "coins")
@@ -73,24 +68,3 @@ def test_forty_plans_teach_which_figures_are_references(forms):
             optimizer.step()
     new = [plan(i, forms, 7) for i in range(100, 120)]
     assert all(torch.equal((out(batch(model, e))[..., 0] > 0).float(), wanted(e)) for e in new)
-
-
-def test_a_planner_that_learned_without_references_plans_as_it_did(tmp_path):
-    torch.manual_seed(0)
-    pool = {"adder": {"kind": "tool", "tool": "calculator", "card": "Adds."}}
-    linker = {"d_model": 32, "dropout": 0.0}
-    config = Config(planner={"d_model": 32, "num_layers": 1, "linker": linker}, workers={"pool": pool})
-    model = PlannerModel(config.planner, worker_cards(config.workers)).eval()
-    save_planner(tmp_path / "p.pth", model, config)
-    checkpoint = torch.load(tmp_path / "p.pth", weights_only=True)
-    weights = checkpoint["model_state_dict"]
-    checkpoint["model_state_dict"] = {k: v for k, v in weights.items() if not k.startswith("linker.references.")}
-    assert len(checkpoint["model_state_dict"]) < len(weights)
-    digests.save_torch(tmp_path / "p.pth", checkpoint)
-    loaded = load_planner(tmp_path / "p.pth", config.planner, config.workers)
-    assert not loaded.edge_predictor.references.out.weight.any()
-    with torch.no_grad():
-        model.edge_predictor.references.out.weight.zero_()
-    asked = plan(1, "figure", 5)
-    [was], [now] = (one.plan_steps([asked.instruction], [asked.spans]) for one in (model, loaded))
-    assert now.workflow == was.workflow
