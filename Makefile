@@ -10,9 +10,13 @@ GPU ?= $(if $(shell command -v nvidia-smi),1,0)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LIVE ?= 0
 
-.PHONY: demo test test-slow test-deepspeed test-vllm lint docs install clean clients
+.PHONY: demo planner test test-slow test-deepspeed test-vllm lint docs install clean clients
 demo: install
 	@$(BIN)/orchestai demo $(if $(filter 1,$(LIVE)),--live)
+
+# The base planner that ships, made again: one to two hours, and on from there if it was interrupted.
+planner: install
+	@$(BIN)/orchestai train-base --output_dir runs/base --resume
 
 # A process per core, with one thread each: threads that wait for each other are slow on few cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --maxprocesses 4

@@ -31,7 +31,7 @@ from orchestai.cli.training.collect import collect
 from orchestai.cli.training.launch import launch
 from orchestai.cli.training.plan_run import plan_run
 from orchestai.cli.training.prepare import prepare, prepare_plans, prepare_table
-from orchestai.cli.training.train import train, train_phase1, train_phase2
+from orchestai.cli.training.train import train, train_base, train_phase1, train_phase2
 from orchestai.cli.watch import watch
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.report.safe_text import visible_lines
@@ -66,6 +66,7 @@ app.command()(collect)
 app.command()(prepare)
 app.command()(prepare_plans)
 app.command()(prepare_table)
+app.command()(train_base)
 app.command()(train_phase1)
 app.command()(train_phase2)
 app.command()(plan_run)

@@ -12,6 +12,8 @@ from orchestai.config.formats import MixedPrecision, WeightFormat
 from orchestai.config.section import Section
 
 TINY = "tiny"
+NOTHING = "none"
+"""Of `planner.base`: no base planner."""
 BASE = "base"
 """Instead of a checkpoint: the configured language model as it is, led by the prompt alone."""
 OF_SERVING = frozenset({"min_confidence", "fallback"})

@@ -12,11 +12,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
+from orchestai.config.planner import NOTHING
 from orchestai.errors import UserError
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import artifacts
 
-SHIPPED, NOTHING = "shipped", "none"
+SHIPPED = "shipped"
 WEIGHTS, CARD = "base.safetensors", "base.json"
 _SHIPPED_FOLDER = Path(__file__).parent / "shipped"
 _PARTS = ("reader.", "decoder.", "confidence.", "familiar_words.")
@@ -66,8 +67,8 @@ def begin_with_base(planner: PlannerModel) -> None:
     for key in _SHAPES:
         if getattr(config, key) != card["planner"][key]:
             raise UserError(
-                f"planner.{key}: {getattr(config, key)}, but the base planner {base!r} has {card['planner'][key]}; leave "
-                f"it out, or set planner.base={NOTHING} to learn language from nothing"
+                f"planner.{key}: {getattr(config, key)}, but the base planner {base!r} has {card['planner'][key]}; "
+                f"leave it out, or set planner.base={NOTHING} to learn language from nothing"
             )
     if planner.encoder.fingerprint != card["encoder_fingerprint"]:
         raise UserError(

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 
 from orchestai.config import BASE, Phase2Config, PlannerConfig, RewardsConfig, WorkersConfig
+from orchestai.config.planner import NOTHING
 from orchestai.config.section import RootSection
 from orchestai.errors import UserError
 from orchestai.execution.reward import reward_form
 from orchestai.execution.reward_reference import Reference
-from orchestai.planner.base_planner import NOTHING, digest_of, open_base
+from orchestai.planner.base_planner import digest_of, open_base
 from orchestai.planner.checkpoint_files import locate, without_suffix
 from orchestai.planner.language.checkpoint import (
     ESTIMATE,

@@ -41,3 +41,22 @@ def with_last_resort(
         return replace(plan, workflow=plan.workflow.replace(more)) if more else plan
 
     return [resorted(task, plan) for task, plan in zip(tasks, plans, strict=True)]
+
+
+def with_all_others(plans: Sequence[Plan], others: Sequence[str]) -> list[Plan]:
+    """The plans of a planner that goes by cards alone, with everybody else as fallbacks: one who declines costs little.
+
+    Args:
+        others: in the order in which they are asked.
+    """
+
+    def extended(plan: Plan) -> Plan:
+        if plan.workflow is None:
+            return plan
+        more = {
+            step.id: {"fallback": (*step.fallback, *(name for name in others if name not in step.workers))}
+            for step in plan.workflow.subtasks
+        }
+        return replace(plan, workflow=plan.workflow.replace(more))
+
+    return [extended(plan) for plan in plans]

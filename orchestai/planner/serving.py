@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from orchestai.config import PlannerConfig, WorkersConfig
+from orchestai.config import BASE, PlannerConfig, WorkersConfig
 from orchestai.config.contract import Contract
+from orchestai.config.planner import NOTHING
 from orchestai.errors import UserError
 from orchestai.planner.base import Plan, Planner, Preferences
 from orchestai.planner.baselines.few_shot import FewShotPlanner
 from orchestai.planner.baselines.reference import WholePlanner
 from orchestai.planner.checkpoint_files import fingerprint_of, is_checkpoint
 from orchestai.planner.fallback import FallbackPlanner
-from orchestai.planner.last_resort import with_last_resort
+from orchestai.planner.last_resort import with_all_others, with_last_resort
 from orchestai.planner.registry import planner_for
 from orchestai.preference import Preference
 from orchestai.tasks.task import Task
@@ -121,13 +122,17 @@ def _import_without_collecting(module: str) -> None:
 async def open_planner(
     checkpoint: str | None, settings: PlannerConfig, workers: WorkersConfig, pool: WorkerPool
 ) -> ServedPlanner:
-    """The planner of a checkpoint or a name; without either, whole tasks go to the cascade or the dearest worker.
+    """The planner of a checkpoint or a name; without either, the base planner.
+
+    With `planner.base=none` whole tasks go to the cascade or the dearest worker instead.
 
     Raises:
         UserError: see `planner_for` and `load_planner`.
     """
     if checkpoint is None:
-        return _without_checkpoint(workers, pool)
+        if settings.kind != "heads" or settings.base == NOTHING:
+            return _without_checkpoint(workers, pool)
+        checkpoint = BASE
     if is_checkpoint(checkpoint):
         loaded = (await asyncio.to_thread(planner_for, checkpoint, settings, workers, pool, 0))(0)
         if settings.fallback and settings.min_confidence:
@@ -139,13 +144,16 @@ async def open_planner(
 
         def plan(tasks: Sequence[Task], preferences: Preferences | None = None) -> list[Plan]:
             plans = planner.plan(tasks, preferences=preferences)
+            if checkpoint == BASE:
+                return with_all_others(plans, workers.cascade or _by_price(pool))
             if not workers.cascade:
                 return plans
             learned = not settings.allow_new_pool
             return with_last_resort(tasks, plans, pool.cards, workers.cascade[-1], learned=learned)
 
         preferred = await asyncio.to_thread(_preferred, checkpoint, plan) if planner.prefers else None
-        return ServedPlanner(checkpoint, plan, outlook=outlook, versions=versions, preferred=preferred)
+        name = "the base planner" if checkpoint == BASE else checkpoint
+        return ServedPlanner(name, plan, outlook=outlook, versions=versions, preferred=preferred)
     try:
         named = planner_for(checkpoint, settings, workers, pool, 0)(0)
     except UserError as error:
@@ -202,6 +210,11 @@ def _fallback(name: str, settings: PlannerConfig, workers: WorkersConfig, pool: 
             f"{WHOLE}"
         )
     return planner
+
+
+def _by_price(pool: WorkerPool) -> list[str]:
+    """Workers from the cheapest to the dearest."""
+    return [card.name for card in sorted(pool.cards, key=lambda card: card.price_usd)]
 
 
 def _without_checkpoint(workers: WorkersConfig, pool: WorkerPool) -> ServedPlanner:

@@ -32,7 +32,8 @@ def either(instruction, inputs):
 '''
 CONFIG = """
 planner:
-  {kind: %s, base: none, d_model: 64, num_layers: 1, num_heads: 2, task_types: [string, integer], max_subtasks: 3, max_fallbacks: 0,
+  {kind: %s, base: none, d_model: 64, num_layers: 1, num_heads: 2, task_types: [string, integer], max_subtasks: 3,
+   max_fallbacks: 0,
    language: {model: tiny, tiny: {vocab_size: 320, hidden: 96, layers: 2}, describe: false, quote: numbered,
               max_prompt_tokens: 96, max_new_tokens: 96, eval_plans: 4}}
 workers:

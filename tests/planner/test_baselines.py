@@ -175,7 +175,7 @@ def test_plans_are_read_from_whatever_surrounds_them(text: str) -> None:
         (reply(GOOD | {"task_type": "poem"}), "no task type 'poem'"),
         (reply(GOOD | {"depends_on": ["1"]}), "depends on itself"),
         (reply(GOOD, GOOD), "used more than once"),
-        (reply(*[GOOD] * 9), "max_subtasks is 8"),
+        (reply(*[GOOD] * 11), "max_subtasks is 10"),
         (reply({"instruction": "x"}), "id"),
         ('{"subtasks": 3}', "no subtask"),
     ],

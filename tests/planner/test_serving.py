@@ -94,15 +94,3 @@ def test_a_confidence_that_was_not_fitted_is_said_where_it_would_count(
         result = orchestrator.run_sync(INSTRUCTION, answer="text")
     assert result.receipt.planner == str(tmp_path / "unfitted.pth")
     assert ("its confidence was not fitted" in caplog.text) == said
-
-
-def test_a_checkpoint_of_before_has_no_confidence_and_is_followed(checkpoint: Path, tmp_path: Path) -> None:
-    config = settings()
-    planner = load_planner(checkpoint, config.planner, config.workers)
-    assert isinstance(planner, PlannerModel)
-    kept = {key: value for key, value in planner.state_dict().items() if not key.startswith("confidence.")}
-    planner.state_dict = lambda: kept  # type: ignore[method-assign, assignment, return-value]
-    save_planner(tmp_path / "old.pth", planner, config)
-    (plan,) = load_planner(tmp_path / "old.pth", config.planner, config.workers).plan_instructions([INSTRUCTION])
-    assert plan.confidence is None
-    assert plan.workflow is not None

@@ -87,7 +87,7 @@ def test_more_or_fewer_words_around_a_step_are_another_reading_of_it(
 
 def test_where_steps_may_share_words_more_of_them_may_be_another_step() -> None:
     torch.manual_seed(0)
-    config = PlannerConfig(d_model=16, num_layers=1, num_heads=2, overlapping_spans=True)
+    config = PlannerConfig(d_model=16, num_layers=1, num_heads=2, any_length=False, overlapping_spans=True)
     planner = PlannerModel(config, [WorkerCard("one", "Does it.", 0.0, "tool")]).eval()
     reference, wider = (
         workflow("reverse it", "the length"),

@@ -46,6 +46,21 @@ def train_phase1(
         say(f"{output_dir / BEST}: asks whole tasks of whom the estimate beside {data} speaks best; it has no epochs")
 
 
+def train_base(
+    output_dir: Annotated[Path, flag("output_dir", "Folder for the base planner.")] = Path("runs/base"),
+    data: Annotated[
+        list[Path] | None, flag("data", "Training file of prepare-plans to learn from as well; repeatable.")
+    ] = None,
+    seed: Annotated[int, flag("seed", "Of the training.")] = 0,
+    resume: Resume = False,
+) -> None:
+    """Train a base planner, which understands instructions and knows no pool; `planner.base` names its folder."""
+    from orchestai.training.supervised.base import train_base as train
+
+    digest = train(output_dir, data or [], seed=seed, resume=resume)
+    say(f"{output_dir}: base planner {digest}; use it with planner.base={output_dir}")
+
+
 def train_phase2(
     config: ConfigFile = CONFIG,
     checkpoint: Annotated[Path, flag("checkpoint", "Planner to start from.")] = CHECKPOINTS / "phase1_best.pth",

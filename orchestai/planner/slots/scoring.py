@@ -23,7 +23,8 @@ def score(
     """Scores of the decisions that the logits were computed along.
 
     Args:
-        structure: None where no decision about steps and edges is scored; selection: None where none about types and workers is.
+        structure: None where no decision about steps and edges is scored.
+        selection: None where none about types and workers is.
         explored: (b, slots) bool; the decisions that are scored.
     """
     rows, n, fallbacks = given.fallbacks.shape

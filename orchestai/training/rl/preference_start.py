@@ -84,8 +84,8 @@ def _imitate(planner: PlannerModel, rows: Sequence[tuple[Task, Decisions]], seed
     steps = _PASSES * len(parts)
     for step in range(steps):
         optimizer.param_groups[0]["lr"] = _RATE * (1 - step / steps)
-        need, given, mask = parts[step % len(parts)]
-        selection = planner.selector.along(need, planner.card_features, given)
+        words, given, mask = parts[step % len(parts)]
+        selection = planner.selector(words, planner.card_features, given)
         logp = score(None, selection, given, mask, 1.0, planner.decoder.layout).logp
         gradients = torch.autograd.grad(-logp.sum() / mask.sum().clamp(min=1), learned)
         for parameter, gradient in zip(learned, gradients, strict=True):
@@ -96,10 +96,10 @@ def _imitate(planner: PlannerModel, rows: Sequence[tuple[Task, Decisions]], seed
 
 @torch.no_grad()
 def _read(planner: PlannerModel, rows: Sequence[tuple[Task, Decisions]]) -> tuple[Tensor, DecisionBatch, Tensor]:
-    """What the steps ask for, (rows, n, d), the decisions, and which of them are choices of workers, (rows, slots)."""
+    """What the steps say, (rows, n, d), the decisions, and which of them are choices of workers, (rows, slots)."""
     with planner.without_dropout():
-        memory = planner.read([planner.encoder.encode(task.instruction) for task, _ in rows])
-        given = DecisionBatch.collate([decisions for _, decisions in rows], memory.mask.device)
-        free = planner.decoder.free(given.spans, given.steps, memory)
-        mask = explored(given, free, len(planner.cards), _CHOICES, planner.decoder.layout)
-        return planner.selector.needs(memory, given.spans, given.types), given, mask
+        given = DecisionBatch.collate([decisions for _, decisions in rows], planner.card_features.device)
+        mask = explored(given, None, len(planner.cards), _CHOICES, planner.decoder.layout)
+        instructions = [task.instruction for task, _ in rows]
+        words = planner.words_of(instructions, [planner.encoder.offsets(one) for one in instructions], given)
+        return words, given, mask

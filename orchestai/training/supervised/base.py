@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from orchestai.config import Config, Phase1Config, PlannerConfig, TrainingConfig, WorkersConfig
+from orchestai.config.planner import NOTHING
 from orchestai.data.augment import augment
 from orchestai.data.exchange_phrases import exchange_phrases
 from orchestai.data.exchange_surroundings import exchange_surroundings
 from orchestai.data.prepare_plans import read_plans
 from orchestai.data.readers import READERS
 from orchestai.data.training_file import TrainingExample, load_training_data, save_training_data
-from orchestai.planner.base_planner import NOTHING, round_to_shipped, save_base
+from orchestai.planner.base_planner import round_to_shipped, save_base
 from orchestai.planner.checkpoint import load_planner, read_facts
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import artifacts
@@ -67,17 +68,21 @@ def base_examples(config: Config, data: Sequence[Path], seed: int) -> list[Train
         for task in suite.split(split)
         if task.reference is not None
     ]
-    instructions, _ = read_plans(READERS[NAME], [folder()], config, given=False)
-    instructions = [example for example in instructions if example.split != "test"]
+    instructions = _for_training(read_plans(READERS[NAME], [folder()], config, given=False)[0])
     exchanged = exchange_surroundings(exchange_phrases(instructions, _EXCHANGED, seed=seed), instructions, seed=seed)
-    further, _ = read_plans(READERS["orchestai"], data, config, given=False)
-    return [
-        *compositions,
-        *augment(compositions, _VARIED, evidence=None, seed=seed),
-        *instructions,
-        *exchanged,
-        *(example for example in further if example.split != "test"),
-    ]
+    varied = augment(compositions, _VARIED, evidence=None, seed=seed)
+    further = _for_training(read_plans(READERS["orchestai"], data, config, given=False)[0])
+    return [_untyped(example) for example in (*compositions, *varied, *instructions, *exchanged, *further)]
+
+
+def _for_training(examples: Sequence[TrainingExample]) -> list[TrainingExample]:
+    return [example for example in examples if example.split != "test"]
+
+
+def _untyped(example: TrainingExample) -> TrainingExample:
+    """Without types, which are a pool's, as workers are."""
+    untyped = {step.id: {"task_type": "", "worker": "", "fallback": ()} for step in example.workflow.subtasks}
+    return example.model_copy(update={"workflow": example.workflow.replace(untyped)})
 
 
 def export_base(config: Config, output_dir: Path, data: Path, *, seconds: float) -> str:

@@ -16,11 +16,12 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from orchestai.config import Phase1Config
+from orchestai.config.planner import NOTHING
 from orchestai.data.indexed_plan import IndexedPlan, Vocabulary
 from orchestai.data.training_file import TrainingExample
 from orchestai.errors import UserError
 from orchestai.lm.length_batches import length_batches
-from orchestai.planner.base_planner import NOTHING, begin_with_base
+from orchestai.planner.base_planner import begin_with_base
 from orchestai.planner.checkpoint import load_planner, read_checkpoint, save_planner
 from orchestai.planner.slots.decisions import DecisionBatch
 from orchestai.planner.slots.encoders.encoder import UnreadableTextError

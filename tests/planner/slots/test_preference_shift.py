@@ -98,12 +98,12 @@ def test_what_is_saved_never_falls_as_cost_weighs_more(planner, encoder):
     weight[0] = -weight[1] / 2  # so that the scale's two ends choose opposite workers
     task = TASKS[0]
     rows = [planner.plan([task], preferences=[Preference(prefer)])[0].decisions for prefer in SCALE]
-    memory = planner.read([encoder.encode(task.instruction)])
+    offsets = [encoder.offsets(task.instruction)]
 
     def logits(prefer: float) -> torch.Tensor:
         inputs = preference_inputs([Preference(prefer)], 1, torch.device("cpu"))
         given = DecisionBatch.collate([rows[0]], torch.device("cpu"))
-        need = planner.selector.needs(memory, given.spans, given.types)
+        need = planner.selector.needs(planner.words_of([task.instruction], offsets, given), given.types)
         return planner.selector.matcher.worker(need, planner.selector.matcher.keys(planner.card_features), inputs)[0]
 
     with torch.no_grad():

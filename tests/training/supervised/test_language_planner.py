@@ -20,7 +20,6 @@ from orchestai.planner.checkpoint import estimate_state_of, load_planner, refere
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.planner.stored_estimate import estimate_path, write_estimate
 from orchestai.storage.artifacts import previous_folder
-from orchestai.storage.digests import write_sums
 from orchestai.training.supervised.epochs import kept_epoch
 from orchestai.training.supervised.language_planner import LanguageImitation
 from orchestai.training.supervised.metrics import written_plans_metrics
@@ -128,23 +127,6 @@ def test_a_stopped_run_goes_on_bit_for_bit(data, tmp_path, schedule, optimizer, 
         train(settings, data=data, output_dir=stopped)
     with pytest.raises(UserError, match="no run to resume here"):
         train(settings, data=data, output_dir=tmp_path / "none", resume=True)
-
-
-def test_a_run_that_began_before_a_key_was_there_goes_on(data, tmp_path, monkeypatch):
-    """Nobody could restore a key that the version of then did not have."""
-    settings = config(num_epochs=2)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(LanguageImitation, "run_epoch", interrupted_after(1, LanguageImitation.run_epoch))
-        train(settings, data=data, output_dir=tmp_path)
-    metadata = tmp_path / "phase1_last" / "orchestai.json"
-    saved = json.loads(metadata.read_text())
-    del saved["identity"]["planner"]["language"]["nearest"], saved["identity"]["planner"]["tune_encoder"]
-    metadata.write_text(json.dumps(saved))
-    write_sums(tmp_path / "phase1_last")
-    with pytest.raises(UserError, match=r"planner has changed \(language\)"):
-        train(config(num_epochs=2, language={"nearest": 1}), data=data, output_dir=tmp_path, resume=True)
-    train(settings, data=data, output_dir=tmp_path, resume=True)
-    assert [row["epoch"] for row in metrics(tmp_path)] == [1, 2]
 
 
 def test_adapters_learn_and_are_all_that_is_saved(data, tmp_path):

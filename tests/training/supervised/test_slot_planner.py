@@ -13,7 +13,7 @@ from orchestai.config import TasksConfig
 from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
 from orchestai.errors import UserError
 from orchestai.execution.reward_reference import Reference
-from orchestai.planner.checkpoint import load_planner, reference_of, save_planner, seen_by
+from orchestai.planner.checkpoint import load_planner, reference_of, save_planner
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER
 from orchestai.storage import digests
@@ -38,19 +38,6 @@ def test_the_linear_schedule_ends_at_zero_and_fixes_the_number_of_epochs(data, t
         train(
             config(num_epochs=3, lr_schedule="linear", learning_rate=0.01), data=data, output_dir=tmp_path, resume=True
         )
-
-
-def test_the_encoders_own_layers_learn_more_slowly_and_are_kept_with_the_planner(data, tmp_path):
-    settings = config(num_epochs=2, learning_rate=0.01)
-    settings = settings.model_copy(update={"planner": settings.planner.model_copy(update={"tune_encoder": True})})
-    train(settings, data=data, output_dir=tmp_path)
-    saved = torch.load(tmp_path / "phase1_last.pth", weights_only=True)
-    assert [group["lr"] for group in saved["optimizer_state_dict"]["param_groups"]] == pytest.approx([0.01, 0.001])
-    pretrained = PlannerModel(settings.planner, worker_cards(settings.workers))
-    planner = load_planner(tmp_path / "phase1_last.pth", config().planner, settings.workers)
-    assert planner.config.tune_encoder
-    learned = zip(pretrained.reader.tuned.parameters(), planner.reader.tuned.parameters(), strict=True)
-    assert all(not torch.equal(before, after) for before, after in learned)
 
 
 def test_it_learns_to_plan_and_keeps_the_best_epoch(data, tmp_path):
@@ -111,18 +98,6 @@ def test_a_stopped_run_goes_on_bit_for_bit(data, tmp_path, schedule, monkeypatch
         assert torch.equal(tensor, second["model_state_dict"][key]), key
     before = SeenTasks.of_checkpoint(second, SEEN_BEFORE)
     assert before == NOTHING_SEEN, "or it would validate on less than it began with"
-
-
-def test_a_run_of_before_words_were_counted_once_goes_on(data, tmp_path):
-    train(config(num_epochs=1), data=data, output_dir=tmp_path)
-    last = tmp_path / "phase1_last.pth"
-    state = torch.load(last, weights_only=True)
-    del state["model_state_dict"]["familiar_words._extra_state"], state[SEEN_BEFORE]
-    digests.save_torch(last, state)
-    before = seen_by(last)
-    train(config(num_epochs=2), data=data, output_dir=tmp_path, resume=True)
-    assert seen_by(last) == before
-    assert [row["epoch"] for row in metrics(tmp_path)] == [1, 2]
 
 
 def test_it_stops_early(data, tmp_path):
