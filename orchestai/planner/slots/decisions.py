@@ -135,8 +135,8 @@ def explored(
     """(b, slots) bool: the decisions of the kinds `explore` that exist and had an alternative.
 
     Args:
-        free: (b, n + 1, t) bool; the tokens that each step, and one more, could have. None where `explore` has neither
-            stops nor spans.
+        free: (b, n + 1, t, 2) bool; the tokens at which each step, and one more, could begin, and end. None where
+            `explore` has neither stops nor spans.
         pool_size: W, the number of workers.
     """
     exists = decisions.steps
@@ -146,10 +146,12 @@ def explored(
         stops, starts, ends = torch.zeros_like(exists_padded), torch.zeros_like(exists), torch.zeros_like(exists)
     else:
         step = torch.arange(layout.max_subtasks, device=exists.device)
-        possible = F.pad(free.any(-1), (0, layout.max_subtasks))[:, : layout.max_subtasks]
+        begin, end = free.unbind(-1)
+        possible = F.pad(begin.any(-1), (0, layout.max_subtasks))[:, : layout.max_subtasks]
         stops = (step > 0) & (step <= decisions.lengths[:, None]) & possible
-        starts = exists & (free[:, :n].sum(-1) > 1)
-        ends = exists & F.pad(free[:, :n], (0, 1)).gather(-1, decisions.spans[..., :1] + 1)[..., 0]
+        starts = exists & (begin[:, :n].sum(-1) > 1)
+        behind = torch.arange(end.shape[-1], device=end.device) >= decisions.spans[..., :1]
+        ends = exists & ((end[:, :n] & behind).sum(-1) > 1)
     choices = [starts, ends, exists, exists & (pool_size > 1)]
     going = exists
     for f in range(layout.max_fallbacks):

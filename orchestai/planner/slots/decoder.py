@@ -111,13 +111,14 @@ class StructureDecoder(nn.Module):
         all_states = self._states(chosen, end, held)[:, : self.layout.max_subtasks]
         states = all_states[:, :n]
         free = self.free(given.spans, given.steps, memory)
-        possible = free.any(-1) | F.pad(given.steps, (0, 1))
+        possible = (free & memory.edges[:, None, :, 0]).any(-1) | F.pad(given.steps, (0, 1))
         go_on = self._go_on(all_states, held.boundaries, free[:, : all_states.shape[1]])
         free = free[:, :n] | memory.inside(given.spans)
+        given_at = given.spans[..., None] == memory.positions  # (b, n, 2, t)
         return StructureLogits(
             go_on=_possible(go_on, possible[:, : all_states.shape[1]]),
-            start=self._starts(states, _previous(end)[:, :n], held, free),
-            end=self._ends(states, held, free, start),
+            start=self._starts(states, _previous(end)[:, :n], held, free, given_at[:, :, 0]),
+            end=self._ends(states, held, free, start, given_at[:, :, 1]),
             boundaries=held.boundaries,
             **self._whole(all_states, content, chosen, given.spans, given.steps, memory),
         )
@@ -143,7 +144,8 @@ class StructureDecoder(nn.Module):
             state, before = self._read(latest, _previous(spans[..., 1])[:, -1:], held, before)
             exists = torch.arange(i, device=device) < lengths[:, None]
             free = self.free(spans, exists, memory)[:, -1:]
-            go_on = _possible(self._go_on(state, held.boundaries, free), free.any(-1))
+            possible = (free & memory.edges[:, None, :, 0]).any(-1)
+            go_on = _possible(self._go_on(state, held.boundaries, free), possible)
             states.append(state)
             stopping.append(go_on)
             if i and stops:
@@ -244,13 +246,23 @@ class StructureDecoder(nn.Module):
         last = F.pad(ends, (1, 0), value=-1).cummax(1).values
         return memory.mask[:, None] & (memory.positions > last[..., None])
 
-    def _starts(self, states: Tensor, previous: Tensor, held: DecoderMemory, free: Tensor) -> Tensor:
-        logits = self.pointer.start(states, held.pointed[0], free, _distance(previous, held.memory))
-        return self._scanned(logits + held.boundaries[:, None, :, 0])
+    def free_edges(self, spans: Tensor, exists: Tensor, memory: InstructionMemory) -> Tensor:
+        """(b, n + 1, t, 2) bool: those `free` tokens at which a step may begin, and end."""
+        return self.free(spans, exists, memory)[..., None] & memory.edges[:, None]
 
-    def _ends(self, states: Tensor, held: DecoderMemory, free: Tensor, start: Tensor) -> Tensor:
+    def _starts(
+        self, states: Tensor, previous: Tensor, held: DecoderMemory, free: Tensor, given: Tensor | None = None
+    ) -> Tensor:
+        """(b, n, t) logits; none but where words may begin, and at (b, n, t) given ones."""
+        logits = self.pointer.start(states, held.pointed[0], free, _distance(previous, held.memory))
+        return self._scanned(_at_edges(logits + held.boundaries[:, None, :, 0], held.memory.edges[..., 0], given))
+
+    def _ends(
+        self, states: Tensor, held: DecoderMemory, free: Tensor, start: Tensor, given: Tensor | None = None
+    ) -> Tensor:
+        """(b, n, t) logits; none but where words may end, and at (b, n, t) given ones."""
         logits = self.pointer.end(states, held.memory.tokens, held.pointed[1], free, start)
-        return self._scanned(logits + held.boundaries[:, None, :, 1])
+        return self._scanned(_at_edges(logits + held.boundaries[:, None, :, 1], held.memory.edges[..., 1], given))
 
     def _scanned(self, logits: Tensor) -> Tensor:
         return first_accepted(logits) if self.left_to_right else logits
@@ -264,6 +276,12 @@ class StructureDecoder(nn.Module):
 
 def _possible(logit: Tensor, possible: Tensor) -> Tensor:
     return logit.masked_fill(~possible, IMPOSSIBLE)
+
+
+def _at_edges(logits: Tensor, edges: Tensor, given: Tensor | None) -> Tensor:
+    """(b, n, t) logits without those beside (b, t) edges, unless (b, n, t) was given."""
+    possible = edges[:, None] if given is None else edges[:, None] | given
+    return logits.masked_fill(~possible, IMPOSSIBLE)
 
 
 def _previous(ends: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from orchestai.planner.slots.confidence import PlanConfidence, sureness
 from orchestai.planner.slots.dag import is_acyclic, repair
 from orchestai.planner.slots.decisions import STRUCTURE, Chooser, DecisionBatch, explored
 from orchestai.planner.slots.decoder import Structure, StructureDecoder, StructureLogits
+from orchestai.planner.slots.decoding_rules import for_texts, with_whole_text
 from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder, UnreadableTextError, open_configured
 from orchestai.planner.slots.familiar_words import FamiliarWords
 from orchestai.planner.slots.given.edge_predictor import EdgePredictor
@@ -139,8 +140,12 @@ class PlannerModel(nn.Module):
     def plan(
         self, tasks: Sequence[Task], *, sample: SampleSpec | None = None, preferences: Preferences | None = None
     ) -> list[Plan]:
-        """Plan greedily, or sample as `sample` says. A task that cannot be read gets a plan without a workflow."""
-        return self.plan_instructions([task.instruction for task in tasks], sample=sample, preferences=preferences)
+        """Plan greedily, or sample as `sample` says. A task that cannot be read gets a plan without a workflow.
+
+        Plans keep to the rules of `decoding_rules`.
+        """
+        plans = self.plan_instructions([task.instruction for task in tasks], sample=sample, preferences=preferences)
+        return [_by_the_rules(task, plan) for task, plan in zip(tasks, plans, strict=True)]
 
     def plan_instructions(
         self, instructions: Sequence[str], *, sample: SampleSpec | None = None, preferences: Preferences | None = None
@@ -196,7 +201,7 @@ class PlannerModel(nn.Module):
             if explore & STRUCTURE:
                 memory = self.read([self.encoder.encode(instruction) for instruction in instructions])
                 structure = self.decoder(memory, given)
-                free = self.decoder.free(given.spans, given.steps, memory)
+                free = self.decoder.free_edges(given.spans, given.steps, memory)
             if explore - STRUCTURE:
                 offsets = [self.encoder.offsets(instruction) for instruction in instructions]
                 selection = self.selector(self.words_of(instructions, offsets, given), self.card_features, given)
@@ -253,7 +258,7 @@ class PlannerModel(nn.Module):
             plans = self.finish(instructions, encoded, batch, logits.edges)
             return [replace(plan, confidence=chance) for plan, chance in zip(plans, chances, strict=True)]
         if sample is not None:
-            free = self.decoder.free(batch.spans, batch.steps, memory)
+            free = self.decoder.free_edges(batch.spans, batch.steps, memory)
             mask = explored(batch, free, len(self.cards), sample.explore, layout)
             logp = (chooser.logp * mask).cpu()
         return self.finish(instructions, encoded, batch, logits.edges, logp)
@@ -325,7 +330,7 @@ class PlannerModel(nn.Module):
 
     def _sureness(self, logits: StructureLogits, memory: InstructionMemory, given: DecisionBatch) -> Tensor:
         layout = self.decoder.layout
-        free = self.decoder.free(given.spans, given.steps, memory)
+        free = self.decoder.free_edges(given.spans, given.steps, memory)
         mask = explored(given, free, len(self.cards), frozenset({"stop", "span", "edge"}), layout)
         return sureness(score(logits, None, given, mask, 1.0, layout), given.lengths, layout)
 
@@ -394,6 +399,14 @@ class PlannerModel(nn.Module):
             yield
         finally:
             self.train()
+
+
+def _by_the_rules(task: Task, plan: Plan) -> Plan:
+    """The plan as its task is done: by texts that are handed on, or by functions of a program."""
+    if plan.workflow is None:
+        return plan
+    workflow = plan.workflow if task.wants_program else for_texts(task.instruction, plan.workflow)
+    return replace(plan, workflow=with_whole_text(task.instruction, workflow))
 
 
 def rank_by_cards(steps: Tensor, cards: Tensor) -> Tensor:

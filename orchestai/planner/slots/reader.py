@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from orchestai.config import PlannerConfig
+from orchestai.planner.slots.decoding_rules import word_edges
 from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder
 from orchestai.planner.slots.layers import EncoderLayer
 from orchestai.planner.slots.phrase_matcher import phrase_norms
@@ -26,6 +27,7 @@ class InstructionMemory:
         tokens: (b, t, d) both, projected, after tokens saw each other: what part each plays in the instruction.
         mask: (b, t) bool; the tokens that exist.
         offsets: (b, t, 2) [start, end) character offsets of the tokens; zeros where there is none.
+        edges: (b, t, 2) bool; the tokens at which a step's words may begin, and may end.
     """
 
     words: Tensor
@@ -34,6 +36,7 @@ class InstructionMemory:
     tokens: Tensor
     mask: Tensor
     offsets: Tensor
+    edges: Tensor
 
     @property
     def positions(self) -> Tensor:
@@ -72,4 +75,13 @@ class InstructionReader(nn.Module):
         for layer in self.layers:
             tokens = layer(tokens, mask[:, None, None])
         offsets = pad_sequence([text.offsets.to(device) for text in texts], batch_first=True)
-        return InstructionMemory(words, meanings, phrase_norms(meanings), self.norm(tokens), mask, offsets)
+        edges = [torch.stack(word_edges(text.text, text.offsets), -1).to(device) for text in texts]
+        return InstructionMemory(
+            words,
+            meanings,
+            phrase_norms(meanings),
+            self.norm(tokens),
+            mask,
+            offsets,
+            pad_sequence(edges, batch_first=True),
+        )

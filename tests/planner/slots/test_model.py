@@ -160,7 +160,8 @@ def test_every_sampled_plan_is_a_workflow_of_the_instructions_own_words(planner)
         for subtask in plan.workflow.subtasks:
             start, end = subtask.span
             assert 0 <= start < end <= len(one.instruction)
-            assert subtask.instruction == clean(one.instruction[start:end])
+            words = one.instruction[start:end]
+            assert subtask.instruction == (words if len(plan.workflow) == 1 else clean(words))
             assert subtask.task_type in CONFIG.task_types
             asked = (subtask.worker, *subtask.fallback)
             assert len(set(asked)) == len(asked)

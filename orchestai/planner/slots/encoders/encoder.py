@@ -32,6 +32,7 @@ class EncodedText:
     """Features of one text.
 
     Attributes:
+        text: itself.
         features: (t, width) float16 on the CPU; one row per token, special tokens left out: the chosen layer's output,
             then the embedding.
         offsets: (t, 2) int64; [start, end) character offsets of each token.
@@ -39,6 +40,7 @@ class EncodedText:
         meanings: (t, width / 2) float16 on the CPU; the last layer's output, which was trained to be compared.
     """
 
+    text: str
     features: Tensor
     offsets: Tensor
     ids: Tensor
@@ -199,7 +201,9 @@ class TextEncoder:
         features = torch.cat([hidden[self._layer], hidden[0]], -1)
         offsets = torch.tensor([tokens["offset_mapping"][i] for i in real])
         meanings = hidden[-1].to("cpu", torch.float16)
-        return EncodedText(features.to("cpu", torch.float16), offsets, torch.tensor([ids[i] for i in real]), meanings)
+        return EncodedText(
+            text, features.to("cpu", torch.float16), offsets, torch.tensor([ids[i] for i in real]), meanings
+        )
 
     def _read(self, ids: list[int], first: int, end: int) -> list[Tensor]:
         """Every layer's (end - first, width / 2) output for these tokens, the embeddings' first.
