@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import floor
 from typing import Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from orchestai.config.found_path import FoundName
 from orchestai.config.place import PlaceConfig
@@ -39,8 +39,9 @@ class TasksConfig(Section):
     scorer: str = ""
     """What judges the answers of tasks that name no scorer: unit_tests, exact, f1, numeric, maths or MODULE:FUNCTION;
     empty: their tests, else exact match with their answers."""
-    answer: Literal["program", "text"] | None = None
-    """What `run` and `serve` answer with, where nobody says it of an instruction; null: what the suite's tasks want."""
+    answer: Literal["auto", "program", "text"] = "auto"
+    """What `run` and `serve` answer with, where nobody says it of an instruction; `auto` goes by its words: a text,
+    unless they ask for a function or another program in Python."""
     split: str = "train"
     """Split to learn from; `collect` draws from it and from the tasks for validation."""
     eval_split: str = "test"
@@ -59,6 +60,11 @@ class TasksConfig(Section):
     unscorable_limit: float = Field(0.2, gt=0, le=1)
     """A larger share of attempts that cannot be judged, of a batch, an evaluation or a collection, stops the command,
     since its figures would be about the infrastructure."""
+
+    @field_validator("answer", mode="before")
+    @classmethod
+    def _of_an_earlier_version(cls, answer: object) -> object:
+        return "auto" if answer is None else answer
 
     @model_validator(mode="after")
     def _fold_exists(self) -> TasksConfig:

@@ -126,6 +126,8 @@ class WorkerConfig(Section):
     reads: Literal["step", "task"] = "step"
     """direct, few_shot, chat: what a model is told of a step that is a function in a program: its words alone, or
     also the task around them and what the function's arguments are."""
+    writes: Literal["anything", "functions"] = "anything"
+    """model: whether it is asked for texts, too. A small one does better to decline them."""
     samples: int = Field(1, ge=1)
     """Answers drawn per request; with more than one, the first that passes the visible examples is kept."""
     temperature: float = Field(0.0, ge=0)
