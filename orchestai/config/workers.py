@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from orchestai.config.found_path import FoundPath
 from orchestai.config.planner import CACHE_DIR
@@ -183,7 +183,7 @@ class WorkersConfig(Section):
     """Recorded generations (.jsonl or .jsonl.gz) that are looked up before a model is asked."""
     on_miss: Literal["live", "unscorable"] = "live"
     """What a generation that is neither recorded nor cached does: run the model, or make the episode unscorable."""
-    cache_dir: Path | None = CACHE_DIR
+    cache_dir: Annotated[Path, AfterValidator(Path.expanduser)] | None = CACHE_DIR
     """Where generations are cached, and converted models, the states of long worked examples and what a language model
     reads of given steps are kept; null switches the cache of generations off."""
 

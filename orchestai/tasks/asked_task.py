@@ -19,8 +19,8 @@ from orchestai.tasks.visible_examples import parse_calls
 AnswerKind: TypeAlias = Literal["program", "text"]
 
 _EXPLAINING = re.compile(
-    r"\W*(?:please |bitte )?(?:what|why|how|who|whose|when|where|which|is|are|was|were|does|did|should|explain|describe|"
-    r"tell|translate|summari[sz]e|warum|wieso|wie|wer|wann|wo|welche[rsmn]?|ist|sind|sollte?|erklär\w*|beschreib\w*|"
+    r"\W*(?:please |bitte )?(?:what|why|how|who|whose|when|where|which|is|are|was|were|does|did|should|explain|"
+    r"describe|tell|translate|summari[sz]e|warum|wieso|wie|wer|wann|wo|welche[rsmn]?|ist|sind|sollte?|erklär\w*|beschreib\w*|"
     r"übersetz\w*)\b",
     re.IGNORECASE,
 )
@@ -36,8 +36,8 @@ _MAKING = (
     r"liefere?|entwirf|brauche|benötige|möchten?|hätten?|kannst|könn\w+|würdest)\b"
 )
 _WORDS = (
-    r"(?:[ ,]+(?!(?:to|of|for|that|which|about|in|on|with|from|and|or|as|if|how|what|von|zu|für|über|mit|aus|oder|wenn)\b)"
-    r"[\w'’+#-]+){0,6}?[ ,]+"
+    r"(?:[ ,]+(?!(?:to|of|for|that|which|about|in|on|with|from|and|or|as|if|how|what|von|zu|für|über|mit|aus|oder|"
+    r"wenn)\b)[\w'’+#-]+){0,6}?[ ,]+"
 )
 """Up to six further words of the same phrase."""
 _FUNCTION = r"(?:python[ -])?(?:functions?|[\w-]*funktion(?:en)?|lambda|decorator|regex|regular expression)"
@@ -48,8 +48,9 @@ _DOES = (
     r"(?<=class|lasse) (?-i:[A-Z]))"
 )
 _ASKED = re.compile(
-    rf"{_MAKING}{_WORDS}(?:{_FUNCTION}\b(?! (?:of|names?|keys?|des|von)\b)|{_PROGRAM}(?={_DOES})|python[ -]{_PROGRAM}\b|"
-    rf"(?<!\ba )code(?= for\b))|^\W*(?:an? |eine? )?(?:\w+ )?(?:{_FUNCTION}|{_PROGRAM})(?={_DOES})|"
+    rf"{_MAKING}{_WORDS}(?:{_FUNCTION}\b(?! (?:of|names?|keys?|des|von)\b)|{_PROGRAM}(?={_DOES})|"
+    rf"python[ -]{_PROGRAM}\b|(?<!\ba )code(?= for\b))|"
+    rf"^\W*(?:an? |eine? )?(?:\w+ )?(?:{_FUNCTION}|{_PROGRAM})(?={_DOES})|"
     r"^\W*(?:please |bitte )?(?:implement|implementiere?|programmiere?)\b",
     re.IGNORECASE,
 )
@@ -69,17 +70,15 @@ _NAMED = re.compile(
     rf"\b{_FUNCTION} [`'\"](\w+)",
     re.IGNORECASE,
 )
-_NO_NAMES = frozenset(
-    "a an the by with when if once from on in for after before every each as at mit von aus in die".split()
-)
+_NO_NAMES = re.compile(r"(?:an?|the|by|with|when|if|once|from|on|in|for|after|before|every|each|as|at|mit|von|die)\Z")
 """What follows `called` where it is no name: "a function called with a list"."""
 
 
 def asks_for_program(instruction: str) -> bool:
     """Whether an instruction wants a program in Python for its answer, rather than a text.
 
-    It does if it shows a signature, a doctest or a call of the function, or if a verb of making has a word for a program
-    as its object ("write me a small function"), unless it names another language, or begins as a question does.
+    It does if it shows a signature, a doctest or a call of the function, or if a verb of making has a word for a
+    program as its object ("write me a small function"), unless it names another language, or begins as a question does.
     """
     if _EXPLAINING.match(instruction):
         return False
@@ -98,7 +97,7 @@ def named_function(instruction: str) -> tuple[str, tuple[str, ...]]:
     names = (next(filter(None, found)) for found in _NAMED.findall(instruction))
     others = chain(names, _DOCTEST.findall(instruction))
     for name, between in chain(calls, ((name, "") for name in others)):
-        if not name.isidentifier() or iskeyword(name) or name in _NO_NAMES:
+        if not name.isidentifier() or iskeyword(name) or _NO_NAMES.match(name):
             continue
         parameters = tuple(re.split(r"[=:]", part)[0].strip() for part in between.split(",") if part.strip())
         if all(parameter.lstrip("*").isidentifier() for parameter in parameters) and parameters:

@@ -135,7 +135,9 @@ def test_identity_follows_the_folder_s_content(folder: Path, tmp_path: Path) -> 
     assert local_models.identity(config) == before
     (folder / "generation_config.json").touch()
     assert local_models.identity(config) != before
-    assert local_models.identity(ModelConfig(kind="huggingface", name="some/name", dtype="float16")) == "some/name:float16"
+    assert (
+        local_models.identity(ModelConfig(kind="huggingface", name="some/name", dtype="float16")) == "some/name:float16"
+    )
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:

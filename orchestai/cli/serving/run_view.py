@@ -85,9 +85,7 @@ def show_run(result: RunResult, config: Config, *, verbose: bool) -> None:
         say(*receipt.changes, why_not(receipt, config.workers))
         return
     if not verbose:
-        states = {
-            node.node: _of_result(done) for node, done in zip(receipt.nodes, result.execution.results, strict=True)
-        }
+        states = {done.id: _of_result(done) for done in result.execution.results}
         console.print(tree(result.workflow, states), highlight=False, soft_wrap=True)
         say(*_remarks(receipt), f"{receipt.spent_usd:.3g} USD, {receipt.wall_ms / 1000:.2f} s")
     if result.program and config.execution.assembler == "dataflow":
@@ -116,7 +114,7 @@ def _step(workflow: Workflow, step: str, states: Mapping[str, str]) -> Text:
 
 
 def why_not(receipt: Receipt, workers: WorkersConfig) -> str:
-    """One line on the first step that nobody did: who was asked, and why not, or what to do where there is no server."""
+    """One line on the first step that nobody did: who declined, and what to do, or with a server why."""
     node = next((each for each in receipt.nodes if each.status == "failed"), receipt.nodes[0])
     step = f" (step {node.node} of {len(receipt.nodes)})" if len(receipt.nodes) > 1 else ""
     nobody = f'no worker here can do "{_short(node.instruction)}"{step}'
@@ -210,9 +208,8 @@ def _plan(ready: PlanReady) -> str:
     sure = "" if ready.confidence is None else f", right with a chance of {ready.confidence:.2f}"
     probable = None if ready.forecast is None else ready.forecast.cost_usd
     expected = "" if probable is None else f", probably {probable:.3g}"
-    return "; ".join(
-        [f"plan by {ready.planner}: {steps}{sure}{expected}, at most {ready.reserved_usd:.6g} USD", *ready.changes]
-    )
+    plan = f"plan by {ready.planner}: {steps}{sure}{expected}, at most {ready.reserved_usd:.6g} USD"
+    return "; ".join([plan, *ready.changes])
 
 
 def _remarks(receipt: Receipt) -> list[str]:
