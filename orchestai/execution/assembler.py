@@ -15,6 +15,9 @@ from orchestai.tasks.task import Task
 from orchestai.text.syntax import parse_python
 from orchestai.workflow import Subtask, Workflow
 
+_ALIAS = re.compile(rf"(.*\n)\s*{STEP} = (\w+)\s*", re.DOTALL)
+"""A source whose function is called otherwise, as `workers.prompting.source.named` leaves it."""
+
 
 def assemble(task: Task, workflow: Workflow, outputs: Mapping[str, str], kind: Literal["dataflow", "sink"]) -> str:
     """The final answer: a program, or where the task wants a text, whatever `kind`, the text of the last sink.
@@ -67,21 +70,29 @@ def _compose(task: Task, workflow: Workflow, outputs: Mapping[str, str], last: s
     uses = Counter(value for values in arguments.values() for value in values.values())
     shared = any(count > 1 for count in uses.values())
 
-    pieces = [
-        Piece(outputs.get(step.id, ""), STEP, f"step_{number[step.id]}", " ".join(step.instruction.split()))
-        for step in steps
-    ]
-    calls = {}
-    for step in steps:
+    values = [f"value_{number[step.id]}" for step in steps]
+    head = "\n".join(filter(None, [entry.preamble, "from copy import deepcopy" if shared else ""]))
+    reserved = {task.entry_point, *values, *re.findall(r"\w+", entry.arguments)}
+    pieces = [_piece(step, outputs.get(step.id, ""), number[step.id]) for step in steps]
+    program, functions = merge(head, pieces, reserved)
+    calls = []
+    for step, function in zip(steps, functions, strict=True):
         given = ", ".join(
             f"{name}=" * isinstance(name, str) + (_own(value) if uses[value] > 1 else value)
             for name, value in arguments[step.id].items()
         )
-        calls[step.id] = f"step_{number[step.id]}({given})"
-    body = [f"    value_{number[step.id]} = {calls[step.id]}" for step in steps if step.id != last]
-    main = "\n".join([f"def {task.entry_point}({entry.arguments}):", *body, f"    return {calls[last]}"])
-    head = "\n".join(filter(None, [entry.preamble, "from copy import deepcopy" if shared else ""]))
-    return "\n\n\n".join([merge(head, pieces, set(re.findall(r"\w+", main))), main]) + "\n"
+        calls.append(f"{function}({given})")
+    lines = [f"{value} = {call}" for value, call in zip(values[:-1], calls, strict=False)]
+    body = "\n    ".join([*lines, f"return {calls[-1]}"])
+    return f"{program}\n\n\ndef {task.entry_point}({entry.arguments}):\n    {body}\n"
+
+
+def _piece(step: Subtask, source: str, number: int) -> Piece:
+    """A step's source, whose function keeps the name that the worker has given it."""
+    title = " ".join(step.instruction.split())
+    if (alias := _ALIAS.fullmatch(source)) and not re.search(rf"\b{STEP}\b", alias[1]):
+        return Piece(alias[1], alias[2], alias[2], title)
+    return Piece(source, STEP, f"{STEP}_{number}", title)
 
 
 def _arguments(subtask: Subtask, number: Mapping[str, int], given: Sequence[str], source: str) -> dict[int | str, str]:

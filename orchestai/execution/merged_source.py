@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from orchestai.text.syntax import parse_literal, parse_python
 
@@ -61,19 +61,18 @@ def load(source, name):
     return fail'''
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A source that defines a function.
 
     Attributes:
         name: of the function in the source.
-        function: what it is called in the merged source.
+        wanted: what it is to be called in the merged source; if that is taken, it gets a number.
         title: stands above it.
     """
 
     source: str
     name: str
-    function: str
+    wanted: str
     title: str
 
 
@@ -83,7 +82,7 @@ class _Module:
 
     Attributes:
         bound: names of its top level, with the origins of those that it only imports.
-        used: names that it expects to be there, such as those of builtins.
+        used: names that it expects to be there: those of builtins.
         fixed: names that cannot be changed, since arguments, attributes or classes have them, too.
         plain: whether it imports and defines, and does nothing that may fail.
         nests: whether it means the same inside a function.
@@ -95,9 +94,15 @@ class _Module:
     plain: bool
     nests: bool
 
+    def clashing(self, taken: Mapping[str, _Origin | None]) -> list[str]:
+        """The names that others have bound, unless both import them from one place."""
+        return [
+            name for name, origin in self.bound.items() if name in taken and (origin is None or taken[name] != origin)
+        ]
 
-def merge(head: str, pieces: Sequence[Piece], reserved: Collection[str]) -> str:
-    """A source that begins with `head` and defines the functions of all pieces.
+
+def merge(head: str, pieces: Sequence[Piece], reserved: Collection[str]) -> tuple[str, list[str]]:
+    """A source that begins with `head` and defines the functions of all pieces, and what these are called there.
 
     A piece stands there as it is written, below the imports of all; a name of its top level that is another's, too,
     gets the piece's number. Where a name cannot be changed, or the piece does more than define, it stands inside its
@@ -106,37 +111,38 @@ def merge(head: str, pieces: Sequence[Piece], reserved: Collection[str]) -> str:
     Args:
         reserved: further names that no piece may bind.
     """
-    words = set(re.findall(r"\w+", "\n".join([head, *(piece.source for piece in pieces)])))
-    top = _module(head)
-    read = [_read(piece.source, piece.name) for piece in pieces]
+    words = set(re.findall(r"\w+", "\n".join([head, *reserved, *(piece.source for piece in pieces)])))
+    top, read = _module(head), [_read(piece.source, piece.name) for piece in pieces]
     expected = [top.used, *(found.used if isinstance(found, _Module) else frozenset[str]() for found in read)]
-    taken = {**dict.fromkeys((*reserved, "load", *(piece.function for piece in pieces))), **top.bound}
-    imports, text = _parts(head, {})
-    texts = [text] if text else []
-    for place, (piece, found) in enumerate(zip(pieces, read, strict=True), start=1):
-        renamed = None
-        if isinstance(found, _Module) and found.plain:
-            others = frozenset[str]().union(*expected[:place], *expected[place + 1 :])
-            clashing = [
-                name
-                for name, origin in found.bound.items()
-                if name in others or (name in taken and (origin is None or taken[name] != origin))
-            ]
-            renamed = {name: _fresh(f"{name}_{place}", words) for name in clashing} | {piece.name: piece.function}
+    bound = {**dict.fromkeys([*reserved, "load"]), **top.bound}
+    lines, text = _parts(head, ())
+    imports, texts, functions = set(lines), [text], []
+    for number, (piece, found) in enumerate(zip(pieces, read, strict=True), start=1):
+        taken = {**bound, **dict.fromkeys(frozenset[str]().union(*expected[:number], *expected[number + 1 :]))}
+        function = _fresh(piece.wanted, number, words) if piece.wanted in taken else piece.wanted
+        renamed = {piece.name: function}
         if isinstance(found, str):
-            text = f"def {piece.function}(*args, **kwargs):\n    raise RuntimeError({_FAILED + found!r})"
-        elif found is not None and renamed is not None and not found.fixed & renamed.keys():
-            taken |= {renamed.get(name, name): origin for name, origin in found.bound.items()}
-            imported, text = _parts(piece.source, renamed)
-            imports += imported
-        elif found is not None and found.nests:
-            text = _nested(piece)
+            text = f"def {function}(*args, **kwargs):\n    raise RuntimeError({_FAILED + found!r})"
+        elif found is None:
+            text = f"{function} = load({_literal(piece.source)}, {piece.name!r})"
         else:
-            text = f"{piece.function} = load({_literal(piece.source)}, {piece.name!r})"
-            texts = texts if _LOADER in texts else [_LOADER, *texts]
+            clashing = [name for name in found.clashing(taken) if name != piece.name]
+            renamed |= {name: _fresh(name, number, words) for name in clashing}
+            changed = tuple((name, new) for name, new in renamed.items() if name != new)
+            if found.plain and found.fixed.isdisjoint(name for name, _ in changed):
+                lines, text = _parts(piece.source, changed)
+                imports |= set(lines)
+                bound |= {renamed.get(name, name): origin for name, origin in found.bound.items()}
+            elif found.nests:
+                text = _nested(piece, function)
+            else:
+                text = f"{function} = load({_literal(piece.source)}, {piece.name!r})"
         title = textwrap.fill(piece.title, _TITLE_WIDTH, initial_indent="# ", subsequent_indent="# ")
-        texts.append(f"{title}\n{text}" if title else text)
-    return "\n\n\n".join(filter(None, [_sorted(imports), *texts]))
+        texts.append("\n".join(filter(None, [title, text])))
+        functions.append(function)
+        bound[function] = None
+    loader = [_LOADER] if any(" = load(" in text for text in texts) else []
+    return "\n\n\n".join(filter(None, [_sorted(imports), *loader, *texts])), functions
 
 
 @lru_cache(maxsize=4096)
@@ -162,6 +168,7 @@ def _read(source: str, name: str) -> _Module | str | None:
     return None if alone else found
 
 
+@lru_cache(maxsize=4096)
 def _module(source: str) -> _Module:
     body = _body(source)
     nodes = [below for node in body for below in ast.walk(node)]
@@ -264,16 +271,19 @@ class _Renaming(ast.NodeTransformer):
         return super().generic_visit(node)
 
 
-def _parts(source: str, names: Mapping[str, str]) -> tuple[list[_Import], str]:
+@lru_cache(maxsize=4096)
+def _parts(source: str, names: tuple[tuple[str, str], ...]) -> tuple[list[str], str]:
     """The imports of a source, and the rest as it is written, with new names for some of those that it binds."""
-    body = [_Renaming(names).visit(node) for node in _body(source)]
+    body = [_Renaming(dict(names)).visit(node) for node in _body(source)]
     rest = ast.Module([node for node in body if not isinstance(node, _Import)], [])
-    text = _as_written(source, names)
+    text = _as_written(source, dict(names))
     try:
         same = ast.dump(parse_python(text)) == ast.dump(rest)
     except SyntaxError:
         same = False
-    return [node for node in body if isinstance(node, _Import)], text if same else ast.unparse(rest)
+    imports = [node for node in body if isinstance(node, _Import)]
+    single = [type(node)(**{**vars(node), "names": [alias]}) for node in imports for alias in node.names]
+    return [ast.unparse(node) for node in single], text if same else ast.unparse(rest)
 
 
 def _as_written(source: str, names: Mapping[str, str]) -> str:
@@ -293,32 +303,29 @@ def _as_written(source: str, names: Mapping[str, str]) -> str:
     return "".join(lines).strip("\n")
 
 
-def _nested(piece: Piece) -> str:
+def _nested(piece: Piece, function: str) -> str:
     """The piece inside its function, which calls the one that is defined there."""
-    (outer,) = parse_python(f"def {piece.function}(*args, **kwargs): return {piece.name}(*args, **kwargs)").body
+    (outer,) = parse_python(f"def {function}(*args, **kwargs): return {piece.name}(*args, **kwargs)").body
     assert isinstance(outer, ast.FunctionDef)
     outer.body = [*_body(piece.source), *outer.body]
     return ast.unparse(outer)
 
 
-def _sorted(imports: Sequence[_Import]) -> str:
-    """Import statements, each once: the standard library's first, modules before what is taken from them."""
-    plain = {
-        ast.unparse(ast.Import([alias])) for node in imports if isinstance(node, ast.Import) for alias in node.names
-    }
-    taken: dict[str, set[str]] = defaultdict(set)
-    for node in imports:
-        if isinstance(node, ast.ImportFrom):
-            taken[node.module or ""] |= {ast.unparse(alias) for alias in node.names}
-    lines = sorted(plain) + [
-        f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(taken.items())
-    ]
+def _sorted(imports: Collection[str]) -> str:
+    """Import statements: the standard library's first, modules before what is taken from them."""
+    taken: dict[str, list[str]] = defaultdict(list)
+    for line in sorted(imports):
+        module, _, name = line.removeprefix("from ").partition(" import ")
+        taken[module] += [name] if name else []
+    lines = [f"from {module} import {', '.join(names)}" if names else module for module, names in taken.items()]
+    lines.sort(key=lambda line: (line.startswith("from "), line))
     own = [line for line in lines if line.split()[1].partition(".")[0] in sys.stdlib_module_names]
     return "\n\n".join("\n".join(part) for part in (own, [line for line in lines if line not in own]) if part)
 
 
-def _fresh(name: str, words: set[str]) -> str:
-    """The name, lengthened until nothing else has it."""
+def _fresh(name: str, number: int, words: set[str]) -> str:
+    """The name with a number, so that nothing else has it."""
+    name = f"{name}_{number}"
     while name in words:
         name += "_"
     words.add(name)
