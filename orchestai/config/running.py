@@ -39,8 +39,9 @@ class TasksConfig(Section):
     scorer: str = ""
     """What judges the answers of tasks that name no scorer: unit_tests, exact, f1, numeric, maths or MODULE:FUNCTION;
     empty: their tests, else exact match with their answers."""
-    answer: Literal["program", "text"] | None = None
-    """What `run` and `serve` answer with, where nobody says it of an instruction; null: what the suite's tasks want."""
+    answer: Literal["auto", "program", "text"] = "auto"
+    """What `run` and `serve` answer with, where nobody says it of an instruction; `auto` goes by its words: a text,
+    unless they ask for a function or another program in Python."""
     split: str = "train"
     """Split to learn from; `collect` draws from it and from the tasks for validation."""
     eval_split: str = "test"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from orchestai.config.found_path import FoundPath
 from orchestai.config.planner import CACHE_DIR
@@ -126,6 +126,8 @@ class WorkerConfig(Section):
     reads: Literal["step", "task"] = "step"
     """direct, few_shot, chat: what a model is told of a step that is a function in a program: its words alone, or
     also the task around them and what the function's arguments are."""
+    writes: Literal["anything", "functions"] = "anything"
+    """model: whether it is asked for texts, too. A small one does better to decline them."""
     samples: int = Field(1, ge=1)
     """Answers drawn per request; with more than one, the first that passes the visible examples is kept."""
     temperature: float = Field(0.0, ge=0)
@@ -181,7 +183,7 @@ class WorkersConfig(Section):
     """Recorded generations (.jsonl or .jsonl.gz) that are looked up before a model is asked."""
     on_miss: Literal["live", "unscorable"] = "live"
     """What a generation that is neither recorded nor cached does: run the model, or make the episode unscorable."""
-    cache_dir: Path | None = CACHE_DIR
+    cache_dir: Annotated[Path, AfterValidator(Path.expanduser)] | None = CACHE_DIR
     """Where generations are cached, and converted models, the states of long worked examples and what a language model
     reads of given steps are kept; null switches the cache of generations off."""
 

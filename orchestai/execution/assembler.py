@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from orchestai.execution.merged_source import Piece, merge
 from orchestai.execution.signature import STEP, entry_point
 from orchestai.sandbox.fences import unfenced
 from orchestai.tasks.task import Task
-from orchestai.text.syntax import parse_literal, parse_python
+from orchestai.text.syntax import parse_python
 from orchestai.workflow import Subtask, Workflow
 
-LOADER = f'''\
-def load(source):
-    """The function `{STEP}` that `source` defines, in its own namespace. What fails here fails when it is called."""
-    namespace = {{"__name__": "{STEP}"}}
-    try:
-        exec(source, namespace)
-        return namespace["{STEP}"]
-    except (Exception, SystemExit) as error:
-        message = f"{{type(error).__name__}}: {{error}}"
-
-    def fail(*args):
-        raise RuntimeError("the step did not load: " + message)
-
-    return fail
-'''
+_ALIAS = re.compile(rf"(.*\n)\s*{STEP} = (\w+)\s*", re.DOTALL)
+"""A source whose function is called otherwise, as `workers.prompting.source.named` leaves it."""
 
 
 def assemble(task: Task, workflow: Workflow, outputs: Mapping[str, str], kind: Literal["dataflow", "sink"]) -> str:
@@ -81,23 +70,29 @@ def _compose(task: Task, workflow: Workflow, outputs: Mapping[str, str], last: s
     uses = Counter(value for values in arguments.values() for value in values.values())
     shared = any(count > 1 for count in uses.values())
 
-    parts = [entry.preamble] if entry.preamble else []
-    if shared:
-        parts.append("from copy import deepcopy")
-    parts.append(LOADER)
-    for subtask in steps:
-        title = " ".join(subtask.instruction.split())
-        parts.append(f"# {title}\nstep_{number[subtask.id]} = load({_literal(outputs.get(subtask.id, ''))})\n")
-    body = []
-    for subtask in steps:
+    values = [f"value_{number[step.id]}" for step in steps]
+    head = "\n".join(filter(None, [entry.preamble, "from copy import deepcopy" if shared else ""]))
+    reserved = {task.entry_point, *values, *re.findall(r"\w+", entry.arguments)}
+    pieces = [_piece(step, outputs.get(step.id, ""), number[step.id]) for step in steps]
+    program, functions = merge(head, pieces, reserved)
+    calls = []
+    for step, function in zip(steps, functions, strict=True):
         given = ", ".join(
             f"{name}=" * isinstance(name, str) + (_own(value) if uses[value] > 1 else value)
-            for name, value in arguments[subtask.id].items()
+            for name, value in arguments[step.id].items()
         )
-        body.append(f"    value_{number[subtask.id]} = step_{number[subtask.id]}({given})")
-    body.append(f"    return value_{number[last]}")
-    parts.append("\n".join([f"def {task.entry_point}({entry.arguments}):", *body]) + "\n")
-    return "\n\n".join(parts)
+        calls.append(f"{function}({given})")
+    lines = [f"{value} = {call}" for value, call in zip(values[:-1], calls, strict=False)]
+    body = "\n    ".join([*lines, f"return {calls[-1]}"])
+    return f"{program}\n\n\ndef {task.entry_point}({entry.arguments}):\n    {body}\n"
+
+
+def _piece(step: Subtask, source: str, number: int) -> Piece:
+    """A step's source, whose function keeps the name that the worker has given it."""
+    title = " ".join(step.instruction.split())
+    if (alias := _ALIAS.fullmatch(source)) and not re.search(rf"\b{STEP}\b", alias[1]):
+        return Piece(alias[1], alias[2], alias[2], title)
+    return Piece(source, STEP, f"{STEP}_{number}", title)
 
 
 def _arguments(subtask: Subtask, number: Mapping[str, int], given: Sequence[str], source: str) -> dict[int | str, str]:
@@ -134,16 +129,3 @@ def _required(source: str) -> list[str]:
 def _own(value: str) -> str:
     """A copy for each of several readers, so that a step that changes its argument does not change another's."""
     return f"*deepcopy({value[1:]})" if value.startswith("*") else f"deepcopy({value})"
-
-
-def _literal(source: str) -> str:
-    """A Python literal of `source`, as readable as it can be written exactly."""
-    text = "\n" + source.strip("\n") + "\n"
-    for quotes in ("'''", '"""'):
-        literal = f"r{quotes}{text}{quotes}"
-        try:
-            if parse_literal(literal) == text:
-                return literal
-        except (SyntaxError, ValueError):
-            continue
-    return repr(text)

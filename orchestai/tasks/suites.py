@@ -14,7 +14,7 @@ from orchestai.plugins import find_plugin, there_are
 from orchestai.tasks import own_file
 from orchestai.tasks.code import bigcodebench, humaneval
 from orchestai.tasks.suite import StepCatalog, Suite
-from orchestai.tasks.task import UNIT_TESTS, Task
+from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
 
 OWN_FILE = "file"
@@ -38,7 +38,6 @@ _MODULES = {
     OWN_FILE: "orchestai.tasks.own_file",
     "arxiv_abstracts": "orchestai.tasks.arxiv_abstracts",
 }
-_OF_PROGRAMS = ("orchestai.tasks.composition.", "orchestai.tasks.instructions.", "orchestai.tasks.code.")
 _STEP_CATALOGS = ("orchestai.tasks.composition.steps",)
 PROGRAM_PACKAGES: tuple[str, ...] = bigcodebench.LIBRARIES
 """Modules beside the standard library that programs of suites may import."""
@@ -99,18 +98,6 @@ def open_suite(settings: TasksConfig) -> Suite:
 
 def _scored(suite: Suite, split: str, scorer: str) -> list[Task]:
     return [task if task.scorer else task.model_copy(update={"scorer": scorer}) for task in suite.split(split)]
-
-
-def asks_for_programs(settings: TasksConfig) -> bool:
-    """Whether instructions want programs for answers, not texts: as configured, else as the suite's tasks do.
-
-    The suite's tasks are not read for it.
-    """
-    if settings.answer is not None:
-        return settings.answer == "program"
-    if settings.suite == OWN_FILE:
-        return "tests" in settings.columns or settings.scorer == UNIT_TESTS
-    return _MODULES.get(settings.suite, "").startswith(_OF_PROGRAMS)
 
 
 def step_catalogs() -> list[StepCatalog]:

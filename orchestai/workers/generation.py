@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol, TypeAlias
 
 import diskcache
@@ -121,6 +123,41 @@ class Unavailable:
 
     async def close(self) -> None:
         return None
+
+
+class Deferred:
+    """A model whose libraries are imported, in a thread of their own, when it is first asked: torch takes seconds.
+
+    Args:
+        home: the module that imports them.
+        make: gives the model, with this module.
+        check: raises `UserError` if the model is not there.
+    """
+
+    tries = 1
+
+    def __init__(self, identity: str, home: str, make: Callable[[ModuleType], Generator], check: Callable[[], None]):
+        self.identity = identity
+        self._home = home
+        self._make = make
+        self._check = check
+        self._making = asyncio.Lock()
+        self._model: Generator | None = None
+
+    async def generate(
+        self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None = None
+    ) -> TextCompletion:
+        async with self._making:
+            if self._model is None:
+                self._model = self._make(await asyncio.to_thread(import_module, self._home))
+        return await self._model.generate(prompt, params, sample, hear)
+
+    async def check(self) -> None:
+        self._check()
+
+    async def close(self) -> None:
+        if self._model is not None:
+            await self._model.close()
 
 
 class Cached:

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from orchestai.config import ModelConfig
 from orchestai.errors import InfrastructureError
-from orchestai.lm import weights
+from orchestai.lm import local_models, weights
 from orchestai.lm.batcher import BatchServer
 from orchestai.lm.caches.padded_cache import common_start
 from orchestai.lm.caches.prefix_store import PrefixStore
@@ -53,7 +53,7 @@ class HuggingFaceGenerator:
         Args:
             key: of the model's section (`workers.models.NAME`), for messages.
         """
-        self.identity = weights.identity(config)
+        self.identity = local_models.identity(config)
         self._config = config
         self._key = key
         self._cache_dir = cache_dir
@@ -70,7 +70,7 @@ class HuggingFaceGenerator:
         return await self._server.submit(_Asked(prompt, params, sample))
 
     async def check(self) -> None:
-        weights.check_available(self._config, self._key)
+        local_models.check_available(self._config, self._key)
 
     async def close(self) -> None:
         self._closed.set()

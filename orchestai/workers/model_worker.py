@@ -35,6 +35,7 @@ class ModelWorker:
         samples: int,
         prices: Prices,
         sandbox: Sandbox,
+        functions_only: bool = False,
     ) -> None:
         self.card = card
         self._generator = generator
@@ -43,6 +44,7 @@ class ModelWorker:
         self._samples = samples
         self._prices = prices
         self._sandbox = sandbox
+        self._functions_only = functions_only
 
     def worst_case(self, request: Request) -> WorstCase:
         """Every sample is drawn, each in a request of its own, which is tried as often as may be."""
@@ -111,7 +113,13 @@ class ModelWorker:
         )
 
     def _prompt(self, request: Request) -> Prompt:
-        """What the model reads; of a text also the client's tools."""
+        """What the model reads; of a text also the client's tools.
+
+        Raises:
+            WorkerError: it is not asked for texts.
+        """
+        if self._functions_only and request.signature is None:
+            raise WorkerError("it writes functions alone")
         prompt = self._strategy.prompt(request)
         if request.signature is not None or request.dialogue is None:
             return prompt

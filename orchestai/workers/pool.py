@@ -11,6 +11,7 @@ from typing import Any
 from orchestai.admission import Admission, heeding_cancellation
 from orchestai.config import CACHE_DIR, ModelConfig, WorkersConfig
 from orchestai.errors import UserError
+from orchestai.lm import local_models
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.workers.base import (
     Answer,
@@ -24,7 +25,7 @@ from orchestai.workers.base import (
     WorstCase,
 )
 from orchestai.workers.circuit_breaker import CircuitBreaker
-from orchestai.workers.generation import Cached, Generator, Unavailable
+from orchestai.workers.generation import Cached, Deferred, Generator, Unavailable
 from orchestai.workers.kinds.worker_kind import BuildContext, Resource
 from orchestai.workers.recording import Recorded, RecordedGenerations, RecordingFile, read_recordings
 from orchestai.workers.registry import make_card, make_worker
@@ -186,9 +187,13 @@ def _model(name: str, config: ModelConfig, cache_dir: Path | None, may_run: bool
 
         model: Generator = OpenAIGenerator(config)
     else:
-        from orchestai.workers.huggingface import HuggingFaceGenerator
-
-        model = HuggingFaceGenerator(config, cache_dir or CACHE_DIR, f"workers.models.{name}")
+        key, folder = f"workers.models.{name}", cache_dir or CACHE_DIR
+        model = Deferred(
+            local_models.identity(config),
+            "orchestai.workers.huggingface",
+            lambda home: home.HuggingFaceGenerator(config, folder, key),
+            lambda: local_models.check_available(config, key),
+        )
     return model if may_run else Unavailable(model.identity)
 
 

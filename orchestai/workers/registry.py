@@ -77,6 +77,7 @@ def _model(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Wor
         samples=config.samples,
         prices=prices_of(config),
         sandbox=context.sandbox,
+        functions_only=config.writes == "functions",
     )
 
 

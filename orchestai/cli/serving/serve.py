@@ -27,7 +27,7 @@ def serve(
         from orchestai.serving.api.server import serve as serve_until_interrupted
     except ModuleNotFoundError as error:
         raise UserError(f"serving needs {error.name}: pip install 'orchestai[serve]'") from None
-    from orchestai.config import load_config
+    from orchestai.config import FIRST_POOL, load_config
     from orchestai.degradation import Resilience
     from orchestai.execution.log_keeping import keeping
     from orchestai.orchestrator import Orchestrator
@@ -39,13 +39,13 @@ def serve(
         *override("serving.port", port),
         *override("serving.log", log),
     ]
-    loaded = load_config(config, [*settings, *(overrides or [])])
+    planner = checkpoint or latest_checkpoint()
+    loaded = load_config(config, [*settings, *(overrides or [])], default=None if planner else FIRST_POOL)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     keeps = None if loaded.serving.log == "none" else logs
     serving = loaded.serving
     resilience = Resilience(serving.planner_s, serving.failures, serving.rest_s)
-    planner = checkpoint or latest_checkpoint()
     planner = planner and serving_checkpoint(planner)
     change = text_change(serving)
     keep = None if change is None else keeping(change)

@@ -9,7 +9,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from orchestai.config import PlannerConfig
-from orchestai.lm.weights import SMOLLM2, source
+from orchestai.lm.local_models import SMOLLM2
+from orchestai.lm.weights import source
 from orchestai.workers.base import WorkerCard
 
 _END = "<|end|>"

