@@ -228,6 +228,7 @@ class PlannerModel(nn.Module):
         Args:
             preferences: let what preferences do to the choice of workers learn, too.
         """
+        self.by_cards = False
         self.selector.learn_preferences(preferences)
         structural = bool(explore & STRUCTURE)
         for part in (self.reader, self.decoder):

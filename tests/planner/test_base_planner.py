@@ -1,0 +1,96 @@
+"""The base planner: shipped, begun with, kept while a pool is learned, and told apart from others."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from orchestai.config import Config
+from orchestai.data.training_file import TrainingExample, save_training_data
+from orchestai.errors import UserError
+from orchestai.planner.base_planner import CARD, WEIGHTS, base_folder, digest_of, read_card
+from orchestai.planner.checkpoint import load_planner
+from orchestai.training.supervised.train import train
+from orchestai.workflow import Subtask, Workflow
+
+POOL = {
+    "texts": {"kind": "tool", "tool": "calculator", "card": "Changes texts: reverses words, counts letters."},
+    "sums": {"kind": "tool", "tool": "calculator", "card": "Works out sums and products of numbers."},
+}
+STEPS = {"reverse the word": "texts", "add the numbers": "sums", "count its letters": "texts", "multiply them": "sums"}
+TEXT = "Reverse the word, then count its letters and tell me the result."
+
+
+def config(**planner: object) -> Config:
+    phase1 = {"num_epochs": 12, "learning_rate": 3e-3, "lr_schedule": "linear"}
+    return Config(planner=planner, workers={"pool": POOL}, training={"phase1_supervised": phase1})
+
+
+def examples() -> list[TrainingExample]:
+    """Two steps each, done right by one worker of the pool, which the opposite of its card says."""
+    other = {"texts": "sums", "sums": "texts"}
+    made = []
+    for number, (first, second) in enumerate([(a, b) for a in STEPS for b in STEPS if a != b] * 4):
+        text = f"{first.capitalize()} {number} and {second}."
+        places = [(0, len(first)), (text.index(second), text.index(second) + len(second))]
+        steps = [
+            Subtask(id=str(i), instruction=words, worker=other[STEPS[words]], span=place)
+            for i, (words, place) in enumerate(zip((first, second), places, strict=True))
+        ]
+        rewards = {"success": 1, "cost": 0, "latency": 0}
+        split = "validation" if number % 6 == 0 else "train"
+        made.append(TrainingExample(instruction=text, workflow=Workflow(steps), rewards=rewards, split=split))
+    return made
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pool")
+    save_training_data(folder / "data.json", examples(), config())
+    train(config(), data=folder / "data.json", output_dir=folder)
+    return folder / "phase1_best.pth"
+
+
+def test_the_shipped_planner_splits_everyday_text_and_goes_by_cards() -> None:
+    planner = load_planner("base", config().planner, config().workers)
+    [plan] = planner.plan_instructions([TEXT])
+    assert [step.instruction.lower() for step in plan.workflow.subtasks][:2] == ["reverse the word", "count its letters"]
+    assert plan.workflow.dependencies()[:2] == [[], [0]]
+    assert {step.worker for step in plan.workflow.subtasks[:2]} == {"texts"}
+    assert 0 < plan.confidence <= 1
+
+
+def test_a_pool_is_learned_and_steps_and_edges_stay_as_they_were(trained: Path) -> None:
+    base = load_planner("base", config().planner, config().workers)
+    learned = load_planner(trained, config().planner, config().workers)
+    for part in ("reader", "decoder"):
+        before, after = getattr(base, part).state_dict(), getattr(learned, part).state_dict()
+        assert all(torch.equal(value, after[key]) for key, value in before.items())
+    [plan], [other] = (planner.plan_instructions([TEXT]) for planner in (learned, base))
+    assert plan.confidence == pytest.approx(other.confidence)
+    assert {step.worker for step in plan.workflow.subtasks[:2]} == {"sums"}  # as the examples say, not the cards
+
+
+def test_another_base_is_refused_with_both_names(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(base_folder("shipped"), tmp_path / "mine")
+    content = bytearray((tmp_path / "mine" / WEIGHTS).read_bytes())
+    content[-1] ^= 1
+    (tmp_path / "mine" / WEIGHTS).write_bytes(content)
+    with pytest.raises(UserError) as raised:
+        load_planner(trained, config(base=str(tmp_path / "mine")).planner, config().workers)
+    assert digest_of("shipped") in str(raised.value)
+    assert digest_of(str(tmp_path / "mine")) in str(raised.value)
+
+
+@pytest.mark.parametrize("planner", [{"d_model": 64}, {"base": "nowhere"}])
+def test_a_base_that_does_not_fit_or_is_absent_says_so(planner: dict[str, object]) -> None:
+    with pytest.raises(UserError, match=r"planner\."):
+        load_planner("base", config(**planner).planner, config().workers)
+
+
+def test_the_card_tells_what_was_learned_and_the_weights_are_small() -> None:
+    card, folder = read_card("shipped"), base_folder("shipped")
+    assert card["digest"] == digest_of("shipped")
+    assert card["learned_from"] and card["licence"] and card["command"]
+    assert (folder / WEIGHTS).stat().st_size + (folder / CARD).stat().st_size < 15e6
