@@ -1,10 +1,16 @@
-"""Progress that is also seen where nobody watches: in a log file."""
+"""Progress of a piece of work, and of a run of several: live on a terminal, elsewhere as a line now and then."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Mapping
+from contextvars import ContextVar
+from types import TracebackType
 from typing import Any
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -14,14 +20,142 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
+console = Console(stderr=True)
+"""Of all that is said to people; displays that are live at a time share it."""
 EVERY_S = 60.0
+_FIRST_S, _NEXT_S = 8.0, 15.0
+"""Seconds after which a run of several parts says how far it is where nobody watches, and then again."""
+_USUAL_S = 5.0
+"""Seconds for which a machine counts as having worked as fast as was expected, before it is seen how fast it is."""
+
+
+class Estimate:
+    """The time that a run of several parts still takes, by the pace of what is done.
+
+    Args:
+        expected: seconds that each part takes on an idle machine.
+    """
+
+    def __init__(self, expected: Mapping[str, float]) -> None:
+        self._expected = dict(expected)
+        self._part = ""
+        self._share = 0.0
+        self._done_s = 0.0
+
+    def begin(self, part: str) -> None:
+        """The part before is done, and this one begins."""
+        self.end()
+        self._part = part
+
+    def end(self) -> None:
+        """The present part is done."""
+        self._done_s += self._expected.pop(self._part, 0.0)
+        self._part, self._share = "", 0.0
+
+    def skip(self, part: str, share: float = 1.0) -> None:
+        """A part, or a share of it, was done by an earlier run."""
+        self._expected[part] *= 1 - share
+
+    def advance(self, share: float) -> None:
+        """So much of the present part is done, in [0, 1]."""
+        self._share = share
+
+    def seconds_left(self, spent_s: float) -> float:
+        """Seconds until all parts are done.
+
+        Args:
+            spent_s: since the first began.
+        """
+        done_s = self._done_s + self._share * self._expected.get(self._part, 0.0)
+        left_s = self._done_s + sum(self._expected.values()) - done_s
+        return left_s * (spent_s + _USUAL_S) / (done_s + _USUAL_S)
+
+
+class RunProgress:
+    """Says how far a run of several parts is, and how long it probably still takes (a context manager).
+
+    On a terminal its line stands above the bars of the present part. Elsewhere a line a few times a minute says both.
+
+    Args:
+        title: of the run.
+        expected: see `Estimate`.
+    """
+
+    def __init__(self, title: str, expected: Mapping[str, float]) -> None:
+        self._title = title
+        self._parts = list(expected)
+        self._estimate = Estimate(expected)
+        self._began = time.monotonic()
+        self._part = ""
+        self._bars: LoggedProgress | None = None
+        self._live = Live(console=console, get_renderable=lambda: Text(self.line()), refresh_per_second=2, transient=True)
+        self._ended = threading.Event()
+
+    def __enter__(self) -> RunProgress:
+        self._token = _run.set(self)
+        if console.is_terminal:
+            self._live.start()
+        else:
+            threading.Thread(target=self._log, name="progress", daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._ended.set()
+        self._live.stop()
+        _run.reset(self._token)
+
+    def begin(self, part: str) -> None:
+        """A part begins."""
+        self._part, self._bars = part, None
+        self._estimate.begin(part)
+
+    def skip(self, part: str) -> None:
+        """A part was done by an earlier run."""
+        self._estimate.skip(part)
+
+    def watch(self, bars: LoggedProgress, before: float) -> None:
+        """The newest of these bars says how far the present part is, of which an earlier run did a share before."""
+        self._bars, self._before = bars, before
+        self._estimate.skip(self._part, before)
+
+    def line(self) -> str:
+        """How far the part and the run are, and how long the run probably still takes."""
+        said = f"{self._title}: {self._part or 'beginning'}"
+        bar = self._bars.tasks[-1] if self._bars is not None else None
+        if bar is not None and bar.total:
+            self._estimate.advance((bar.completed / bar.total - self._before) / max(1 - self._before, 1e-9))
+            said += f" {bar.completed:g}/{bar.total:g} {bar.fields.get('status', '')}".rstrip()
+        spent_s = time.monotonic() - self._began
+        number = self._parts.index(self._part) + 1 if self._part else 1
+        left = _rough(self._estimate.seconds_left(spent_s))
+        return f"{said}; part {number} of {len(self._parts)}, {_clock(spent_s)} so far, about {left} left"
+
+    def _log(self) -> None:
+        wait_s = _FIRST_S
+        while not self._ended.wait(wait_s):
+            console.print(self.line(), highlight=False, markup=False, soft_wrap=True)
+            wait_s = _NEXT_S
+
+
+_run: ContextVar[RunProgress | None] = ContextVar("run", default=None)
 
 
 class LoggedProgress(Progress):
-    """Bars on a terminal or in a notebook; elsewhere, where bars are shown at their end only, also a line a minute."""
+    """Bars on a terminal or in a notebook; elsewhere, where bars are shown at their end only, also a line a minute.
+
+    Within a run of several parts, that run says the lines.
+    """
 
     _logged: float | None = None
+
+    def add_task(self, description: str, *args: Any, **settings: Any) -> TaskID:
+        line = super().add_task(description, *args, **settings)
+        if (run := _run.get()) is not None and not self.disable:
+            task = self.tasks[-1]
+            run.watch(self, task.completed / task.total if task.total else 0.0)
+        return line
 
     def update(self, task_id: TaskID, **changes: Any) -> None:
         super().update(task_id, **changes)
@@ -32,7 +166,7 @@ class LoggedProgress(Progress):
         self._log()
 
     def _log(self) -> None:
-        if self.disable or self.console.is_interactive or self.console.is_jupyter:
+        if self.disable or self.console.is_interactive or self.console.is_jupyter or _run.get() is not None:
             return
         now = self.get_time()
         if self._logged is None:
@@ -43,8 +177,8 @@ class LoggedProgress(Progress):
 
 
 def open_progress(
-    title: str = "{task.description}", *, console: Console | None = None, disable: bool = False
-) -> Progress:
+    title: str = "{task.description}", *, console: Console | None = console, disable: bool = False
+) -> LoggedProgress:
     """Lines of a title, a bar, how many of how many, the field `status` of the task, and the time."""
     return LoggedProgress(
         TextColumn(title),
@@ -56,3 +190,15 @@ def open_progress(
         console=console,
         disable=disable,
     )
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+def _rough(seconds: float) -> str:
+    """A time as precise as an estimate is."""
+    if seconds < 55:
+        return f"{max(5, round(seconds / 5) * 5)} s"
+    minutes, rest = divmod(round(seconds / 10) * 10, 60)
+    return f"{minutes} min" + (f" {rest} s" if rest and minutes < 10 else "")

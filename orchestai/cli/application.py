@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
@@ -35,9 +36,13 @@ from orchestai.cli.training.train import train, train_base, train_phase1, train_
 from orchestai.cli.watch import watch
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.report.safe_text import visible_lines
+from orchestai.threads.interrupts import heed_interrupts, interrupted_by
 
 _INTERRUPTED = 130
 """Exit code after Ctrl-C, by the shells' convention."""
+_THREADS = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+"""For numeric libraries, where the environment does not say otherwise. Threads meet after each of thousands of small
+operations, so where other programs run too, two are not half as fast but hundreds of times slower than one."""
 _FORMER = {
     ("prepare", "--from"): "prepare-plans",
     ("prepare", "--from-table"): "prepare-table",
@@ -96,6 +101,8 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run `orchestai` on these words or the process's own, and exit: 1 if this system failed, 2 if the user did."""
+    os.environ.update(_THREADS | os.environ)  # before any of these libraries is imported
+    heed_interrupts()
     try:
         app(args=argv)
     except UserError as error:
@@ -110,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         if isinstance(left, SystemExit) and left.code != _INTERRUPTED:
             raise
         console.print("interrupted; what was finished is kept: repeat the command to continue, training with --resume")
-        sys.exit(_INTERRUPTED)
+        sys.exit(128 + interrupted_by())
     finally:
         _leave_nothing_to_collect()
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""`orchestai demo`: collect, prepare, train both phases, evaluate, on one machine. Finished stages are kept."""
+"""`orchestai demo`: collect, prepare, train both phases, evaluate and answer, on one machine. Finished stages are kept."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from orchestai.cli.embedded import install_embedded
 from orchestai.cli.evaluation.evaluate import run_evaluate
-from orchestai.cli.options import CONFIG, ConfigFile, Overrides, console, flag, run_async, say
+from orchestai.cli.options import CONFIG, ConfigFile, Overrides, console, flag, print_words, run_async, say
 from orchestai.cli.training.collect import run_collect
 from orchestai.cli.training.prepare import run_prepare
 from orchestai.cli.training.train import run_phase2
 from orchestai.errors import UserError
+from orchestai.progress import RunProgress
+from orchestai.threads.interrupts import leave_after
 
 if TYPE_CHECKING:
     from orchestai.config import Config
@@ -23,6 +25,16 @@ if TYPE_CHECKING:
 EXECUTIONS = 2400
 LIVE_EXECUTIONS = 40
 LIVE_TASKS = 20
+_SECONDS = {"collect": 75, "prepare": 15, "phase 1": 30, "phase 2": 120, "evaluate": 100, "answer": 10}
+"""What each stage takes on two idle cores; in proportion, on others."""
+_GONE_AFTER_S = 4.0
+"""Seconds after Ctrl-C or SIGTERM."""
+_ASKED = (
+    "Write a function that sorts the numbers and adds up the largest three, such as task_func([5, 1, 4, 2]) == 11",
+    "Write a function that reverses the word and puts it in capitals, for example task_func('stone') == 'ENOTS'",
+    "Write a function that multiplies a number by 3, adds 1 and says if that is even, e.g. task_func(5) == True",
+)
+"""Instructions that the trained planner answers last."""
 
 
 def demo(
@@ -31,16 +43,17 @@ def demo(
     live: Annotated[bool, flag("live", "Run the language model instead of its recording, on fewer tasks.")] = False,
     overrides: Overrides = None,
 ) -> None:
-    """Collect, prepare, train both phases and evaluate, on this machine. Finished stages are kept."""
+    """Collect, prepare, train both phases, evaluate and answer, on this machine. Finished stages are kept."""
     from orchestai.config import load_config
 
+    leave_after(_GONE_AFTER_S)
     install_embedded()
     folder = output_dir.with_name(f"{output_dir.name}-live") if live else output_dir
     run_demo(load_config(config, overrides or []), folder, live=live)
 
 
 def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
-    """Run every stage whose result is not in `output_dir` yet, then show the evaluation.
+    """Run every stage whose result is not in `output_dir` yet, then show the evaluation, and answer instructions.
 
     Args:
         live: ask the language model itself instead of its recording, for a smaller slice of the tasks.
@@ -49,58 +62,67 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
         UserError: a stage failed, or `output_dir` holds the stages of another configuration.
     """
     from orchestai.data.prepare import check_mixture
-    from orchestai.planner.checkpoint_files import is_checkpoint
-    from orchestai.report.build import build_report
     from orchestai.storage import artifacts
-    from orchestai.training.supervised.train import train as train_phase1
 
     check_mixture(config)
     if live:
         config = _slice(config)
     logs, data = output_dir / "execution_logs", output_dir / "training_data.json"
     phase1, phase2 = output_dir / "phase1_best.pth", output_dir / "phase2_best.pth"
-    stages = Stages(output_dir, artifacts.fingerprint([config.model_dump(mode="json"), live]))
-    stages.run(
-        "collect",
-        "execute reference decompositions on random workers, and log them",
-        lambda: run_async(
-            run_collect(
-                config,
-                planner="reference",
-                num_executions=LIVE_EXECUTIONS if live else EXECUTIONS,
-                output_dir=logs,
-            )
-        ),
-    )
-    stages.run(
-        "prepare",
-        "the best execution of each task becomes a target",
-        lambda: run_prepare(config, logs=logs, output=data),
-    )
-    stages.run(
-        "phase 1",
-        "learn to decompose instructions, and a first choice of workers, from the targets",
-        lambda: train_phase1(
-            config, data=data, output_dir=output_dir, resume=is_checkpoint(output_dir / "phase1_last.pth")
-        ),
-    )
-    stages.run(
-        "phase 2",
-        "learn to choose workers from the reward of executed plans",
-        lambda: run_phase2(
-            config, checkpoint=phase1, output_dir=output_dir, resume=(output_dir / "phase2_state.pt").exists()
-        ),
-    )
-    stages.run(
-        "evaluate",
-        "compare both phases with every baseline on held-out tasks",
-        lambda: run_async(
-            run_evaluate(config, phase1=phase1, phase2=phase2, logs=logs, output=output_dir / "evaluation.json")
-        ),
-    )
     page = output_dir / "report.html"
-    build_report([output_dir], page)
+
+    def collect() -> None:
+        executions = LIVE_EXECUTIONS if live else EXECUTIONS
+        run_async(run_collect(config, planner="reference", num_executions=executions, output_dir=logs))
+
+    def train_phase1() -> None:
+        from orchestai.planner.checkpoint_files import is_checkpoint
+        from orchestai.training.supervised.train import train
+
+        train(config, data=data, output_dir=output_dir, resume=is_checkpoint(output_dir / "phase1_last.pth"))
+
+    def train_phase2() -> None:
+        resume = (output_dir / "phase2_state.pt").exists()
+        run_phase2(config, checkpoint=phase1, output_dir=output_dir, resume=resume)
+
+    def evaluate() -> None:
+        from orchestai.report.build import build_report
+
+        evaluation = output_dir / "evaluation.json"
+        run_async(run_evaluate(config, phase1=phase1, phase2=phase2, logs=logs, output=evaluation))
+        build_report([output_dir], page)
+
+    stages = Stages(output_dir, artifacts.fingerprint([config.model_dump(mode="json"), live]))
+    with RunProgress("demo", _SECONDS) as progress:
+        stages.run(progress, "collect", "execute reference decompositions on random workers, and log them", collect)
+        stages.run(
+            progress,
+            "prepare",
+            "the best execution of each task becomes a target",
+            lambda: run_prepare(config, logs=logs, output=data),
+        )
+        stages.run(progress, "phase 1", "learn a first choice of workers from the targets", train_phase1)
+        stages.run(progress, "phase 2", "learn to choose workers from the reward of executed plans", train_phase2)
+        stages.run(progress, "evaluate", "compare both phases with every baseline on held-out tasks", evaluate)
+        progress.begin("answer")
+        console.rule("[bold]answer[/]: instructions in everyday words, by the planner just trained", align="left")
+        run_async(_answer(config, phase2, output_dir / "answered"))
     say((output_dir / "evaluation.txt").read_text(), f"everything is in {output_dir}; open {page}")
+
+
+async def _answer(config: Config, planner: Path, log: Path) -> None:
+    """Plan and answer the instructions, and show who did what."""
+    import sys
+
+    from orchestai.cli.serving.run_view import show_run
+    from orchestai.orchestrator import Orchestrator
+
+    async with Orchestrator.open(planner, config, log=log) as orchestrator:
+        for instruction in _ASKED:
+            say("", instruction)
+            result = await orchestrator.run(instruction)
+            show_run(result, orchestrator.config, verbose=False)
+            print_words(result.answer, sys.stderr)
 
 
 @dataclass
@@ -140,11 +162,13 @@ class Stages:
     def _path(self) -> Path:
         return self.folder / "stages.json"
 
-    def run(self, name: str, about: str, work: Callable[[], object]) -> None:
+    def run(self, progress: RunProgress, name: str, about: str, work: Callable[[], object]) -> None:
         """Do `work` unless this stage is finished; it is finished when `work` returns."""
         if name in self.finished:
             console.print(f"[bold]{name}[/]: kept from before ({self.finished[name]:.0f} s)")
+            progress.skip(name)
             return
+        progress.begin(name)
         console.rule(f"[bold]{name}[/]: {about}", align="left")
         start = time.monotonic()
         work()

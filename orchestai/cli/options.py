@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
-from rich.console import Console
 
+from orchestai.progress import console
 from orchestai.report.safe_text import visible_lines
 
-console = Console(stderr=True)
 T = TypeVar("T")
 
 

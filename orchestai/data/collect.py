@@ -137,7 +137,7 @@ async def collect(
     Args:
         planner_for: the planner of a repetition (a random planner draws anew for each).
         reward: of an execution, for the log; None where there is none.
-        progress: called after each execution.
+        progress: called before the first execution, and after each.
 
     Raises:
         UserError: there are no tasks, the log cannot be written, or more than `tasks.unscorable_limit` of the
@@ -159,6 +159,8 @@ async def collect(
             state.add_logged(logged)
         else:
             missing.append((task, repetition))
+    if progress is not None:
+        progress(state)
     slots = asyncio.Semaphore(executor.config.concurrency)
     running: set[asyncio.Task[None]] = set()
 
@@ -193,15 +195,18 @@ async def collect(
 
 @contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[Collected], None]]:
-    """A progress line on the terminal with rate, success, cost and unscorable share; gives what `collect` calls."""
+    """A progress line with rate, success, cost and unscorable share; gives what `collect` calls."""
     with open_progress("collect") as bar:
-        line = bar.add_task("collect", total=total, status="")
 
         def show(state: Collected) -> None:
-            rate = f"{speed:.1f}/s  " if (speed := bar.tasks[line].speed) else ""
+            done = state.continued + state.executed
+            if not bar.tasks:
+                bar.add_task("collect", total=total, completed=done, status="")
+            [line] = bar.tasks
+            rate = f"{line.speed:.1f}/s  " if line.speed else ""
             unscorable = f"  unscorable {state.unscorable / state.executed:.0%}" if state.unscorable else ""
             status = f"{rate}success {state.success_rate:.0%}  {state.cost_usd:.4f} USD{unscorable}"
-            bar.update(line, completed=state.continued + state.executed, status=status)
+            bar.update(line.id, completed=done, status=status)
 
         yield show
 

@@ -88,13 +88,14 @@ def plan_options(
     """
     whole: PlanOptions | None = None
     for step in steps:
-        options = _step_options(step, allowed, longest, usd_per_second)
+        options = _step_options(step, tuple(allowed), longest, usd_per_second)
         whole = options if whole is None else _combined(whole, options)
     assert whole is not None
     return whole
 
 
-def _step_options(step: StepEstimate, allowed: Sequence[int], longest: int, usd_per_second: float) -> PlanOptions:
+@lru_cache(maxsize=4096)
+def _step_options(step: StepEstimate, allowed: tuple[int, ...], longest: int, usd_per_second: float) -> PlanOptions:
     chance = (step.passes * step.right) @ step.belief
     considered = sorted(sorted(allowed, key=lambda worker: -chance[worker])[:_MOST_WORKERS])
     passes, right = step.passes[considered], step.passes[considered] * step.right[considered]

@@ -114,6 +114,7 @@ class PoolOutlook:
     def __init__(self, estimate: PoolEstimate) -> None:
         self.estimate = estimate
         self.place = {name: place for place, name in enumerate(estimate.workers)}
+        self._known_steps: dict[tuple[str, str], StepEstimate] = {}
 
     def of(self, plan: Plan, instruction: str) -> PlanOutlook | None:
         """What is expected of a plan; None where nobody knows what workers do on such steps.
@@ -129,7 +130,7 @@ class PoolOutlook:
         if not self._known_types.issuperset(types):
             return None
         queries = self._queries([subtask.instruction for subtask in subtasks], types)
-        return PlanOutlook(self, plan.workflow, self.estimate.steps(queries), confidence, self._is_familiar(queries))
+        return PlanOutlook(self, plan.workflow, self._steps(queries), confidence, self._is_familiar(queries))
 
     def whole(self, instruction: str, allowed: Sequence[str]) -> WholeForecast | None:
         """The best single worker, asked for the whole; None where too few whole tasks were attempted by any, or none
@@ -142,7 +143,7 @@ class PoolOutlook:
         queries = self._queries([instruction], (WHOLE,))
         if not self._is_familiar(queries):
             return None
-        [step] = self.estimate.steps(queries)
+        [step] = self._steps(queries)
         expected = {place: step.asking((place,)) for place in known}
         best = max(known, key=lambda place: (expected[place][0], -expected[place][1][0]))
         right, spending = expected[best]
@@ -153,6 +154,16 @@ class PoolOutlook:
             cost_usd=self._whole_usd(best, float(spending[0])),
             attempts=int(attempts[best]),
         )
+
+    def _steps(self, queries: Queries) -> list[StepEstimate]:
+        """What is expected of each query's workers; of subtasks in the estimate's own words it is computed once."""
+        asked = list(zip(queries.texts, queries.task_types, strict=True))
+        found = {key: self._known_steps[key] for key in asked if key in self._known_steps}
+        if new := [place for place, key in enumerate(asked) if key not in found]:
+            steps = self.estimate.steps(queries.take(np.array(new)))
+            found |= {asked[place]: step for place, step in zip(new, steps, strict=True)}
+            self._known_steps |= {key: step for key, step in found.items() if key[0] in self._rows}
+        return [found[key] for key in asked]
 
     def _whole_usd(self, worker: int, mean: float) -> Likely | None:
         low, high = self.estimate.whole_usd[worker].tolist()

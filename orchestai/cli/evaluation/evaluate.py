@@ -48,8 +48,7 @@ def evaluate(
     evaluation = run_async(
         run_evaluate(loaded, phase1=phase1, phase2=checkpoint, logs=logs, output=output, record=record)
     )
-    for table in evaluation.tables():
-        console.print(table)
+    console.print(evaluation.table())
     say(evaluation.conclusion)
     console.print(f"written: {output}, and the plot and the table beside it", highlight=False)
 
@@ -114,7 +113,7 @@ async def run_evaluate(
             fallbacks=open_fallbacks(ours, config.planner, config.workers, runtime.pool),
             outlook=open_outlook(ours),
             execution_log=_empty_log(output),
-            console=console,
+            shown=True,
         )
     evaluation = evaluation.on(held_out)
     evaluation.write(output)

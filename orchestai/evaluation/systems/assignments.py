@@ -33,19 +33,35 @@ class PriorAssignment:
         by_type: dict[str, list[Trial]] = defaultdict(list)
         for trial in first:
             by_type[trial.task_type].append(trial)
-        self._table = {kind: self._rank(group) for kind, group in by_type.items()}
-        self._default = self._rank([])
+        self._means = {kind: _shrunk(group, self._general) for kind, group in by_type.items()}
 
     def __call__(self, subtasks: Sequence[Subtask], rng: random.Random) -> list[tuple[str, ...]]:
-        return [self.table.get(subtask.task_type, self._default) for subtask in subtasks]
+        return [_best(self.means(subtask.task_type), self._asked) for subtask in subtasks]
 
-    @property
-    def table(self) -> dict[str, tuple[str, ...]]:
-        """Task type -> workers in the order in which they are asked."""
-        return self._table
+    def means(self, task_type: str) -> dict[str, float]:
+        """What each worker is worth on subtasks of a type; of an unknown one, on all."""
+        return self._means.get(task_type, self._general)
 
-    def _rank(self, group: Iterable[Trial]) -> tuple[str, ...]:
-        return _best(_shrunk(group, self._general), self._asked)
+
+class LookupAssignment:
+    """A table step -> workers by mean value on steps of that very wording; of another, those of `PriorAssignment`.
+
+    Fallbacks count, as they were asked the same. Means of few attempts are drawn towards those over the step's type.
+    """
+
+    def __init__(self, log: Sequence[Trial], fallbacks: int) -> None:
+        self._prior = PriorAssignment(log, fallbacks)
+        by_words: dict[str, list[Trial]] = defaultdict(list)
+        for trial in log:
+            by_words[trial.instruction].append(trial)
+        self._table = {
+            words: _best(_shrunk(group, self._prior.means(group[0].task_type)), 1 + fallbacks)
+            for words, group in by_words.items()
+        }
+
+    def __call__(self, subtasks: Sequence[Subtask], rng: random.Random) -> list[tuple[str, ...]]:
+        others = self._prior(subtasks, rng)
+        return [self._table.get(subtask.instruction, other) for subtask, other in zip(subtasks, others, strict=True)]
 
 
 class NearestAssignment:
@@ -86,12 +102,16 @@ def _means(log: Iterable[Trial]) -> dict[str, float]:
 
 
 def _shrunk(group: Iterable[Trial], general: dict[str, float]) -> dict[str, float]:
-    """Mean value per worker on `group`, with `_SHRINKAGE` imagined attempts at the worker's general mean."""
+    """Mean value per worker on `group`, with `_SHRINKAGE` imagined attempts at the worker's general mean.
+
+    Workers that have none are left out.
+    """
     total = {worker: _SHRINKAGE * value for worker, value in general.items()}
     weight = dict.fromkeys(general, _SHRINKAGE)
     for trial in group:
-        total[trial.worker] += trial.value
-        weight[trial.worker] += 1
+        if trial.worker in general:
+            total[trial.worker] += trial.value
+            weight[trial.worker] += 1
     return {worker: total[worker] / weight[worker] for worker in general}
 
 

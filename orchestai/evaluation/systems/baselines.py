@@ -6,7 +6,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from orchestai.config import PlannerConfig, WorkersConfig
-from orchestai.evaluation.systems.assignments import Embed, NearestAssignment, PriorAssignment
+from orchestai.evaluation.systems.assignments import (
+    Embed,
+    LookupAssignment,
+    NearestAssignment,
+    PriorAssignment,
+)
 from orchestai.evaluation.systems.worker_accuracy import Trial
 from orchestai.planner.base import Plan, Planner
 from orchestai.planner.baselines.assignment import Assignment, FixedAssignment, RandomAssignment, assign, randomness
@@ -18,10 +23,12 @@ from orchestai.workers.pool import worker_cards
 WHOLE = "whole: "
 """Rows of one worker asked for the whole task are named so, before the worker's name."""
 WHOLE_CASCADE = "whole: cascade"
+STEPS = "each step: "
+"""Rows of one worker asked for every step are named so; that of the cheapest is `CHEAPEST`."""
 HEURISTIC = "heuristic planner"
-RANDOM, CHEAPEST, PRIOR, NEAREST = "random workers", "cheapest worker", "per-type prior", "kNN"
+RANDOM, CHEAPEST, PRIOR, NEAREST, LOOKUP = "random workers", "cheapest worker", "per-type prior", "kNN", "lookup"
 CASCADE, REFERENCE, ORACLE = "cascade per step", "reference + prior", "oracle"
-SAMPLE_K, SELF_CONSISTENCY = "sample-k-and-check", "self-consistency"
+SAMPLE_K, SELF_CONSISTENCY, STATIC_MIX = "sample-k-and-check", "self-consistency", "static mix"
 
 
 class ReassignedPlanner:
@@ -54,25 +61,31 @@ def whole_rows(workers: WorkersConfig) -> dict[str, Planner]:
     return rows
 
 
-def step_rows(
+def fixed_step_rows(workers: WorkersConfig, plans: Mapping[str, Plan]) -> dict[str, Planner]:
+    """Every worker asked for all steps of given decompositions, then the cascade."""
+    cards = worker_cards(workers)
+    cheapest = min(cards, key=lambda card: card.price_usd).name
+    choices: dict[str, Assignment] = {
+        CHEAPEST if card.name == cheapest else f"{STEPS}{card.name}": FixedAssignment((card.name,)) for card in cards
+    }
+    if workers.cascade:
+        choices[CASCADE] = FixedAssignment(workers.cascade)
+    return {name: ReassignedPlanner(plans, choice) for name, choice in choices.items()}
+
+
+def other_rows(
     settings: PlannerConfig, workers: WorkersConfig, plans: Mapping[str, Plan], log: Sequence[Trial], embed: Embed
 ) -> dict[str, Planner]:
-    """Other choices of workers for given decompositions, then other decompositions.
+    """Choices of workers for given decompositions that differ from step to step, then other decompositions.
 
-    The random, per-type and kNN rows may use as many fallbacks as the planner; the cascade asks all of its workers.
-    What learns from logs is left out where there are none.
+    They may use as many fallbacks as the planner. What learns from logs is left out where there are none.
     """
-    fallbacks, cards = settings.max_fallbacks, worker_cards(workers)
-    cheapest = min(cards, key=lambda card: card.price_usd)
-    choices: dict[str, Assignment] = {
-        RANDOM: RandomAssignment(tuple(card.name for card in cards), fallbacks),
-        CHEAPEST: FixedAssignment((cheapest.name,)),
-    }
+    fallbacks = settings.max_fallbacks
+    choices: dict[str, Assignment] = {RANDOM: RandomAssignment(tuple(workers.pool), fallbacks)}
     if log:
         choices[PRIOR] = PriorAssignment(log, fallbacks)
         choices[NEAREST] = NearestAssignment(log, embed, fallbacks)
-    if workers.cascade:
-        choices[CASCADE] = FixedAssignment(workers.cascade)
+        choices[LOOKUP] = LookupAssignment(log, fallbacks)
     rows: dict[str, Planner] = {name: ReassignedPlanner(plans, choice) for name, choice in choices.items()}
     if workers.cascade:
         rows[HEURISTIC] = HeuristicPlanner(workers.cascade, settings)

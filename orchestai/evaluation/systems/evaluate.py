@@ -22,7 +22,7 @@ from orchestai.evaluation.statistics import mean
 from orchestai.evaluation.systems import baselines, plot
 from orchestai.evaluation.systems.assignments import Embed
 from orchestai.evaluation.systems.oracle import Hindsight, best_of
-from orchestai.evaluation.systems.preference_sweep import PreferenceSweep, sweep_preferences
+from orchestai.evaluation.systems.preference_sweep import LEAST, PREFERENCES, PreferenceSweep, sweep_preferences
 from orchestai.evaluation.systems.results import SystemRow, rank_invalid
 from orchestai.evaluation.systems.row_summaries import (
     Difference,
@@ -35,7 +35,8 @@ from orchestai.evaluation.systems.row_summaries import (
 )
 from orchestai.evaluation.systems.runner import Runner
 from orchestai.evaluation.systems.sample_k import OpenExecutor, SampleK, sample_k, strongest_sampler
-from orchestai.evaluation.systems.systems_table import table
+from orchestai.evaluation.systems.static_mix import static_mix
+from orchestai.evaluation.systems.systems_table import headline, table
 from orchestai.evaluation.systems.worker_accuracy import trials
 from orchestai.evaluation.systems.worker_choices import worker_choices
 from orchestai.execution.log import ExecutionLog
@@ -53,6 +54,8 @@ from orchestai.tasks.task import Task
 SCHEMA_VERSION = 1
 AS_SERVED = ", as served"
 """Behind a planner's name: its plans, and others where it is not sure."""
+_OTHER_ROWS = 12
+"""Beside those of planners, single workers and preferences: cascades, lookups, samples and the oracle."""
 
 
 @dataclass(frozen=True)
@@ -89,17 +92,18 @@ class Evaluation:
 
     @property
     def conclusion(self) -> str:
-        """Lines that say what was learned, after those on the tasks."""
-        said = conclusion(self.planners, self.summaries, self.differences, self.oracle_shares)
+        """Lines that sum it up, after those on the tasks."""
+        shown = headline(self.planners, self.summaries)
+        said = conclusion(self.planners, shown, self.differences, self.oracle_shares[self.ours])
         swept = [] if self.preferences is None else [self.preferences.remark()]
         return "\n".join([*self.remarks, said, *swept])
 
-    def tables(self) -> list[Table]:
-        """Of the rows, and of the preferences where they were swept."""
+    def table(self) -> Table:
+        """The rows that matter most; all of them are in `to_dict`."""
         first = self.summaries[0]
-        title = f"{first.n} {first.suite} tasks"
-        rows = table(self.ours, self.summaries, self.differences, title)
-        return [rows] if self.preferences is None else [rows, self.preferences.table()]
+        shown = headline(self.planners, self.summaries)
+        title = f"{first.n} {first.suite} tasks; {len(shown)} of {len(self.summaries)} rows"
+        return table(self.ours, shown, self.differences, title)
 
     def write(self, path: Path | str) -> None:
         """Write the figures to `path` (JSON), and beside it the plot (.png) and the table with conclusion (.txt).
@@ -112,8 +116,7 @@ class Evaluation:
         curve = () if self.preferences is None else self.preferences.curve
         plot.draw(path.with_suffix(".png"), self.planners, self.summaries, curve)
         page = Console(width=200, file=io.StringIO(), record=True)
-        for table_ in self.tables():
-            page.print(table_)
+        page.print(self.table())
         artifacts.write_text(path.with_suffix(".txt"), f"{page.export_text()}\n{self.conclusion}\n")
 
     def to_dict(self) -> dict[str, Any]:
@@ -154,7 +157,7 @@ async def evaluate(
     fallbacks: Mapping[str, Planner] | None = None,
     outlook: PoolOutlook | None = None,
     execution_log: ExecutionLog | None = None,
-    console: Console | None = None,
+    shown: bool = False,
 ) -> Evaluation:
     """Run the planners and all baselines on the runner's tasks.
 
@@ -167,7 +170,7 @@ async def evaluate(
             plan, a further row has what is answered then, as `run` and `serve` do.
         outlook: what is known of the pool, by which the last planner is swept through all preferences.
         execution_log: gets how the last planner's plans ran, and those with the right workers in hindsight.
-        console: where the progress bar is shown.
+        shown: whether progress is.
 
     Raises:
         UserError: there is nothing to evaluate, or more executions are unscorable than `tasks.unscorable_limit`
@@ -180,8 +183,9 @@ async def evaluate(
     names = list(config.workers.pool)
     log = [t for t in trials(known, reward) if t.worker in names]
     facts: dict[str, Any] = {}
-    with open_progress("evaluate", console=console, disable=console is None) as progress:
-        bar = _Bar(progress, len(tasks))
+    with open_progress("evaluate", disable=not shown) as progress:
+        swept_rows = 0 if outlook is None else len(PREFERENCES) + len(LEAST)
+        bar = _Bar(progress, len(tasks), len(planners) + 2 * len(names) + swept_rows + _OTHER_ROWS)
         planned = {name: await asyncio.to_thread(planner.plan, tasks) for name, planner in planners.items()}
         rows = [await runner.run(name, made, bar.start(name)) for name, made in planned.items()]
         runner.refuse_if_broken()
@@ -191,13 +195,13 @@ async def evaluate(
             rows.append(await runner.run(ours + AS_SERVED, served, bar.start(ours + AS_SERVED)))
             runner.refuse_if_broken()
         plans = {task.task_id: _plan_of(rows[0], i) for i, task in enumerate(tasks)}
-        others = baselines.whole_rows(config.workers) | baselines.step_rows(
-            config.planner, config.workers, plans, log, logged.embed
-        )
+        fixed = baselines.whole_rows(config.workers) | baselines.fixed_step_rows(config.workers, plans)
+        others = baselines.other_rows(config.planner, config.workers, plans, log, logged.embed)
         if not any(task.reference for task in tasks):
             others.pop(baselines.REFERENCE, None)
-        rows += await _run(runner, others, bar)
-        sampled = await _sampled(config.workers, rows, len(planners) - 1, runner, open_executor, bar)
+        rows += await _run(runner, fixed | others, bar)
+        budget_usd = mean(rows[len(planners) - 1].values("cost_usd"))
+        sampled = await _sampled(config.workers, rows, budget_usd, runner, open_executor, bar)
         if sampled is not None:
             rows.append(sampled.row)
             facts["sample_k"] = {"worker": sampled.worker, "k": sampled.k, "budget_usd": sampled.budget_usd}
@@ -214,6 +218,9 @@ async def evaluate(
     *rows, informed = rank_invalid([*rows, informed], reward.margin)
     oracle = best_of(baselines.ORACLE, [*rows, informed])
     trained = rows[: len(planners)]
+    chosen_once = {*fixed, *([] if sampled is None else [sampled.row.name])}
+    mixed = static_mix([row for row in rows if row.name in chosen_once], budget_usd)
+    rows += [] if mixed is None else [mixed]
     suite = tasks[0].suite
     return Evaluation(
         planners=tuple(planners),
@@ -298,31 +305,36 @@ async def _run(runner: Runner, planners: Mapping[str, Planner], bar: _Bar) -> li
 async def _sampled(
     workers: WorkersConfig,
     rows: Sequence[SystemRow],
-    ours: int,
+    budget_usd: float,
     runner: Runner,
     open_executor: OpenExecutor | None,
     bar: _Bar,
 ) -> SampleK | None:
-    """Sample-k-and-check, or self-consistency, at the mean cost of row `ours`."""
+    """Sample-k-and-check, or self-consistency, at a mean cost."""
     name = strongest_sampler(workers)
     if name is None or open_executor is None:
         return None
     asked_whole = next(row for row in rows if row.name == baselines.WHOLE + name)
-    budget_usd = mean(rows[ours].values("cost_usd"))
     return await sample_k(workers, asked_whole, budget_usd, runner, open_executor, bar.start)
 
 
 class _Bar:
-    """A bar that goes once over the tasks for each row."""
+    """A bar over the tasks of all rows.
 
-    def __init__(self, progress: Progress, tasks: int) -> None:
+    Args:
+        rows: how many are expected.
+    """
+
+    def __init__(self, progress: Progress, tasks: int, rows: int) -> None:
         self._progress = progress
         self._tasks = tasks
-        self._line: TaskID = progress.add_task("evaluate", total=tasks, status="")
+        self._expected = rows
+        self._line: TaskID = progress.add_task("evaluate", total=tasks * rows, status="")
         self._rows = 0
 
     def start(self, row: str) -> Callable[[], None]:
         """Begin a row; call the result after each of its tasks."""
         self._rows += 1
-        self._progress.reset(self._line, total=self._tasks, status=f"row {self._rows}: {row}")
+        total = self._tasks * max(self._rows, self._expected)
+        self._progress.update(self._line, total=total, status=f"row {self._rows}: {row}")
         return lambda: self._progress.advance(self._line)

@@ -10,9 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.box import SIMPLE_HEAD
-from rich.markup import escape
-from rich.table import Table
 
 from orchestai.estimate.calibration import expected_calibration_error, reliability
 from orchestai.estimate.preference import by_preference
@@ -90,36 +87,12 @@ class PreferenceSweep:
         """Mean cost and success of each preference."""
         return [(point.cost_usd, point.success.mean) for point in self.preferences]
 
-    def table(self) -> Table:
-        shown = Table(
-            title=escape(f"{self.planner} at every preference"),
-            title_justify="left",
-            header_style="bold",
-            box=SIMPLE_HEAD,
-            pad_edge=False,
-        )
-        shown.add_column("setting", no_wrap=True)
-        for heading in ("answered", "solved % [95 %]", "expected %", "USD/1000", "expected", "ms"):
-            shown.add_column(heading, justify="right")
-        for point in (*self.preferences, *self.least):
-            solved = point.success
-            shown.add_row(
-                escape(point.setting),
-                str(point.answered),
-                f"{100 * solved.mean:.1f} [{100 * solved.low:.1f}, {100 * solved.high:.1f}]" if point.answered else "-",
-                f"{100 * point.expected_success:.1f}",
-                f"{1000 * point.cost_usd:.4g}",
-                f"{1000 * point.expected_cost_usd:.4g}",
-                f"{point.latency_ms:.0f}",
-            )
-        return shown
-
     def remark(self) -> str:
         """A line that sums it up."""
         below = [row for row, gap in self.above.items() if gap.mean < 0]
         whose = "its own choice" if self.chosen_by == "planner" else "the estimate"
         order = "rises" if self.monotone else "does not always rise"
-        where = f"below {', '.join(below)}" if below else f"at or above all {len(self.above)} baselines"
+        where = f"below {', '.join(below)}" if below else "below none of the other rows"
         area = f"hypervolume {self.hypervolume:.3f} ({self.hypervolume_of_rows:.3f} of the other rows)"
         return (
             f"Preferences of {self.planner} (workers by {whose}): mean cost {order} with prefer, the curve is {where} "

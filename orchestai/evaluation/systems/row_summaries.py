@@ -1,15 +1,15 @@
-"""From the rows' results to the figures of evaluation.json, and to the two lines that say what was learned."""
+"""From the rows' results to the figures of evaluation.json, and to the two lines that sum them up."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from orchestai.evaluation.statistics import Interval, bootstrap_mean, mean, number, paired_difference, proportion
-from orchestai.evaluation.systems.baselines import ORACLE, WHOLE, WHOLE_CASCADE
+from orchestai.evaluation.systems.baselines import ORACLE
 from orchestai.evaluation.systems.results import SystemRow
 from orchestai.planner.plan_metrics import compare
 from orchestai.tasks.task import Task
@@ -102,62 +102,34 @@ def decompositions(rows: Sequence[SystemRow], tasks: Sequence[Task]) -> dict[str
 
 def conclusion(
     planners: Sequence[str],
-    summaries: Sequence[RowSummary],
+    shown: Sequence[RowSummary],
     differences: Sequence[Difference],
-    shares: Mapping[str, float | None],
+    share: float | None,
 ) -> str:
-    """Two lines: what orchestration gave, and what learning gave, each as strong as its interval and no stronger.
+    """Two lines: what the last planner solves, and its differences in success, as sure as their intervals.
 
     Args:
-        planners: names of the trained planners' rows; the last one is spoken of.
+        planners: names of the trained planners' rows.
+        shown: the rows that are spoken of, the last planner's among them.
         differences: those of the last planner are read.
-        shares: of the oracle's reward, by row.
+        share: of the oracle's reward.
     """
-    ours = planners[-1]
-    by_name = {summary.name: summary for summary in summaries}
-    mine = [d for d in differences if d.of == ours and d.to != ORACLE and d.reward.n]
-    return _orchestration(by_name[ours], summaries) + "\n" + _learning(ours, planners[:-1], mine, shares.get(ours))
-
-
-def _orchestration(ours: RowSummary, summaries: Sequence[RowSummary]) -> str:
+    ours = next(summary for summary in shown if summary.name == planners[-1])
     if ours.success is None:
         return f"{ours.name} could not be judged on any of the {ours.n} tasks."
-    said = f"{ours.name} solves {ours.success:.1%} of {ours.n} {ours.suite} tasks at {_usd(ours.cost_usd)} a task"
-    singles = [s for s in summaries if s.name.startswith(WHOLE) and s.name != WHOLE_CASCADE and s.success is not None]
-    if not singles:
-        return said + "."
-    best = max(singles, key=lambda single: single.success or 0.0)
-    name, cost = best.name.removeprefix(WHOLE), _usd(best.cost_usd)
-    if not best.success:
-        return f"{said}; asked whole, no single worker solves any."
-    times = f"{ours.success / best.success:.1f} times" if ours.success >= best.success else "less than"
-    return f"{said}, {times} what the best single worker asked whole does ({name}: {best.success:.1%} at {cost})."
-
-
-def _learning(ours: str, earlier: Sequence[str], mine: Sequence[Difference], share: float | None) -> str:
-    said = [
-        f"{d.reward.mean:+.2f} [{d.reward.low:+.2f}, {d.reward.high:+.2f}] against {d.to}"
-        for d in mine
-        if d.to in earlier
+    low, high = (100 * (end or 0.0) for end in ours.success_ci)
+    cost = "unknown cost" if ours.cost_usd is None else f"{ours.cost_usd:.2g} USD"
+    of_oracle = "" if share is None else f", with {share:.0%} of the oracle's reward"
+    solved = (
+        f"{ours.name} solves {100 * ours.success:.1f} % [{low:.1f}, {high:.1f}] of {ours.n} {ours.suite} tasks at "
+        f"{cost} a task{of_oracle}."
+    )
+    others = {summary.name for summary in shown} - {ORACLE}
+    compared = [
+        f"{100 * gap.mean:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}] {d.to}"
+        for d in differences
+        if d.of == ours.name and d.to in others and (gap := d.success).n
     ]
-    others = [d for d in mine if d.to not in earlier]
-    above = [d.to for d in others if d.reward.low > 0]
-    even = [d.to for d in others if not d.reward.excludes_zero()]
-    below = [d.to for d in others if d.reward.high < 0]
-    if others:
-        said.append(f"above {len(above)} of {len(others)} baselines")
-    if even:
-        said.append(f"not told apart from {_listed(even)}")
-    if below:
-        said.append(f"below {_listed(below)}")
-    if share is not None:
-        said.append(f"{share:.0%} of the oracle's")
-    return f"Reward of {ours} (paired, 95 % intervals): {'; '.join(said) or 'nothing to compare it with'}."
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _usd(value: float | None) -> str:
-    return "unknown cost" if value is None else f"{value:.2g} USD"
+    if not compared:
+        return solved
+    return f"{solved}\nPoints of success above others (paired, 95 % intervals): {'; '.join(compared)}."

@@ -8,7 +8,26 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
+from orchestai.evaluation.systems import baselines
 from orchestai.evaluation.systems.row_summaries import Difference, RowSummary
+
+
+def headline(planners: Sequence[str], summaries: Sequence[RowSummary]) -> list[RowSummary]:
+    """At most ten rows, the best first: the oracle, the trained planners, and what they have to beat.
+
+    Of cascades, and of single workers however they are asked, only the one that solves most is among them.
+    """
+    known = [summary for summary in summaries if summary.success is not None]
+    cascades = [one for one in known if one.name in (baselines.CASCADE, baselines.WHOLE_CASCADE)]
+    singles = [one for one in known if one.name.startswith((baselines.WHOLE, baselines.STEPS)) and one not in cascades]
+    best = [max(some, key=lambda one: one.success or 0.0) for some in (cascades, singles) if some]
+    names = {
+        *(baselines.ORACLE, *planners[-2:], baselines.LOOKUP, baselines.NEAREST, baselines.STATIC_MIX),
+        *(baselines.SAMPLE_K, baselines.SELF_CONSISTENCY, baselines.CHEAPEST),
+        *(one.name for one in best),
+    }
+    shown = [summary for summary in summaries if summary.name in names]
+    return sorted(shown, key=lambda one: -(one.success or 0.0))
 
 
 def table(ours: str, summaries: Sequence[RowSummary], differences: Sequence[Difference], title: str) -> Table:

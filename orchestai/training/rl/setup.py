@@ -9,8 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from orchestai.config import Config, ExecutionConfig, Phase2Config, RewardsConfig, TasksConfig
 from orchestai.errors import UserError
 from orchestai.execution.reward_reference import Reference
@@ -23,6 +21,7 @@ from orchestai.planner.slots.confidence import FEWEST
 from orchestai.planner.slots.decisions import STRUCTURE
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.stored_estimate import STATE_KEY
+from orchestai.progress import console
 from orchestai.rewards.scorers import refuse_unscorable
 from orchestai.rewards.unit_tests import not_installed
 from orchestai.storage import artifacts
@@ -46,7 +45,6 @@ from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
 from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer
 
 logger = logging.getLogger(__name__)
-console = Console(stderr=True)
 
 
 async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: bool = False) -> RunSummary:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
+from orchestai.threads.interrupts import note_interrupt
+
 
 class StopSignals:
     """Notes the first SIGTERM or Ctrl-C; a further one does what it did before. A context manager.
@@ -37,7 +39,7 @@ class StopSignals:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._restore()
-        self.received = signal.Signals(number)
+        self.received = note_interrupt(number)
         self._say(f"{self.received.name}: the present update is finished and saved; once more stops at once")
 
     def _restore(self) -> None:

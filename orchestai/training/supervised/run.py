@@ -22,7 +22,7 @@ from orchestai.errors import UserError
 from orchestai.planner.checkpoint import estimate_state_of, read_facts, reference_of, seen_by
 from orchestai.planner.checkpoint_files import fingerprint_of, without_suffix
 from orchestai.planner.stored_estimate import STATE_KEY, estimate_path, read_state
-from orchestai.progress import open_progress
+from orchestai.progress import console, open_progress
 from orchestai.storage import artifacts
 from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks
 from orchestai.tasks.splits import divide
@@ -244,7 +244,7 @@ def _checkpoint(config: Config, output_dir: Path, name: str) -> Path:
 
 def progress_lines(accelerator: Accelerator) -> Progress:
     """Lines on the terminal; on the main process alone."""
-    return open_progress(console=Console(stderr=True, quiet=not accelerator.is_main_process))
+    return open_progress(console=console if accelerator.is_main_process else Console(quiet=True))
 
 
 def _comparable(identity: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any
 
 from accelerate import Accelerator
-from rich.console import Console
 
 from orchestai.config import RlConfig
 from orchestai.errors import UserError
@@ -44,7 +43,7 @@ class TrainingReport:
         self._rollouts = output / ROLLOUTS
         self._accelerator = accelerator
         self._main = accelerator.is_main_process
-        self._progress = open_progress("phase 2", console=Console(stderr=True), disable=not self._main)
+        self._progress = open_progress("phase 2", disable=not self._main)
         self._line = self._progress.add_task(
             "phase 2", total=length_of(config), completed=position.done(config), status=""
         )
