@@ -90,7 +90,9 @@ class RunProgress:
         self._began = time.monotonic()
         self._part = ""
         self._bars: LoggedProgress | None = None
-        self._live = Live(console=console, get_renderable=lambda: Text(self.line()), refresh_per_second=2, transient=True)
+        self._live = Live(
+            console=console, get_renderable=lambda: Text(self.line()), refresh_per_second=2, transient=True
+        )
         self._ended = threading.Event()
 
     def __enter__(self) -> RunProgress:

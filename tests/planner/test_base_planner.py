@@ -55,7 +55,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_shipped_planner_splits_everyday_text_and_goes_by_cards() -> None:
     planner = load_planner("base", config().planner, config().workers)
     [plan] = planner.plan_instructions([TEXT])
-    assert [step.instruction.lower() for step in plan.workflow.subtasks][:2] == ["reverse the word", "count its letters"]
+    assert [step.instruction.lower() for step in plan.workflow.subtasks][:2] == [
+        "reverse the word",
+        "count its letters",
+    ]
     assert plan.workflow.dependencies()[:2] == [[], [0]]
     assert {step.worker for step in plan.workflow.subtasks[:2]} == {"texts"}
     assert 0 < plan.confidence <= 1

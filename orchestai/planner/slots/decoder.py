@@ -12,13 +12,16 @@ from torch.nn import functional as F
 
 from orchestai.config import PlannerConfig
 from orchestai.lm.value_head import ValueHead
+from orchestai.planner.slots.beam_search import Beams
 from orchestai.planner.slots.dag import likeliest_edges
 from orchestai.planner.slots.decisions import IMPOSSIBLE, Chooser, DecisionBatch, SlotLayout
-from orchestai.planner.slots.decoder_memory import DecoderMemory
+from orchestai.planner.slots.decoder_memory import DecoderMemory, pair_rows
 from orchestai.planner.slots.heads import Boundaries, EdgeScorer, SpanPointer, first_accepted, mlp
 from orchestai.planner.slots.layers import DecoderLayer, DistanceBias, Pair, SpanPool
-from orchestai.planner.slots.loose_ends import join_loose_ends
 from orchestai.planner.slots.reader import InstructionMemory
+
+BEAMS = 4
+"""One finds 3.3 points fewer of the plans of unseen styles, and splits 24 points more of nl2bash's descriptions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +70,7 @@ class Structure:
 
 
 class StructureDecoder(nn.Module):
-    """Decodes steps and edges from an `InstructionMemory`, along given decisions or by a `Chooser`.
-
-    Attributes:
-        one_result: log odds that a plan has one step whose result no other takes; 0 says nothing of it.
-    """
+    """Decodes steps and edges from an `InstructionMemory`, along given decisions or by a `Chooser`."""
 
     def __init__(self, meaning_width: int, config: PlannerConfig) -> None:
         super().__init__()
@@ -94,8 +93,6 @@ class StructureDecoder(nn.Module):
             d, meaning_width, config.num_heads, config.max_subtasks, config.dropout, any_length=config.any_length
         )
         self.parent_count = mlp(d, d, config.max_subtasks)
-        self.one_result: Tensor
-        self.register_buffer("one_result", torch.zeros(()))
         self.state_value = ValueHead(d, 3)
         self.plan_value = ValueHead(d, 1)
 
@@ -173,13 +170,70 @@ class StructureDecoder(nn.Module):
             boundaries=held.boundaries,
             **self._whole(torch.cat(states, 1), content, chosen, spans, exists, memory),
         )
-        edges = chooser.flip_pairs(logits.edges, self._edges(logits, exists))
+        edges = chooser.flip_pairs(logits.edges, likeliest_edges(logits.edges, logits.parent_counts, exists))
         return Structure(lengths, spans, edges), logits
 
-    def _edges(self, logits: StructureLogits, exists: Tensor) -> Tensor:
-        """(b, n, n) bool: the likeliest ones, with ends joined where plans had one result when they were learned."""
-        likely = likeliest_edges(logits.edges, logits.parent_counts, exists)
-        return join_loose_ends(likely, logits.edges, logits.parent_counts, exists, float(self.one_result))
+    def search(self, memory: InstructionMemory, beams: int = BEAMS) -> tuple[Structure, StructureLogits]:
+        """`decode` without chance, for plans that are likely as a whole: the likeliest next step may lead astray.
+
+        Args:
+            beams: beginnings of each plan that are followed side by side, and whole plans that are compared with their
+                edges.
+        """
+        rows, device = len(memory.mask), memory.mask.device
+        found = Beams.begin(rows, beams, memory.tokens)
+        each = held = self._project(memory)
+        latest, before = self._begin(rows)
+        for i in range(self.layout.max_subtasks):
+            width = found.logp.shape[1]
+            spans = found.spans.flatten(0, 1)
+            state, before = self._read(latest, _previous(spans[..., 1])[:, -1:], held, before)
+            free = self.free(spans, torch.ones_like(spans[..., 0], dtype=torch.bool), held.memory)[:, -1:]
+            if i:
+                possible = (free & held.memory.edges[:, None, :, 0]).any(-1)
+                go_on = _possible(self._go_on(state, held.boundaries, free), possible).view(rows, width)
+                found.stop(F.logsigmoid(-go_on), F.logsigmoid(go_on))
+                if found.settled:
+                    break
+            starts = self._starts(state, _previous(spans[..., 1])[:, -1:], held, free)
+            start_logp, start = starts[:, 0].log_softmax(-1).topk(min(beams, starts.shape[-1]))
+            apart = start.shape[1]
+            ends = self._ends(state.expand(-1, apart, -1), held, free.expand(-1, apart, -1), start)
+            end_logp, end = ends.log_softmax(-1).topk(min(beams, ends.shape[-1]))
+            logp = (start_logp[..., None] + end_logp).view(rows, width, -1)
+            steps = torch.stack([start[..., None].expand_as(end), end], -1).view(rows, width, -1, 2)
+            origin = found.extend(logp, steps) + torch.arange(rows, device=device)[:, None] * width
+            before = [pair_rows(pair, origin.flatten()) for pair in before]
+            if found.logp.shape[1] != width:
+                held = each[torch.arange(rows, device=device).repeat_interleave(found.logp.shape[1])]
+            content = self._content(found.spans[:, :, -1:].flatten(0, 1), held)
+            latest = self.chosen(content)
+        else:
+            found.stop(torch.zeros_like(found.logp), torch.zeros_like(found.logp))
+        return self._likeliest(each, *found.whole())
+
+    def _likeliest(
+        self, each: DecoderMemory, logp: Tensor, lengths: Tensor, spans: Tensor
+    ) -> tuple[Structure, StructureLogits]:
+        """Of (b, w) plans with (b, w, n, 2) spans those that are likeliest with their edges."""
+        rows, width, n, _ = spans.shape
+        held = each[torch.arange(rows, device=logp.device).repeat_interleave(width)]
+        spans = spans.flatten(0, 1)
+        nobody = torch.zeros_like(spans[..., 0])
+        given = DecisionBatch(
+            lengths=lengths.flatten(),
+            spans=spans,
+            types=nobody,
+            workers=nobody,
+            fallbacks=nobody[..., None].expand(-1, -1, self.layout.max_fallbacks),
+            edges=nobody[..., None].expand(-1, -1, n).bool(),
+        )
+        logits, exists = self._along(given, held), given.steps
+        edges = likeliest_edges(logits.edges, logits.parent_counts, exists)
+        pairs = exists[:, :, None] & exists[:, None]
+        edge_logp = (F.logsigmoid(torch.where(edges, logits.edges, -logits.edges)) * pairs).sum((1, 2))
+        best = (logp + edge_logp.view(rows, width)).argmax(1) + torch.arange(rows, device=logp.device) * width
+        return Structure(given.lengths, spans, edges)[best], logits[best]
 
     def _whole(
         self, states: Tensor, content: Tensor, chosen: Tensor, spans: Tensor, exists: Tensor, memory: InstructionMemory

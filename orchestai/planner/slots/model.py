@@ -249,7 +249,7 @@ class PlannerModel(nn.Module):
         else:
             distinct, place = _distinct(encoded)
             memory = self.read(distinct)
-            structure, logits = self.decoder.decode(memory, Chooser(None, len(distinct), layout, device))
+            structure, logits = self.decoder.search(memory)
             structure, logits, memory = structure[place], logits[place], memory[place]
         batch = self.choose_workers(instructions, encoded, structure, chooser, preferences)
         logp = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,22 @@ from orchestai.data.prepare_plans import read_plans
 from orchestai.data.readers import READERS
 from orchestai.data.training_file import TrainingExample, load_training_data, save_training_data
 from orchestai.planner.base_planner import round_to_shipped, save_base
-from orchestai.planner.checkpoint import load_planner, read_facts
+from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
 from orchestai.tasks.instructions.suite import NAME, folder
-from orchestai.training.calibration import calibrate, judge_plans
+from orchestai.training.calibration import Judged, calibrate, judge_plans
 from orchestai.training.supervised.run import BEST, LAST
 from orchestai.training.supervised.train import train
 
 SETTINGS: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-3, "lr_schedule": "linear", "num_epochs": 3}
 """Of `training.phase1_supervised`, for the base planner."""
+_ORIGIN = {
+    "composition": "generated from a grammar by this program; variations exchange steps",
+    "instructions": "synthetic: written by a language model for this project under 31 style briefs; variations "
+    "exchange phrases and what is said around them",
+}
 _COMPOSITION = "composition"
 _VARIED, _EXCHANGED = 2000, 4000
 """Variations of compositions, and of synthetic instructions."""
@@ -85,6 +90,16 @@ def _untyped(example: TrainingExample) -> TrainingExample:
     return example.model_copy(update={"workflow": example.workflow.replace(untyped)})
 
 
+def _right(judged: Sequence[Judged], examples: Sequence[TrainingExample]) -> Iterator[tuple[str, str]]:
+    """The share of right plans among those for which nothing was learned, by source."""
+    source = {example.instruction: example.suite for example in examples}
+    by_source: dict[str, list[bool]] = {}
+    for instruction, _, right in judged:
+        by_source.setdefault(source[instruction], []).append(right)
+    for name, found in sorted(by_source.items()):
+        yield name, f"{sum(found)} of {len(found)}"
+
+
 def export_base(config: Config, output_dir: Path, data: Path, *, seconds: float) -> str:
     """Write the weights that ship, with a confidence that is fitted to them as they ship, and the card."""
     planner = load_planner(output_dir / BEST, config.planner, config.workers)
@@ -95,14 +110,16 @@ def export_base(config: Config, output_dir: Path, data: Path, *, seconds: float)
     texts = [example.instruction for example in held_out]
     judged = judge_plans(planner, texts, planner.plan_instructions(texts), [example.workflow for example in held_out])
     calibrate(planner, judged, [example.suite for example in held_out])
-    facts = read_facts(output_dir / BEST)
     learned = Counter(example.suite for example in examples if example.split == "train")
     card = {
         "name": "OrchestAI base planner",
+        "licence": "Apache-2.0",
+        "command": "make planner",
         "learned_from": dict(learned),
+        "how_that_was_made": _ORIGIN,
         "seed": config.training.phase1_supervised.seed,
         "seconds": round(seconds),
-        "held_out": {key: facts[key] for key in ("epoch", "exact_decomposition", "val_loss") if key in facts},
+        "right_of_held_out": dict(_right(judged, held_out)),
         "versions": artifacts.versions(),
     }
     return save_base(output_dir, planner, card)

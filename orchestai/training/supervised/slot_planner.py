@@ -25,7 +25,6 @@ from orchestai.planner.base_planner import begin_with_base
 from orchestai.planner.checkpoint import load_planner, read_checkpoint, save_planner
 from orchestai.planner.slots.decisions import DecisionBatch
 from orchestai.planner.slots.encoders.encoder import UnreadableTextError
-from orchestai.planner.slots.loose_ends import one_result_log_odds
 from orchestai.planner.slots.losses import GivenEdges, PlannerOutputs, cross_entropy, given_edges_loss
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER, PlanTargets, check_words
@@ -78,8 +77,6 @@ def begin(setup: Setup) -> RunState:
         return RunState(epochs, save, read_checkpoint, learned, held_out)
     learned, held_out = split_examples(_readable(setup, planner), config.tasks, setup.data, setup.seen_before)
     found = [example for example in learned if not example.given]
-    if found:
-        planner.decoder.one_result.fill_(one_result_log_odds(example.workflow for example in found))
     workers = [card.name for card in planner.cards]
     train, validation = (PlanDataset.from_examples(some, config.planner, workers) for some in (learned, held_out))
     read = [torch.tensor(planner.encoder.token_ids(example.instruction)) for example in found]
