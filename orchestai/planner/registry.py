@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from orchestai.config import PlannerConfig, WorkersConfig
+from orchestai.config import BASE, PlannerConfig, WorkersConfig
+from orchestai.config.planner import NOTHING
 from orchestai.errors import UserError
 from orchestai.planner.base import Planner
 from orchestai.planner.baselines.assignment import FixedAssignment, RandomAssignment
@@ -86,8 +87,10 @@ def _decomposer(
     if not unknown:
         return None
     model = workers.planner_model
-    rules = _single("heuristic", settings, workers, pool)
-    decomposer = Decomposer(rules, _single("llm", settings, workers, pool) if model else None, model or "")
+    trained = settings.kind == "heads" and settings.base != NOTHING
+    rules = _single(BASE if trained else "heuristic", settings, workers, pool)
+    written = _single("llm", settings, workers, pool) if model else None
+    decomposer = Decomposer(rules, "the base planner" if trained else "heuristic", written, model or "")
     logger.warning(
         "%d of %d tasks have no reference decomposition; they are decomposed %s",
         unknown,

@@ -1,4 +1,4 @@
-"""`orchestai plan`: the workflow that a trained planner makes of an instruction."""
+"""`orchestai plan`: the workflow that a planner makes of an instruction."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestai.cli.options import CHECKPOINTS, CONFIG, ConfigFile, Overrides, flag, say
+from orchestai.cli.options import CONFIG, ConfigFile, Overrides, flag, latest_checkpoint, say
 from orchestai.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,21 +19,24 @@ if TYPE_CHECKING:
 def plan(
     instruction: Annotated[str, typer.Argument(help="What is to be done.")],
     config: ConfigFile = CONFIG,
-    checkpoint: Annotated[Path, flag("checkpoint", "Planner.")] = CHECKPOINTS / "phase2_best.pth",
+    checkpoint: Annotated[
+        str | None, flag("checkpoint", "Planner; else the latest in checkpoints/, or the base planner.")
+    ] = None,
     overrides: Overrides = None,
 ) -> None:
-    """Print the workflow that a trained planner makes of an instruction, as JSON; how sure it is goes to stderr."""
-    from orchestai.config import load_config
+    """Print the workflow that a planner makes of an instruction, as JSON; how sure it is goes to stderr."""
+    from orchestai.config import BASE, FIRST_POOL, load_config
 
-    settings = load_config(config, overrides or [])
-    made = make_plan(settings, instruction, checkpoint)
+    planner = checkpoint or latest_checkpoint()
+    settings = load_config(config, overrides or [], default=None if planner else FIRST_POOL)
+    made = make_plan(settings, instruction, planner or BASE)
     if made.workflow is None:
         raise UserError(f"no plan: {made.error}")
     print(json.dumps(made.workflow.to_dict(), indent=2, ensure_ascii=False))
     say(sureness(made, settings.planner))
 
 
-def make_plan(config: Config, instruction: str, checkpoint: Path) -> Plan:
+def make_plan(config: Config, instruction: str, checkpoint: Path | str) -> Plan:
     """The plan that the planner of `checkpoint` makes of `instruction`; no fallback is asked.
 
     Raises:

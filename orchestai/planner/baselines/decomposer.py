@@ -1,4 +1,4 @@
-"""Decompositions of tasks for which nobody knows one: a language model's, else those of hand-written rules."""
+"""Decompositions of tasks for which nobody knows one: a language model's, else the base planner's, or by rules."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import replace
 from orchestai.planner.base import Plan, Planner
 from orchestai.tasks.task import Task
 
-RULES = "heuristic"
-
 
 class Decomposer:
     """Splits each task once, however often it is planned; asking again would be paid again.
@@ -18,13 +16,15 @@ class Decomposer:
     unplanned is asked again.
 
     Args:
-        rules: plans whatever the model has no valid plan for.
+        otherwise: plans whatever the model has no valid plan for.
+        called: what that planner is called.
         model: a language model; without one the rules plan alone.
         name: what the model is called.
     """
 
-    def __init__(self, rules: Planner, model: Planner | None = None, name: str = "") -> None:
-        self._rules = rules
+    def __init__(self, otherwise: Planner, called: str, model: Planner | None = None, name: str = "") -> None:
+        self._otherwise = otherwise
+        self._called = called
         self._model = model
         self._name = name
         self._known: dict[str, Plan] = {}
@@ -33,10 +33,10 @@ class Decomposer:
     def description(self) -> str:
         """Who decomposes, for people."""
         if self._model is None:
-            return "by the rules of the heuristic planner (set workers.planner_model for a language model's)"
+            return f"by {self._called} (set workers.planner_model for a language model's)"
         return (
-            f"by the language model {self._name!r} (workers.planner_model), and where it gives no valid plan by the "
-            "rules of the heuristic planner"
+            f"by the language model {self._name!r} (workers.planner_model), and where it gives no valid plan by "
+            f"{self._called}"
         )
 
     def plan(self, tasks: Sequence[Task]) -> list[Plan]:
@@ -50,11 +50,11 @@ class Decomposer:
 
     def _decomposed(self, tasks: Sequence[Task]) -> list[Plan]:
         if self._model is None:
-            return [replace(plan, decomposed_by=RULES) for plan in self._rules.plan(tasks)]
+            return [replace(plan, decomposed_by=self._called) for plan in self._otherwise.plan(tasks)]
         written = self._model.plan(tasks)
         return [
             replace(plan, decomposed_by=self._name)
             if plan.workflow is not None or plan.fault is not None
-            else replace(self._rules.plan([task])[0], decomposed_by=RULES, usage=plan.usage)
+            else replace(self._otherwise.plan([task])[0], decomposed_by=self._called, usage=plan.usage)
             for task, plan in zip(tasks, written, strict=True)
         ]
