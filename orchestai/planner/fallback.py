@@ -52,14 +52,17 @@ class FallbackPlanner:
 
 
 def doubt_of(plan: Plan, min_confidence: float) -> str:
-    """What its planner did, that the plan is left to the next one; empty where it is not."""
+    """What its planner did, that the plan is left to the next one; empty where it is not.
+
+    A plan of one step asks for the whole in any case.
+    """
     if plan.fault is not None:
         return f"could not plan ({plan.fault.reason})"
     if plan.workflow is None:
         return f"made no plan ({plan.error})"
     if not plan.raw_valid:
         return "made an invalid plan"
-    if plan.confidence is not None and plan.confidence < min_confidence:
+    if len(plan.workflow) > 1 and plan.confidence is not None and plan.confidence < min_confidence:
         return f"was not sure ({plan.confidence:.2f})"
     return ""
 

@@ -28,7 +28,8 @@ class Fixed:
 
 
 def plan(words: str = "do it", **facts: object) -> Plan:
-    return Plan(Workflow([{"id": "1", "instruction": words}]), **{"raw_valid": True, **facts})  # type: ignore[arg-type]
+    steps = [{"id": "1", "instruction": words}, {"id": "2", "instruction": "then more"}]
+    return Plan(Workflow(steps), **{"raw_valid": True, **facts})  # type: ignore[arg-type]
 
 
 def tasks(count: int) -> list[Task]:

@@ -13,6 +13,7 @@ from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import load_planner, save_planner
 from orchestai.planner.slots.model import PlannerModel
+from orchestai.tasks.asked_task import asked_task
 from orchestai.workers.pool import worker_cards
 
 INSTRUCTION = "Look up the town. Then say how many live there."
@@ -44,7 +45,8 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed in range(100):
         torch.manual_seed(seed)
         planner = PlannerModel(config.planner, worker_cards(config.workers)).eval()
-        if planner.plan_instructions([INSTRUCTION])[0].raw_valid:
+        [made] = planner.plan([asked_task(INSTRUCTION, "text", config.tasks)])
+        if made.raw_valid and len(made.workflow) > 1:
             break
     planner.confidence.known.fill_(True)
     planner.confidence.coefficients[-1] = -torch.log(torch.tensor(3.0))
