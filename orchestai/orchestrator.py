@@ -290,7 +290,13 @@ class Orchestrator:
         importing = asyncio.get_running_loop().run_in_executor(None, import_planner, self.checkpoint)
         try:
             runtime = await self._stack.enter_async_context(
-                open_runtime(config.workers, config.execution, config.sandbox, imports=importing)
+                open_runtime(
+                    config.workers,
+                    config.execution,
+                    config.sandbox,
+                    imports=importing,
+                    sandbox_when_needed=True,
+                )
             )
             planner = await open_planner(self.checkpoint, config.planner, config.workers, runtime.pool)
         except BaseException:
