@@ -228,6 +228,15 @@ class Orchestrator:
                 observer(task, result)
         return result
 
+    async def load(self) -> None:
+        """Load the planner, and start the sandbox, before an instruction needs them: a server is quick from the first.
+
+        Raises:
+            UserError: one of them cannot be had.
+        """
+        runtime, planner = self._require_open(), self._planning.planner
+        await asyncio.to_thread(lambda: (planner.load(), runtime.sandbox.level))
+
     async def open_planner(self, checkpoint: str) -> ServedPlanner:
         """Another planner for the same workers.
 
