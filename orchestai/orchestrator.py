@@ -228,6 +228,15 @@ class Orchestrator:
                 observer(task, result)
         return result
 
+    async def load(self) -> None:
+        """Load the planner, and start the sandbox, before an instruction needs them: a server is quick from the first.
+
+        Raises:
+            UserError: one of them cannot be had.
+        """
+        runtime, planner = self._require_open(), self._planning.planner
+        await asyncio.to_thread(lambda: (planner.load(), runtime.sandbox.level))
+
     async def open_planner(self, checkpoint: str) -> ServedPlanner:
         """Another planner for the same workers.
 
@@ -290,7 +299,13 @@ class Orchestrator:
         importing = asyncio.get_running_loop().run_in_executor(None, import_planner, self.checkpoint)
         try:
             runtime = await self._stack.enter_async_context(
-                open_runtime(config.workers, config.execution, config.sandbox, imports=importing)
+                open_runtime(
+                    config.workers,
+                    config.execution,
+                    config.sandbox,
+                    imports=importing,
+                    sandbox_when_needed=True,
+                )
             )
             planner = await open_planner(self.checkpoint, config.planner, config.workers, runtime.pool)
         except BaseException:

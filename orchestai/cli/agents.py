@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestai.cli.options import CHECKPOINTS, OutputFolder, Resume, console, print_words, run_async, say
+from orchestai.cli.options import CHECKPOINTS, OutputFolder, Resume, print_words, run_async, say
 from orchestai.errors import UserError
+from orchestai.progress import console
 
 if TYPE_CHECKING:
     from orchestai.config.agents import AgentConfig

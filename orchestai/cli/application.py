@@ -5,39 +5,51 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pkgutil import resolve_name
 from typing import Annotated, Any, NoReturn
 
 import typer
-from rich.markup import escape
 from typer.core import TyperGroup
+from typer.main import get_command
 
 from orchestai import __version__
-from orchestai.cli.agents import agents
-from orchestai.cli.demo import demo
-from orchestai.cli.doctor import doctor
-from orchestai.cli.evaluation.evaluate import evaluate
-from orchestai.cli.evaluation.evaluate_plans import evaluate_plans
-from orchestai.cli.evaluation.evaluate_table import evaluate_table
-from orchestai.cli.evaluation.score import score
-from orchestai.cli.init import init
-from orchestai.cli.options import console
-from orchestai.cli.report import report
-from orchestai.cli.serving.improve import improve, promote, rollback
-from orchestai.cli.serving.keys import keys
-from orchestai.cli.serving.plan import plan
-from orchestai.cli.serving.run import run
-from orchestai.cli.serving.serve import serve
-from orchestai.cli.training.collect import collect
-from orchestai.cli.training.launch import launch
-from orchestai.cli.training.plan_run import plan_run
-from orchestai.cli.training.prepare import prepare, prepare_plans, prepare_table
-from orchestai.cli.training.train import train, train_base, train_phase1, train_phase2
-from orchestai.cli.watch import watch
+from orchestai.cli.options import say
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.report.safe_text import visible_lines
 from orchestai.threads.interrupts import heed_interrupts, interrupted_by
 
+_COMMANDS = {
+    "run": "serving.run:run",
+    "serve": "serving.serve:serve",
+    "init": "init:init",
+    "doctor": "doctor:doctor",
+    "collect": "training.collect:collect",
+    "prepare": "training.prepare:prepare",
+    "prepare-plans": "training.prepare:prepare_plans",
+    "prepare-table": "training.prepare:prepare_table",
+    "train-base": "training.train:train_base",
+    "train-phase1": "training.train:train_phase1",
+    "train-phase2": "training.train:train_phase2",
+    "plan-run": "training.plan_run:plan_run",
+    "evaluate": "evaluation.evaluate:evaluate",
+    "evaluate-plans": "evaluation.evaluate_plans:evaluate_plans",
+    "evaluate-table": "evaluation.evaluate_table:evaluate_table",
+    "score": "evaluation.score:score",
+    "plan": "serving.plan:plan",
+    "report": "report:report",
+    "watch": "watch:watch",
+    "demo": "demo:demo",
+    "train": "training.train:train",
+    "improve": "serving.improve:improve",
+    "promote": "serving.improve:promote",
+    "rollback": "serving.improve:rollback",
+    "agents": "agents:agents",
+    "keys": "serving.keys:keys",
+    "launch": "training.launch:launch",
+}
+"""Where in `orchestai.cli` each command is; it is imported when it is asked for."""
+_HIDDEN = ("train",)
 _INTERRUPTED = 130
 """Exit code after Ctrl-C, by the shells' convention."""
 _THREADS = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
@@ -53,8 +65,35 @@ _FORMER = {
 """Commands that are spelled as a flag of another, too."""
 
 
+@cache
+def _import(name: str, place: str) -> Any:
+    found = resolve_name(f"orchestai.cli.{place}")
+    if not isinstance(found, typer.Typer):
+        alone = typer.Typer()
+        alone.command(name, hidden=name in _HIDDEN)(found)
+        found = alone
+    found.info.name, found._add_completion = name, False
+    return get_command(found)
+
+
+class _Imported(Mapping[str, Any]):
+    """The commands by name."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _import(name, _COMMANDS[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_COMMANDS)
+
+    def __len__(self) -> int:
+        return len(_COMMANDS)
+
+
 class _Commands(TyperGroup):
     """The commands, under their other spellings too."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "commands": _Imported()})
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         flags = (word.partition("=")[0] for word in args)
@@ -63,33 +102,6 @@ class _Commands(TyperGroup):
 
 
 app = typer.Typer(name="orchestai", cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
-app.command()(run)
-app.command()(serve)
-app.command()(init)
-app.command()(doctor)
-app.command()(collect)
-app.command()(prepare)
-app.command()(prepare_plans)
-app.command()(prepare_table)
-app.command()(train_base)
-app.command()(train_phase1)
-app.command()(train_phase2)
-app.command()(plan_run)
-app.command()(evaluate)
-app.command()(evaluate_plans)
-app.command()(evaluate_table)
-app.command()(score)
-app.command()(plan)
-app.command()(report)
-app.command()(watch)
-app.command()(demo)
-app.command(hidden=True)(train)
-app.command()(improve)
-app.command()(promote)
-app.command()(rollback)
-app.add_typer(agents, name="agents")
-app.add_typer(keys, name="keys")
-app.add_typer(launch, name="launch")
 
 
 @app.callback(invoke_without_command=True)
@@ -106,17 +118,15 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     try:
         app(args=argv)
     except UserError as error:
-        console.print(f"[bold red]error:[/] {escape(visible_lines(str(error)))}", highlight=False, soft_wrap=True)
+        say(f"error: {error}")
         sys.exit(2)
     except InfrastructureError as error:
-        console.print(
-            f"[bold red]this system failed:[/] {escape(visible_lines(str(error)))}", highlight=False, soft_wrap=True
-        )
+        say(f"this system failed: {error}")
         sys.exit(1)
     except (KeyboardInterrupt, SystemExit) as left:  # typer turns the former into the latter
         if isinstance(left, SystemExit) and left.code != _INTERRUPTED:
             raise
-        console.print("interrupted; what was finished is kept: repeat the command to continue, training with --resume")
+        say("interrupted; what was finished is kept: repeat the command to continue, training with --resume")
         sys.exit(128 + interrupted_by())
     finally:
         _leave_nothing_to_collect()

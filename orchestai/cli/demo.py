@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from orchestai.cli.embedded import install_embedded
 from orchestai.cli.evaluation.evaluate import run_evaluate
-from orchestai.cli.options import CONFIG, ConfigFile, Overrides, console, flag, print_words, run_async, say
+from orchestai.cli.options import CONFIG, ConfigFile, Overrides, flag, print_words, run_async, say
 from orchestai.cli.training.collect import run_collect
 from orchestai.cli.training.prepare import run_prepare
 from orchestai.cli.training.train import run_phase2
 from orchestai.errors import UserError
-from orchestai.progress import RunProgress
+from orchestai.progress import RunProgress, console
 from orchestai.threads.interrupts import leave_after
 
 if TYPE_CHECKING:

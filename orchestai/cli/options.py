@@ -1,15 +1,15 @@
-"""What commands share: options, the overrides that options stand for, and the console."""
+"""What commands share: options, the overrides that options stand for, and what they print."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
 
-from orchestai.progress import console
 from orchestai.report.safe_text import visible_lines
 
 T = TypeVar("T")
@@ -33,9 +33,9 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 
 
 def say(*lines: str) -> None:
-    """Print lines as they are, whatever brackets or numbers they hold."""
+    """Print lines to stderr, with what would act on a terminal as its codes."""
     for line in lines:
-        console.print(visible_lines(line), highlight=False, markup=False, soft_wrap=True)
+        print(visible_lines(line), file=sys.stderr, flush=True)
 
 
 def print_words(text: str, output: TextIO) -> None:

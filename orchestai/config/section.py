@@ -13,7 +13,7 @@ from orchestai.config.written import as_yaml
 class Section(BaseModel):
     """A part of the configuration; unknown keys and wrong types are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, strict=False)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     def to_yaml(self) -> str:
         """As resolved; `config.load` reads it back to an equal object."""

@@ -36,6 +36,7 @@ async def open_runtime(
     rewards: Iterable[str] = (),
     record: Path | None = None,
     imports: Awaitable[None] | None = None,
+    sandbox_when_needed: bool = False,
 ) -> AsyncIterator[Runtime]:
     """Start the sandbox and the workers, check that models are at hand, and close all of it at the end.
 
@@ -44,6 +45,7 @@ async def open_runtime(
         record: a file to which every generation used is appended, to be looked up by later runs.
         imports: a thread that imports libraries while the sandbox starts. Workers are built when it is done, since two
             threads cannot import transformers at once.
+        sandbox_when_needed: whether the sandbox is started for the first program, and not before, unless it is strict.
 
     Raises:
         UserError: a server does not answer, a model or a key is missing, there is no such scorer, or the cluster of
@@ -60,7 +62,8 @@ async def open_runtime(
             cluster, opened = stack.enter_context(open_remote(sandbox, execution, workers, scorers))
             executor_of: Callable[..., JudgingExecutor] = partial(RemoteExecutor, cluster=cluster)
         else:
-            opened = stack.enter_context(Sandbox.from_config(sandbox))
+            later = sandbox_when_needed and sandbox.level != "strict"
+            opened = stack.enter_context(Sandbox.from_config(sandbox, when_needed=later))
             executor_of = partial(JudgingExecutor, rewards=scorers)
         if imports is not None:
             await imports

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from orchestai.config import BASE, PlannerConfig, WorkersConfig
 from orchestai.config.contract import Contract
 from orchestai.config.planner import NOTHING
+from orchestai.config.workers import WHOLE_TOOLS
 from orchestai.errors import UserError
 from orchestai.planner.base import Plan, Planner, Preferences
 from orchestai.planner.baselines.few_shot import FewShotPlanner
@@ -22,6 +23,7 @@ from orchestai.planner.checkpoint_files import fingerprint_of, is_checkpoint
 from orchestai.planner.fallback import FallbackPlanner
 from orchestai.planner.last_resort import with_all_others, with_last_resort
 from orchestai.planner.registry import planner_for
+from orchestai.planner.tools_first import ToolsFirst
 from orchestai.preference import Preference
 from orchestai.tasks.task import Task
 from orchestai.workers.pool import WorkerPool
@@ -38,6 +40,10 @@ WHOLE = "whole"
 def _nothing(task: Task) -> float:
     """What a planner costs that computes for itself."""
     return 0.0
+
+
+def _loaded() -> None:
+    """Load nothing more."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,7 @@ class ServedPlanner:
         versions: of its weights.
         only: whom it asks, where it has no choice.
         preferred: how it plans by preferences; None where it has not learned them.
+        load: loads what would else be loaded when it is first needed; blocks.
     """
 
     name: str
@@ -87,6 +94,7 @@ class ServedPlanner:
     versions: dict[str, str] = field(default_factory=dict)
     only: tuple[str, ...] = ()
     preferred: Preferred | None = None
+    load: Callable[[], object] = _loaded
 
     def preference(self, contract: Contract) -> Preference | None:
         """What a contract asks of the planner itself; None where it asks nothing, or the planner has not learned it."""
@@ -129,10 +137,12 @@ async def open_planner(
     Raises:
         UserError: see `planner_for` and `load_planner`.
     """
-    if checkpoint is None:
-        if settings.kind != "heads" or settings.base == NOTHING:
+    if checkpoint in (None, BASE) and settings.kind == "heads":
+        if settings.base == NOTHING:
             return _without_checkpoint(workers, pool)
-        checkpoint = BASE
+        return _base_planner(settings, workers, pool)
+    if checkpoint is None:
+        return _without_checkpoint(workers, pool)
     if is_checkpoint(checkpoint):
         loaded = (await asyncio.to_thread(planner_for, checkpoint, settings, workers, pool, 0))(0)
         if settings.fallback and settings.min_confidence:
@@ -144,16 +154,13 @@ async def open_planner(
 
         def plan(tasks: Sequence[Task], preferences: Preferences | None = None) -> list[Plan]:
             plans = planner.plan(tasks, preferences=preferences)
-            if checkpoint == BASE:
-                return with_all_others(plans, workers.cascade or _by_price(pool))
             if not workers.cascade:
                 return plans
             learned = not settings.allow_new_pool
             return with_last_resort(tasks, plans, pool.cards, workers.cascade[-1], learned=learned)
 
         preferred = await asyncio.to_thread(_preferred, checkpoint, plan) if planner.prefers else None
-        name = "the base planner" if checkpoint == BASE else checkpoint
-        return ServedPlanner(name, plan, outlook=outlook, versions=versions, preferred=preferred)
+        return ServedPlanner(checkpoint, plan, outlook=outlook, versions=versions, preferred=preferred)
     try:
         named = planner_for(checkpoint, settings, workers, pool, 0)(0)
     except UserError as error:
@@ -161,6 +168,25 @@ async def open_planner(
     if isinstance(named, FewShotPlanner):
         return ServedPlanner(checkpoint, named.plan, named.most_usd, at_a_time=64, together=1)
     return ServedPlanner(checkpoint, named.plan)
+
+
+def _base_planner(settings: PlannerConfig, workers: WorkersConfig, pool: WorkerPool) -> ServedPlanner:
+    """The base planner, which is loaded for the first instruction that no tool can carry out alone."""
+    order = workers.cascade or _by_price(pool)
+
+    def load() -> Planner:
+        _import_without_collecting("orchestai.planner.checkpoint")
+        loaded = planner_for(BASE, settings, workers, pool, 0)(0)
+        return FallbackPlanner({BASE: loaded, **open_fallbacks(BASE, settings, workers, pool)}, settings.min_confidence)
+
+    tools = [name for name, worker in workers.pool.items() if worker.kind == "tool" and worker.tool in WHOLE_TOOLS]
+    planner = ToolsFirst([(name, pool.tool(name)) for name in tools], load)
+    return ServedPlanner(
+        "the base planner",
+        lambda tasks: with_all_others(planner.plan(tasks), order),
+        versions={"checkpoint": fingerprint_of(BASE)},
+        load=planner.load,
+    )
 
 
 def _preferred(checkpoint: str, plan: Callable[[Sequence[Task], Preferences], list[Plan]]) -> Preferred:

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from queue import SimpleQueue
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from orchestai.config import SandboxConfig
-from orchestai.sandbox.levels import Level, Strictness
-from orchestai.sandbox.local_judge import Judge, LocalJudge
-from orchestai.sandbox.packages import Packages
 from orchestai.sandbox.program import Limits, Program, Report
 
-_LOG = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from orchestai.sandbox.levels import Level, Strictness
+    from orchestai.sandbox.local_judge import Judge
+    from orchestai.sandbox.packages import Packages
 
 
 class _GivenUpError(Exception):
     """Whoever judged a program was interrupted; whoever waited with it is to do it."""
+
+
+def _local(
+    workers: int, limits: Limits, preload: Sequence[str], strictness: Strictness, packages: Sequence[str]
+) -> Judge:
+    from orchestai.sandbox.local_judge import LocalJudge
+
+    return LocalJudge(workers, limits, preload, strictness, packages)
 
 
 class Sandbox:
@@ -40,6 +49,7 @@ class Sandbox:
         strictness: `strict`: programs are isolated by namespaces, or there is no sandbox. `auto`: by namespaces where
             the system allows it, else by limits alone, with a warning. `process`: by limits alone, for trusted code.
         judge: who judges; by default this machine, as the arguments before say.
+        when_needed: whether that is set up when the first program comes, or its level is asked for, and not before.
 
     Attributes:
         workers: as given.
@@ -58,9 +68,12 @@ class Sandbox:
         strictness: Strictness = "auto",
         packages: Sequence[str] = (),
         judge: Judge | None = None,
+        when_needed: bool = False,
     ) -> None:
-        self._judging: Judge = judge or LocalJudge(workers, limits or Limits(), preload, strictness, packages)
-        _LOG.info("sandbox level: %s", self._judging.level)
+        self._make: Callable[[], Judge] = partial(_local, workers, limits or Limits(), preload, strictness, packages)
+        self._when_needed = when_needed
+        self._making = threading.Lock()
+        self._made = judge if judge or when_needed else self._make()
         self._cache_size = cache_size
         self._cache: OrderedDict[Program, Future[Report]] = OrderedDict()
         self._lock = threading.Lock()
@@ -71,20 +84,36 @@ class Sandbox:
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="sandbox")
 
     @classmethod
-    def from_config(cls, config: SandboxConfig) -> Sandbox:
+    def from_config(cls, config: SandboxConfig, *, when_needed: bool = False) -> Sandbox:
         limits = Limits(
             wall_s=config.wall_s, test_s=config.test_s, memory_mb=config.memory_mb, processes=config.processes
         )
-        return cls(config.workers, limits, config.preload, strictness=config.level, packages=config.packages)
+        return cls(
+            config.workers,
+            limits,
+            config.preload,
+            strictness=config.level,
+            packages=config.packages,
+            when_needed=when_needed,
+        )
 
     def __enter__(self) -> Sandbox:
-        self._judging.start()
+        if self._made is not None:
+            self._made.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def _judging(self) -> Judge:
+        with self._making:
+            if self._made is None:
+                self._made = self._make()
+                self._made.start()
+            return self._made
 
     @property
     def level(self) -> Level:
@@ -134,14 +163,19 @@ class Sandbox:
     @property
     def server_pid(self) -> int:
         """Process id of the fork server without preloaded modules, which is started if there is none."""
-        assert isinstance(self._judging, LocalJudge), "programs run on other machines"
-        return self._judging.server_pid
+        from orchestai.sandbox.local_judge import LocalJudge
+
+        judge = self._judging
+        assert isinstance(judge, LocalJudge), "programs run on other machines"
+        return judge.server_pid
 
     def close(self) -> None:
         """End all that runs; programs without a verdict get `infra_error`."""
         with self._lock:
             self._closed = True
-        self._judging.close()
+        with self._making:
+            if self._made is not None:
+                self._made.close()
         self._threads.shutdown()
 
     def _claim(self, program: Program, own: Future[Report]) -> Future[Report]:

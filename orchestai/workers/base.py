@@ -76,6 +76,11 @@ class Request:
     answer_format: str = ""
     dialogue: Dialogue | None = None
 
+    @property
+    def text(self) -> str:
+        """The instruction followed by the texts of the parents, for what reads one text."""
+        return "\n\n".join([self.instruction, *self.inputs.values()])
+
 
 class Usage(BaseModel):
     """What asking models took.

@@ -29,6 +29,8 @@ from orchestai.workers.generation import Cached, Deferred, Generator, Unavailabl
 from orchestai.workers.kinds.worker_kind import BuildContext, Resource
 from orchestai.workers.recording import Recorded, RecordedGenerations, RecordingFile, read_recordings
 from orchestai.workers.registry import make_card, make_worker
+from orchestai.workers.tools import ToolWorker
+from orchestai.workers.tools.worker import Tool
 
 
 class WorkerPool:
@@ -94,6 +96,12 @@ class WorkerPool:
     @property
     def cards(self) -> list[WorkerCard]:
         return [worker.card for worker in self._workers.values()]
+
+    def tool(self, name: str) -> Tool:
+        """What a worker of kind `tool` calls, for whoever asks it without its worker."""
+        worker = self._workers[name]
+        assert isinstance(worker, ToolWorker)
+        return worker.tool
 
     def generator(self, model: str) -> Generator:
         """The model under this key of `workers.models`, for whoever needs it bare (the `llm` planner)."""

@@ -14,12 +14,12 @@ from orchestai.cli.options import (
     ConfigFile,
     Overrides,
     Record,
-    console,
     flag,
     run_async,
     say,
 )
 from orchestai.errors import UserError
+from orchestai.progress import console
 
 if TYPE_CHECKING:
     from orchestai.config import Config, PlannerConfig, WorkersConfig

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from orchestai.cli.options import CHECKPOINTS, CONFIG, ConfigFile, JsonFile, Overrides, console, flag, say
+from orchestai.cli.options import CHECKPOINTS, CONFIG, ConfigFile, JsonFile, Overrides, flag, say
+from orchestai.progress import console
 
 _SENTENCE_TOKENS = 512
 """Longest sentence that is compared with others."""

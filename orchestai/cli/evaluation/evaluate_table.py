@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 from rich.markup import escape
 
-from orchestai.cli.options import CONFIG, ConfigFile, JsonFile, Overrides, console, flag, say
+from orchestai.cli.options import CONFIG, ConfigFile, JsonFile, Overrides, flag, say
 from orchestai.cli.table_options import Cards, Columns, Reader, RunReplies, judged_replies, read_table
+from orchestai.progress import console
 
 
 def evaluate_table(

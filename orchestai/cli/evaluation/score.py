@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestai.cli.options import CONFIG, ConfigFile, JsonFile, Overrides, console, flag, override, run_async, say
+from orchestai.cli.options import CONFIG, ConfigFile, JsonFile, Overrides, flag, override, run_async, say
 from orchestai.errors import UserError
+from orchestai.progress import console
 
 if TYPE_CHECKING:
     from orchestai.config import Config

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from rich.console import Group, RenderableType
-from rich.live import Live
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
-from rich.tree import Tree
-
-from orchestai.cli.options import console, say
+from orchestai.cli.options import say
 from orchestai.config import Config, WorkersConfig
 from orchestai.execution.contract.receipt import AskedWorker, NodeReceipt, Receipt
 from orchestai.execution.events import AnswerChecked, NodeDone, NodeStarted, PlanReady, WorkerAsked
 from orchestai.execution.result import Attempt, SubtaskResult
 from orchestai.orchestrator import Event, RunResult
-from orchestai.workflow import Workflow
+from orchestai.report.safe_text import visible
+from orchestai.workflow import Subtask, Workflow
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 _WIDTH = 72
 
@@ -35,17 +35,22 @@ class RunView:
         self._verbose = verbose
         self._workflow: Workflow | None = None
         self._states: dict[str, str] = {}
-        self._live = Live(console=console, get_renderable=self._drawn, refresh_per_second=8, transient=True)
+        self._live: Live | None = None
 
     def __enter__(self) -> RunView:
-        if console.is_terminal:
+        if sys.stderr.isatty():
+            from rich.live import Live
+
+            from orchestai.progress import console
+
+            self._live = Live(console=console, get_renderable=self._drawn, refresh_per_second=8, transient=True)
             self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if console.is_terminal:
+        if self._live is not None:
             self._live.stop()
 
     def listen(self, event: Event) -> None:
@@ -53,7 +58,7 @@ class RunView:
         if isinstance(event, PlanReady):
             self._workflow = event.workflow
             if self._verbose:
-                self._say(_plan(event))
+                say(_plan(event))
         elif isinstance(event, NodeStarted):
             self._set(event.node, "ready")
         elif isinstance(event, WorkerAsked):
@@ -65,15 +70,11 @@ class RunView:
 
     def _set(self, node: str, state: str) -> None:
         self._states[node] = state = _short(state)
-        if self._verbose and not console.is_terminal:
-            self._say(f"{node}: {state}")
+        if self._verbose and self._live is None:
+            say(f"{node}: {state}")
 
-    @staticmethod
-    def _say(line: str) -> None:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-    def _drawn(self) -> RenderableType:
-        return Text("planning ...") if self._workflow is None else tree(self._workflow, self._states)
+    def _drawn(self) -> str:
+        return "planning ..." if self._workflow is None else "\n".join(tree(self._workflow, self._states))
 
 
 def show_run(result: RunResult, config: Config, *, verbose: bool) -> None:
@@ -86,31 +87,32 @@ def show_run(result: RunResult, config: Config, *, verbose: bool) -> None:
         return
     if not verbose:
         states = {done.id: _of_result(done) for done in result.execution.results}
-        console.print(tree(result.workflow, states), highlight=False, soft_wrap=True)
-        say(*_remarks(receipt), f"{receipt.spent_usd:.3g} USD, {receipt.wall_ms / 1000:.2f} s")
+        took = f"{receipt.spent_usd:.3g} USD, {receipt.wall_ms / 1000:.2f} s"
+        say(*tree(result.workflow, states), *_remarks(receipt), took)
     if result.program and config.execution.assembler == "dataflow":
         say(*doubts(receipt))
 
 
-def tree(workflow: Workflow, states: Mapping[str, str]) -> RenderableType:
-    """The steps of a workflow below those that they need, each with its state; one step is one line."""
+def tree(workflow: Workflow, states: Mapping[str, str]) -> list[str]:
+    """Lines of the steps below those that they need, each with its state; of one step, one line."""
     if len(workflow) == 1:
-        return _step(workflow, workflow.subtasks[0].id, states)
-    root = Tree(f"{len(workflow)} steps", guide_style="dim")
-    branches: dict[str, Tree] = {}
+        return [_step(workflow.subtasks[0], states)]
+    below: dict[str, list[Subtask]] = defaultdict(list)
     for subtask in workflow.order():
-        parent = branches[subtask.depends_on[-1]] if subtask.depends_on else root
-        branches[subtask.id] = parent.add(_step(workflow, subtask.id, states))
-    return root
+        below[subtask.depends_on[-1] if subtask.depends_on else ""].append(subtask)
+
+    def drawn(parent: str, indent: str) -> Iterator[str]:
+        for subtask in below[parent]:
+            last = subtask is below[parent][-1]
+            others = f" (also after {', '.join(subtask.depends_on[:-1])})" if len(subtask.depends_on) > 1 else ""
+            yield f"{indent}{'└──' if last else '├──'} {subtask.id} {_step(subtask, states)}{others}"
+            yield from drawn(subtask.id, indent + ("    " if last else "│   "))
+
+    return [f"{len(workflow)} steps", *drawn("", "")]
 
 
-def _step(workflow: Workflow, step: str, states: Mapping[str, str]) -> Text:
-    subtask = workflow[step]
-    others = f" (also after {', '.join(subtask.depends_on[:-1])})" if len(subtask.depends_on) > 1 else ""
-    number = f"{step} " if len(workflow) > 1 else ""
-    return Text.assemble(
-        (number, "bold"), _short(subtask.instruction), (others, "dim"), ": ", (states.get(step, "waiting"), "cyan")
-    )
+def _step(subtask: Subtask, states: Mapping[str, str]) -> str:
+    return f"{_short(subtask.instruction)}: {states.get(subtask.id, 'waiting')}"
 
 
 def why_not(receipt: Receipt, workers: WorkersConfig) -> str:
@@ -127,12 +129,18 @@ def why_not(receipt: Receipt, workers: WorkersConfig) -> str:
 
 def show_receipt(receipt: Receipt) -> None:
     """Print what a run took, node by node."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from orchestai.progress import console
+
     table = Table(box=None, pad_edge=False)
     for name in ("node", "worker", "tokens in", "out", "USD reserved", "USD spent", "ms", "check", "then"):
         table.add_column(name, justify="right" if name.startswith(("tokens", "out", "USD", "ms")) else "left")
     for node in receipt.nodes:
         for row in _rows(node):
-            table.add_row(*map(escape, row))
+            table.add_row(*map(Text, row))
     times = f"critical path {' > '.join(receipt.critical_path)}: {receipt.critical_path_ms:.0f} ms"
     spent = f"spent {receipt.spent_usd:.6g} of {receipt.reserved_usd:.6g} USD reserved, up to {receipt.calls} requests"
     if receipt.unsettled_usd:
@@ -252,5 +260,5 @@ def _of_result(result: SubtaskResult) -> str:
 
 
 def _short(text: str) -> str:
-    line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
+    line = visible(" ".join(text.split()))
     return line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..."

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestai.cli.options import CONFIG, ConfigFile, JsonFile, Overrides, console, flag, say
+from orchestai.cli.options import CONFIG, ConfigFile, JsonFile, Overrides, flag, say
 from orchestai.errors import UserError
+from orchestai.progress import console
 
 if TYPE_CHECKING:
     from orchestai.config import BackendConfig, Config, LanguageConfig, LoraConfig, RlConfig, TinyConfig

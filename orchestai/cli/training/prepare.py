@@ -14,13 +14,13 @@ from orchestai.cli.options import (
     TRAINING_FILE,
     ConfigFile,
     Overrides,
-    console,
     flag,
     override,
     say,
 )
 from orchestai.cli.table_options import Cards, Columns, Reader, RunReplies, judged_replies, read_table
 from orchestai.errors import UserError
+from orchestai.progress import console
 
 if TYPE_CHECKING:
     from orchestai.config import Config

@@ -96,6 +96,7 @@ class Service:
         """
         config = orchestrator.config.serving
         async with orchestrator, succession(orchestrator, config.checkpoints), shadowed(orchestrator):
+            await orchestrator.load()
             level = orchestrator.sandbox_level
             if not is_loopback(config.host) and level != "namespaces":
                 raise UserError(

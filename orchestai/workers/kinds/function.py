@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.threads.daemon_thread import in_thread
 from orchestai.workers.base import Answer, Request, WorkerError
-from orchestai.workers.prompting.template import FIELDS, request_text
 from orchestai.workers.tools.worker import Tool
 
+_FIELDS = tuple(field.name for field in fields(Request))
 _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -58,12 +59,12 @@ def _wanted(function: Callable[..., Any], name: str, options: Mapping[str, Any])
     except (TypeError, ValueError) as error:
         raise UserError(f"{name}: {error}") from None
     open_ones = [p for p in signature.parameters.values() if p.name not in options and p.kind not in _STARRED]
-    known = {p.name: p.name for p in open_ones if p.name in (*FIELDS, "request", "text")}
+    known = {p.name: p.name for p in open_ones if p.name in (*_FIELDS, "request", "text")}
     required = [p.name for p in open_ones if p.name not in known and p.default is p.empty]
     if required and (known or len(required) > 1):
         raise UserError(
             f"{name}: what is its parameter {required[0]!r} to get? Call it request, text or one of "
-            f"{', '.join(FIELDS)}, or give it a value in `options`"
+            f"{', '.join(_FIELDS)}, or give it a value in `options`"
         )
     if any(p.kind is p.POSITIONAL_ONLY for p in open_ones if p.name in known or p.name in required):
         raise UserError(f"{name}: arguments are passed by name, so remove the / from its parameters")
@@ -73,4 +74,4 @@ def _wanted(function: Callable[..., Any], name: str, options: Mapping[str, Any])
 def _part(request: Request, part: str) -> Any:
     if part == "request":
         return request
-    return request_text(request) if part == "text" else getattr(request, part)
+    return getattr(request, part)

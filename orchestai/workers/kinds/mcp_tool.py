@@ -11,7 +11,7 @@ from orchestai.errors import InfrastructureError, UserError
 from orchestai.names import did_you_mean
 from orchestai.workers.base import Request, WorkerError
 from orchestai.workers.kinds.mcp_server import McpServer
-from orchestai.workers.prompting.template import RequestTemplate, request_text
+from orchestai.workers.prompting.template import RequestTemplate
 
 if TYPE_CHECKING:
     from mcp.types import CallToolResult, Tool
@@ -87,7 +87,7 @@ class McpTool:
 
     def _arguments(self, request: Request, types: Mapping[str, str]) -> dict[str, Any]:
         if not self._given:
-            return dict.fromkeys(types, request_text(request))
+            return dict.fromkeys(types, request.text)
         return {
             name: _typed(name, value.render(request), types.get(name, ""))
             if isinstance(value, RequestTemplate)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from orchestai.errors import UserError
 from orchestai.sandbox import fences
@@ -12,7 +12,9 @@ from orchestai.workers.base import Request, Signature
 from orchestai.workers.generation import Prompt
 from orchestai.workers.prompting import source, worked_examples
 from orchestai.workers.prompting.function_heads import Head, call, make_head, without_example
-from orchestai.workers.prompting.template import RequestTemplate
+
+if TYPE_CHECKING:
+    from orchestai.workers.prompting.template import RequestTemplate
 
 _INDENT = "   "
 """Start of the body's first line: tokenizers join the indentation's last space to the word that follows it."""
@@ -121,6 +123,8 @@ class Templated:
         Raises:
             UserError: it cannot be read, or is no template of messages.
         """
+        from orchestai.workers.prompting.template import RequestTemplate
+
         try:
             source = path.read_text()
         except (OSError, UnicodeDecodeError) as error:

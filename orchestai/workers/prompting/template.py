@@ -14,18 +14,12 @@ from orchestai.errors import UserError
 from orchestai.names import did_you_mean
 from orchestai.workers.base import Request, WorkerError
 
-FIELDS = tuple(field.name for field in fields(Request))
-_GAPS = (*FIELDS, "text")
+_GAPS = (*(field.name for field in fields(Request)), "text")
 _ENVIRONMENT = ImmutableSandboxedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 
-def request_text(request: Request) -> str:
-    """The instruction followed by the texts of the parents, for what reads one text."""
-    return "\n\n".join([request.instruction, *request.inputs.values()])
-
-
 class RequestTemplate:
-    """A Jinja2 template over the fields of a request, and over `text` (see `request_text`), in Jinja's sandbox.
+    """A Jinja2 template over the fields of a request, and over its `text`, in Jinja's sandbox.
 
     Args:
         where: what the template is, in messages.
@@ -75,7 +69,7 @@ class RequestTemplate:
         return {name: self._filled(request, block).strip() for name, block in blocks.items()}
 
     def _filled(self, request: Request, render: Callable[[Context], Iterable[str]]) -> str:
-        gaps = {name: getattr(request, name) for name in FIELDS} | {"text": request_text(request)}
+        gaps = {name: getattr(request, name) for name in _GAPS}
         try:
             return "".join(render(self._template.new_context(gaps)))
         except Exception as error:  # whatever the template computes

@@ -20,7 +20,7 @@ class ToolWorker:
 
     def __init__(self, card: WorkerCard, tool: Tool, price_per_call_usd: float) -> None:
         self.card = card
-        self._tool = tool
+        self.tool = tool
         self._price = price_per_call_usd
 
     def worst_case(self, request: Request) -> WorstCase:
@@ -28,7 +28,7 @@ class ToolWorker:
 
     async def answer(self, request: Request) -> Answer:
         began = time.perf_counter()
-        result = self._tool(request)
+        result = self.tool(request)
         answer = result if isinstance(result, str) else await result
         if isinstance(answer, Answer):
             return answer
