@@ -11,9 +11,9 @@ from orchestai.tasks.task import Task
 
 
 def load(path: str | None = None) -> Suite:
-    """Generated from the seed, split by split; or from a file of `Task` records, as `--output` writes them."""
+    """Generated from the seed, split by split, once per process; or read from a file, as `--output` writes them."""
     if path is None:
-        return Suite("composition", {name: partial(generate, split) for name, split in SPLITS.items()})
+        return _generated()
 
     @cache
     def tasks() -> list[Task]:
@@ -23,3 +23,8 @@ def load(path: str | None = None) -> Suite:
         return [task for task in tasks() if task.split == name]
 
     return Suite("composition", {name: partial(split, name) for name in SPLITS})
+
+
+@cache
+def _generated() -> Suite:
+    return Suite("composition", {name: partial(generate, split) for name, split in SPLITS.items()})

@@ -108,6 +108,7 @@ def _function(signature: Signature, expression: str) -> str:
     return "\n".join([*imports, f"def {signature}:", f"    return {body}", ""])
 
 
+@lru_cache(maxsize=20_000, typed=True)
 def _substitute(template: str, **constants: Any) -> str:
     """The template with its constants filled in."""
     tree = parse_python(template, "eval")
@@ -127,8 +128,9 @@ def _rename(expression: str, names: dict[str, str]) -> str:
     return ast.unparse(tree)
 
 
-def _names(expression: str) -> set[str]:
-    return {node.id for node in ast.walk(parse_python(expression, "eval")) if isinstance(node, ast.Name)}
+@lru_cache(maxsize=20_000)
+def _names(expression: str) -> frozenset[str]:
+    return frozenset(node.id for node in ast.walk(parse_python(expression, "eval")) if isinstance(node, ast.Name))
 
 
 def _same(one: Any, other: Any) -> bool:
