@@ -419,7 +419,7 @@ def _model(model: ServedModel) -> dict[str, Any]:
 
 
 def _worker(key: str, model: ServedModel) -> dict[str, Any]:
-    card = f"{model.name}, {_ANY_MODEL}" + (f". {model.description}" if model.description else "")
+    card = f"{model.name.rpartition('/')[2]}, {_ANY_MODEL}" + f". {model.description}" * bool(model.description)
     worker = {"kind": "model", "model": key, "strategy": "chat", "max_new_tokens": _MAX_NEW_TOKENS, "card": card}
     if model.prices is None:
         return worker
