@@ -12,13 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from math import inf
-from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from pydantic_core import PydanticCustomError
 
-from orchestai.config import WorkersConfig, read
+from orchestai.config import FIRST_POOL, WorkersConfig, read
 from orchestai.config.secrets import refuse_secret_url
 from orchestai.config.written import as_yaml
 from orchestai.errors import InfrastructureError, UserError
@@ -28,7 +27,6 @@ from orchestai.workers.api_faults import PassingError
 from orchestai.workers.http_client import HttpClient, HttpReply, joined
 from orchestai.workers.prices import Prices, typical_price
 
-_FIRST_POOL = Path(__file__).parent / "config" / "first_pool.yaml"
 _TIMEOUT_S = 10.0
 _MOST_MODELS = 20
 """A server with more is a catalogue, of which nobody wants everything in a pool."""
@@ -55,11 +53,8 @@ _CONFIG = """\
 # orchestai/config documents every key, and any can be set on the command line: execution.concurrency=8
 workers:
   models:{models}  pool:                # planners choose by the cards
-{pool}  # Asked one after the other, cheap to strong, where there is no planner, and as fallbacks.
+{pool}  # Asked one after the other, free tools first, then cheap to strong, where no planner chooses, and as fallbacks.
   cascade: {cascade}
-
-tasks:
-  answer: text         # or program, a function in Python
 
 contract:
   max_cost_usd: 0.05   # of one answer, unless `orchestai run` is told otherwise
@@ -394,10 +389,7 @@ def _alternatives(name: str, known: Sequence[str]) -> str:
 
 def _first_tools() -> tuple[dict[str, Any], list[str]]:
     """The tools of the pool that there is without any configuration, and those of them in its cascade."""
-    if not _FIRST_POOL.exists():
-        card = "Works out arithmetic wording such as multiply by 3 and add 1. Free; numbers only."
-        return {"calculator": {"kind": "tool", "tool": "calculator", "card": card}}, ["calculator"]
-    workers = read(_FIRST_POOL)["workers"]
+    workers = read(FIRST_POOL)["workers"]
     tools = {name: worker for name, worker in workers["pool"].items() if worker["kind"] == "tool"}
     return tools, [name for name in workers["cascade"] if name in tools]
 
