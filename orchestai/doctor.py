@@ -9,9 +9,10 @@ import warnings
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from orchestai.config import Config, ModelConfig
+from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.findings import Finding
+from orchestai.initial_config import unfinished
 from orchestai.sandbox.levels import choose_level, find_namespaces
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.workers.pool import WorkerPool
@@ -21,14 +22,14 @@ _CACHE_GB = 5
 
 
 async def examine(config: Config, checkpoint: str | None = None) -> list[Finding]:
-    """Check Python, torch, the sandbox, models and keys, the disk, and whether the checkpoint fits the pool.
+    """Check Python, torch, the sandbox, keys, prices and cards, workers, the disk, and whether the checkpoint fits.
 
     Keys are looked for, never printed. Servers are asked whether they are there; no model is asked anything.
     """
     return [
         *_programs(),
         *_sandbox(config),
-        *(_key(name, model) for name, model in config.workers.models.items() if model.kind == "openai_api"),
+        *unfinished(config.workers),
         *await _workers(config),
         *(_disk(folder) for folder in dict.fromkeys((Path.cwd(), _existing(config.workers.models_dir)))),
         *([] if checkpoint is None else [_checkpoint(config, checkpoint)]),
@@ -64,16 +65,6 @@ def _sandbox(config: Config) -> list[Finding]:
         return [Finding("sandbox: programs are isolated by namespaces", True, False)]
     reason = "sandbox.level=process asks for no more" if config.sandbox.level == "process" else find_namespaces()
     return [Finding("sandbox: programs are isolated by namespaces", False, False, f"limits alone hold them; {reason}")]
-
-
-def _key(name: str, model: ModelConfig) -> Finding:
-    there = bool(os.environ.get(model.api_key_env))
-    return Finding(
-        f"key of workers.models.{name} in {model.api_key_env}",
-        there,
-        False,
-        f"export {model.api_key_env}=..., unless the server wants none",
-    )
 
 
 async def _workers(config: Config) -> list[Finding]:

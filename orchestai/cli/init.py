@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from orchestai.cli.options import CONFIG, flag, run_async, say
 from orchestai.errors import UserError
 
@@ -14,38 +12,38 @@ from orchestai.errors import UserError
 def init(
     servers: Annotated[
         list[str] | None,
-        flag("server", "URL of an OpenAI-compatible server, e.g. http://localhost:8000/v1; repeatable."),
+        flag("server", "URL of an OpenAI-compatible server, e.g. http://localhost:11434/v1; repeatable."),
+    ] = None,
+    models: Annotated[
+        list[str] | None,
+        flag("model", "[HOST=]MODEL: of its server, only the models named so; repeatable. Else all that it lists."),
     ] = None,
     key_env: Annotated[
-        str, flag("key_env", "Environment variable that holds the key of the servers that want one.")
-    ] = "OPENAI_API_KEY",
+        list[str] | None,
+        flag(
+            "key_env",
+            "[HOST=]VARIABLE: environment variable that holds a server's key; repeatable. Else it is named after the "
+            "domain (OPENROUTER_API_KEY for openrouter.ai), and servers of your own network get none.",
+        ),
+    ] = None,
     price: Annotated[
         list[str] | None,
-        flag("price", "MODEL=IN,OUT in US dollars per million tokens; repeatable. Else it is asked for, or to be set."),
+        flag("price", "MODEL=IN,OUT in US dollars per million tokens; repeatable. Else as the server lists it."),
     ] = None,
-    models: Annotated[list[str] | None, flag("model", "Only this model of the servers; repeatable.")] = None,
     output: Annotated[Path, flag("output", "The file to write.")] = CONFIG,
 ) -> None:
     """Ask servers for their models and write a commented configuration with a worker for each."""
-    from orchestai.initial_config import find_models, parse_price, write_config
+    from orchestai.config import load_config
+    from orchestai.initial_config import find_models, set_prices, unfinished, write_config
     from orchestai.storage import artifacts
 
     if output.exists():
         raise UserError(f"{output}: exists already; remove it, or pass --output FILE")
-    found = run_async(find_models(servers or [], key_env))
-    if models:
-        missing = [name for name in models if name not in {model.name for model in found}]
-        if missing:
-            raise UserError(f"--model {missing[0]}: no server has it; they have {', '.join(m.name for m in found)}")
-        found = [model for model in found if model.name in models]
-    prices = dict(map(parse_price, price or []))
-    for model in found:
-        if model.name not in prices and not model.local and typer.get_text_stream("stdin").isatty():
-            prices[model.name] = parse_price(
-                f"{model.name}={typer.prompt(f'{model.name}: US dollars per million tokens read, written (IN,OUT)')}"
-            )[1]
-    artifacts.write_text(output, write_config(found, prices))
+    found = set_prices(run_async(find_models(servers or [], key_env or [], models or [])), price or [])
+    artifacts.write_text(output, write_config(found))
+    workers = load_config(output).workers
     say(
-        *(f"{model.name} at {model.url}" for model in found),
-        f'{output}: {len(found) or "no"} models; next: orchestai doctor, then orchestai run "..."',
+        *(f"{model.name} at {model.server.url}" for model in found),
+        *(str(finding) for finding in unfinished(workers) if not finding.there),
+        f'{output}: {", ".join(workers.pool)}; next: orchestai doctor, then orchestai run "..."',
     )

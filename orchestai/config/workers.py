@@ -28,8 +28,9 @@ class ModelConfig(Section):
     """huggingface: most requests in one micro-batch."""
     base_url: str | None = None
     """openai_api: the server's URL, e.g. http://localhost:8000/v1."""
-    api_key_env: str = "OPENAI_API_KEY"
-    """openai_api: the environment variable that holds the key; the key itself is never written anywhere."""
+    api_key_env: str | None = "OPENAI_API_KEY"
+    """openai_api: the environment variable that holds the key; the key itself is never written anywhere. null: the
+    server wants none, and is sent none."""
     headers: dict[str, str] = Field(default={})
     """openai_api: sent with every request; `$NAME` stands for a variable of the environment. A gateway that knows you
     by one of them needs no key."""

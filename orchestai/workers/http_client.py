@@ -8,8 +8,9 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -21,6 +22,16 @@ from orchestai.workers.base import WorkerError
 
 _KEEP_IDLE_S = 4.0
 """Shorter than servers keep a line that nobody uses, so that none is closed as it is used again."""
+
+
+@dataclass(frozen=True)
+class HttpReply:
+    """A reply of a URL; `location` is where it redirects to, if it does."""
+
+    url: str
+    status: int
+    location: str | None
+    body: bytes
 
 
 class HttpClient:
@@ -47,15 +58,27 @@ class HttpClient:
         """The body of a reply that must come within a time; raises as `post`."""
         limit = aiohttp.ClientTimeout(total=timeout_s)
         with _faults():
-            async with self._opened().get(_joined(self._url, path), headers=headers, timeout=limit) as reply:
+            async with self._opened().get(joined(self._url, path), headers=headers, timeout=limit) as reply:
                 return await _body(reply)
+
+    async def probe(self, url: str, data: bytes | None = None) -> HttpReply:
+        """The reply of a URL of this server to a GET, or to a POST of JSON, be it an error or a redirect.
+
+        Raises:
+            InfrastructureError: there is none.
+        """
+        method, headers = ("GET", {}) if data is None else ("POST", {"Content-Type": "application/json"})
+        with _faults():
+            async with self._opened().request(method, url, data=data, headers=headers, allow_redirects=False) as reply:
+                moved = urljoin(url, reply.headers["Location"]) if "Location" in reply.headers else None
+                return HttpReply(url, reply.status, moved, await reply.read())
 
     async def post(self, path: str, data: bytes, headers: Mapping[str, str]) -> bytes:
         """The body of the reply to JSON.
 
         Raises:
             PassingError: the line or the server fails; another try may help.
-            InfrastructureError, WorkerError: it refuses; see `fault_of_status`.
+            InfrastructureError, WorkerError: it refuses (see `fault_of_status`), or its certificate is not trusted.
             UserError: the environment names a proxy that is none.
         """
         with _faults():
@@ -77,7 +100,7 @@ class HttpClient:
 
     def _posted(self, path: str, data: bytes, headers: Mapping[str, str]) -> Any:
         sent = {"Content-Type": "application/json", **headers}
-        return self._opened().post(_joined(self._url, path), data=data, headers=sent)
+        return self._opened().post(joined(self._url, path), data=data, headers=sent)
 
     def _opened(self) -> aiohttp.ClientSession:
         """The session, which is of the loop that it is opened in."""
@@ -93,7 +116,8 @@ class HttpClient:
         return self._session
 
 
-def _joined(url: str, path: str) -> str:
+def joined(url: str, path: str) -> str:
+    """The URL of a path below another URL, with that one's query."""
     before, mark, query = url.partition("?")
     return before.rstrip("/") + path + mark + query
 
@@ -105,6 +129,12 @@ def _faults() -> Iterator[None]:
         yield
     except (asyncio.TimeoutError, TimeoutError):
         raise PassingError("timeout", "no answer in time") from None
+    except aiohttp.ClientConnectorCertificateError as error:
+        said = getattr(error.certificate_error, "verify_message", error.certificate_error)
+        remedy = "if it is yours, name the file of the certificate that signed it in the variable SSL_CERT_FILE"
+        raise InfrastructureError("connection", f"its certificate is not trusted ({said}); {remedy}") from None
+    except aiohttp.ClientConnectorSSLError:
+        raise InfrastructureError("connection", "it does not speak TLS; write http:// in place of https://") from None
     except (aiohttp.ClientError, OSError):
         raise PassingError("connection", "connection refused or lost") from None
 

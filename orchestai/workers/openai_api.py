@@ -83,9 +83,9 @@ class OpenAIGenerator:
         self.identity = f"{config.name}@{self._url}"
         self.tries = config.max_retries + 1
         local = urlparse(self._url).hostname in _LOCAL_HOSTS
-        self._secret = os.environ.get(config.api_key_env, "")
+        self._secret = os.environ.get(config.api_key_env, "") if config.api_key_env else ""
         self._secrets = [secret for secret in (self._secret, *secrets_of(config.headers)) if secret]
-        self._key = self._secret or ("none" if local else "")
+        self._key = self._secret or ("none" if local and config.api_key_env else "")
         self._client = HttpClient(self._url, self._key, config.timeout_s)
         self._counter = TokenCounter(config.name)
 
@@ -133,7 +133,7 @@ class OpenAIGenerator:
                 raise UserError(self._named(fault)) from None
             if fault.kind in ("connection", "timeout"):
                 raise UserError(
-                    f"cannot reach {self._url}; is the server running? (workers.models: base_url)"
+                    f"cannot reach {self._url} ({fault}); is the server running? (workers.models: base_url)"
                 ) from None
         except WorkerError:
             return  # it answers; not every server lists its models
@@ -192,7 +192,7 @@ class OpenAIGenerator:
         return body | ({"stream": True, "stream_options": {"include_usage": True}} if stream else {})
 
     def _require_key(self) -> None:
-        if not self._key and not self._config.headers:
+        if self._config.api_key_env and not self._key and not self._config.headers:
             raise UserError(f"{self._url} needs a key: export {self._config.api_key_env}=...")
 
     def _headers(self) -> dict[str, str]:
@@ -203,7 +203,9 @@ class OpenAIGenerator:
         """The fault with the names that the user gave: of the server, the model, the variable of the key."""
         said = str(fault)
         if isinstance(fault, InfrastructureError) and fault.kind == "authentication":
-            said += f"; check the variable {self._config.api_key_env}"
+            said += (
+                f"; check the variable {self._config.api_key_env}" if self._config.api_key_env else "; set api_key_env"
+            )
         if isinstance(fault, InfrastructureError) and fault.kind == "model":
             said = f"no model {self._config.name!r} there ({said}); see {self._url}/models"
         for secret in self._secrets:

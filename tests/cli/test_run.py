@@ -39,7 +39,7 @@ def test_from_a_server_to_an_answer_and_its_replay(server: ChatServer, tmp_path:
     monkeypatch.chdir(tmp_path)
     assert orchestai("init", "--server", server.url, "--price", "tiny=1,2").exit_code == 0
     config = load_config("config.yaml")
-    assert config.workers.cascade == ("tiny",)
+    assert config.workers.cascade[-1] == "tiny"
     assert config.workers.pool["tiny"].price_per_mtok_out_usd == 2
     assert isinstance(orchestai("init", "--server", server.url).exception, UserError), "nothing is overwritten"
 

@@ -47,7 +47,11 @@ class Reply:
 
 
 class ChatServer(ThreadingHTTPServer):
-    """Answers with the next of `script`, then with `after`; keeps what it was asked."""
+    """Answers with the next of `script`, then with `after`; keeps what it was asked.
+
+    Attributes:
+        lists: replies to GET by path, once there are any; other paths are not found.
+    """
 
     daemon_threads = True
 
@@ -55,6 +59,7 @@ class ChatServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.script: list[Reply] = []
         self.after = Reply()
+        self.lists: dict[str, Reply] = {}
         self.asked: list[dict[str, Any]] = []
         self.paths: list[str] = []
         self.keys: list[str | None] = []
@@ -70,6 +75,10 @@ class _Handler(BaseHTTPRequestHandler):
     server: ChatServer
 
     def do_GET(self) -> None:
+        if self.server.lists:
+            self.server.keys.append(self.headers["Authorization"])
+            self._say(self.server.lists.get(self.path, Reply(b"404 page not found", 404, "text/plain")))
+            return
         reply = self.server.next()
         models = {"object": "list", "data": [{"id": "tiny", "object": "model", "created": 0, "owned_by": "tests"}]}
         self._say(Reply(models) if reply is self.server.after else reply)

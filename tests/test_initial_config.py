@@ -1,0 +1,198 @@
+"""`orchestai init` with servers that list their models as Ollama, OpenRouter and others do, over real HTTP."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestai.cli import app
+from orchestai.config import WorkersConfig, load_config
+from orchestai.errors import UserError
+from orchestai.initial_config import ServedModel, Server, unfinished, write_config
+from orchestai.workers.prices import Prices
+from support.models.chat_server import ChatServer, Reply, chat, serving
+from workers.test_http_client import self_signed
+
+OLLAMA = [{"id": name, "object": "model", "owned_by": "library"} for name in ("big:70b", "llama3.2:3b", "nomic-embed")]
+PRICED = {
+    "description": "Fast, after [its forerunner](/models/old). ${oc.env:HOME}",
+    "pricing": {"prompt": "0.00000015", "completion": "0.0000006", "request": "0", "image": "0"},
+}
+OPENROUTER = [{"id": f"some/model-{number}", **PRICED} for number in range(300)] + [
+    {"id": "openrouter/auto", "pricing": {"prompt": "-1", "completion": "-1"}},
+    {"id": "some/painter", "architecture": {"output_modalities": ["image"]}},
+]
+
+
+@pytest.fixture
+def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ChatServer, ChatServer]]:
+    """One that lists models as Ollama does, and one as OpenRouter does, page by page."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("http_proxy", "HTTP_PROXY", "MY_KEY", "OPENROUTER_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with ExitStack() as stack:
+        local, catalog = (stack.enter_context(serving()) for _ in range(2))
+        local.after = catalog.after = Reply(chat("Paris"))
+        local.lists = {"/v1/models": listed(OLLAMA)}
+        catalog.lists = {
+            "/models": Reply(b"<!DOCTYPE html><html>", content_type="text/html"),
+            "/api/v1/models": listed(OPENROUTER[:200], links={"next": "/api/v1/models?offset=200"}),
+            "/api/v1/models?offset=200": listed(OPENROUTER[200:], links={"next": None}),
+        }
+        yield local, catalog
+
+
+def listed(models: list[dict[str, Any]] | None, **more: Any) -> Reply:
+    return Reply({"object": "list", "data": models, **more})
+
+
+def init(*words: str) -> WorkersConfig:
+    """What the command writes, which it says anew each time."""
+    Path("config.yaml").unlink(missing_ok=True)
+    run("init", *words)
+    return load_config("config.yaml").workers
+
+
+def run(*words: str) -> str:
+    done = CliRunner().invoke(app, list(words))
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.output
+
+
+def test_several_servers_become_a_pool_that_answers(
+    servers: tuple[ChatServer, ChatServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local, catalog = servers
+    host, other = (f"127.0.0.1:{server.server_port}" for server in servers)
+    monkeypatch.setenv("MY_KEY", "sk-mine")
+    both = ("--server", host, "--server", f"http://{other}", "--key_env", f"{other}=MY_KEY")
+    workers = init(*both, "--model", "some/model-299", "--model", "openrouter/auto")
+    models = {model.name: model for model in workers.models.values()}
+    assert [*models] == ["big:70b", "llama3.2:3b", "some/model-299", "openrouter/auto"]
+    assert {models[name].base_url for name in [*models][:2]} == {f"http://{host}/v1"}
+    assert {models[name].base_url for name in [*models][2:]} == {f"http://{other}/api/v1"}
+    assert [model.api_key_env for model in models.values()] == [None, None, "MY_KEY", "MY_KEY"]
+    assert workers.planner_model is None
+    models_of_cascade = [name for name in workers.cascade if workers.pool[name].kind == "model"]
+    assert models_of_cascade[:2] == ["llama3-2-3b", "big-70b"], "not from cheap and small to strong"
+    bought = workers.pool["model-299"]
+    assert (bought.price_per_mtok_in_usd, bought.price_per_mtok_out_usd) == (0.15, 0.6)
+    assert "after its forerunner. ${oc.env:HOME}" in bought.card, "a server's words were read as a variable"
+
+    assert run("run", "Who was it?", "--allow", "model-299", "workers.cache_dir=null").splitlines()[-1] == "Paris"
+    run("run", "Who was it?", "--allow", "big-70b", "workers.cache_dir=null")
+    assert (set(local.keys), set(catalog.keys)) == ({None}, {"Bearer sk-mine"}), "a key went astray"
+
+
+def test_a_key_is_looked_for_under_the_name_of_the_domain(
+    servers: tuple[ChatServer, ChatServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = servers[1]
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{catalog.server_port}")
+    monkeypatch.setenv("OPENROUTER_API_KEY", "sk-theirs")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-others")
+    catalog.lists["http://openrouter.ai/api/v1/models"] = listed(OPENROUTER[-2:])
+    url = ("--server", "http://openrouter.ai/api/v1")
+    (model,) = init(*url).models.values()
+    assert (model.name, model.api_key_env) == ("openrouter/auto", "OPENROUTER_API_KEY"), "what paints does not answer"
+    assert catalog.keys == ["Bearer sk-theirs"]
+    assert "price of workers.pool.auto" in run("doctor")
+    (model,) = init(*url, "--key_env", "MY_KEY").models.values()
+    assert (model.api_key_env, catalog.keys[-1]) == ("MY_KEY", None)
+
+
+@pytest.mark.parametrize("status", [404, 405, 501, 500])
+def test_a_server_without_a_list_has_the_model_that_is_named(
+    servers: tuple[ChatServer, ChatServer], status: int
+) -> None:
+    local, _ = servers
+    local.lists = {path: Reply({}, status) for path in ("/v1/models", "/models", "/api/v1/models")}
+    local.script = [Reply({"detail": "Not Found"}, 404), Reply({"error": "no messages"}, 422)]
+    (model,) = init("--server", local.url.removesuffix("/v1"), "--model", "mine").models.values()
+    assert local.paths == ["/v1/chat/completions", "/chat/completions"]
+    assert (model.name, model.base_url) == ("mine", local.url.removesuffix("/v1"))
+
+
+PAGE = Reply(b"<html>hello</html>", content_type="text/html")
+REFUSED: dict[str, tuple[Reply, tuple[str, ...], str]] = {
+    "no key": (Reply({"error": {"message": "Unauthorized"}}, 401), (), "--key_env"),
+    "a wrong key": (Reply({}, 401), ("--key_env", "PATH"), "PATH"),
+    "a key for its variable": (listed(OLLAMA), ("--key_env", "sk-proj-1"), "--key_env takes the name"),
+    "a page": (PAGE, (), "web page"),
+    "a page, and a name": (PAGE, ("--model", "any"), "web page"),
+    "another host": (Reply(b"", 302, headers={"Location": "https://login.invalid/"}), (), "https://login.invalid/"),
+    "a circle": (Reply(b"", 307, headers={"Location": "/v1/models"}), (), "redirects"),
+    "no models yet": (listed(None), (), "--model"),
+    "none that answers": (listed(OLLAMA[-1:]), (), "--model"),
+    "a catalogue": (listed(OPENROUTER), (), "301 models; choose from them, for example --model some/model-0"),
+    "an unknown model": (listed(OLLAMA), ("--model", "lama3.2:3b"), "did you mean 'llama3.2:3b'"),
+    "another server's key": (listed(OLLAMA), ("--key_env", "openrouter.ai=MY_KEY"), "openrouter.ai"),
+    "a price of no model": (listed(OLLAMA), ("--price", "gpt=1,2"), "'gpt'"),
+    "half a price": (listed(OLLAMA), ("--price", "big:70b=1"), "MODEL=IN,OUT"),
+}
+"""What a server says, what the user does, and what the message has to name."""
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_is_said_in_a_line_with_a_mend(servers: tuple[ChatServer, ChatServer], case: str) -> None:
+    reply, words, named = REFUSED[case]
+    local, _ = servers
+    local.lists, local.after = {"/v1/models": reply}, Reply(PAGE.body, 405)
+    with pytest.raises(UserError) as refused:
+        init("--server", local.url, *words)
+    assert named in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert "sk-proj" not in str(refused.value)
+    assert not Path("config.yaml").exists()
+
+
+def test_what_two_servers_have_needs_a_host(servers: tuple[ChatServer, ChatServer]) -> None:
+    local, _ = servers
+    urls = ("--server", local.url, "--server", local.url.replace("127.0.0.1", "localhost"))
+    for ambiguous in (("--model", "big:70b"), ("--key_env", "MY_KEY")):
+        with pytest.raises(UserError, match=f"localhost:{local.server_port}={ambiguous[1]}"):
+            init(*urls, *ambiguous)
+    workers = init(*urls, "--model", f"localhost:{local.server_port}=big:70b")
+    assert [name for name, worker in workers.pool.items() if worker.model] == ["big-70b", "llama3-2-3b", "big-70b-2"]
+
+
+def test_a_certificate_that_nobody_vouches_for_has_a_mend(
+    servers: tuple[ChatServer, ChatServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local, other = servers
+    certificate = self_signed(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    local.socket = context.wrap_socket(local.socket, server_side=True)
+    url = local.url.replace("http:", "https:")
+    with pytest.raises(UserError, match="SSL_CERT_FILE"):
+        init("--server", url)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    assert {model.base_url for model in init("--server", url).models.values()} == {url}
+    with pytest.raises(UserError, match="http://"):
+        init("--server", other.url.replace("http:", "https:"))
+
+
+def test_what_is_left_to_fill_in_is_said_until_it_is(tmp_path: Path) -> None:
+    far, near = Server("https://api.openai.com/v1", "OPENAI_API_KEY"), Server("http://gpu-box:8000/v1", None)
+    models = [ServedModel("unknown", far), ServedModel("free", far, Prices(), "Draws maps."), ServedModel("near", near)]
+    path = tmp_path / "config.yaml"
+    path.write_text(write_config(models))
+    workers = load_config(path).workers
+    assert workers.cascade[-1] == "unknown", "a price that nobody knows is taken for a low one"
+    left = {finding.part for finding in unfinished(workers) if not finding.part.startswith("key")}
+    assert left == {"price of workers.pool.unknown", "card of workers.pool.unknown, near"}
+    filled = [
+        "workers.pool.unknown.price_per_mtok_out_usd=0",
+        *(f"workers.pool.{n}.card=c" for n in ("unknown", "near")),
+    ]
+    assert [finding.part for finding in unfinished(load_config(path, filled).workers)] == [
+        "key of workers.models.unknown, free in OPENAI_API_KEY"
+    ]
