@@ -29,7 +29,7 @@ from orchestai.workers.prices import Prices, typical_price
 
 _TIMEOUT_S = 10.0
 _MOST_MODELS = 20
-"""A server with more is a catalogue, of which nobody wants everything in a pool."""
+"""A server with more is a catalog, of which nobody wants everything in a pool."""
 _PRIVATE = (".localhost", ".local", ".internal", ".lan")
 _ENDPOINT = re.compile(r"/+(models|(chat/)?completions)?/*(?=\?|$)")
 _WITHOUT_ENDPOINT = (404, 405, 501)
@@ -44,9 +44,7 @@ _REMEDIES = {
     "card": "it says what any model does; write there what this one does best, since planners choose by it",
 }
 _PRICES = {"price_per_call_usd", "price_per_mtok_in_usd", "price_per_mtok_out_usd"}
-_UNPRICED = (
-    "      # SET price_per_mtok_in_usd and price_per_mtok_out_usd, which are not known here: it counts as free\n"
-)
+_UNPRICED = "      # SET price_per_mtok_in_usd and price_per_mtok_out_usd; unknown here, it counts as free\n"
 _MAX_NEW_TOKENS = 512
 _CONFIG = """\
 # OrchestAI's configuration: who can work, and what an answer may cost. What it does not say has its default;

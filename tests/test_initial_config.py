@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[Reply, tuple[str, ...], str]] = {
     "a circle": (Reply(b"", 307, headers={"Location": "/v1/models"}), (), "redirects"),
     "no models yet": (listed(None), (), "--model"),
     "none that answers": (listed(OLLAMA[-1:]), (), "--model"),
-    "a catalogue": (listed(OPENROUTER), (), "301 models; choose from them, for example --model some/model-0"),
+    "a catalog": (listed(OPENROUTER), (), "301 models; choose from them, for example --model some/model-0"),
     "an unknown model": (listed(OLLAMA), ("--model", "lama3.2:3b"), "did you mean 'llama3.2:3b'"),
     "another server's key": (listed(OLLAMA), ("--key_env", "openrouter.ai=MY_KEY"), "openrouter.ai"),
     "a price of no model": (listed(OLLAMA), ("--price", "gpt=1,2"), "'gpt'"),

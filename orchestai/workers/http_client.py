@@ -133,8 +133,9 @@ def _faults() -> Iterator[None]:
         said = getattr(error.certificate_error, "verify_message", error.certificate_error)
         remedy = "if it is yours, name the file of the certificate that signed it in the variable SSL_CERT_FILE"
         raise InfrastructureError("connection", f"its certificate is not trusted ({said}); {remedy}") from None
-    except aiohttp.ClientConnectorSSLError:
-        raise InfrastructureError("connection", "it does not speak TLS; write http:// in place of https://") from None
+    except aiohttp.ClientConnectorSSLError as error:
+        said = getattr(error.os_error, "reason", error.os_error)
+        raise InfrastructureError("connection", f"no TLS with it ({said}); is it http:// that it speaks?") from None
     except (aiohttp.ClientError, OSError):
         raise PassingError("connection", "connection refused or lost") from None
 

@@ -203,9 +203,8 @@ class OpenAIGenerator:
         """The fault with the names that the user gave: of the server, the model, the variable of the key."""
         said = str(fault)
         if isinstance(fault, InfrastructureError) and fault.kind == "authentication":
-            said += (
-                f"; check the variable {self._config.api_key_env}" if self._config.api_key_env else "; set api_key_env"
-            )
+            variable = self._config.api_key_env
+            said += f"; check the variable {variable}" if variable else "; name the variable of a key in api_key_env"
         if isinstance(fault, InfrastructureError) and fault.kind == "model":
             said = f"no model {self._config.name!r} there ({said}); see {self._url}/models"
         for secret in self._secrets:

@@ -88,7 +88,7 @@ def test_a_function_that_no_example_speaks_for_is_said_to_be_unchecked(
     hint = "task_func([3, 1]) == [1, 3]"
     assert hint in unchecked
     assert "no example" not in said(f"Sort the list, so that {hint}"), "the hint is understood"
-    wrong = said("Sort the list downwards, so that task_func([1, 3]) == [3, 1]")
+    wrong = said("Sort the list oddly, so that task_func([1, 3]) == [3, 9, 4]")
     assert "step 1: no function that was written does what the example shows" in wrong
     assert "no example" not in said("Sort the list.", "text")
 
@@ -97,7 +97,7 @@ def test_what_cannot_be_is_said_before_anybody_is_asked(server: ChatServer, tmp_
     monkeypatch.chdir(tmp_path)
     assert orchestai("init", "--server", server.url, "--price", "tiny=1,2").exit_code == 0
     for words, said in (
-        (("--max_cost_usd", "1e-9"), "max_cost_usd=1e-09: this plan has 1 step"),
+        (("--max_cost_usd", "1e-9", "--allow", "tiny"), "max_cost_usd=1e-09: this plan has 1 step"),
         (("--allow", "nobody"), "allow: no worker 'nobody'"),
         (("--answer", "poem"), "either program or text"),
         (("--replay", "absent.jsonl#run-1"), "absent.jsonl: no such log"),
