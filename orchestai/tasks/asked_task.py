@@ -70,6 +70,23 @@ _NAMED = re.compile(
     rf"\b{_FUNCTION} [`'\"](\w+)",
     re.IGNORECASE,
 )
+_WHAT_IT_DOES = re.compile(
+    rf"\b(?:{_FUNCTION}|{_PROGRAM})\b[^.:;\n]{{0,40}}?\b(that|which|to) ((?:(?! and )[^.,:;\n(`\"'])+)", re.IGNORECASE
+)
+_SMALL_WORDS = frozenset(
+    ["the", "of", "its", "it", "each", "whether", "if", "is", "are", "in", "into", "from", "given"]
+)
+_COUNTED = re.compile(
+    r"(?<!the )(?<!first )(?<!last )\b(two|both|three|zwei|beide|drei) (?:\w+ )?(?:numbers|integers|strings|lists|"
+    r"texts|words|values|arguments|parameters|arrays|dates|sets|zahlen|listen|texte|wörter|werte|zeichenketten)\b",
+    re.IGNORECASE,
+)
+_HELD = (
+    ("items", re.compile(r"\b(?:lists?|arrays?|listen?)\b", re.I)),
+    ("text", re.compile(r"\b(?:strings?|texte?s?|words?|sentences?|titles?|wort|wörter|satz|zeichenketten?)\b", re.I)),
+    ("number", re.compile(r"\b(?:numbers?|integers?|zahl(?:en)?)\b", re.I)),
+)
+"""Parameters by what the instruction speaks of; of several things, the first that holds the others."""
 _NO_NAMES = re.compile(r"(?:an?|the|by|with|when|if|once|from|on|in|for|after|before|every|each|as|at|mit|von|die)\Z")
 """What follows `called` where it is no name: "a function called with a list"."""
 
@@ -90,8 +107,8 @@ def asks_for_program(instruction: str) -> bool:
     return _OF_LANGUAGE.search(asked[0]) is None
 
 
-def named_function(instruction: str) -> tuple[str, tuple[str, ...]]:
-    """Name and parameters of the function that an instruction asks for; empty where it does not say them."""
+def asked_function(instruction: str) -> tuple[str, tuple[str, ...]]:
+    """Name and parameters of the function that an instruction asks for: as it says, else by what the function does."""
     signatures = [*_SIGNATURE.findall(instruction)][-1:]
     calls = chain(signatures, _NAMED_CALL.findall(instruction), _CALL.findall(instruction))
     names = (next(filter(None, found)) for found in _NAMED.findall(instruction))
@@ -103,8 +120,25 @@ def named_function(instruction: str) -> tuple[str, tuple[str, ...]]:
         if all(parameter.lstrip("*").isidentifier() for parameter in parameters) and parameters:
             return name, parameters
         shown = parse_calls(instruction, name)
-        return name, tuple(string.ascii_lowercase[: len(shown[0].args)]) if shown else ()
-    return "", ()
+        return name, _parameters(instruction) if not shown else tuple(string.ascii_lowercase[: len(shown[0].args)])
+    return _name(instruction), _parameters(instruction)
+
+
+def _name(instruction: str) -> str:
+    """A verb and its object, such as `reverse_string` of "a function that reverses a string"; empty without them."""
+    if (does := _WHAT_IT_DOES.search(instruction)) is None:
+        return ""
+    words = [word for word in re.findall(r"[a-z]{2,}", does[2].lower()) if word not in _SMALL_WORDS]
+    if words and does[1].lower() != "to":
+        words[0] = re.sub(r"(?<=ch|sh|ss|zz)es$|(?<=[^s])s$", "", words[0])
+    return "_".join(words[:4]) if len(words) > 1 else ""
+
+
+def _parameters(instruction: str) -> tuple[str, ...]:
+    """One or as many as the instruction counts, named after what they hold."""
+    if counted := _COUNTED.search(instruction):
+        return ("first", "second", "third")[: 2 if counted[1].lower() in ("two", "both", "zwei", "beide") else 3]
+    return (next((name for name, words in _HELD if words.search(instruction)), "x"),)
 
 
 def asked_task(
@@ -128,12 +162,13 @@ def asked_task(
         raise UserError(f"answer={answer!r}: it is either program or text")
     kind = answer or settings.answer
     program = asks_for_program(instruction) if kind == "auto" else kind == "program"
-    name, parameters = named_function(instruction) if program else ("", ())
+    name, parameters = asked_function(instruction) if program else ("", ())
     return Task(
         task_id=uuid.uuid4().hex[:12],
         suite="run",
         instruct_prompt=as_utf8(instruction),
         scorer=UNIT_TESTS if program else EXACT,
         dialogue=dialogue,
-        **({"entry_point": name, "parameters": parameters} if name else {}),
+        parameters=parameters,
+        **({"entry_point": name} if name else {}),
     )
