@@ -97,7 +97,7 @@ class RunProgress:
 
     def __enter__(self) -> RunProgress:
         self._token = _run.set(self)
-        if console.is_terminal:
+        if console.is_interactive:
             self._live.start()
         else:
             threading.Thread(target=self._log, name="progress", daemon=True).start()

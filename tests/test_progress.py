@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TextColumn
 
-from orchestai.progress import LoggedProgress
+from orchestai.progress import Estimate, LoggedProgress
 
 
 def shown(*, terminal: bool, term: str = "xterm") -> str:
@@ -42,3 +42,28 @@ def test_a_log_gets_a_line_a_minute(terminal, term):
 
 def test_a_terminal_gets_none_of_them():
     assert shown(terminal=True) == ""
+
+
+@pytest.mark.parametrize("times_slower", [1, 8])
+def test_an_estimate_learns_how_fast_the_machine_is(times_slower):
+    estimate = Estimate({"collect": 60.0, "train": 120.0, "evaluate": 60.0})
+    assert estimate.seconds_left(0.0) == 240
+    estimate.begin("collect")
+    for share in (0.25, 0.5, 0.75):
+        estimate.advance(share)
+        spent_s = 60 * share * times_slower
+        assert estimate.seconds_left(spent_s) == pytest.approx(240 * times_slower - spent_s, rel=0.25)
+    estimate.begin("train")
+    assert estimate.seconds_left(60.0 * times_slower) == pytest.approx(180 * times_slower, rel=0.1)
+    estimate.begin("evaluate")
+    estimate.end()
+    assert estimate.seconds_left(240.0 * times_slower) == 0
+
+
+def test_what_an_earlier_run_did_says_nothing_of_the_pace():
+    estimate = Estimate({"collect": 60.0, "train": 120.0})
+    estimate.begin("collect")
+    estimate.skip("collect", 0.5)
+    assert estimate.seconds_left(0.0) == 150
+    estimate.advance(0.5)
+    assert estimate.seconds_left(15.0) == 135

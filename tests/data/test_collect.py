@@ -154,7 +154,7 @@ async def test_no_tasks_is_said(sandbox: Sandbox, tmp_path: Path) -> None:
 def test_the_progress_line_shows_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
     with progress_bar(10) as show:
         show(Collected(total=10, continued=5, executed=5, succeeded=4, cost_usd=0.25))
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().err
     assert "10/10" in shown
     assert "success 40%" in shown
     assert "0.2500 USD" in shown

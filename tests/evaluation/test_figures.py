@@ -10,12 +10,14 @@ import pytest
 
 from orchestai.estimate.culprits import infer_right
 from orchestai.evaluation.statistics import bootstrap_mean, mean_over_groups, paired_difference, proportion
-from orchestai.evaluation.systems.assignments import NearestAssignment, PriorAssignment
+from orchestai.evaluation.systems.assignments import LookupAssignment, NearestAssignment, PriorAssignment
 from orchestai.evaluation.systems.oracle import best_of
 from orchestai.evaluation.systems.plot import frontier
 from orchestai.evaluation.systems.results import Result, SystemRow, rank_invalid
 from orchestai.evaluation.systems.row_summaries import Difference, conclusion, difference, oracle_share, summarize
 from orchestai.evaluation.systems.sample_k import next_k
+from orchestai.evaluation.systems.static_mix import static_mix
+from orchestai.evaluation.systems.systems_table import headline
 from orchestai.evaluation.systems.worker_accuracy import Trial
 from orchestai.planner.plan_metrics import compare
 from orchestai.workflow import Subtask, Workflow
@@ -173,14 +175,21 @@ def test_prior_takes_the_best_worker_per_type_and_worthwhile_fallbacks() -> None
     log += [trial("a", "date", -5.0)] * 20 + [trial("b", "date", 4.0)] * 20
     log += [trial("b", "list", 10.0, first=False)] * 500  # fallbacks see what others failed at: not comparable
     prior = PriorAssignment(log, fallbacks=2)
-    assert prior.table["list"] == ("a", "b")
-    assert prior.table["date"][0] == "b"
-    assert asked(prior, ("poem", "")) == [("b", "a")]
+    assert asked(prior, ("list", ""), ("date", ""), ("poem", "")) == [("a", "b"), ("b",), ("b", "a")]
 
 
 def test_a_single_lucky_attempt_does_not_decide() -> None:
     log = [trial("steady", "list", 8.0)] * 50 + [trial("lucky", "date", 0.0)] * 50 + [trial("lucky", "list", 10.0)]
-    assert PriorAssignment(log, fallbacks=0).table["list"] == ("steady",)
+    assert asked(PriorAssignment(log, fallbacks=0), ("list", "")) == [("steady",)]
+
+
+def test_a_lookup_knows_steps_by_their_very_words_and_others_by_their_type() -> None:
+    log = [trial("a", "list", 9.0, "sort it")] * 20 + [trial("b", "list", 8.0, "sort it")] * 20
+    log += [trial("b", "list", 9.0, "turn it round")] * 20 + [trial("a", "list", 1.0, "turn it round")] * 20
+    log += [trial("c", "list", 0.0, "count it")] * 20 + [trial("c", "list", 9.9, "turn it round")]  # which is no record
+    lookup = LookupAssignment(log, fallbacks=0)
+    assert asked(lookup, ("list", "sort it"), ("date", "turn it round")) == [("a",), ("b",)]
+    assert asked(lookup, ("list", "Sort it")) == asked(PriorAssignment(log, fallbacks=0), ("list", ""))
 
 
 def test_nearest_asks_who_did_well_on_similar_words() -> None:
@@ -204,33 +213,44 @@ def row(name: str, success: list[float], cost: float = 1.0, unjudged: int = 0) -
     return SystemRow(name, (*results, *[Result(NAN, NAN, NAN, NAN, True, workflow, "server down")] * unjudged))
 
 
-def said(ours: SystemRow, *others: SystemRow, earlier: str = "") -> list[str]:
+def said(ours: SystemRow, *others: SystemRow) -> list[str]:
     rows = [ours, *others]
     compared = [difference(ours, other) for other in others]
-    planners = [earlier, ours.name] if earlier else [ours.name]
-    return conclusion(planners, [summarize(r, "toy") for r in rows], compared, {ours.name: 0.5}).split("\n")
+    return conclusion([ours.name], [summarize(r, "toy") for r in rows], compared, 0.5).split("\n")
 
 
-def test_conclusion_says_what_the_intervals_say() -> None:
+def test_the_conclusion_gives_every_difference_its_interval() -> None:
     ours = row("phase 2", [1.0] * 60 + [0.0] * 40)
-    before = row("phase 1", [1.0] * 30 + [0.0] * 70)
-    single = row("whole: best", [1.0] * 20 + [0.0] * 80)
-    better = row("cascade", [1.0] * 90 + [0.0] * 10)
-    same = row("kNN", [0.0] * 40 + [1.0] * 60)
-    lines = said(ours, before, single, better, same, row("oracle", [1.0] * 100), earlier="phase 1")
-    assert len(lines) == 2
-    assert "60.0% of 100 toy tasks" in lines[0]
-    assert "3.0 times what the best single worker" in lines[0]
-    assert "+3.00 [+2.10, +3.90] against phase 1" in lines[1]
-    assert "above 1 of 3 baselines; not told apart from kNN; below cascade; 50% of the oracle's" in lines[1]
-
-
-def test_conclusion_when_nothing_was_gained() -> None:
-    lines = said(row("phase 2", [0.0] * 50), row("whole: best", [1.0] * 25 + [0.0] * 25))
-    assert "less than what the best single worker" in lines[0]
-    assert "above 0 of 1 baselines; below whole: best" in lines[1]
+    better, oracle = row("cascade", [1.0] * 90 + [0.0] * 10), row("oracle", [1.0] * 100)
+    lines = said(ours, row("phase 1", [1.0] * 30 + [0.0] * 70), better, oracle)
+    assert lines[0] == "phase 2 solves 60.0 % [50.2, 69.1] of 100 toy tasks at 1 USD a task, with 50% of the oracle's reward."
+    assert "+30.0 [+21.0, +39.0] phase 1; -30.0 [-39.0, -21.0] cascade" in lines[1]
+    assert "oracle" not in lines[1]
     unjudged = SystemRow("phase 2", row("", [], unjudged=3).results)
     assert "could not be judged" in said(unjudged, row("whole: best", [1.0] * 3))[0]
+
+
+def test_a_static_mix_costs_what_it_is_to_cost_and_solves_what_lies_between() -> None:
+    cheap, dear = row("cheap", [1.0] * 2 + [0.0] * 8, cost=1.0), row("dear", [1.0] * 8 + [0.0] * 2, cost=3.0)
+    beaten = row("beaten", [0.0] * 10, cost=2.0)
+    mixed = static_mix([cheap, beaten, dear], 1.5)
+    assert mixed is not None
+    assert mixed.values("cost_usd").mean() == pytest.approx(1.5)
+    assert mixed.values("success").mean() == pytest.approx(0.35)
+    assert list(mixed.values("success")[:3]) == pytest.approx([1.0, 1.0, 0.25])
+    assert static_mix([cheap, dear], 9.0).results == dear.results
+    assert static_mix([cheap, dear], 0.5).results == cheap.results
+    assert static_mix([row("unjudged", [], unjudged=3)], 1.0) is None
+
+
+def test_the_table_has_ten_rows_at_most_and_the_better_of_each_kind() -> None:
+    names = ["phase 1", "phase 2", "lookup", "kNN", "static mix", "sample-k-and-check", "cheapest worker"]
+    rows = [row(name, [1.0] * 5 + [0.0] * 5) for name in [*names, "per-type prior", "random workers", "oracle"]]
+    rows += [row("whole: cascade", [0.0] * 10), row("cascade per step", [1.0] * 9 + [0.0])]
+    rows += [row("whole: a", [1.0] + [0.0] * 9), row("each step: a", [1.0] * 2 + [0.0] * 8)]
+    shown = [one.name for one in headline(["phase 1", "phase 2"], [summarize(r, "toy") for r in rows])]
+    assert set(shown) == {*names, "oracle", "cascade per step", "each step: a"}
+    assert (len(shown), shown[0], shown[-1]) == (10, "cascade per step", "each step: a")
 
 
 def test_unscorable_tasks_are_shown_and_left_out_of_pairs() -> None:

@@ -14,7 +14,7 @@ import pytest
 from orchestai.config import Config, WorkersConfig
 from orchestai.data.fit_estimate import fit_estimate
 from orchestai.errors import FaultKind, InfrastructureError, UserError
-from orchestai.evaluation.systems.baselines import ORACLE, SAMPLE_K, ReassignedPlanner
+from orchestai.evaluation.systems.baselines import ORACLE, SAMPLE_K, STATIC_MIX, ReassignedPlanner
 from orchestai.evaluation.systems.evaluate import Logged, evaluate
 from orchestai.evaluation.systems.oracle import Hindsight
 from orchestai.evaluation.systems.results import SystemRow
@@ -204,7 +204,9 @@ async def test_evaluation_end_to_end(sandbox: Sandbox, tmp_path: Path) -> None:
     assert best.success.mean == 1.0
     assert cheapest.cost_usd < best.cost_usd < 0.02
     assert best.expected_cost_usd == pytest.approx(best.cost_usd, rel=0.25)
-    assert set(swept.above) == set(rows) - {ORACLE}
+    assert set(swept.above) == set(rows) - {ORACLE, STATIC_MIX}
+    # Asked for every step, or for the whole, one worker alone solves nothing or asks strong: mixed, they cost no more.
+    assert rows[STATIC_MIX].cost_usd <= rows["phase2"].cost_usd + 1e-12
 
     evaluation.write(tmp_path / "evaluation.json")
     written = json.loads((tmp_path / "evaluation.json").read_text())
@@ -216,7 +218,8 @@ async def test_evaluation_end_to_end(sandbox: Sandbox, tmp_path: Path) -> None:
     assert written["preferences"]["cost_is_monotone"]
     text = (tmp_path / "evaluation.txt").read_text()
     assert "cascade per step" in text
-    assert "phase2 at every preference" in text
+    assert "random workers" not in text
+    assert {row["name"] for row in written["rows"]} == set(rows) >= {"random workers", STATIC_MIX}
 
 
 class Doubting:

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-
-import numpy as np
 
 from orchestai.evaluation.statistics import mean
 from orchestai.evaluation.systems.baselines import STATIC_MIX
 from orchestai.evaluation.systems.results import Result, SystemRow
-from orchestai.evaluation.tables.routing_metrics import hull_corners
 
 
 def static_mix(rows: Sequence[SystemRow], budget_usd: float) -> SystemRow | None:
-    """What is to be expected of the two rows between which a coin is tossed for each task, at this mean cost.
+    """What is to be expected where a coin is tossed between two rows for each task, at this mean cost.
 
-    They are the best two in hindsight, on the tasks themselves: the corners of the rows' concave hull beside the
-    budget. Where no corner is dearer, or none is cheaper, it is one row alone; None where no row solves anything.
+    They are the two that solve most so, in hindsight, on the tasks themselves. Where every row is cheaper, or none is,
+    it is the best or the cheapest alone; None without rows whose cost and success are known.
     """
-    costs, solved = (np.array([mean(row.values(field)) for row in rows]) for field in ("cost_usd", "success"))
-    corners = hull_corners(costs, solved).tolist()
-    if not corners:
+    known = [(mean(row.values("cost_usd")), mean(row.values("success")), row) for row in rows]
+    known = [one for one in known if math.isfinite(one[0]) and math.isfinite(one[1])]
+    if not known:
         return None
-    cheap = max((one for one in corners if costs[one] <= budget_usd), key=lambda one: costs[one], default=corners[0])
-    dear = min((one for one in corners if costs[one] > budget_usd), key=lambda one: costs[one], default=cheap)
-    apart = costs[dear] - costs[cheap]
-    share = float(np.clip((budget_usd - costs[cheap]) / apart, 0, 1)) if apart else 0.0
-    pairs = zip(rows[cheap].results, rows[dear].results, strict=True)
-    return SystemRow(STATIC_MIX, tuple(_mixed(one, other, share) for one, other in pairs))
+    cheap = [one for one in known if one[0] <= budget_usd] or [min(known, key=lambda one: one[0])]
+    dear = [one for one in known if one[0] > budget_usd]
+    best = max(cheap, key=lambda one: one[1])
+    pairs = [(best, best, 0.0), *((one, other, _share(one[0], other[0], budget_usd)) for one in cheap for other in dear)]
+    one, other, share = max(pairs, key=lambda pair: (1 - pair[2]) * pair[0][1] + pair[2] * pair[1][1])
+    both = zip(one[2].results, other[2].results, strict=True)
+    return SystemRow(STATIC_MIX, tuple(_mixed(*results, share) for results in both))
+
+
+def _share(cheap_usd: float, dear_usd: float, budget_usd: float) -> float:
+    """How often the dear one is taken, so that the mean is the budget."""
+    return min(max((budget_usd - cheap_usd) / (dear_usd - cheap_usd), 0.0), 1.0) if dear_usd > cheap_usd else 0.0
 
 
 def _mixed(one: Result, other: Result, share: float) -> Result:
