@@ -50,8 +50,8 @@ class ModelConfig(Section):
 
 
 ToolName: TypeAlias = Literal["stdlib_search", "calculator", "text", "python"]
-WHOLE_TOOLS = frozenset({"arithmetic", "units", "dates", "texts", "lists", "about"})
-"""Tools that decline whatever they do not understand to the last word."""
+WHOLE_TOOLS = frozenset({"calculator", "units", "dates", "texts", "lists", "about"})
+"""Tools that decline, where a text is wanted, whatever they do not understand to the last word."""
 _NAMESAKES = ("model", "tool", "function", "mcp", "recorded", "agents", "orchestrator")
 """Kinds that need the key of their own name."""
 

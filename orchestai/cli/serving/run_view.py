@@ -83,7 +83,7 @@ def show_run(result: RunResult, config: Config, *, verbose: bool) -> None:
     if verbose:
         show_receipt(receipt)
     if receipt.status == "failed":
-        say(*receipt.changes, why_not(receipt, config.workers))
+        say(*_remarks(receipt), why_not(receipt, config.workers))
         return
     if not verbose:
         states = {done.id: _of_result(done) for done in result.execution.results}
@@ -224,7 +224,7 @@ def _remarks(receipt: Receipt) -> list[str]:
     """What is not as planned: the workers of a contract, another planner, a part of the answer."""
     degraded = [f"asked the best single worker, since {receipt.degraded}"] if receipt.degraded else []
     partial = ["the deadline came before all steps were done"] if receipt.status == "partial" else []
-    return [*receipt.changes, *degraded, *partial]
+    return [*(["; ".join(receipt.changes)] if receipt.changes else []), *degraded, *partial]
 
 
 def _rows(node: NodeReceipt) -> list[tuple[str, ...]]:
