@@ -19,6 +19,7 @@ from orchestai.workers.tools.everyday.reading import Reading
 _ROOT = Context(prec=40)
 _LARGEST_FACTORIAL = 500
 _LARGEST_POWER = 2000
+_LARGEST_PRIME = 10**12
 
 Numbers = list[Quantity]
 
@@ -92,6 +93,9 @@ class Arithmetic(Reading):
         return Quantity(whole + sum(cents, Fraction(0)) / 100, self._language.units(currency))
 
     def number_it(self, _: Token) -> Quantity:
+        return self.given_number()
+
+    def given_number(self) -> Quantity:
         quantity: Quantity = self._read(self._it(), "sum")
         return quantity
 
@@ -117,6 +121,19 @@ class Arithmetic(Reading):
 
     def multiply(self, one: Quantity, other: Quantity) -> Quantity:
         return one.times(other)
+
+    def is_prime(self, one: Quantity) -> str:
+        number = _whole(one)
+        if number > _LARGEST_PRIME:
+            raise WorkerError("the number is too large")
+        prime = number > 1 and all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
+        return self._in("Yes", "Ja") if prime else self._in("No", "Nein")
+
+    def parity_of(self, one: Quantity) -> str:
+        return self._in("odd", "ungerade") if _whole(one) % 2 else self._in("even", "gerade")
+
+    def portion(self, share: Quantity, whole: Quantity) -> Quantity:
+        return whole.times(share)
 
     def divide(self, one: Quantity, other: Quantity) -> Quantity:
         return one.over(other)
@@ -233,6 +250,18 @@ class Arithmetic(Reading):
 
     def convert_between(self, amount: Quantity, unit: Token, other: Token) -> Quantity:
         return self.convert(self.part(amount, unit), other)
+
+    def convert_to_both(self, quantity: Quantity, large: Token, small: Token) -> str:
+        whole = quantity.converted(self._language.units(large))
+        full = Quantity(Fraction(math.floor(whole.amount)), whole.units)
+        rest = whole.plus(full, -1).converted(self._language.units(small))
+        return " ".join(part.shown(self._language.decimal_mark) for part in (full, rest) if part.amount or part is full)
+
+    def convert_back_to_both(self, large: Token, small: Token, quantity: Quantity) -> str:
+        return self.convert_to_both(quantity, large, small)
+
+    def in_base(self, one: Quantity, base: Token) -> str:
+        return format(_whole(one), "b" if base.type == "BINARY" else "X")
 
 
 def _flat(parts: tuple[Quantity | Numbers, ...]) -> Numbers:

@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from fractions import Fraction
 
 from dateutil.easter import easter
-from dateutil.relativedelta import relativedelta
+from dateutil.relativedelta import relativedelta, weekday
 from lark import Token, v_args
 
 from orchestai.workers.base import WorkerError
@@ -62,9 +62,17 @@ class Dates(Reading):
         rule = str(self._language.value(name))
         if rule.startswith("easter"):
             offset = timedelta(days=int(rule.removeprefix("easter")))
-            return easter(int(year)) + offset if year else lambda year: easter(year) + offset
+            return self._of_year(lambda year: easter(year) + offset, year)
+        if "/" in rule:
+            month, which, day = map(int, rule.split("/"))
+            nearest = relativedelta(day=1 if which > 0 else 31, weekday=weekday(day, which))
+            return self._of_year(lambda year: date(year, month, 1) + nearest, year)
         month, day = map(int, rule.split("-"))
         return _yearly(month, day, *([int(year)] if year else []))
+
+    @staticmethod
+    def _of_year(day: Yearly, year: Token | None) -> Day:
+        return day(int(year)) if year else day
 
     def which_weekday(self, which: Token, weekday: Token) -> date:
         ahead = (self._language.value(weekday) - self._today.weekday()) % 7
@@ -141,6 +149,12 @@ class Dates(Reading):
         start = self._next(one)
         end = other if isinstance(other, date) else _first_from(other, start)
         return self._counted(min(start, end), max(start, end), period)
+
+    def between_years(self, period: Token, one: Token, other: Token) -> str:
+        return self.between(period, date(int(one), 1, 1), date(int(other), 1, 1))
+
+    def left_of_year(self, period: Token) -> str:
+        return self._counted(self._today, date(self._today.year, 12, 31), period)
 
     def between_in(self, one: Day, other: Day, period: Token | None = None) -> str:
         return self.between(period or self._days, one, other)

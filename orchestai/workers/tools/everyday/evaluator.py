@@ -23,7 +23,7 @@ from orchestai.workers.tools.everyday.reading import ASIDE, QUOTED
 
 _LANGUAGES = ("en", "de")
 _NOTHING_TO_DO = {
-    *("decimal", "spelled", "lexical", "scaled", "vulgar", "mixed", "mixed_digits", "mixed_vulgar", "share", "percent"),
+    *("decimal", "spelled", "lexical", "vulgar", "mixed", "mixed_digits", "mixed_vulgar", "share", "percent"),
     *("quantity", "price", "number_it"),
 }
 """Readings as arithmetic that are but a number or a quantity."""
@@ -97,15 +97,14 @@ class _Clauses:
         """The first clause and the others, for each place where one may end."""
         masked = _QUOTED.sub(lambda quoted: "\ue001" * len(quoted[0]), text)
         for joint in islice(self._language.joint.finditer(masked), _MOST_JOINTS):
-            if joint["then"] or self._language.reference.search(masked, joint.end()):
-                yield text[: joint.start()], text[joint.end() :]
+            yield text[: joint.start()], text[joint.end() :]
 
     def _clause(self, text: str, given: Sequence[str], domains: Sequence[str], must_refer: bool) -> str:
         reason: WorkerError = _UnreadError("no reading has all the words")
         for words in dict.fromkeys((text, self._language.without_politeness(text))):
             for domain in domains:
                 tree = self._language.parse(words, domain)
-                if tree is None or (domain == "arithmetic" and tree.data in _NOTHING_TO_DO):
+                if tree is None or (tree.data in _NOTHING_TO_DO and (domain == "arithmetic" or not given)):
                     continue
                 evaluator = _Evaluator(self._language, words, given, *self._context)
                 try:

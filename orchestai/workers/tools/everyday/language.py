@@ -49,8 +49,7 @@ class Language:
         code: of ISO 639-1.
         decimal_mark: between a number's whole part and its decimals.
         spellings: the words of the lexicon that have a value, by terminal.
-        joint: matches what joins two clauses, with a group `then` where no reference need follow.
-        reference: matches words that refer to a result before.
+        joint: matches what may join two clauses.
     """
 
     def __init__(self, code: str) -> None:
@@ -61,12 +60,9 @@ class Language:
         self.spellings: dict[str, dict[str, Any]] = lexicon[code]
         frame = {name: f"(?:{words})" for name, words in lexicon["frames"][code].items()}
         self._polite = re.compile(
-            rf"^(?:{frame['opening']}\b[\s,!.]*)+|(?:[\s,]+{frame['closing']})+(?=[\s.!?]*$)", re.IGNORECASE
+            rf"^(?:{frame['opening']}\b[\s,!.]*)+|(?:[\s,]+{frame['closing']})+(?=[\s.!?]*$)|!+$", re.IGNORECASE
         )
-        self.joint = re.compile(
-            rf"\s*[,;.]?\s+(?P<then>{frame['then']})\b,?\s+|\s*[,;.]?\s+{frame['and']}\s+|[,;.]\s+", re.IGNORECASE
-        )
-        self.reference = re.compile(rf"\b{frame['it']}\b", re.IGNORECASE)
+        self.joint = re.compile(rf"\s*[,;.]?\s+{frame['then']}\b,?\s+|[,;.]\s+", re.IGNORECASE)
         self._values = {
             terminal: {word.lower(): value for word, value in words.items()} for terminal, words in self.spellings.items()
         }
@@ -85,6 +81,8 @@ class Language:
             grammar = grammar.replace(f"({group})", f"_GROUP_{i}") + f"\n_GROUP_{i}: {group}"
         for terminal, words in {**self.spellings, "UNIT": self._units, "CURRENCY": money}.items():
             grammar += f"\n{terminal}: /{_any_of(words)}/"
+        self.parse = lru_cache(maxsize=512)(self._parse)
+        """The reading of a whole text from a start of the grammar, None where there is none."""
         self._parser = Lark(
             grammar,
             parser="earley",
@@ -95,8 +93,7 @@ class Language:
             edit_terminals=_within_edges,
         )
 
-    def parse(self, text: str, start: str) -> Tree[Token] | None:
-        """The reading of a whole text, None where there is none."""
+    def _parse(self, text: str, start: str) -> Tree[Token] | None:
         try:
             return self._parser.parse(text, start)
         except LarkError:
@@ -121,7 +118,9 @@ class Language:
             ValueError: they are no number.
         """
         if self.code == "de" and not re.fullmatch(r"-?\d+\.(\d\d?|\d{4,})", digits):
-            digits = digits.replace(".", "").replace(",", ".")
+            digits = digits.translate({ord(","): ".", ord("."): ","})
+        if not re.fullmatch(r"[-−]?(\d{1,3}(,\d{3})+(\.\d+)?|\d*\.?\d+)", digits):
+            raise ValueError(f"no number: {digits[:40]!r}")
         return Fraction(digits.replace(",", "").replace("−", "-"))
 
 

@@ -18,8 +18,9 @@ from orchestai.workers.tools.everyday.reading import ASIDE
 from orchestai.workers.tools.everyday.texts import UNSAID, Texts
 
 Items = list[str]
-_SEPARATORS = (r"\n", r";", r",\s+", r",")
-_LAST = r"\s+(?:and|or|und|oder|&)\s+"
+_SEPARATORS = (r"\n", r";", r",\s+")
+_AND = r"\s+(?:and|or|und|oder|&)\s+"
+_AND_FIRST = r"^(?:and|or|und|oder|&)\s+"
 
 
 @v_args(inline=True)
@@ -34,13 +35,13 @@ class Lists(Arithmetic, Texts):
     def _items(self, text: str) -> Items:
         """The items of a list in words: between commas, semicolons or line breaks, or numbers in a row."""
         bare = re.fullmatch(r"(?s)[\[({]?\s*(.*?)\s*[\])}]?\s*[.?!]?", text.strip())[1]  # type: ignore[index]
-        parts = next((re.split(mark, bare) for mark in _SEPARATORS if re.search(mark, bare) and not self._is_number(bare)), [bare])
-        if len(parts) == 1 and not re.search(_LAST, bare) and all(map(self._is_number, bare.split())):
+        mark = next((mark for mark in _SEPARATORS if re.search(mark, bare)), _AND)
+        *parts, last = re.split(mark, bare)
+        parts += re.split(_AND, re.sub(_AND_FIRST, "", last.strip()), maxsplit=1)
+        if len(parts) == 1 and all(map(self._is_number, bare.split())):
             parts = bare.split()
-        else:
-            *whole, last = parts
-            last = re.sub(r"^(?:and|or|und|oder|&)\s+", "", last.strip())
-            parts = [*whole, *(re.split(_LAST, last, maxsplit=1) if len(parts) == 1 or re.search(_LAST, last) else [last])]
+        elif mark == _AND:
+            parts = [item for part in parts for item in ([part] if self._is_number(part) else part.split(","))]
         found = [self._unquoted(part) for part in parts if part.strip()]
         if len(found) < 2:
             raise WorkerError(f"{text[:40]!r} is no list")
@@ -74,8 +75,9 @@ class Lists(Arithmetic, Texts):
     def unique(self, items: Items | None = None) -> str:
         return ", ".join(dict.fromkeys(self.items_it() if items is None else items))
 
-    def nth(self, ordinal: Token, items: Items) -> str:
+    def nth(self, ordinal: Token, items: Items | None = None) -> str:
         place = self._language.value(ordinal)
+        items = self.items_it() if items is None else items
         if not -len(items) <= place <= len(items):
             raise WorkerError(f"the list has only {len(items)} items")
         return items[place - (place > 0)]

@@ -10,6 +10,8 @@ from orchestai.workers.base import WorkerError
 from orchestai.workers.tools.everyday.language import MONEY, Unit
 
 PERCENT = Unit("percent", Fraction(1, 100), Fraction(0), "%", "%")
+_BEFORE = "€$£¥"
+"""Signs that English writes before the amount."""
 _MOST_BITS = 20_000
 _EXACT_DECIMALS = 12
 _ROUNDED_DIGITS = 10
@@ -105,6 +107,8 @@ class Quantity:
         digits = digits.replace(".", decimal_mark)
         if not self.units:
             return digits
+        if decimal_mark == "." and self.units[0].label in _BEFORE:
+            return f"{'-' if self.amount < 0 else ''}{self.units[0].label}{digits.removeprefix('-')}"
         label = self.units[0].singular if abs(self.amount) == 1 else self.units[0].label
         return f"{digits}{'' if label in '%°' else ' '}{label}"
 

@@ -28,13 +28,12 @@ _PIECES["VOWELS"] = _PIECES["VOWELS"].replace("y", "")
 _SIGNS = {"SPACES": " ", "UNDERSCORE": "_", "HYPHEN": "-", "COMMA": ","}
 _LONGEST = 20_000
 UNSAID = re.compile(
-    r"(an?|my|your|our|his|her|every|each|all|some|any|no|to|that|which|who|how|why|what|when|where|is|are|you|i|we|us|alphabet"
-    r"|ein|eine[nmrs]?|mein\w*|dein\w*|unser\w*|jede\w*|alle|einige|dass|wie|was|warum|ich|wir|mir|uns)\b",
+    r"(?:an?|my|your|our|his|her|every|each|all|some|any|no|to|that|which|who|how|why|what|when|where|is|are|you|i|we|us"
+    r"|on|of|for|with|about|by|at|from|as|ein|eine[nmrs]?|mein\w*|dein\w*|unser\w*|jede\w*|alle|einige|dass|wie|was|warum"
+    r"|wer|wo|wann|ich|wir|mir|uns|auf|von|für|mit|über|bei|an|zu|aus)\s|(?:the )?alphabet$",
     re.IGNORECASE,
 )
 """How something begins that is spoken of, and not given."""
-
-
 _ARTICLE = re.compile(r"\b(?:the|der|die|das|den|dem|des)\s+$", re.IGNORECASE)
 _OF_A_WORD = ("LETTERS", "CHARACTERS", "VOWELS", "CONSONANTS", "CAPITALS")
 
@@ -61,8 +60,17 @@ class Texts(Reading):
 
     def free(self, *words: Token) -> str:
         text = self._words[words[0].start_pos : words[-1].end_pos]
-        if UNSAID.match(text) or _ARTICLE.search(self._words[: words[0].start_pos]):
+        if UNSAID.match(text) or ": " in text or _ARTICLE.search(self._words[: words[0].start_pos]):
             raise WorkerError(f"{text[:40]!r} is spoken of, and no text to work on")
+        return text
+
+    def named(self, word: Token) -> str:
+        return str(word)
+
+    def style(self, *styles: Token) -> list[Token]:
+        return list(styles)
+
+    def taken(self, text: str) -> str:
         return text
 
     def text_it(self, _: Token) -> str:
@@ -87,6 +95,14 @@ class Texts(Reading):
 
     def reverse_words(self, text: str | None = None) -> str:
         return " ".join(reversed(self._text(text).split()))
+
+    def written(self, *parts: str | list[Token]) -> str:
+        (styles,) = (part for part in parts if isinstance(part, list))
+        text = self._text(next((part for part in parts if isinstance(part, str)), None))
+        write = {"BACKWARDS": self.reverse, "UPPER": self.upper, "LOWER": self.lower, "TITLE": self.title}
+        for style in styles:
+            text = write[style.type](text)
+        return text
 
     def upper(self, text: str | None = None) -> str:
         return self._text(text).upper()
@@ -141,6 +157,13 @@ class Texts(Reading):
     def without(self, kind: str, text: str | None = None) -> str:
         kept = re.sub(_PIECES[kind], "", self._text(text), flags=re.IGNORECASE)
         return kept if kind == "SPACES" else re.sub(r" {2,}", " ", kept).strip()
+
+    def only(self, kind: str, text: str | None = None) -> str:
+        found = self._pieces(kind, self._text(text))
+        return "".join(found) if kind in ("LETTERS", "DIGITS", "CAPITALS") else ", ".join(found)
+
+    def contains(self, text: str, piece: str) -> str:
+        return self._in("Yes", "Ja") if piece.lower() in text.lower() else self._in("No", "Nein")
 
     def less(self, text: str, kind: str) -> str:
         return self.without(kind, text)
