@@ -48,7 +48,7 @@ class ModelConfig(Section):
     _no_secret_url = field_validator("base_url")(refuse_secret_url)
 
 
-ToolName: TypeAlias = Literal["stdlib_search", "calculator", "text", "python"]
+ToolName: TypeAlias = Literal["stdlib_search", "calculator", "python", "units", "dates", "texts", "lists", "about"]
 
 _NAMESAKES = ("model", "tool", "function", "mcp", "recorded", "agents", "orchestrator")
 """Kinds that need the key of their own name."""
