@@ -49,7 +49,7 @@ class ModelConfig(Section):
     _no_secret_url = field_validator("base_url")(refuse_secret_url)
 
 
-ToolName: TypeAlias = Literal["stdlib_search", "calculator", "text", "python"]
+ToolName: TypeAlias = Literal["stdlib_search", "calculator", "python", "units", "dates", "texts", "lists", "about"]
 WHOLE_TOOLS = frozenset({"calculator", "units", "dates", "texts", "lists", "about"})
 """Tools that decline, where a text is wanted, whatever they do not understand to the last word."""
 _NAMESAKES = ("model", "tool", "function", "mcp", "recorded", "agents", "orchestrator")

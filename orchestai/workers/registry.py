@@ -83,7 +83,8 @@ def _model(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Wor
 
 def _tool(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker:
     assert config.tool is not None
-    return ToolWorker(card, make_tool(config.tool, context.sandbox), config.price_per_call_usd)
+    pool = [make_card(name, worker) for name, worker in context.config.pool.items()]
+    return ToolWorker(card, make_tool(config.tool, context.sandbox, pool), config.price_per_call_usd)
 
 
 def _function(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker:

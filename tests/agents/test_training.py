@@ -145,7 +145,7 @@ def test_a_frozen_role_is_spoken_for_and_learns_nothing(tmp_path):
         None,
         [
             "model=tiny",
-            "workers.pool.echo={kind: tool, tool: text, card: says it back}",
+            "workers.pool.echo={kind: tool, tool: texts, card: says it back}",
             "agents.frozen={answerer: echo}",
             "agents.policies=separate",
             "training.phase2_rl.num_episodes=2",

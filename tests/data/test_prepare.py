@@ -41,9 +41,9 @@ CONFIG = """
 planner: {task_types: [string, list, integer, dict, date, combine], max_subtasks: 5}
 workers:
   pool:
-    cheap: {kind: tool, tool: text, card: cheap}
-    middle: {kind: tool, tool: text, card: middle}
-    strong: {kind: tool, tool: text, card: strong}
+    cheap: {kind: tool, tool: texts, card: cheap}
+    middle: {kind: tool, tool: texts, card: middle}
+    strong: {kind: tool, tool: texts, card: strong}
 training: {phase1_supervised: {synthetic_augmentations: 0}}
 """
 SIZE = "training.phase1_supervised.train_data_size"

@@ -1,8 +1,7 @@
 """Arithmetic in words or symbols.
 
 Where a function is wanted, the words must be nothing but arithmetic, on one number (`multiply it by 3 and add 1`) or on
-two (`the product of both arguments`). Where text is wanted, the instruction must hold an expression, whose value is the
-answer.
+two (`the product of both arguments`). Where text is wanted, they are the everyday tools' (see `everyday`).
 """
 
 from __future__ import annotations
@@ -71,7 +70,6 @@ _TWO: tuple[tuple[str, str], ...] = (
 _FILLER = re.compile(
     r"(?:[\s,;.:]|\b(?:and|then|finally|next|the result|take|compute|find|calculate|return|give|get|choose|pick)\b)+"
 )
-_EXPRESSION = re.compile(r"(?:(?<![-+(])[-+(]+\s*|(?<![-+(\s])\s*)\d[\d\s.+\-*/%()]*")
 
 _OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
     ast.Add: operator.add,
@@ -88,9 +86,11 @@ _LARGEST_EXPONENT = 1000
 
 
 def answer(request: Request) -> str:
-    """A function where one is wanted, else the value of the expression; raises `WorkerError` where neither is there."""
+    """A function where one is wanted, else a result in words; raises `WorkerError` where the words ask for neither."""
     if request.signature is None:
-        return evaluate(request.instruction)
+        from orchestai.workers.tools import everyday
+
+        return everyday.answer(request, "arithmetic")
     return f"def {request.signature}:\n    return {formula(request.instruction, request.signature)}\n"
 
 
@@ -114,16 +114,6 @@ def formula(words: str, signature: Signature) -> str:
     if not steps:
         raise WorkerError("the calculator sees no arithmetic in the words")
     return value
-
-
-def evaluate(text: str) -> str:
-    """Value of the longest arithmetic expression in `text`."""
-    for candidate in sorted((match.group().strip() for match in _EXPRESSION.finditer(text)), key=len, reverse=True):
-        try:
-            return str(calculate(candidate))
-        except (ValueError, ArithmeticError):
-            continue
-    raise WorkerError("the calculator finds no arithmetic expression in the text")
 
 
 def calculate(expression: str) -> float:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
 from orchestai.sandbox.sandbox import Sandbox
-from orchestai.workers.tools import calculator, python, stdlib_search, text
+from orchestai.workers.base import Request, WorkerCard
+from orchestai.workers.tools import calculator, python, stdlib_search
 from orchestai.workers.tools.worker import Tool
 
+_EVERYDAY = ("units", "dates", "texts", "lists", "about")
 
-def make_tool(name: str, sandbox: Sandbox) -> Tool:
+
+def make_tool(name: str, sandbox: Sandbox, pool: Sequence[WorkerCard] = ()) -> Tool:
     """The tool of this name.
+
+    Args:
+        pool: the workers that `about` tells of.
 
     Raises:
         UserError: there is none.
@@ -20,9 +27,16 @@ def make_tool(name: str, sandbox: Sandbox) -> Tool:
     tools: dict[str, Tool] = {
         "stdlib_search": stdlib_search.answer,
         "calculator": calculator.answer,
-        "text": text.answer,
         "python": partial(python.answer, sandbox=sandbox),
+        **{domain: partial(_everyday, domain=domain, pool=pool) for domain in _EVERYDAY},
     }
     if name not in tools:
         raise UserError(f"no tool {name!r}; there are {', '.join(tools)}{did_you_mean(name, tools)}")
     return tools[name]
+
+
+def _everyday(request: Request, domain: str, pool: Sequence[WorkerCard]) -> str:
+    """Answer in words; the grammars are read when they are first needed."""
+    from orchestai.workers.tools import everyday
+
+    return everyday.answer(request, domain, pool)
