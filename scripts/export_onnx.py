@@ -98,7 +98,11 @@ def rounded(blocks: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 
 def export(
-    path: Path, module: nn.Module, inputs: dict[str, Tensor], axes: dict[str, dict[int, str]], outputs: list[str],
+    path: Path,
+    module: nn.Module,
+    inputs: dict[str, Tensor],
+    axes: dict[str, dict[int, str]],
+    outputs: list[str],
     stored: Collection[str],
 ) -> None:
     """Write a module's graph; the weights of `stored` names stay out of the file.
@@ -110,7 +114,7 @@ def export(
     program = torch.onnx.export(
         module.eval(), tuple(inputs.values()), dynamo=True, opset_version=OPSET, verbose=False,
         input_names=list(inputs), output_names=outputs,
-        dynamic_shapes=tuple({axis: torch.export.Dim.DYNAMIC for axis in axes[name]} for name in inputs),
+        dynamic_shapes=tuple(dict.fromkeys(axes[name], torch.export.Dim.DYNAMIC) for name in inputs),
     )  # fmt: skip
     model = program.model_proto
     for initializer in model.graph.initializer:

@@ -35,6 +35,7 @@ from orchestai.cli.training.prepare import prepare, prepare_plans, prepare_table
 from orchestai.cli.training.train import train, train_base, train_phase1, train_phase2
 from orchestai.cli.watch import watch
 from orchestai.errors import InfrastructureError, UserError
+from orchestai.extras import how_to_install
 from orchestai.report.safe_text import visible_lines
 from orchestai.threads.interrupts import heed_interrupts, interrupted_by
 
@@ -107,6 +108,11 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         app(args=argv)
     except UserError as error:
         console.print(f"[bold red]error:[/] {escape(visible_lines(str(error)))}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if (said := how_to_install(error)) is None:
+            raise
+        console.print(f"[bold red]error:[/] {escape(said)}", highlight=False, soft_wrap=True)
         sys.exit(2)
     except InfrastructureError as error:
         console.print(

@@ -32,6 +32,7 @@ class EncodedText:
     """Features of one text.
 
     Attributes:
+        text: itself.
         features: (t, width) float16; one row per token, special tokens left out: the chosen layer's output, then the
             embedding.
         offsets: (t, 2) int64; [start, end) character offsets of each token.
@@ -39,6 +40,7 @@ class EncodedText:
         meanings: (t, width / 2) float16; the last layer's output, which was trained to be compared.
     """
 
+    text: str
     features: NDArray[np.float16]
     offsets: NDArray[np.int64]
     ids: NDArray[np.int64]
@@ -174,7 +176,7 @@ class TextEncoder:
             layer[[i - real[0] for i in real]].astype(np.float16) for layer in self._read(ids, real[0], real[-1] + 1)
         )
         offsets = np.array([tokens.offsets[i] for i in real], np.int64)
-        return EncodedText(np.concatenate([hidden, embedded], -1), offsets, np.array(ids, np.int64)[real], last)
+        return EncodedText(text, np.concatenate([hidden, embedded], -1), offsets, np.array(ids, np.int64)[real], last)
 
     def _read(self, ids: list[int], first: int, end: int) -> list[NDArray[np.float32]]:
         """The (end - first, width / 2) output of each layer that is wanted, for these tokens."""
