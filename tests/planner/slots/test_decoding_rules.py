@@ -1,22 +1,22 @@
 """What every plan keeps to, on text like that which people write."""
 
+import numpy as np
 import pytest
-import torch
 
 from orchestai.planner.slots.decoding_rules import for_texts, with_whole_text, word_edges
 from orchestai.workflow import Subtask, Workflow
 
 
-def tokens(text: str) -> torch.Tensor:
+def tokens(text: str) -> np.ndarray:
     """Every character is a token, so that each boundary is asked for."""
-    return torch.tensor([(i, i + 1) for i in range(len(text))])
+    return np.array([(i, i + 1) for i in range(len(text))])
 
 
 def pieces(text: str) -> set[str]:
     """The texts between a possible beginning and the next possible end."""
     begin, end = word_edges(text, tokens(text)).T
-    ends = end.nonzero().flatten().tolist()
-    return {text[start : next(e for e in ends if e >= start) + 1] for start in begin.nonzero().flatten().tolist()}
+    ends = np.flatnonzero(end).tolist()
+    return {text[start : next(e for e in ends if e >= start) + 1] for start in np.flatnonzero(begin).tolist()}
 
 
 def plan(text: str, *steps: tuple[str, tuple[int, ...]]) -> Workflow:
