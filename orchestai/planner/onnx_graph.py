@@ -62,5 +62,5 @@ def read_weights(path: Path) -> dict[str, NDArray[Any]]:
 def _array(dtype: str, shape: Sequence[int], data: bytearray) -> NDArray[Any]:
     if dtype == "BF16":
         return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(shape)
-    array = np.frombuffer(data, _DTYPES[dtype]).reshape(shape)
+    array: NDArray[Any] = np.frombuffer(data, _DTYPES[dtype]).reshape(shape)
     return array.astype(np.float32) if dtype == "F16" else array

@@ -36,7 +36,8 @@ def word_edges(instruction: str, offsets: NDArray[np.int64]) -> NDArray[np.bool_
     Args:
         offsets: (t, 2) [start, end) character offsets of the tokens.
     """
-    starts, ends = set(), set()
+    starts: set[int] = set()
+    ends: set[int] = set()
     for word in _WORD.finditer(instruction):
         text = word[0]
         lead = len(text) - len(text.lstrip(_OPENING))

@@ -256,10 +256,8 @@ class PlannerModel(nn.Module):
         batch = self.choose_workers(instructions, encoded, structure, chooser, preferences)
         logp = None
         if sample is None and self.confidence.is_known:
-            familiar = torch.tensor(
-                [self.familiar_words.knows(torch.from_numpy(text.ids)) for text in encoded], device=device
-            )
-            chances = (self.confidence(self._sureness(logits, memory, batch)) * familiar).tolist()
+            familiar = torch.stack([self.familiar_words.knows(torch.from_numpy(text.ids)) for text in encoded])
+            chances = (self.confidence(self._sureness(logits, memory, batch)) * familiar.to(device)).tolist()
             plans = self.finish(instructions, encoded, batch, logits.edges)
             return [replace(plan, confidence=chance) for plan, chance in zip(plans, chances, strict=True)]
         if sample is not None:

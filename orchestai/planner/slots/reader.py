@@ -66,13 +66,20 @@ class InstructionReader(nn.Module):
         self.norm = nn.LayerNorm(config.d_model)
 
     def forward(self, texts: Sequence[EncodedText], device: torch.device) -> InstructionMemory:
-        raw = padded([text.features for text in texts], device)
-        meanings = padded([text.meanings for text in texts], device)
-        mask = present(texts, device)
-        words = self.project(raw)
+        return self.read(
+            padded([text.features for text in texts], device),
+            padded([text.meanings for text in texts], device),
+            present(texts, device),
+            padded([text.offsets for text in texts], device),
+            padded([word_edges(text.text, text.offsets) for text in texts], device),
+        )
+
+    def read(
+        self, features: Tensor, meanings: Tensor, mask: Tensor, offsets: Tensor, edges: Tensor
+    ) -> InstructionMemory:
+        """`forward` for padded tensors, with what `InstructionMemory` keeps of them."""
+        words = self.project(features)
         tokens = words + self.meaning(meanings)
         for layer in self.layers:
             tokens = layer(tokens, mask[:, None, None])
-        offsets = padded([text.offsets for text in texts], device)
-        edges = padded([word_edges(text.text, text.offsets) for text in texts], device)
         return InstructionMemory(words, meanings, phrase_norms(meanings), self.norm(tokens), mask, offsets, edges)

@@ -196,7 +196,8 @@ class TextEncoder:
 class _MiniLM:
     """The shipped encoder: all-MiniLM-L6-v2 with weights in int8, by `scripts/export_onnx.py`."""
 
-    count, width, positions = 6, 384, 512
+    count, width = 6, 384
+    positions: int | None = 512
 
     def __init__(self) -> None:
         weights = MINILM_FOLDER / "weights.safetensors"
